@@ -1,0 +1,190 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Store keeps the audit trail and the configuration. Every method reads and
+// writes the primary, is safe for concurrent use, and respects its context's
+// deadline. Methods fail with the errors of this package, wrapped, or with
+// ErrUnavailable when the outcome is certain to be "nothing happened".
+type Store interface {
+	Trail
+	Fences
+	Policies
+	Keys
+
+	// ConfigChanges gives what changed after generation since; 0 gives all
+	// keys. One consistent reading, so that Generation covers what is in it.
+	ConfigChanges(ctx context.Context, since int64) (ConfigChanges, error)
+
+	// Ping fails when the store cannot be reached or its schema is not the
+	// one that this build needs.
+	Ping(ctx context.Context) error
+	// Status reports what durability is in force (G1) and the store's clock.
+	Status(ctx context.Context) (Status, error)
+	// Tidy removes what no guarantee needs any more (expired idempotency
+	// keys) and makes partitions ahead. Any node may call it at any time.
+	Tidy(ctx context.Context, now time.Time) error
+	Close()
+}
+
+// Trail is the immutable audit trail.
+type Trail interface {
+	// Commit writes the checks, their violations and their idempotency keys
+	// in one durable transaction, or none of them. Every check carries the
+	// same fence, and their IDs are distinct. It fails with
+	//
+	//	ErrStaleEpoch    the fence's epoch is over: claim again
+	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
+	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
+	//	*RowError        a row's own data was refused; with several checks any
+	//	                 of them may be it
+	//	ErrUnavailable   certainly nothing was written
+	//	ErrUnknown       the connection was lost while committing: only a
+	//	                 look-up behind Fence can tell
+	Commit(ctx context.Context, checks []*spend.Check) error
+
+	// Checks looks up by ID; the absent are missing from the answer, which
+	// has no order.
+	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+	// CheckIDsByKey gives, per hash of an idempotency key, the check recorded
+	// under it in the last 24 hours, by the store's clock (S18).
+	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
+	// LivePasses gives, per fingerprint, the latest pass whose UntilMS is
+	// after nowMS.
+	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]LivePass, error)
+	// PagePasses walks all passes whose UntilMS is after nowMS, newest ID
+	// first, beginning below the ID before (zero begins at the newest).
+	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]LivePass, error)
+
+	// Violations gives a page, newest first, and the exact count of all that
+	// match the filter, whatever the position (S22).
+	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
+}
+
+// LivePass is a fingerprint still in force and the check that left it.
+type LivePass struct {
+	Fingerprint spend.Hash
+	CheckID     spend.ID
+	spend.Pass
+}
+
+// ViolationQuery selects violations. Zero fields do not filter.
+type ViolationQuery struct {
+	AgentID    string
+	ActionType spend.ActionType
+	Effect     spend.Effect // Block or Escalate; Allow (zero) does not filter
+	From, To   time.Time    // both inclusive, to the millisecond
+	Before     spend.ID     // only smaller IDs: the position of the cursor
+	Limit      int
+}
+
+// Violation is the audit record of a blocked or escalated check (interface,
+// section 2.5). It shares its check's ID.
+type Violation struct {
+	ID              spend.ID
+	AgentID         string
+	PolicyID        string
+	PolicyVersion   int
+	ActionType      spend.ActionType
+	Amount          spend.Amount
+	Currency        string
+	Counterparty    string
+	Effect          spend.Effect
+	RuleID          string
+	RuleDescription string
+	Confidence      spend.Confidence
+	LatencyMS       int64
+}
+
+// ViolationPage is one page of a listing.
+type ViolationPage struct {
+	Violations []Violation
+	More       bool // there are smaller IDs that match
+	Total      int64
+}
+
+// Fences decide which claims may still commit.
+type Fences interface {
+	// Epoch is the current epoch of Redis' windows.
+	Epoch(ctx context.Context) (spend.ID, error)
+	// RotateEpoch makes next the epoch if seen still is, once every commit
+	// proved under seen has ended; later ones fail with ErrStaleEpoch. It
+	// gives the epoch now in force, which is not next if another node was
+	// first.
+	RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error)
+	// Fence returns once no commit of that node incarnation can succeed any
+	// more: it waits for those under way and refuses later ones.
+	Fence(ctx context.Context, node spend.ID) error
+}
+
+// Policies keeps every version of every policy for ever.
+type Policies interface {
+	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
+	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
+	// consecutive under any concurrency (S8). It raises the generation.
+	CreatePolicy(ctx context.Context, p *Policy, now time.Time) error
+	// Policy gives a version, 0 the latest, or ErrNotFound.
+	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
+}
+
+// Policy is one version of a policy as it was posted.
+type Policy struct {
+	PolicyID    string
+	Version     int
+	Name        string
+	Description string // empty when absent
+	Rules       string // the JSON array, parameters as they were sent
+	Metadata    string // the JSON object; empty when absent
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+}
+
+// Keys keeps API keys, by hash only.
+type Keys interface {
+	// CreateKey stores a new key. It raises the generation.
+	CreateKey(ctx context.Context, k *Key) error
+	// UpdateKey changes what is not nil and gives the record, or ErrNotFound.
+	// It raises the generation.
+	UpdateKey(ctx context.Context, id spend.ID, change KeyChange) (*Key, error)
+	// ListKeys gives a page, newest first, below the ID before (zero begins
+	// at the newest), and the count of all keys.
+	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)
+	// KeyByHash gives a key's present state, or ErrNotFound.
+	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
+}
+
+// Key is an API key's record; the raw key is never stored (S25).
+type Key struct {
+	ID           spend.ID
+	Hash         spend.Hash // SHA-256 of the raw key
+	Name         string
+	RateLimitRPM int // requests per minute, 1-10,000
+	Active       bool
+	CreatedAt    time.Time
+}
+
+// KeyChange is a partial update of a key.
+type KeyChange struct {
+	Active       *bool
+	Name         *string
+	RateLimitRPM *int
+}
+
+// ConfigChanges is what a node must know to be as new as Generation.
+type ConfigChanges struct {
+	Generation int64
+	Keys       []Key    // created or changed since
+	PolicyIDs  []string // with a version newer than since
+}
+
+// Status is what /readyz tells of a store.
+type Status struct {
+	Clock      time.Time
+	Durability string // in words: "fsync on, synchronous_commit on, no synchronous standby"
+	Safe       bool   // false when a setting lets a crash lose an answered check
+}

@@ -1,0 +1,2 @@
+// Package hotpath answers checks: it authenticates, guards, judges, records.
+package hotpath

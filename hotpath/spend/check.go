@@ -1,0 +1,46 @@
+package spend
+
+import "time"
+
+// Check is one answered request: the action as it was evaluated, the decision
+// and what proves it. It is the row of the audit trail and the source of the
+// answer, of its replay and of GET /v1/checks/{id}, so that these cannot
+// differ (S18, S21).
+type Check struct {
+	ID         ID // its millisecond is the check's timestamp (S5)
+	Action     Action
+	ActionType ActionType // as resolved; never Unspecified
+	Decision   Decision
+	LatencyMS  int64 // first byte read to decision made, rounded down (S20)
+
+	KeyID       string // the API key's key_id
+	RequestID   string
+	Fingerprint Hash
+	RequestSHA  Hash // of the canonical request
+
+	Pass  Pass  // zero when the duplicate guard blocked the check
+	Fence Fence // under which it was claimed; set before it is committed
+}
+
+// Timestamp is when the check was made: its ID's millisecond.
+func (c *Check) Timestamp() time.Time { return c.ID.Time() }
+
+// Violation reports whether the check is listed as a violation.
+func (c *Check) Violation() bool { return c.Decision.Effect != Allow }
+
+// Pass is the fingerprint that a check left when it passed the duplicate
+// guard, in milliseconds of Redis' clock (S17).
+type Pass struct {
+	ClaimedMS int64 // when the claim was made; 0 means that the check did not pass
+	UntilMS   int64 // latest end of any window left on the fingerprint
+}
+
+// Passed reports whether the check passed the guard.
+func (p Pass) Passed() bool { return p.ClaimedMS != 0 }
+
+// Fence proves, inside a commit, that the claims of its checks still stand:
+// the store refuses a commit whose epoch is over or whose node was fenced.
+type Fence struct {
+	Node  ID // the incarnation of the node that claimed
+	Epoch ID // the life of Redis' windows in which it claimed
+}

@@ -1,0 +1,119 @@
+package spend
+
+// ActionType is what an agent means to do with money. The zero value means
+// that the request did not say (interface, section 1).
+type ActionType uint8
+
+// The action types of V1.
+const (
+	Unspecified ActionType = iota
+	Refund
+	Credit
+	Discount
+	Spend
+)
+
+// ActionTypes are all there are, in the interface's order.
+var ActionTypes = [...]ActionType{Refund, Credit, Discount, Spend}
+
+var actionTypeNames = [...]string{"", "refund", "credit", "discount", "spend"}
+
+func (t ActionType) String() string { return actionTypeNames[t] }
+
+// ParseActionType knows the four names exactly as they are spelt.
+func ParseActionType(s string) (ActionType, bool) {
+	for _, t := range ActionTypes {
+		if actionTypeNames[t] == s {
+			return t, true
+		}
+	}
+	return Unspecified, false
+}
+
+// Effect is what a decision asks of the agent. Greater effects win (interface,
+// section 7: block over escalate over allow).
+type Effect uint8
+
+// The effects.
+const (
+	Allow Effect = iota
+	Escalate
+	Block
+)
+
+var effectNames = [...]string{"allow", "escalate", "block"}
+
+func (e Effect) String() string { return effectNames[e] }
+
+// ParseEffect is the inverse of String.
+func ParseEffect(s string) (Effect, bool) {
+	for e, name := range effectNames {
+		if name == s {
+			return Effect(e), true
+		}
+	}
+	return Allow, false
+}
+
+// Confidence is how sure the service is of a decision's premises (S16).
+type Confidence uint8
+
+// The confidences, in order.
+const (
+	Low Confidence = iota
+	Medium
+	High
+)
+
+var confidenceNames = [...]string{"low", "medium", "high"}
+
+func (c Confidence) String() string { return confidenceNames[c] }
+
+// ParseConfidence is the inverse of String.
+func ParseConfidence(s string) (Confidence, bool) {
+	for c, name := range confidenceNames {
+		if name == s {
+			return Confidence(c), true
+		}
+	}
+	return Low, false
+}
+
+// Reason is a reason_code (S15); empty on allow.
+type Reason string
+
+// The reason codes.
+const (
+	ReasonNone                  Reason = ""
+	ReasonMaxAmount             Reason = "max_amount_exceeded"
+	ReasonCurrencyNotCovered    Reason = "currency_not_covered"
+	ReasonRefundAge             Reason = "refund_age_limit_exceeded"
+	ReasonBlockedCategory       Reason = "blocked_category"
+	ReasonVendorNotOnAllowlist  Reason = "vendor_not_on_allowlist"
+	ReasonBlockedPaymentRail    Reason = "blocked_payment_rail"
+	ReasonDiscountCap           Reason = "discount_cap_exceeded"
+	ReasonBlockedGeography      Reason = "blocked_geography"
+	ReasonTimeRestriction       Reason = "time_restriction_violated"
+	ReasonDuplicate             Reason = "duplicate_action_detected"
+	ReasonEscalationThreshold   Reason = "escalation_threshold_exceeded"
+	ReasonRequiredContextMissed Reason = "required_context_missing"
+)
+
+// Decision is the answer to one action and why.
+type Decision struct {
+	Effect          Effect
+	Confidence      Confidence
+	Reason          Reason // empty on allow
+	RuleID          string // violated_rule_id; empty on allow
+	RuleDescription string // never empty on block or escalate (S14)
+	Message         string
+	NextStep        string
+	PolicyVersion   int
+}
+
+// Resolution is an action's type as the rules see it. Confidence is High when
+// the request named the type, else the intent classifier's (S16).
+type Resolution struct {
+	Type       ActionType
+	Confidence Confidence
+}

@@ -1,0 +1,70 @@
+package spend
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"time"
+)
+
+// ID is a UUIDv7. Written out it is a prefix and 32 lower-case hex digits
+// (S5). IDs of one clock sort by the time they were made.
+type ID [16]byte
+
+// The prefixes of written IDs. A violation shares the ID of its check.
+const (
+	PrefixCheck     = "chk_"
+	PrefixViolation = "viol_"
+	PrefixKey       = "key_"
+	PrefixPolicy    = "pol_"
+)
+
+// ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.
+var ErrBadID = errors.New("not an identifier")
+
+// NewID makes the ID of an instant: 48 bits of milliseconds, 12 of the
+// fraction of the millisecond (RFC 9562, section 6.2, method 3), 62 random.
+func NewID(now time.Time) ID {
+	var id ID
+	ns := now.UnixNano()
+	ms, fraction := ns/1e6, ns%1e6
+	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16|0x7000|uint64(fraction)*4096/1e6)
+	_, _ = rand.Read(id[8:]) // never fails: the runtime aborts without randomness
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// Time is the instant of the ID, to the millisecond, in UTC: the timestamp of
+// its check (S5).
+func (id ID) Time() time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
+}
+
+// IsZero reports whether the ID was never made.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// Append writes prefix and hex digits.
+func (id ID) Append(dst []byte, prefix string) []byte {
+	return hex.AppendEncode(append(dst, prefix...), id[:])
+}
+
+// Text is Append as a string: id.Text(PrefixCheck).
+func (id ID) Text(prefix string) string { return string(id.Append(nil, prefix)) }
+
+// ParseID is the inverse of Text. It fails with ErrBadID.
+func ParseID(s, prefix string) (ID, error) {
+	var id ID
+	if len(s) != len(prefix)+32 || s[:len(prefix)] != prefix {
+		return id, ErrBadID
+	}
+	for _, c := range []byte(s[len(prefix):]) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return id, ErrBadID
+		}
+	}
+	if _, err := hex.Decode(id[:], []byte(s[len(prefix):])); err != nil {
+		return id, ErrBadID
+	}
+	return id, nil
+}

@@ -1,0 +1,38 @@
+package spend
+
+// Validate adds a fault for each field of a decoded action that is missing or
+// too long, named under prefix ("" or "actions[3]."), and clears blank
+// optional fields, which count as absent (S4). What the decoder must know of
+// the text itself (types, amount, currency, metadata) it has judged already.
+func (a *Action) Validate(prefix string, faults *Faults) {
+	required(faults, prefix+"agent_id", a.AgentID, MaxIdentifier)
+	if Blank(a.PolicyID) {
+		faults.Add(prefix+"policy_id", "is required")
+	} else if !ValidPolicyID(a.PolicyID) {
+		faults.Add(prefix+"policy_id", PolicyIDForm)
+	}
+	required(faults, prefix+"counterparty", a.Counterparty, MaxIdentifier)
+	optional(faults, prefix+"payment_method", &a.PaymentMethod, MaxIdentifier)
+	optional(faults, prefix+"merchant_or_vendor", &a.MerchantOrVendor, MaxIdentifier)
+	optional(faults, prefix+"reason_text", &a.ReasonText, MaxReasonText)
+	optional(faults, prefix+"idempotency_key", &a.IdempotencyKey, MaxIdempotencyKey)
+	if a.Type == Unspecified && a.ReasonText == "" {
+		faults.Add(prefix+"action_type", "is required unless reason_text is given: refund, credit, discount or spend")
+	}
+}
+
+func required(faults *Faults, path, s string, limit int) {
+	if Blank(s) {
+		faults.Add(path, "is required")
+		return
+	}
+	CheckLength(faults, path, s, limit)
+}
+
+func optional(faults *Faults, path string, s *string, limit int) {
+	if Blank(*s) {
+		*s = ""
+		return
+	}
+	CheckLength(faults, path, *s, limit)
+}
