@@ -1,0 +1,70 @@
+# Every target says what it does after ##; `make` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BINARY  := .bin/spendgate
+# The version is stamped by -X; git may refuse a clone that belongs to another user.
+BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# How long each fuzz target runs in fuzz-smoke, and each benchmark in bench.
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## compile one static binary to .bin/spendgate
+	$(BUILD) -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/spendgate
+
+.PHONY: run
+run: build ## start a single node with everything embedded, on :8080
+	exec $(BINARY) dev
+
+.PHONY: demo
+demo: ## play 200 agent actions against the running node, print the decisions
+	@$(BUILD) -o .bin/demo ./bench/demo
+	@exec .bin/demo
+
+.PHONY: test
+test: ## vet and test everything against throwaway Redis and PostgreSQL servers
+	@deploy/servers/with-servers.sh deploy/test.sh
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
+	@set -e; for package in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+	    echo "$$package $$target"; \
+	    go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: ## run the Go benchmarks for BENCHTIME (1s) each
+	@deploy/servers/with-servers.sh go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+# The linter is a module of its own: its packages are none of the service's.
+LINT_MODULE := deploy/lint
+LINTER      := .bin/golangci-lint
+
+$(LINTER): $(LINT_MODULE)/go.mod $(LINT_MODULE)/go.sum
+	@echo "building golangci-lint (once, some minutes)"
+	cd $(LINT_MODULE) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ \
+	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: lint
+lint: $(LINTER) ## check formatting, import arrows, sizes and common mistakes
+	go vet ./...
+	$(LINTER) run ./...
+
+.PHONY: fmt
+fmt: $(LINTER) ## format the Go files
+	$(LINTER) fmt ./...
+
+.PHONY: clean
+clean: ## remove what the targets built
+	rm -rf .bin coverage.out

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# A throwaway PostgreSQL on a free loopback port, as durable as the default:
+# a commit that it confirmed is on disk.
+#
+#   postgres.sh start DIR   makes a new cluster in DIR/pg, prints its URL
+#   postgres.sh stop DIR    stops it; the files stay
+#
+# For root, the server runs as TEST_POSTGRES_USER, who must be able to enter DIR.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/find.sh"
+
+start() {
+  local dir=$1/pg password port
+  find_postgres || { install_packages postgresql && find_postgres; }
+  choose_postgres_user
+  password=$(random_secret)
+  mkdir -m 0700 "$dir"
+  (umask 077 && echo "$password" >"$dir/password")
+  if [ -n "${TEST_POSTGRES_USER:-}" ]; then
+    chown -R "$TEST_POSTGRES_USER" "$dir"
+  fi
+  # --no-sync is about initdb's own files only.
+  as_postgres "$TEST_POSTGRES_BIN/initdb" --pgdata="$dir/data" --no-sync --encoding=UTF8 --locale=C \
+    --username=postgres --auth=scram-sha-256 --pwfile="$dir/password" >"$1/initdb.log" 2>&1 ||
+    { cat "$1/initdb.log" >&2; return 1; }
+  for _ in 1 2 3 4 5; do
+    port=$(free_port)
+    # Fails when the port was taken meanwhile.
+    if as_postgres "$TEST_POSTGRES_BIN/pg_ctl" start --silent --wait --timeout=30 \
+      --pgdata="$dir/data" --log="$dir/postgres.log" \
+      --options="-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories= \
+        -c max_connections=300 -c timezone=UTC" >/dev/null 2>&1; then
+      echo "postgres://postgres:$password@127.0.0.1:$port/postgres?sslmode=disable"
+      return 0
+    fi
+  done
+  echo "PostgreSQL does not start:" >&2
+  tail -20 "$dir/postgres.log" >&2
+  return 1
+}
+
+stop() {
+  [ -e "$1/pg/data/postmaster.pid" ] || return 0
+  find_postgres
+  choose_postgres_user
+  # Nothing is kept, so there is nothing to flush.
+  as_postgres "$TEST_POSTGRES_BIN/pg_ctl" stop --silent --mode=immediate --pgdata="$1/pg/data" >/dev/null
+}
+
+case "${1:-} ${2:+dir}" in
+"start dir" | "stop dir") "$1" "$2" ;;
+*)
+  echo "usage: postgres.sh start|stop DIR" >&2
+  exit 2
+  ;;
+esac

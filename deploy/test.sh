@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# What `make test` runs, inside with-servers.sh: vet, every test, with the race
+# detector where a C compiler is to be had, then the intent classifier's
+# accuracy on the phrases it was not made from.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. deploy/servers/find.sh
+
+# The race detector links against the C library.
+have_cgo() {
+  local out
+  out=$(mktemp) || return 1
+  echo '#include <stdlib.h>
+int main(void) { return 0; }' | ${CC:-cc} -x c -o "$out" - 2>/dev/null
+  local code=$?
+  rm -f "$out"
+  return "$code"
+}
+
+race=-race
+if ! have_cgo; then
+  install_packages gcc libc6-dev || true
+  if ! have_cgo; then
+    echo "NOTICE: no C compiler, so the tests run without the race detector" >&2
+    race=""
+  fi
+fi
+if [ -n "$race" ]; then
+  export CGO_ENABLED=1
+fi
+
+go vet ./...
+# shellcheck disable=SC2086 # no word when empty
+go test $race ${TEST_FLAGS:-} ./...
+
+echo
+echo "intent classifier, held-out phrases:"
+go test -count=1 -v -run Corpus ./hotpath/intent | grep -v '^=== '
