@@ -1,0 +1,134 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+)
+
+// Mode is what the process is started for; it decides what is required.
+type Mode uint8
+
+// The modes.
+const (
+	Serve   Mode = iota // a node of a fleet: needs Redis and PostgreSQL
+	Dev                 // the embedded single node: needs and uses neither
+	Migrate             // schema migration: needs PostgreSQL
+)
+
+// The defaults of settings that have one.
+const (
+	DefaultListenAddr = ":8080"
+	DefaultOpsAddr    = ":9090"
+	DefaultDataDir    = ".spendgate" // of mode Dev
+	DefaultAPIURL     = "http://127.0.0.1:8080"
+)
+
+// weakAdminKey is the length below which an admin key is remarked upon: 16
+// random hex digits are the least that nobody guesses over a network.
+const weakAdminKey = 16
+
+// Config is what a server process runs with. It may be printed: its secrets
+// hide themselves.
+type Config struct {
+	ListenAddr     string
+	OpsAddr        string // metrics, probes and pprof (S27)
+	Redis          Redis  // zero unless the mode is Serve
+	DatabaseURL    Secret // postgres://...; empty in mode Dev
+	AdminKeys      []Secret
+	TrustedProxies []netip.Prefix
+	LogLevel       slog.Level
+	DataDir        string // empty unless set or the mode is Dev
+	PProf          bool
+
+	// Notices are remarks on the settings that the process should log when it
+	// starts: what is legal, but perhaps not meant.
+	Notices []string
+}
+
+// Load reads the settings of a server from environ, which has the form of
+// os.Environ. Its error holds all faults, one a line.
+func Load(environ []string, mode Mode) (Config, error) {
+	s := newSource(environ)
+	c := Config{
+		ListenAddr:     read(s, "LISTEN_ADDR", DefaultListenAddr, parseAddr),
+		OpsAddr:        read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr),
+		AdminKeys:      read(s, "ADMIN_KEY", nil, parseAdminKeys),
+		TrustedProxies: read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
+		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+		DataDir:        read(s, "DATA_DIR", defaultDataDir(mode), parseText),
+		PProf:          read(s, "PPROF", false, parseBool),
+	}
+	c.loadStores(s, mode)
+	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {
+		s.fault("OPS_ADDR", "must differ from "+prefix+"LISTEN_ADDR: operations have a listener of their own")
+	}
+	s.refuseUnknown()
+	if err := errors.Join(s.faults...); err != nil {
+		return Config{}, err
+	}
+	c.remark()
+	return c, nil
+}
+
+// loadStores reads where Redis and PostgreSQL are, as far as the mode uses
+// them. Unused ones are not looked at: dev starts in the environment of serve.
+func (c *Config) loadStores(s *source, mode Mode) {
+	if mode == Dev {
+		for _, name := range []string{"REDIS_URL", "DATABASE_URL"} {
+			if s.given(name) {
+				c.Notices = append(c.Notices, prefix+name+" is ignored: dev embeds its own")
+			}
+		}
+		return
+	}
+	if mode == Serve {
+		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
+		s.require("REDIS_URL", "redis://host:6379")
+	}
+	c.DatabaseURL = read(s, "DATABASE_URL", "", parseDatabaseURL)
+	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")
+}
+
+func (c *Config) remark() {
+	if len(c.AdminKeys) == 0 {
+		c.Notices = append(c.Notices, prefix+"ADMIN_KEY is not set: admin requests are answered with 401")
+	}
+	for _, key := range c.AdminKeys {
+		if len(key) < weakAdminKey {
+			c.Notices = append(c.Notices, prefix+"ADMIN_KEY has a key that is short enough to be guessed")
+		}
+	}
+}
+
+func defaultDataDir(mode Mode) string {
+	if mode == Dev {
+		return DefaultDataDir
+	}
+	return ""
+}
+
+// Client is what the commands that talk to a running node need.
+type Client struct {
+	APIURL   string // without a slash at the end
+	APIKey   Secret
+	AdminKey Secret // the first, when two are set
+}
+
+// LoadClient reads the settings of a client command. What it finds absent is
+// empty, but for the address, which defaults to a node on this machine.
+func LoadClient(environ []string) (Client, error) {
+	s := newSource(environ)
+	c := Client{
+		APIURL: read(s, "API_URL", DefaultAPIURL, parseAPIURL),
+		APIKey: read(s, "API_KEY", "", parseKey),
+	}
+	if keys := read(s, "ADMIN_KEY", nil, parseAdminKeys); len(keys) > 0 {
+		c.AdminKey = keys[0]
+	}
+	if err := errors.Join(s.faults...); err != nil {
+		return Client{}, err
+	}
+	return c, nil
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+const (
+	prefix     = "SPENDGATE_"
+	fileSuffix = "_FILE"
+
+	// maxFile is far more than any setting needs; a path to something endless
+	// must not fill the memory.
+	maxFile = 64 << 10
+)
+
+// settings are all names that may follow the prefix.
+func settings() []string {
+	return []string{
+		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "DATABASE_URL", "ADMIN_KEY",
+		"TRUSTED_PROXIES", "LOG_LEVEL", "DATA_DIR", "PPROF", "API_URL", "API_KEY",
+	}
+}
+
+// source is the environment while it is read.
+type source struct {
+	env    map[string]string // variables with the prefix that are not blank
+	faults []error
+}
+
+func newSource(environ []string) *source {
+	s := &source{env: make(map[string]string)}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, prefix) || strings.TrimSpace(value) == "" {
+			continue
+		}
+		// Of one name twice the first counts, as with os.Getenv.
+		if _, seen := s.env[name]; !seen {
+			s.env[name] = value
+		}
+	}
+	return s
+}
+
+// fault notes what is wrong with a setting.
+func (s *source) fault(name, text string) {
+	s.faults = append(s.faults, errors.New(prefix+name+": "+text))
+}
+
+// given reports whether the setting is there, in either form.
+func (s *source) given(name string) bool {
+	_, plain := s.env[prefix+name]
+	_, file := s.env[prefix+name+fileSuffix]
+	return plain || file
+}
+
+// require notes a fault when the setting is not given.
+func (s *source) require(name, example string) {
+	if !s.given(name) {
+		s.fault(name, "is required, for example "+example)
+	}
+}
+
+// read gives the parsed value of a setting, its fallback when it is absent.
+// What parse says of a bad value must not quote one that may be secret.
+func read[T any](s *source, name string, fallback T, parse func(string) (T, error)) T {
+	text, ok := s.text(name)
+	if !ok {
+		return fallback
+	}
+	value, err := parse(text)
+	if err != nil {
+		s.fault(name, err.Error())
+		return fallback
+	}
+	return value
+}
+
+// text gives the setting's raw value from the variable or the file it names.
+func (s *source) text(name string) (string, bool) {
+	value, plain := s.env[prefix+name]
+	path, file := s.env[prefix+name+fileSuffix]
+	switch {
+	case plain && file:
+		s.fault(name, "is given twice, also as "+prefix+name+fileSuffix)
+		return "", false
+	case file:
+		content, err := readFile(path)
+		if err != nil {
+			s.fault(name+fileSuffix, err.Error())
+			return "", false
+		}
+		return content, true
+	default:
+		return strings.TrimSpace(value), plain
+	}
+}
+
+// readFile gives a file's content without the newlines at its end. Its errors
+// do not hold the path, for whoever confuses the two variables puts a secret there.
+func readFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close() //nolint:errcheck // only read
+		var content []byte
+		if content, err = io.ReadAll(io.LimitReader(f, maxFile+1)); err == nil {
+			return checkFile(string(content))
+		}
+	}
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err
+	}
+	return "", fmt.Errorf("cannot read the file that it names: %w", err)
+}
+
+func checkFile(content string) (string, error) {
+	if len(content) > maxFile {
+		return "", errors.New("the file that it names is longer than 64 KiB")
+	}
+	content = strings.TrimRight(content, "\r\n")
+	if strings.TrimSpace(content) == "" {
+		return "", errors.New("the file that it names is empty")
+	}
+	return content, nil
+}
+
+// refuseUnknown notes a fault for each variable that is no setting.
+func (s *source) refuseUnknown() {
+	known := settings()
+	for _, variable := range slices.Sorted(maps.Keys(s.env)) {
+		name := strings.TrimPrefix(variable, prefix)
+		if !slices.Contains(known, strings.TrimSuffix(name, fileSuffix)) && !serviceLink(name, s.env[variable]) {
+			s.fault(name, "is no setting; there are "+prefix+"... "+strings.Join(known, ", ")+", each also with "+fileSuffix)
+		}
+	}
+}
+
+// serviceLink reports whether the variable is one of those that Kubernetes
+// puts into every container of a namespace with a Service called spendgate or
+// spendgate-something; nobody meant them as settings.
+func serviceLink(name, value string) bool {
+	for _, mark := range []string{"SERVICE_HOST", "SERVICE_PORT"} {
+		if strings.HasPrefix(name, mark) || strings.Contains(name, "_"+mark) {
+			return true
+		}
+	}
+	for _, protocol := range []string{"tcp", "udp", "sctp"} {
+		if strings.HasPrefix(value, protocol+"://") && strings.Contains("_"+name, "_PORT") {
+			return true // SPENDGATE_PORT=tcp://10.0.0.1:8080, and the same as SPENDGATE_PORT_8080_TCP
+		}
+		if strings.Contains("_"+name, "_PORT_") && strings.Contains(name+"_", "_"+strings.ToUpper(protocol)+"_") {
+			return true // SPENDGATE_PORT_8080_TCP_ADDR, _PORT, _PROTO
+		}
+	}
+	return false
+}

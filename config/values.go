@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+func parseText(s string) (string, error) { return s, nil }
+
+// parseAddr wants what a listener takes: host:port with a numeric port.
+func parseAddr(s string) (string, error) {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return "", fmt.Errorf("must be host:port or :port, not %q", s)
+	}
+	return s, nil
+}
+
+func parseLevel(s string) (slog.Level, error) {
+	switch strings.ToLower(s) {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("must be debug, info, warn or error, not %q", s)
+}
+
+func parseBool(s string) (bool, error) {
+	b, err := strconv.ParseBool(strings.ToLower(s))
+	if err != nil {
+		return false, fmt.Errorf("must be true or false, not %q", s)
+	}
+	return b, nil
+}
+
+// parseAdminKeys takes one key, or two while clients move from one to the other.
+func parseAdminKeys(s string) ([]Secret, error) {
+	var keys []Secret
+	for part := range strings.SplitSeq(s, ",") {
+		key, err := parseKey(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) > 2 {
+		return nil, errors.New("must be one key, or two separated by a comma")
+	}
+	return keys, nil
+}
+
+// parseKey refuses what no header could carry.
+func parseKey(s string) (Secret, error) {
+	if s == "" {
+		return "", errors.New("has an empty key")
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return "", errors.New("has a key with a character other than printable ASCII, or with a space")
+		}
+	}
+	return Secret(s), nil
+}
+
+// parsePrefixes takes networks and single addresses, separated by commas.
+func parsePrefixes(s string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		p, err := netip.ParsePrefix(part)
+		if addr, addrErr := netip.ParseAddr(part); addrErr == nil {
+			addr = addr.Unmap().WithZone("")
+			p, err = addr.Prefix(addr.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("must be networks or addresses separated by commas (10.0.0.0/8,192.0.2.7), not %q", part)
+		}
+		if p.Addr().Is4In6() {
+			return nil, fmt.Errorf("must write the IPv4 network %q as such", part)
+		}
+		prefixes = append(prefixes, p.Masked())
+	}
+	return prefixes, nil
+}
+
+// parseDatabaseURL checks the form only: the driver knows the parameters. It
+// passes no error of net/url on, for those quote parts of the password.
+func parseDatabaseURL(s string) (Secret, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "", errors.New("is not a URL: every host of several needs its port, and signs in user and password must be percent-encoded")
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return "", errors.New("must start with postgres://")
+	}
+	if u.Host == "" && u.Query().Get("host") == "" {
+		return "", errors.New("names no host")
+	}
+	return Secret(s), nil
+}
+
+func parseAPIURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", errors.New("must be http://host:port or https://host")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("must have no user, query or fragment")
+	}
+	return strings.TrimRight(s, "/"), nil
+}
