@@ -1,6 +1,15 @@
 // Package ratelimit counts requests in fixed windows of 60 s that open with a
-// caller's first request (S26). The arithmetic is pure; the counter lives in
-// Redis and travels in the pipeline of hotpath/guard.
+// caller's first request (S26).
+//
+// The counter of a caller lives in Redis, one for the fleet, and counts by
+// INCRBY: the requests of one batch take consecutive positions, and a request
+// is admitted when its position is within the limit. So the fleet can never
+// admit more than the limit in one window (G6). Refused requests are taken off
+// again, since they do not count, but only from the window they were counted
+// in; until then the counter is too high, never too low.
+//
+// The commands of this package travel in the pipeline of hotpath/guard. Losing
+// Redis opens a new window.
 package ratelimit
 
 import "time"
@@ -22,3 +31,23 @@ type Quota struct {
 func Unspent(limit int, now time.Time) Quota {
 	return Quota{Limit: limit, Remaining: limit, ResetUnix: now.Add(Window).Unix()}
 }
+
+// Place is where a request stands in its window. The zero Place is nowhere:
+// the request was not counted.
+type Place struct {
+	Position  int64 // 1 for the first request of the window
+	ExpiresMS int64 // the window's end by Redis' clock: its identity
+}
+
+// Judge admits a request whose place is within the limit.
+func (p Place) Judge(limit int) (q Quota, admitted bool) {
+	q = Quota{
+		Limit:     limit,
+		Remaining: max(0, limit-int(min(p.Position, int64(limit)))),
+		ResetUnix: (p.ExpiresMS + 999) / 1000,
+	}
+	return q, p.Position <= int64(limit)
+}
+
+// Ended reports whether the place's window is over.
+func (p Place) Ended(now time.Time) bool { return now.UnixMilli() >= p.ExpiresMS }

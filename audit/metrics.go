@@ -1,0 +1,85 @@
+package audit
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// writerMetrics are what the Writer tells Prometheus.
+type writerMetrics struct {
+	batchSize prometheus.Histogram
+	seconds   prometheus.Histogram
+	failures  *prometheus.CounterVec
+	refused   prometheus.Counter
+}
+
+func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
+	m := &writerMetrics{
+		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "spendgate", Subsystem: "audit", Name: "commit_batch_size",
+			Help: "Checks that shared one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "spendgate", Subsystem: "audit", Name: "commit_seconds",
+			Help: "Time of one group commit.", Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "spendgate", Subsystem: "audit", Name: "commit_failures_total",
+			Help: "Commits that failed, by what was known of them (stale and fenced are claimed again).",
+		}, []string{"kind"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "spendgate", Subsystem: "audit", Name: "overload_refusals_total",
+			Help: "Checks refused at once because too many were in flight.",
+		}),
+	}
+	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
+		Help: "Checks between admission and settlement; at capacity new ones are refused.",
+	}, func() float64 { return float64(w.taken.Load()) })
+	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "queue_depth",
+		Help: "Checks that wait for a commit.",
+	}, func() float64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return float64(len(w.queue))
+	})
+	for _, kind := range failureKinds {
+		m.failures.WithLabelValues(kind)
+	}
+	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, depth)
+	return m
+}
+
+// failureKinds are the values of the kind label; they exist from the start so
+// that an alert on their increase sees the first.
+var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "key_taken"}
+
+func (m *writerMetrics) commit(size int, took time.Duration, err error) {
+	m.batchSize.Observe(float64(size))
+	m.seconds.Observe(took.Seconds())
+	if err != nil {
+		m.failures.WithLabelValues(failureKind(err)).Inc()
+	}
+}
+
+func failureKind(err error) string {
+	var row *RowError
+	var taken *KeysTakenError
+	switch {
+	case errors.As(err, &row):
+		return "row"
+	case errors.As(err, &taken):
+		return "key_taken"
+	case errors.Is(err, ErrUnknown):
+		return "unknown"
+	case errors.Is(err, ErrStaleEpoch):
+		return "stale_epoch"
+	case errors.Is(err, ErrFencedNode):
+		return "fenced"
+	default:
+		return "unavailable"
+	}
+}

@@ -1,0 +1,329 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/hotpath/spend"
+)
+
+// ErrKeyTaken: another check is recorded under the check's idempotency key.
+var ErrKeyTaken = errors.New("idempotency key is taken")
+
+// ErrPending: the deadline came while the commit was under way. Entry.Settle
+// tells how it ended.
+var ErrPending = errors.New("commit is still under way")
+
+const (
+	// maxBatch bounds a commit; larger batches save nothing more per row.
+	maxBatch = 512
+	// commitTimeout is when a commit's outcome is given up as unknown: early
+	// enough to find out, or to refuse, within 2 s (G7).
+	commitTimeout = 1200 * time.Millisecond
+	resolveRetry  = 50 * time.Millisecond
+)
+
+// WriterOptions are what a Writer is made of.
+type WriterOptions struct {
+	Trail    Trail
+	Capacity int // checks in flight; more are refused at once (G9)
+	// Fence makes a node incarnation's unfinished commits impossible; Retire
+	// gives the node another incarnation for new work.
+	Fence      func(ctx context.Context, node spend.ID) error
+	Retire     func(node spend.ID)
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Writer records checks by group commit: one commit at a time, made of all the
+// checks that wait, at once when idle, else when the one under way returns.
+// A check is confirmed only after its commit is durable (G1).
+type Writer struct {
+	o       WriterOptions
+	metrics *writerMetrics
+	taken   atomic.Int64 // slots
+
+	mu      sync.Mutex
+	waiting *sync.Cond
+	queue   []*Entry
+	closed  bool
+	done    sync.WaitGroup
+}
+
+// Entry is one check on its way into the trail.
+type Entry struct {
+	check *spend.Check
+	phase atomic.Int32
+	done  chan struct{}
+	err   error
+}
+
+// The phases of an Entry: it can be withdrawn until its commit begins.
+const (
+	queued int32 = iota
+	committing
+	withdrawn
+)
+
+// NewWriter starts a Writer.
+func NewWriter(o WriterOptions) *Writer {
+	w := &Writer{o: o}
+	w.metrics = newWriterMetrics(o.Registerer, w)
+	w.waiting = sync.NewCond(&w.mu)
+	w.done.Go(w.run)
+	return w
+}
+
+// Reserve takes one of the slots that bound the checks in flight, before the
+// check claims anything; give it back with Free. False means overload.
+func (w *Writer) Reserve() bool {
+	if w.taken.Add(1) > int64(w.o.Capacity) {
+		w.taken.Add(-1)
+		w.metrics.refused.Inc()
+		return false
+	}
+	return true
+}
+
+// Free gives a slot back.
+func (w *Writer) Free() { w.taken.Add(-1) }
+
+// Append queues a check, which must not change any more. The caller holds a
+// slot until the Entry is settled.
+func (w *Writer) Append(check *spend.Check) *Entry {
+	e := &Entry{check: check, done: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		e.finish(ErrUnavailable)
+		return e
+	}
+	w.queue = append(w.queue, e)
+	w.mu.Unlock()
+	w.waiting.Signal()
+	return e
+}
+
+// Wait is nil once the check is durably recorded. Else nothing is recorded,
+// now or ever, except after ErrPending:
+//
+//	ErrStaleEpoch, ErrFencedNode  claim again
+//	ErrKeyTaken                   another check has the idempotency key
+//	*RowError                     the check itself was refused
+//	ErrUnavailable                the store did not take it in time
+//	ErrPending                    nobody knows yet: Settle tells
+func (e *Entry) Wait(deadline time.Time) error {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-e.done:
+		return e.err
+	case <-timer.C:
+	}
+	if e.phase.CompareAndSwap(queued, withdrawn) {
+		return ErrUnavailable
+	}
+	select {
+	case <-e.done:
+		return e.err
+	default:
+		return ErrPending
+	}
+}
+
+// Settle waits for the final outcome, however long it takes; see Wait. It is
+// ErrPending only when the Writer was closed before the store could tell.
+func (e *Entry) Settle() error {
+	<-e.done
+	return e.err
+}
+
+func (e *Entry) finish(err error) {
+	e.err = err
+	close(e.done)
+}
+
+// Close refuses new checks and returns when those queued are settled.
+func (w *Writer) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.waiting.Signal()
+	w.done.Wait()
+}
+
+func (w *Writer) run() {
+	for {
+		batch, ok := w.take()
+		if !ok {
+			return
+		}
+		w.commit(batch)
+	}
+}
+
+// take waits for entries and takes the longest run that one commit can hold:
+// one fence, no idempotency key twice, not withdrawn.
+func (w *Writer) take() (batch []*Entry, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) == 0 {
+		if w.closed {
+			return nil, false
+		}
+		w.waiting.Wait()
+	}
+	var keys map[string]struct{}
+	n := 0
+	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
+		e := w.queue[n]
+		if len(batch) > 0 && batch[0].check.Fence != e.check.Fence {
+			break
+		}
+		if key := e.check.Action.IdempotencyKey; key != "" {
+			if _, twice := keys[key]; twice {
+				break
+			}
+			if keys == nil {
+				keys = make(map[string]struct{})
+			}
+			keys[key] = struct{}{}
+		}
+		if e.phase.CompareAndSwap(queued, committing) {
+			batch = append(batch, e)
+		}
+	}
+	w.queue = w.queue[n:]
+	if len(w.queue) == 0 {
+		w.queue = nil // let the backing array go
+	}
+	return batch, true
+}
+
+// commit writes the batch and settles every entry, now or, when the outcome is
+// unknown, as soon as it can be found out.
+func (w *Writer) commit(batch []*Entry) {
+	for len(batch) > 0 {
+		started := time.Now()
+		err := w.store(batch)
+		w.metrics.commit(len(batch), time.Since(started), err)
+		var taken *KeysTakenError
+		var row *RowError
+		switch {
+		case errors.As(err, &taken):
+			rest := settleTaken(batch, taken.Hashes)
+			if len(rest) == len(batch) {
+				settle(batch, ErrUnavailable) // a store that names foreign keys
+				return
+			}
+			batch = rest
+			continue
+		case errors.As(err, &row) && len(batch) > 1:
+			// One row's own data: halve until it fails alone.
+			w.commit(batch[:len(batch)/2])
+			batch = batch[len(batch)/2:]
+			continue
+		case errors.Is(err, ErrUnknown):
+			w.done.Go(func() { w.resolve(batch) })
+		default:
+			if err != nil && !errors.Is(err, ErrStaleEpoch) && !errors.Is(err, ErrFencedNode) {
+				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
+			}
+			settle(batch, err)
+		}
+		return
+	}
+}
+
+func (w *Writer) store(batch []*Entry) error {
+	checks := make([]*spend.Check, len(batch))
+	for i, e := range batch {
+		checks[i] = e.check
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	return w.o.Trail.Commit(ctx, checks)
+}
+
+func settle(batch []*Entry, err error) {
+	for _, e := range batch {
+		e.finish(err)
+	}
+}
+
+// settleTaken settles the entries whose keys are taken and gives the others.
+func settleTaken(batch []*Entry, hashes []spend.Hash) (rest []*Entry) {
+	taken := make(map[spend.Hash]struct{}, len(hashes))
+	for _, h := range hashes {
+		taken[h] = struct{}{}
+	}
+	for _, e := range batch {
+		key := e.check.Action.IdempotencyKey
+		if _, ok := taken[spend.HashKey(key)]; ok && key != "" {
+			e.finish(ErrKeyTaken)
+			continue
+		}
+		rest = append(rest, e)
+	}
+	return rest
+}
+
+// resolve finds out how a commit ended whose connection was lost: its node
+// incarnation is fenced, so that the store has it now or never (F3), then the
+// checks are looked up. It tries until the store answers.
+func (w *Writer) resolve(batch []*Entry) {
+	node := batch[0].check.Fence.Node
+	w.o.Retire(node)
+	w.o.Logger.Warn("a commit's outcome is unknown; fencing this incarnation to find out", "checks", len(batch))
+	ids := make([]spend.ID, len(batch))
+	for i, e := range batch {
+		ids[i] = e.check.ID
+	}
+	for {
+		recorded, err := w.look(node, ids)
+		if err == nil {
+			for _, e := range batch {
+				if recorded[e.check.ID] {
+					e.finish(nil)
+				} else {
+					e.finish(ErrFencedNode)
+				}
+			}
+			return
+		}
+		if w.isClosed() {
+			settle(batch, ErrPending) // whoever meets its claims will fence this node
+			return
+		}
+		time.Sleep(resolveRetry)
+	}
+}
+
+func (w *Writer) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+func (w *Writer) look(node spend.ID, ids []spend.ID) (map[spend.ID]bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	if err := w.o.Fence(ctx, node); err != nil {
+		return nil, err
+	}
+	checks, err := w.o.Trail.Checks(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	recorded := make(map[spend.ID]bool, len(checks))
+	for _, c := range checks {
+		recorded[c.ID] = true
+	}
+	return recorded, nil
+}

@@ -1,0 +1,117 @@
+package hotpath
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
+
+// Admit authenticates the caller and counts the request. It is for requests
+// that are not checks. Reads go on without Redis (G7): the key's state is then
+// the store's and the count this node's; others pass read false. The quota is
+// valid also with ErrRateLimited; its Limit is 0 when nothing is known.
+func (a *Authorizer) Admit(ctx context.Context, c Caller, read bool) (ratelimit.Quota, error) {
+	var paid *guard.Reading
+	_, q, err := a.admit(ctx, c, &paid)
+	if read && errors.Is(err, ErrUnavailable) {
+		return a.admitLocally(ctx, c)
+	}
+	return q, err
+}
+
+// admit proves the caller's identity fresh and counts the request, once: paid
+// is the reading in which it was. The view is the one that was fresh.
+func (a *Authorizer) admit(ctx context.Context, c Caller, paid **guard.Reading) (*view, ratelimit.Quota, error) {
+	for range maxReclaims {
+		view := a.catalog.view()
+		id := view.identify(c)
+		charge := id.charge
+		if *paid != nil {
+			charge = guard.Charge{}
+		}
+		r, err := a.guard.Ask(ctx, charge)
+		if err != nil {
+			return view, ratelimit.Quota{}, err
+		}
+		if r.Counted {
+			*paid = &r
+		}
+		if r.Generation != view.generation {
+			if err := a.catalog.load(ctx, r.Generation); err != nil {
+				return view, ratelimit.Quota{}, err
+			}
+			continue
+		}
+		if id.err != nil {
+			return view, ratelimit.Quota{}, id.err
+		}
+		if *paid != nil {
+			r.Place, r.Counted = (*paid).Place, true
+		}
+		q, admitted := r.Place.Judge(id.charge.Limit)
+		if admitted {
+			return view, q, nil
+		}
+		if !r.Counted && r.Place.Ended(r.Now) {
+			continue // refused from memory, in a window that is over
+		}
+		a.guard.Refuse(id.charge, r)
+		a.metrics.limited.Inc()
+		return view, q, ErrRateLimited
+	}
+	return nil, ratelimit.Quota{}, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+}
+
+// admitLocally admits a read while Redis is away.
+func (a *Authorizer) admitLocally(ctx context.Context, c Caller) (ratelimit.Quota, error) {
+	if !c.keyed {
+		return ratelimit.Quota{}, ErrUnauthorized
+	}
+	k, err := a.store.KeyByHash(ctx, c.hash)
+	switch {
+	case errors.Is(err, audit.ErrNotFound):
+		return ratelimit.Quota{}, ErrUnauthorized
+	case err != nil:
+		return ratelimit.Quota{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !k.Active:
+		return ratelimit.Quota{}, ErrKeyInactive
+	}
+	q, admitted := a.local.count(k.ID, a.now()).Judge(k.RateLimitRPM)
+	if !admitted {
+		a.metrics.limited.Inc()
+		return q, ErrRateLimited
+	}
+	return q, nil
+}
+
+// localWindows count reads on this node alone while Redis is away.
+type localWindows struct {
+	mu     sync.Mutex
+	places map[spend.ID]ratelimit.Place
+}
+
+func newLocalWindows() *localWindows {
+	return &localWindows{places: make(map[spend.ID]ratelimit.Place)}
+}
+
+func (l *localWindows) count(key spend.ID, now time.Time) ratelimit.Place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.places[key]
+	if p.Ended(now) {
+		p = ratelimit.Place{ExpiresMS: now.Add(ratelimit.Window).UnixMilli()}
+	}
+	p.Position++
+	l.places[key] = p
+	return p
+}

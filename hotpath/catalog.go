@@ -1,0 +1,225 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+const (
+	// pollEvery bounds how long a node may miss a change whose author crashed
+	// between its commit and raising the generation (F12).
+	pollEvery   = 2 * time.Second
+	loadTimeout = time.Second
+	// The programs kept compiled, by number and by the size of their rules.
+	maxPrograms     = 4096
+	maxProgramBytes = 128 << 20
+)
+
+// catalog is this node's copy of the configuration: all keys, and the policies
+// in use, compiled.
+type catalog struct {
+	store   audit.Store
+	log     *slog.Logger
+	metrics *metrics
+	current atomic.Pointer[view]
+
+	loading sync.Mutex // one load at a time
+
+	mu           sync.Mutex
+	programs     map[string]*policy.Program
+	sizes        map[string]int
+	programBytes int
+	drops        int64 // counts invalidations, so that a slow load cannot store what is old
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// view is an immutable state of the configuration: at least as new as the
+// generation it is labelled with.
+type view struct {
+	generation string // as the guard reads it
+	number     int64  // the store's
+	keys       map[spend.Hash]*key
+}
+
+type key struct {
+	audit.Key
+	counter string // the name of its rate counter
+}
+
+func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
+	ctx, stop := context.WithCancel(context.Background())
+	c := &catalog{
+		store: store, log: log, metrics: m, stop: stop,
+		programs: make(map[string]*policy.Program), sizes: make(map[string]int),
+	}
+	c.current.Store(&view{})
+	c.done.Go(func() { c.poll(ctx) })
+	return c
+}
+
+func (c *catalog) close() {
+	c.stop()
+	c.done.Wait()
+}
+
+func (c *catalog) view() *view { return c.current.Load() }
+
+// load makes the view at least as new as a generation that was read before the
+// call. A view that carries the generation already was loaded after it was
+// raised, so it will do; any other load must begin anew (F12).
+func (c *catalog) load(ctx context.Context, generation string) error {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if c.view().generation == generation {
+		return nil
+	}
+	return c.refresh(ctx, generation)
+}
+
+// refresh applies what changed in the store. Called with loading held.
+func (c *catalog) refresh(ctx context.Context, generation string) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	old := c.view()
+	changes, err := c.store.ConfigChanges(ctx, old.number)
+	if err == nil && changes.Generation < old.number {
+		old = &view{} // the store was replaced by an older one
+		changes, err = c.store.ConfigChanges(ctx, 0)
+	}
+	if err != nil {
+		c.metrics.reloadFailures.Inc()
+		return fmt.Errorf("%w: cannot load the configuration: %w", ErrUnavailable, err)
+	}
+	if changes.Generation == old.number && old.generation == generation {
+		return nil
+	}
+	next := &view{generation: generation, number: changes.Generation, keys: old.keys}
+	if len(changes.Keys) > 0 || old.keys == nil {
+		next.keys = maps.Clone(old.keys)
+		if next.keys == nil {
+			next.keys = make(map[spend.Hash]*key, len(changes.Keys))
+		}
+		for _, k := range changes.Keys {
+			next.keys[k.Hash] = &key{Key: k, counter: k.ID.Text(ratelimit.KeyPrefix)}
+		}
+	}
+	c.drop(changes.PolicyIDs, old.number == 0)
+	c.current.Store(next)
+	c.metrics.reloads.Inc()
+	return nil
+}
+
+// drop forgets programs that have a newer version.
+func (c *catalog) drop(policyIDs []string, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drops++
+	if all {
+		clear(c.programs)
+		clear(c.sizes)
+		c.programBytes = 0
+		return
+	}
+	for _, id := range policyIDs {
+		c.forget(id)
+	}
+}
+
+func (c *catalog) forget(id string) {
+	c.programBytes -= c.sizes[id]
+	delete(c.programs, id)
+	delete(c.sizes, id)
+}
+
+// program gives the latest version of a policy, compiled: at least as new as
+// the view that the caller took before.
+func (c *catalog) program(ctx context.Context, policyID string) (*policy.Program, error) {
+	for range maxReclaims {
+		c.mu.Lock()
+		p, drops := c.programs[policyID], c.drops
+		c.mu.Unlock()
+		if p != nil {
+			return p, nil
+		}
+		p, size, err := c.compile(ctx, policyID)
+		if err != nil {
+			return nil, err
+		}
+		if c.keep(policyID, p, size, drops) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: policy %s keeps changing", ErrUnavailable, policyID)
+}
+
+func (c *catalog) compile(ctx context.Context, policyID string) (*policy.Program, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	stored, err := c.store.Policy(ctx, policyID, 0)
+	switch {
+	case errors.Is(err, audit.ErrNotFound):
+		return nil, 0, ErrPolicyNotFound
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	var faults spend.Faults
+	p := policy.Compile(policyID, stored.Version, stored.Rules, &faults)
+	if err := faults.Err(); err != nil {
+		return nil, 0, fmt.Errorf("stored policy %s version %d does not compile: %w", policyID, stored.Version, err)
+	}
+	return p, len(stored.Rules), nil
+}
+
+// keep stores a program unless programs were dropped since it was read: it may
+// be one of them.
+func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.drops != drops {
+		return false
+	}
+	c.forget(id)
+	for other := range c.programs { // any will do: what is in use comes back
+		if len(c.programs) < maxPrograms && c.programBytes+size <= maxProgramBytes {
+			break
+		}
+		c.forget(other)
+	}
+	c.programs[id], c.sizes[id] = p, size
+	c.programBytes += size
+	return true
+}
+
+// poll follows the store's own generation, so that a change whose author died
+// before raising the generation in Redis is seen all the same.
+func (c *catalog) poll(ctx context.Context) {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		c.loading.Lock()
+		if v := c.view(); v.number > 0 {
+			if err := c.refresh(ctx, v.generation); err != nil && ctx.Err() == nil {
+				c.log.Warn("cannot follow the configuration", "error", err)
+			}
+		}
+		c.loading.Unlock()
+	}
+}

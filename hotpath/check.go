@@ -1,0 +1,229 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// maxReclaims bounds how often a check starts over because its fence, its
+// configuration or its claims were overtaken.
+const maxReclaims = 16
+
+const (
+	// blindFor is how long a check may take while nothing answers (G7: 2 s).
+	blindFor = 1700 * time.Millisecond
+	// commitAtLeast is what is left for the commit after the last claim.
+	commitAtLeast = time.Second
+)
+
+// Check authenticates, counts, guards, judges and records one action, which it
+// owns from now on. The quota is as with Admit.
+func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
+	if !a.writer.Reserve() { // before any claim (G9)
+		return Answer{}, ratelimit.Quota{}, ErrOverloaded
+	}
+	c := a.begin(r, action)
+	defer a.end(c)
+	for range maxReclaims {
+		program, err := a.prepare(ctx, c, action)
+		if err != nil {
+			return Answer{}, c.quota, err
+		}
+		out, err := a.claim(ctx, c)
+		if err != nil {
+			return Answer{}, c.quota, err
+		}
+		switch out.Kind {
+		case guard.Stale:
+			if err := a.catalog.load(ctx, out.Reading.Generation); err != nil {
+				return Answer{}, c.quota, err
+			}
+			continue
+		case guard.Limited:
+			a.metrics.limited.Inc()
+			return Answer{}, c.quota, ErrRateLimited
+		case guard.KeyReused:
+			return Answer{}, c.quota, ErrKeyReused
+		case guard.Replay:
+			a.metrics.replays.Inc()
+			return Answer{Check: out.Check, Replayed: true}, c.quota, nil
+		case guard.Pass, guard.Duplicate:
+		}
+		check := a.judge(c, program, action, out)
+		answer, again, err := a.record(ctx, c, check)
+		if err != nil || !again {
+			return answer, c.quota, err
+		}
+	}
+	return Answer{}, c.quota, fmt.Errorf("%w: a check was overtaken too often", ErrUnavailable)
+}
+
+// checking is one check on its way.
+type checking struct {
+	request    Request
+	attempt    guard.Attempt
+	identity   identity
+	paid       *guard.Reading // the request was counted already, apart from the attempt
+	resolution spend.Resolution
+	quota      ratelimit.Quota
+	deadline   time.Time // when the check is refused unless it is recorded
+	handedOver bool      // settle ends it
+}
+
+func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
+	c := &checking{request: r, deadline: r.Started.Add(blindFor)}
+	c.attempt.RequestSHA = spend.RequestSHA(action)
+	if action.IdempotencyKey != "" {
+		c.attempt.KeyHash = spend.HashKey(action.IdempotencyKey)
+	}
+	return c
+}
+
+// end leaves nothing behind of a check that was not recorded, and frees its
+// slot.
+func (a *Authorizer) end(c *checking) {
+	if !c.handedOver {
+		a.guard.Release(&c.attempt)
+		a.writer.Free()
+	}
+}
+
+// prepare finds key and policy in this node's configuration and makes the
+// attempt ready for it. What it refuses is proved fresh, and counted, first.
+func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
+	for range maxReclaims {
+		view := a.catalog.view()
+		c.identity = view.identify(c.request.Caller)
+		var program *policy.Program
+		err := c.identity.err
+		if err == nil {
+			program, err = a.catalog.program(ctx, action.PolicyID)
+		}
+		if err != nil {
+			fresh, q, admitErr := a.admit(ctx, c.request.Caller, &c.paid)
+			if c.quota = q; admitErr != nil {
+				return nil, admitErr
+			}
+			if fresh == view {
+				return nil, err
+			}
+			continue
+		}
+		if c.resolution.Type == spend.Unspecified {
+			c.resolution = a.resolve(action)
+		}
+		at := &c.attempt
+		at.Generation, at.Window = view.generation, program.Window()
+		at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
+		if at.Charge = c.identity.charge; c.paid != nil {
+			at.Charge = guard.Charge{}
+		}
+		return program, nil
+	}
+	return nil, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+}
+
+// claim asks the guard. An answer shows that the dependencies are alive: time
+// spent waiting for another check's claim is no blindness.
+func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, error) {
+	started := a.now()
+	out, err := a.guard.Claim(ctx, &c.attempt)
+	now := a.now()
+	a.metrics.claim.Observe(now.Sub(started).Seconds())
+	if err != nil {
+		return out, err
+	}
+	if soonest := now.Add(commitAtLeast); soonest.After(c.deadline) {
+		c.deadline = soonest
+	}
+	if c.paid == nil {
+		c.quota, _ = out.Reading.Place.Judge(c.identity.charge.Limit)
+	}
+	return out, nil
+}
+
+// resolve is the action's type as sent, or as the classifier reads the reason.
+func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
+	if action.Type != spend.Unspecified {
+		return spend.Resolution{Type: action.Type, Confidence: spend.High}
+	}
+	return a.classifier.Classify(action.ReasonText)
+}
+
+// judge makes the check: by the rules, or as the duplicate that the guard found.
+func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) *spend.Check {
+	check := &spend.Check{
+		Action: *action, ActionType: c.resolution.Type,
+		KeyID: c.identity.keyID.Text(spend.PrefixKey), RequestID: c.request.ID,
+		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
+	}
+	now := a.now()
+	if out.Kind == guard.Duplicate {
+		check.Decision = p.Duplicate(out.Of, c.resolution)
+	} else {
+		check.Decision = p.Explain(p.Evaluate(action, c.resolution, now), action, c.resolution)
+	}
+	check.LatencyMS = now.Sub(c.request.Started).Milliseconds()
+	a.guard.Stamp(&c.attempt, out, check)
+	return check
+}
+
+// record commits the check. The answer is durable: this check's, or that of
+// the one recorded under the same idempotency key meanwhile. again means that
+// the fence refused the claims, and that they were made ready to claim anew.
+func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check) (answer Answer, again bool, err error) {
+	started := a.now()
+	entry := a.writer.Append(check)
+	err = entry.Wait(c.deadline)
+	a.metrics.commit.Observe(a.now().Sub(started).Seconds())
+	switch {
+	case err == nil:
+		a.guard.Committed(&c.attempt, check)
+		a.metrics.decided(check)
+		return Answer{Check: check}, false, nil
+	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
+		if a.now().After(c.deadline) {
+			return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
+	case errors.Is(err, audit.ErrKeyTaken):
+		out, err := a.guard.KeyTaken(ctx, &c.attempt)
+		if out.Kind == guard.KeyReused {
+			err = ErrKeyReused
+		}
+		return Answer{Check: out.Check, Replayed: true}, out.Kind == 0, err
+	case errors.Is(err, audit.ErrPending):
+		// The client is answered 500 now; claims and slot stay until it is
+		// known what became of the commit.
+		c.handedOver = true
+		go a.settle(entry, c, check)
+		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, audit.ErrUnavailable):
+		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	default:
+		return answer, false, err
+	}
+}
+
+// settle ends an attempt whose request was refused before its commit returned:
+// recorded, it is left to the next identical request; else nothing may block it.
+func (a *Authorizer) settle(entry *audit.Entry, c *checking, check *spend.Check) {
+	defer a.writer.Free()
+	switch err := entry.Settle(); {
+	case err == nil:
+		a.guard.Orphaned(&c.attempt, check)
+	case errors.Is(err, audit.ErrPending):
+		// Closing, and the store has not answered: the claims stay, and
+		// whoever meets them fences this node.
+	default:
+		a.guard.Release(&c.attempt)
+	}
+}

@@ -1,0 +1,57 @@
+package hotpath
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// rawKeyPrefix begins every raw API key (S25).
+const rawKeyPrefix = "svc_live_"
+
+// CreatePolicy stores the next version of a policy whose rules compile. When
+// it returns, every check that starts later on any node is judged by it (G4).
+// Faults in the rules are spend.Faults with paths rules[i]. After another
+// error the version may exist all the same; versions stay consecutive.
+func (a *Authorizer) CreatePolicy(ctx context.Context, p *audit.Policy) error {
+	var faults spend.Faults
+	policy.Compile(p.PolicyID, 0, p.Rules, &faults)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if err := a.store.CreatePolicy(ctx, p, a.now()); err != nil {
+		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
+	}
+	return a.guard.RaiseGeneration(ctx)
+}
+
+// CreateKey makes an API key and gives the raw key, which is not kept.
+func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error) {
+	secret := make([]byte, 16)
+	_, _ = rand.Read(secret) // never fails: the runtime aborts without randomness
+	raw = rawKeyPrefix + hex.EncodeToString(secret)
+	now := a.now()
+	k = &audit.Key{
+		ID: spend.NewID(now), Hash: hashRawKey([]byte(raw)), Name: name,
+		RateLimitRPM: rateLimitRPM, Active: true, CreatedAt: now,
+	}
+	if err := a.store.CreateKey(ctx, k); err != nil {
+		return "", nil, fmt.Errorf("%w: cannot store a key: %w", ErrUnavailable, err)
+	}
+	return raw, k, a.guard.RaiseGeneration(ctx)
+}
+
+// UpdateKey changes a key, on every node when it returns (G5). An unknown key
+// is audit.ErrNotFound.
+func (a *Authorizer) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+	k, err := a.store.UpdateKey(ctx, id, change)
+	if err != nil {
+		return nil, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
+	}
+	return k, a.guard.RaiseGeneration(ctx)
+}

@@ -1,0 +1,367 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/ratelimit"
+)
+
+// maxBatch bounds one pipeline, and so the stall that it is for others.
+const maxBatch = 1024
+
+// ask is what one request wants from the next round trip, and the answers.
+type ask struct {
+	windows marker // that its names belong to
+	charge  Charge
+	claims  [2]claim
+	swap    *swap
+	gets    []string
+
+	counted bool            // charge was counted now, not refused from memory
+	place   ratelimit.Place // where charge stands in its window
+	reading reading
+	err     error // nothing is known of this ask's commands
+	done    chan struct{}
+}
+
+// claim is SET NX PX GET of one name; a claim without name asks nothing.
+type claim struct {
+	name, value string
+	px          time.Duration
+	held        string // the value found instead; empty when claimed
+	cmd         *redis.StringCmd
+}
+
+// swap replaces a value that is still old.
+type swap struct {
+	name, old, new string
+	px             time.Duration
+	keepLonger     bool // let the longer of px and the remaining life stand
+	mine           bool // new is a claim of this attempt, to be released if it fails
+
+	done     bool
+	life     time.Duration // of new
+	lifeLeft time.Duration // of old
+	cmd      *redis.Cmd
+}
+
+// swapScript is compare-and-set with a life; only takeovers, orphans and lazy
+// windows come here, never an ordinary check.
+const swapScript = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0, 0} end
+local left = redis.call('PTTL', KEYS[1])
+local px = tonumber(ARGV[3])
+if ARGV[4] == '1' then px = math.max(px, left) end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', px)
+return {px, left}`
+
+// releaseScript deletes a claim that is still the given one.
+const releaseScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+
+// reading is what a round trip saw of the world.
+type reading struct {
+	now        time.Time // Redis' TIME
+	generation string    // of the configuration, within the epoch
+	windows    marker    // known before the trip and still there after it
+	lost       bool      // the windows are others now: claims of this trip are void
+	values     []string  // of gets, in order; empty for absent
+}
+
+// batcher sends one pipeline at a time, made of all the asks that wait: at
+// once when idle, else when the one in flight returns.
+type batcher struct {
+	conns   *connections
+	windows *atomic.Pointer[marker]
+	clock   atomic.Pointer[clockReading]
+	metrics *metrics
+
+	mu       sync.Mutex
+	waiting  *sync.Cond
+	asks     []*ask
+	chores   []chore
+	refusals ratelimit.Refusals
+	closed   bool
+	stopped  chan struct{}
+}
+
+type clockReading struct{ redis, local time.Time }
+
+func newBatcher(conns *connections, windows *atomic.Pointer[marker], m *metrics) *batcher {
+	b := &batcher{conns: conns, windows: windows, metrics: m, stopped: make(chan struct{})}
+	b.waiting = sync.NewCond(&b.mu)
+	return b
+}
+
+// do sends the ask with the next pipeline. Its error is also in a.err.
+func (b *batcher) do(a *ask) error {
+	a.done = make(chan struct{})
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		a.err = fmt.Errorf("%w: guard is closed", ErrUnavailable)
+		return a.err
+	}
+	b.asks = append(b.asks, a)
+	b.mu.Unlock()
+	b.waiting.Signal()
+	<-a.done
+	return a.err
+}
+
+// later sends chores with the next pipeline; nobody waits for them.
+func (b *batcher) later(chores ...chore) {
+	b.mu.Lock()
+	b.chores = append(b.chores, chores...)
+	b.mu.Unlock()
+	b.waiting.Signal()
+}
+
+// now is Redis' time as well as this node knows it.
+func (b *batcher) now() time.Time {
+	c := b.clock.Load()
+	if c == nil {
+		return time.Now()
+	}
+	return c.redis.Add(time.Since(c.local))
+}
+
+// close sends what waits and stops.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.waiting.Signal()
+	<-b.stopped
+}
+
+func (b *batcher) run() {
+	defer close(b.stopped)
+	for {
+		asks, chores, ok := b.take()
+		if !ok {
+			return
+		}
+		b.send(asks, chores)
+		for _, a := range asks {
+			close(a.done)
+		}
+	}
+}
+
+// take waits for work and takes all of it, up to a full pipeline.
+func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.asks) == 0 && !b.choresDue() {
+		if b.closed {
+			return nil, nil, false
+		}
+		b.waiting.Wait()
+	}
+	if len(b.asks) <= maxBatch {
+		asks, b.asks = b.asks, nil
+	} else {
+		asks, b.asks = b.asks[:maxBatch:maxBatch], b.asks[maxBatch:]
+	}
+	chores, b.chores = b.chores, nil
+	now := b.now()
+	for _, a := range asks {
+		if a.charge.Key != "" {
+			var known bool
+			a.place, known = b.refusals.Known(a.charge.Key, a.charge.Limit, now)
+			a.counted = !known
+		}
+	}
+	return asks, chores, true
+}
+
+// trip is one pipeline and the commands that every one of them has.
+type trip struct {
+	pipe       redis.Pipeliner
+	time       *redis.TimeCmd
+	generation *redis.StringCmd
+	counts     map[string]*counting
+	marker     *redis.StringCmd
+}
+
+type counting struct {
+	asks  []*ask
+	count ratelimit.Count
+}
+
+// send runs one pipeline: TIME, the generation, chores, counters, claims, and
+// last the marker, whose equality with the one known before certifies
+// everything in between (F5).
+func (b *batcher) send(asks []*ask, chores []chore) {
+	ctx := context.Background() // bounded by the client's own timeouts
+	known := *b.windows.Load()
+	t := trip{pipe: b.conns.hot.Pipeline()}
+	t.time = t.pipe.Time(ctx)
+	t.generation = t.pipe.Get(ctx, generationKey)
+	for i := range chores {
+		chores[i].cmd = chores[i].queue(ctx, t.pipe)
+	}
+	t.queueCounts(ctx, asks)
+	queued := make([][]*redis.StringCmd, len(asks))
+	for i, a := range asks {
+		queued[i] = a.queue(ctx, t.pipe)
+	}
+	t.marker = t.pipe.Get(ctx, markerKey)
+
+	sent := time.Now()
+	_, err := t.pipe.Exec(ctx)
+	b.metrics.batch(len(asks), time.Since(sent))
+	b.keepFailed(chores)
+	r, err := b.read(t, known, sent, err)
+	if err != nil {
+		b.fail(asks, err)
+		return
+	}
+	for i, a := range asks {
+		a.reading = r
+		a.reading.lost = r.lost || !r.windows.sameWindows(a.windows)
+		a.reading.windows.full = r.windows.full && a.windows.full
+		a.err = a.answers(queued[i])
+	}
+	for _, c := range t.counts {
+		for i, a := range c.asks {
+			var err error
+			if a.place, err = c.count.Place(int64(i)); err != nil && a.err == nil {
+				a.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+			}
+		}
+	}
+}
+
+func (t *trip) queueCounts(ctx context.Context, asks []*ask) {
+	for _, a := range asks {
+		if !a.counted {
+			continue
+		}
+		if t.counts == nil {
+			t.counts = make(map[string]*counting, 8)
+		}
+		c := t.counts[a.charge.Key]
+		if c == nil {
+			c = &counting{}
+			t.counts[a.charge.Key] = c
+		}
+		c.asks = append(c.asks, a)
+	}
+	for key, c := range t.counts {
+		c.count = ratelimit.QueueCount(ctx, t.pipe, key, int64(len(c.asks)))
+	}
+}
+
+// queue adds the ask's own commands and gives those of its gets.
+func (a *ask) queue(ctx context.Context, pipe redis.Pipeliner) (gets []*redis.StringCmd) {
+	for i := range a.claims {
+		if c := &a.claims[i]; c.name != "" {
+			c.cmd = redis.NewStringCmd(ctx, "set", c.name, c.value, "nx", "get", "px", c.px.Milliseconds())
+			_ = pipe.Process(ctx, c.cmd)
+		}
+	}
+	if s := a.swap; s != nil {
+		keep := 0
+		if s.keepLonger {
+			keep = 1
+		}
+		s.cmd = pipe.Eval(ctx, swapScript, []string{s.name}, s.old, s.new, s.px.Milliseconds(), keep)
+	}
+	for _, name := range a.gets {
+		gets = append(gets, pipe.Get(ctx, name))
+	}
+	return gets
+}
+
+// answers reads the replies to the ask's own commands. One that failed alone
+// (a key of another type, a dead shard) fails this ask alone.
+func (a *ask) answers(gets []*redis.StringCmd) error {
+	for i := range a.claims {
+		c := &a.claims[i]
+		if c.name == "" {
+			continue
+		}
+		var err error
+		if c.held, err = c.cmd.Result(); err != nil && err != redis.Nil {
+			return fmt.Errorf("%w: cannot claim: %w", ErrUnavailable, err)
+		}
+	}
+	if s := a.swap; s != nil {
+		lives, err := s.cmd.Int64Slice()
+		if err != nil || len(lives) != 2 {
+			return fmt.Errorf("%w: cannot swap a claim: %w", ErrUnavailable, err)
+		}
+		s.done = lives[0] > 0
+		s.life, s.lifeLeft = time.Duration(lives[0])*time.Millisecond, time.Duration(lives[1])*time.Millisecond
+	}
+	a.reading.values = make([]string, 0, len(gets))
+	for _, get := range gets {
+		value, err := get.Result()
+		if err != nil && err != redis.Nil {
+			return fmt.Errorf("%w: cannot read a claim: %w", ErrUnavailable, err)
+		}
+		a.reading.values = append(a.reading.values, value)
+	}
+	return nil
+}
+
+// read takes what the whole trip saw. Commands fail one by one, so that the
+// pipeline's own error says too little: without time and marker nothing holds.
+func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r reading, err error) {
+	if r.now, err = t.time.Result(); err != nil {
+		return r, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	text, err := t.marker.Result()
+	if err != nil && err != redis.Nil {
+		return r, fmt.Errorf("%w: cannot read the marker: %w", ErrUnavailable, err)
+	}
+	nonce, err := t.generation.Result()
+	if err != nil && err != redis.Nil {
+		return r, fmt.Errorf("%w: cannot read the generation: %w (pipeline: %w)", ErrUnavailable, err, pipeErr)
+	}
+	b.clock.Store(&clockReading{redis: r.now, local: sent})
+	found := parseMarker(text)
+	r.lost = known.epoch.IsZero() || !found.sameWindows(known) || nonce == ""
+	r.windows = known
+	r.windows.full = known.full && found.full // what was lazy when the trip began is lazy for it
+	if !r.lost && found != known {
+		b.windows.CompareAndSwap(b.windows.Load(), &found)
+	}
+	r.generation = generationLabel(known.epoch.Text(""), nonce)
+	return r, nil
+}
+
+// generationLabel names a state of the configuration. A nonce alone could come
+// back after Redis was lost; no epoch comes back (F12).
+func generationLabel(epoch, nonce string) string { return epoch + "/" + nonce }
+
+// fail answers every ask of a trip whose replies are missing. Its claims may
+// stand all the same, or be carried out later: they are swept.
+func (b *batcher) fail(asks []*ask, err error) {
+	b.metrics.tripErrors.Inc()
+	var sweep []chore
+	for _, a := range asks {
+		a.err = err
+		sweep = append(sweep, a.releases()...)
+	}
+	b.keep(sweep)
+}
+
+// releases undo whatever claims the ask may have made.
+func (a *ask) releases() (chores []chore) {
+	for _, c := range a.claims {
+		if c.name != "" {
+			chores = append(chores, release(c.name, c.value))
+		}
+	}
+	if s := a.swap; s != nil && s.mine {
+		chores = append(chores, release(s.name, s.new))
+	}
+	return chores
+}

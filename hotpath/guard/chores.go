@@ -1,0 +1,116 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/ratelimit"
+)
+
+// chore is a command that no request waits for: it goes with the next pipeline
+// and is kept while Redis is away. A chore that is lost costs others a wait
+// (stale claims are fenced), never a wrong answer.
+type chore struct {
+	queue func(context.Context, redis.Pipeliner) redis.Cmder
+	cmd   redis.Cmder
+	born  time.Time
+	due   time.Time // not before; zero is at once
+}
+
+const (
+	maxChores     = 1 << 14
+	choreLifetime = time.Minute
+	choreRetry    = 100 * time.Millisecond
+)
+
+// release deletes a claim, if it is still this one.
+func release(name, value string) chore {
+	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+		return pipe.Eval(ctx, releaseScript, []string{name}, value)
+	}}
+}
+
+// refund takes a refused request off its window.
+func refund(key string, place ratelimit.Place) chore {
+	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+		return ratelimit.QueueRefund(ctx, pipe, key, place.ExpiresMS, 1)
+	}}
+}
+
+// markOrphan says of a recorded claim that its client was answered 500, and
+// leaves its life as it is.
+func markOrphan(name string, h holder) chore {
+	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+		return pipe.Eval(ctx, swapScript, []string{name}, h.String(), h.as(orphan).String(), 1, 1)
+	}}
+}
+
+// restore puts back the recorded claim that a failed one had replaced, for
+// what was left of its life: other policies' windows may still see it (S17).
+func restore(name, mine string, old holder, until time.Time) chore {
+	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+		left := time.Until(until).Milliseconds()
+		if left <= 0 {
+			return pipe.Eval(ctx, releaseScript, []string{name}, mine)
+		}
+		return pipe.Eval(ctx, swapScript, []string{name}, mine, old.String(), left, 0)
+	}}
+}
+
+// choresDue reports whether a chore may be sent now. Called with mu held.
+func (b *batcher) choresDue() bool {
+	now := time.Now()
+	for i := range b.chores {
+		if !b.chores[i].due.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepFailed keeps the chores whose command failed.
+func (b *batcher) keepFailed(chores []chore) {
+	var failed []chore
+	for _, c := range chores {
+		if err := c.cmd.Err(); err != nil && err != redis.Nil {
+			failed = append(failed, c)
+		}
+	}
+	b.keep(failed)
+}
+
+// keep puts chores off: Redis did not answer just now.
+func (b *batcher) keep(chores []chore) {
+	if len(chores) == 0 {
+		return
+	}
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range chores {
+		if now.Sub(c.born) > choreLifetime || len(b.chores) >= maxChores {
+			b.metrics.choresDropped.Inc()
+			continue
+		}
+		c.due = now.Add(choreRetry)
+		b.chores = append(b.chores, c)
+	}
+	time.AfterFunc(choreRetry, b.waiting.Signal)
+}
+
+// refuse remembers a refusal and refunds it.
+func (b *batcher) refuse(charge Charge, place ratelimit.Place) {
+	b.mu.Lock()
+	b.refusals.Note(charge.Key, charge.Limit, place)
+	b.mu.Unlock()
+	b.later(refund(charge.Key, place))
+}
+
+// forgetRefusals: the counters went with the windows.
+func (b *batcher) forgetRefusals() {
+	b.mu.Lock()
+	b.refusals.Forget()
+	b.mu.Unlock()
+}

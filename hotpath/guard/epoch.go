@@ -1,0 +1,217 @@
+package guard
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/hotpath/spend"
+)
+
+// An epoch is one life of Redis' windows. It is over when their marker is gone
+// or names another server: after a flush, a restart, a failover, a split
+// brain. A new epoch begins in Postgres, where it waits for the commits under
+// way and refuses later ones of older epochs (F2); only then is it published
+// in Redis. Its windows are lazy: a fresh claim is also looked up in Postgres,
+// until a loader has copied every live window (X1).
+
+const (
+	renewTimeout  = 1500 * time.Millisecond
+	renewAttempts = 8
+	// othersRenewal is how long a node that lost the race for an epoch waits
+	// for the winner to publish it.
+	othersRenewal = 20 * time.Millisecond
+)
+
+// renew brings the node into the epoch in force, beginning one if Redis'
+// windows are lost. Concurrent calls share one renewal; stale is the marker
+// that the caller found void.
+func (g *Guard) renew(ctx context.Context, stale marker) error {
+	g.renewing.Lock()
+	defer g.renewing.Unlock()
+	if *g.windows.Load() != stale && !g.conns.foreign.Load() {
+		return nil // another check renewed while this one waited
+	}
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	var last disagreement
+	for range renewAttempts {
+		g.conns.foreign.Store(false)
+		done, err := g.enterEpoch(ctx, &last)
+		if err != nil {
+			return fmt.Errorf("%w: cannot enter an epoch: %w", ErrUnavailable, err)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-time.After(othersRenewal):
+		case <-ctx.Done():
+		}
+	}
+	return fmt.Errorf("%w: epochs keep changing", ErrUnavailable)
+}
+
+// disagreement is a state of affairs in which Redis' marker is not that of the
+// store's epoch. Seen once, it may be another node's renewal half done; seen
+// twice in a row, nobody is at work on it.
+type disagreement struct {
+	epoch  spend.ID
+	marker string
+}
+
+// enterEpoch adopts the epoch that Redis and Postgres agree on, or begins one.
+// It gives false when another node may be faster.
+func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, err error) {
+	epoch, err := g.store.Epoch(ctx)
+	if err != nil {
+		return false, err
+	}
+	runID, err := g.conns.runID(ctx)
+	if err != nil {
+		return false, err
+	}
+	text, err := g.conns.plain.Get(ctx, markerKey).Result()
+	if err != nil && err != redis.Nil {
+		return false, err
+	}
+	found := parseMarker(text)
+	if found.epoch != epoch || found.runID != runID {
+		if seen := (disagreement{epoch, text}); *last != seen {
+			*last = seen
+			return false, nil
+		}
+		return g.beginEpoch(ctx, epoch, text, runID)
+	}
+	if err := g.conns.plain.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+		return false, err
+	}
+	g.enter(found)
+	g.metrics.epochs.WithLabelValues("adopted").Inc()
+	return true, nil
+}
+
+// beginEpoch: first the fence in Postgres, then a new generation, and the
+// marker last, by compare-and-set against what was seen (F7).
+func (g *Guard) beginEpoch(ctx context.Context, seen spend.ID, seenMarker, runID string) (done bool, err error) {
+	next := marker{epoch: spend.NewID(time.Now()), runID: runID}
+	current, err := g.store.RotateEpoch(ctx, seen, next.epoch)
+	if err != nil || current != next.epoch {
+		return false, err
+	}
+	if err := g.conns.plain.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+		return false, err
+	}
+	if swapped, err := g.swapMarker(ctx, seenMarker, next.String()); err != nil || !swapped {
+		return false, err
+	}
+	g.log.Warn("redis windows were lost or new; a new epoch began, duplicates are looked up in the store until it is loaded",
+		"epoch", next.epoch.Text(""))
+	g.enter(next)
+	g.metrics.epochs.WithLabelValues("started").Inc()
+	return true, nil
+}
+
+// swapMarkerScript compares with "" for a marker that is not there.
+const swapMarkerScript = `local seen = redis.call('GET', KEYS[1]) or ''
+if seen ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1`
+
+func (g *Guard) swapMarker(ctx context.Context, seen, next string) (bool, error) {
+	n, err := g.conns.plain.Eval(ctx, swapMarkerScript, []string{markerKey}, seen, next).Int()
+	return n == 1, err
+}
+
+// enter makes the windows those of this node's next claims.
+func (g *Guard) enter(m marker) {
+	g.batch.forgetRefusals()
+	g.windows.Store(&m)
+	lazy := 0.0
+	if !m.full {
+		lazy = 1
+	}
+	g.metrics.lazy.Set(lazy)
+	select {
+	case g.load <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	loaderPage  = 2000
+	loaderLease = 15 * time.Second
+	loaderRetry = 3 * time.Second
+)
+
+// runLoader loads lazy windows, one node at a time, until the guard closes.
+func (g *Guard) runLoader(ctx context.Context) {
+	ticker := time.NewTicker(loaderRetry)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.load:
+		case <-ticker.C:
+		}
+		m := *g.windows.Load()
+		if m.full {
+			g.metrics.lazy.Set(0)
+		}
+		if m.full || m.epoch.IsZero() {
+			continue
+		}
+		if err := g.loadWindows(ctx, m); err != nil {
+			g.log.Warn("cannot load duplicate windows; they stay with the store for now", "error", err)
+		}
+	}
+}
+
+// loadWindows copies every live fingerprint into the epoch's names, newest
+// first, and certifies the epoch as full. A claim made meanwhile stays: it was
+// looked up in the store itself.
+func (g *Guard) loadWindows(ctx context.Context, m marker) error {
+	lease, err := g.conns.plain.SetNX(ctx, loaderName(m.epoch), g.node.Load().Text(""), loaderLease).Result()
+	if err != nil || !lease {
+		return err
+	}
+	started, loaded := time.Now(), 0
+	var before spend.ID
+	for {
+		now := g.batch.now()
+		passes, err := g.store.PagePasses(ctx, before, now.UnixMilli(), loaderPage)
+		if err != nil {
+			return fmt.Errorf("cannot read live windows: %w", err)
+		}
+		if len(passes) == 0 {
+			break
+		}
+		pipe := g.conns.plain.Pipeline()
+		pipe.PExpire(ctx, loaderName(m.epoch), loaderLease)
+		for _, p := range passes {
+			before = p.CheckID
+			if left := time.Duration(p.UntilMS-now.UnixMilli()) * time.Millisecond; left > 0 {
+				value := holder{state: committed, check: p.CheckID, claimedMS: p.ClaimedMS}
+				pipe.SetNX(ctx, fingerprintName(m.epoch, p.Fingerprint), value.String(), left)
+			}
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("cannot write windows: %w", err)
+		}
+		loaded += len(passes)
+		g.metrics.windowsLoaded.Add(float64(len(passes)))
+	}
+	full := m
+	full.full = true
+	if swapped, err := g.swapMarker(ctx, m.String(), full.String()); err != nil || !swapped {
+		return err // lost again meanwhile: whoever notices begins another epoch
+	}
+	g.windows.CompareAndSwap(g.windows.Load(), &full)
+	g.metrics.lazy.Set(0)
+	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond))
+	return nil
+}

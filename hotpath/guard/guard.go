@@ -1,0 +1,182 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"crypto/rand"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// ErrUnavailable means that Redis or the store could not be asked, so that
+// nothing is known and nothing was decided (G7).
+var ErrUnavailable = errors.New("guard cannot reach a dependency")
+
+// Options are what a Guard is made of.
+type Options struct {
+	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
+	Embedded   bool                   // an in-process Redis that dies with the process
+	Store      audit.Store
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Guard claims idempotency keys and fingerprints. It is safe for concurrent
+// use; close it after the last check is settled.
+type Guard struct {
+	conns   *connections
+	store   audit.Store
+	log     *slog.Logger
+	metrics *metrics
+	batch   *batcher
+	records *records
+	flights *flights
+
+	windows  atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
+	node     atomic.Pointer[spend.ID] // this incarnation
+	renewing sync.Mutex
+	fencing  fencing
+
+	load chan struct{} // nudges the loader
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// New connects to Redis and starts the guard. Redis need not be there yet.
+func New(o Options) *Guard {
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Guard{
+		conns: connect(o.Redis, o.Embedded), store: o.Store, log: o.Logger,
+		metrics: newMetrics(o.Registerer), flights: newFlights(),
+		load: make(chan struct{}, 1), stop: stop,
+	}
+	g.windows.Store(&marker{})
+	g.newIncarnation()
+	g.batch = newBatcher(g.conns, &g.windows, g.metrics)
+	g.records = newRecords(o.Store, g.batch.now)
+	g.done.Go(g.batch.run)
+	g.done.Go(func() { g.runLoader(ctx) })
+	return g
+}
+
+// Close sends the releases that wait and disconnects.
+func (g *Guard) Close() error {
+	g.stop()
+	g.batch.close()
+	g.done.Wait()
+	return g.conns.close()
+}
+
+// Ping fails when Redis cannot be reached or is not fit for claims.
+func (g *Guard) Ping(ctx context.Context) error {
+	if _, err := g.conns.runID(ctx); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	return nil
+}
+
+// Clock is Redis' time.
+func (g *Guard) Clock(ctx context.Context) (time.Time, error) {
+	return g.conns.plain.Time(ctx).Result()
+}
+
+// newIncarnation gives the node another name for new work; the old one may be
+// fenced.
+func (g *Guard) newIncarnation() {
+	id := spend.NewID(time.Now())
+	g.fencing.own(id)
+	g.node.Store(&id)
+}
+
+// RaiseGeneration tells every node that the configuration changed. Checks that
+// start after it returned see the change (G4, G5). The value is random and
+// never used before, so that a lost Redis cannot bring an old one back (F12).
+func (g *Guard) RaiseGeneration(ctx context.Context) error {
+	if err := g.conns.plain.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Charge is a request to be counted against a caller's limit. The zero Charge
+// counts nothing.
+type Charge struct {
+	Key   string // the counter's name in Redis
+	Limit int
+}
+
+// Reading is what one round trip told a request that claims nothing.
+type Reading struct {
+	Generation string // compare with the one that the configuration was loaded under
+	Place      ratelimit.Place
+	Counted    bool // the place was taken now, not remembered from a refusal
+	Now        time.Time
+}
+
+// Ask counts a request and reads the generation.
+func (g *Guard) Ask(ctx context.Context, charge Charge) (Reading, error) {
+	a, err := g.trip(ctx, func(marker) ask { return ask{charge: charge} })
+	if err != nil {
+		return Reading{}, err
+	}
+	return Reading{a.reading.generation, a.place, a.counted, a.reading.now}, nil
+}
+
+// Refuse takes a refused request off its window again and remembers the
+// refusal until the window ends.
+func (g *Guard) Refuse(charge Charge, r Reading) {
+	if r.Counted {
+		g.batch.refuse(charge, r.Place)
+	}
+}
+
+// trip makes one round trip within the epoch in force, renewing it as often as
+// it takes. build makes the ask for an epoch, anew before each try.
+func (g *Guard) trip(ctx context.Context, build func(marker) ask) (*ask, error) {
+	var counted *ask // a request is counted once, however often it is sent
+	for range renewAttempts {
+		known := *g.windows.Load()
+		if known.epoch.IsZero() {
+			if err := g.renew(ctx, known); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		a := build(known)
+		a.windows = known
+		if counted != nil {
+			a.charge = Charge{}
+		}
+		err := g.batch.do(&a)
+		if err != nil && !errors.Is(err, errForeignServer) {
+			return nil, err
+		}
+		if err == nil && counted == nil && a.counted {
+			counted = &a
+		}
+		if err == nil && !a.reading.lost {
+			if counted != nil {
+				a.place, a.counted = counted.place, true
+			}
+			return &a, nil
+		}
+		if err == nil {
+			g.batch.later(a.releases()...) // void, but perhaps under names that stay
+		}
+		if err := g.renew(ctx, known); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%w: epochs keep changing", ErrUnavailable)
+}

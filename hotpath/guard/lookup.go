@@ -1,0 +1,166 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// lookupTimeout bounds one question to the store on behalf of waiting checks.
+const lookupTimeout = 800 * time.Millisecond
+
+// lookup asks the store for many waiters at once: while one question is under
+// way the next gathers. A waiter is only ever answered by a question that
+// began after it asked, so that "absent" means absent now.
+type lookup[K comparable, V any] struct {
+	load func(context.Context, []K) (map[K]V, error)
+
+	mu      sync.Mutex
+	next    *question[K, V]
+	running bool
+}
+
+type question[K comparable, V any] struct {
+	keys   map[K]struct{}
+	found  map[K]V
+	err    error
+	answer chan struct{}
+}
+
+// get gives the value of a key, if the store has one.
+func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
+	l.mu.Lock()
+	if l.next == nil {
+		l.next = &question[K, V]{keys: make(map[K]struct{}), answer: make(chan struct{})}
+	}
+	q := l.next
+	q.keys[key] = struct{}{}
+	if !l.running {
+		l.running = true
+		go l.run()
+	}
+	l.mu.Unlock()
+	select {
+	case <-q.answer:
+	case <-ctx.Done():
+		return v, false, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+	if q.err != nil {
+		return v, false, fmt.Errorf("%w: %w", ErrUnavailable, q.err)
+	}
+	v, ok = q.found[key]
+	return v, ok, nil
+}
+
+// run asks questions until nobody waits.
+func (l *lookup[K, V]) run() {
+	for {
+		l.mu.Lock()
+		q := l.next
+		if l.next = nil; q == nil {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		l.ask(q)
+	}
+}
+
+func (l *lookup[K, V]) ask(q *question[K, V]) {
+	defer close(q.answer)
+	keys := make([]K, 0, len(q.keys))
+	for k := range q.keys {
+		keys = append(keys, k)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	q.found, q.err = l.load(ctx, keys)
+}
+
+// records reads the trail for the claim states.
+type records struct {
+	checks lookup[spend.ID, *spend.Check]
+	byKey  lookup[spend.Hash, spend.ID]
+	passes lookup[spend.Hash, audit.LivePass]
+	seen   seen
+}
+
+func newRecords(trail audit.Trail, now func() time.Time) *records {
+	r := &records{}
+	r.checks.load = func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
+		checks, err := trail.Checks(ctx, ids)
+		found := make(map[spend.ID]*spend.Check, len(checks))
+		for _, c := range checks {
+			found[c.ID] = c
+		}
+		return found, err
+	}
+	r.byKey.load = trail.CheckIDsByKey
+	r.passes.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
+		return trail.LivePasses(ctx, fps, now().UnixMilli())
+	}
+	return r
+}
+
+// recorded reports whether the check is in the trail.
+func (r *records) recorded(ctx context.Context, id spend.ID) (bool, error) {
+	if r.seen.has(id) {
+		return true, nil
+	}
+	_, ok, err := r.checks.get(ctx, id)
+	if ok {
+		r.seen.add(id)
+	}
+	return ok, err
+}
+
+// underKey gives the check recorded under an idempotency key, or nil.
+func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Check, error) {
+	id, ok, err := r.byKey.get(ctx, keyHash)
+	if err != nil || !ok {
+		return nil, err
+	}
+	check, ok, err := r.checks.get(ctx, id)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: check %s of an idempotency key is not in the trail", ErrUnavailable, id.Text(spend.PrefixCheck))
+	}
+	return check, err
+}
+
+// maxSeen bounds the memory of verified holders.
+const maxSeen = 8192
+
+// seen remembers checks known to be in the trail, so that an agent in a loop
+// costs the store nothing. Rows are never removed, so it cannot be wrong.
+type seen struct {
+	mu   sync.Mutex
+	ids  map[spend.ID]struct{}
+	ring []spend.ID
+	next int
+}
+
+func (s *seen) has(id spend.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.ids[id]
+	return ok
+}
+
+func (s *seen) add(id spend.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ids == nil {
+		s.ids, s.ring = make(map[spend.ID]struct{}, maxSeen), make([]spend.ID, maxSeen)
+	}
+	if _, ok := s.ids[id]; ok {
+		return
+	}
+	delete(s.ids, s.ring[s.next])
+	s.ids[id], s.ring[s.next] = struct{}{}, id
+	s.next = (s.next + 1) % maxSeen
+}

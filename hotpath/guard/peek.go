@@ -1,0 +1,57 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Seen is a recorded pass of a fingerprint.
+type Seen struct {
+	CheckID spend.ID
+	Age     time.Duration
+}
+
+// Peek counts a request and reads which fingerprints a recorded check left,
+// for simulations: it claims nothing (G10). A claim that is not recorded yet
+// is not seen. Keys of the answer are the fingerprints found.
+func (g *Guard) Peek(ctx context.Context, charge Charge, fingerprints []spend.Hash) (map[spend.Hash]Seen, Reading, error) {
+	a, err := g.trip(ctx, func(w marker) ask {
+		ask := ask{charge: charge}
+		for _, fp := range fingerprints {
+			ask.gets = append(ask.gets, fingerprintName(w.epoch, fp))
+		}
+		return ask
+	})
+	if err != nil {
+		return nil, Reading{}, err
+	}
+	reading := Reading{a.reading.generation, a.place, a.counted, a.reading.now}
+	found := make(map[spend.Hash]Seen, len(fingerprints))
+	for i, fp := range fingerprints {
+		seen, ok, err := g.peekOne(ctx, fp, a.reading.values[i], a.reading)
+		if err != nil {
+			return nil, reading, err
+		}
+		if ok {
+			found[fp] = seen
+		}
+	}
+	return found, reading, nil
+}
+
+func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r reading) (Seen, bool, error) {
+	if h, err := parseHolder(value); err == nil {
+		recorded, err := g.records.recorded(ctx, h.check)
+		if err != nil || recorded {
+			return Seen{h.check, h.age(r.now)}, recorded, err
+		}
+	} else if r.windows.full {
+		return Seen{}, false, nil
+	}
+	// Redis does not know: windows are lazy, or an unrecorded claim hides what
+	// was there before.
+	pass, ok, err := g.records.passes.get(ctx, fp)
+	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
+}

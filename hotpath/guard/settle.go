@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"context"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Stamp gives the attempt's check its identity: the ID that f names, so that a
+// later duplicate finds the row, the window it leaves and the fence that its
+// commit must pass. A duplicate gets an ID of its own and leaves no window.
+func (g *Guard) Stamp(at *Attempt, out Outcome, check *spend.Check) {
+	check.Fence = at.fence
+	if out.Kind == Pass {
+		check.ID = at.f.id
+		check.Pass = spend.Pass{ClaimedMS: at.f.since.UnixMilli(), UntilMS: at.f.until.UnixMilli()}
+		return
+	}
+	check.ID = spend.NewID(time.Now())
+	check.Pass = spend.Pass{}
+	g.flights.join(at.flight, check.ID)
+}
+
+// Committed ends an attempt whose check is recorded. Its claims stay.
+func (g *Guard) Committed(at *Attempt, check *spend.Check) {
+	at.f, at.k = held{}, held{}
+	g.flights.end(at.flight, check)
+}
+
+// Orphaned ends an attempt whose check is recorded although its client was
+// answered 500: the next identical request may have it (F10, G7). With a key
+// the row alone sees to that.
+func (g *Guard) Orphaned(at *Attempt, check *spend.Check) {
+	if at.f.mine && !at.keyed() {
+		if h, err := parseHolder(at.f.value); err == nil {
+			g.batch.later(markOrphan(at.f.name, h))
+		}
+	}
+	g.Committed(at, check)
+}
+
+// Release ends an attempt of which nothing is or will be recorded, and leaves
+// nothing behind that would block its retry (G7). An attempt that ended
+// already stays as it is.
+func (g *Guard) Release(at *Attempt) {
+	if at.flight != nil {
+		g.drop(at)
+		g.flights.end(at.flight, nil)
+	}
+}
+
+// Reclaim prepares an attempt whose commit was refused by the fence for another
+// Claim: in the epoch now in force, or as a new incarnation.
+func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error {
+	refused := at.fence
+	g.drop(at)
+	if !staleEpoch {
+		g.Retire(refused.Node)
+		return nil
+	}
+	if known := *g.windows.Load(); known.epoch == refused.Epoch {
+		return g.renew(ctx, known)
+	}
+	return nil
+}
+
+// KeyTaken resolves an attempt whose idempotency key another check holds in the
+// store: a replay or a refusal, and nothing is held any more. An outcome
+// without kind means that the row is gone again: claim once more.
+func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
+	g.drop(at)
+	check, err := g.records.underKey(ctx, at.KeyHash)
+	if err != nil || check != nil {
+		g.flights.end(at.flight, nil)
+	}
+	return at.replay(check), err
+}
+
+// drop releases what the attempt holds: f before k, so that nobody who finds k
+// free runs into f.
+func (g *Guard) drop(at *Attempt) {
+	g.letGo(&at.f)
+	g.letGo(&at.k)
+}
+
+// letGo releases one claim in the next pipeline. A recorded claim that it had
+// replaced gets its place back.
+func (g *Guard) letGo(h *held) {
+	if h.mine {
+		if h.replaced != nil {
+			g.batch.later(restore(h.name, h.value, *h.replaced, h.replacedUntil))
+		} else {
+			g.batch.later(release(h.name, h.value))
+		}
+	}
+	*h = held{}
+}

@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Every key of the service lies in one slot, so that a pipeline that ends with
+// the marker proves something about all the claims before it, on a single
+// Redis, behind Sentinel and on a Cluster alike.
+const (
+	markerKey     = "m:{0}"
+	generationKey = "g:{0}"
+)
+
+// keyName is where an idempotency key is claimed in an epoch. The epoch in the
+// name makes late writers of older epochs harmless (F6).
+func keyName(epoch spend.ID, h spend.Hash) string { return claimName("k:{0}:", epoch, h) }
+
+// fingerprintName is where a fingerprint is claimed in an epoch.
+func fingerprintName(epoch spend.ID, h spend.Hash) string { return claimName("f:{0}:", epoch, h) }
+
+func claimName(prefix string, epoch spend.ID, h spend.Hash) string {
+	b := make([]byte, 0, len(prefix)+33+len(h))
+	b = append(epoch.Append(b, prefix), ':')
+	return string(append(b, h[:]...))
+}
+
+func loaderName(epoch spend.ID) string { return epoch.Text("l:{0}:") }
+
+// state is what a fingerprint's value says of its holder.
+type state byte
+
+const (
+	pending   state = 'P' // claimed; whether it is recorded, only the store knows
+	committed state = 'C' // recorded
+	orphan    state = 'O' // recorded, but its client was answered 500
+)
+
+// holder is the value of a claimed fingerprint. Its check ID is fresh for
+// every SET, so that the whole value is never used twice (F8).
+type holder struct {
+	state     state
+	node      spend.ID
+	check     spend.ID
+	claimedMS int64
+}
+
+func (h holder) String() string {
+	b := append(make([]byte, 0, 84), byte(h.state), '|')
+	return string(h.appendTail(b))
+}
+
+func (h holder) appendTail(b []byte) []byte {
+	b = append(hex.AppendEncode(b, h.node[:]), '|')
+	b = append(hex.AppendEncode(b, h.check[:]), '|')
+	return strconv.AppendInt(b, h.claimedMS, 10)
+}
+
+// age is how long the claim has stood at now, by Redis' clock.
+func (h holder) age(now time.Time) time.Duration {
+	return time.Duration(max(0, now.UnixMilli()-h.claimedMS)) * time.Millisecond
+}
+
+// as is the same claim in another state.
+func (h holder) as(s state) holder {
+	h.state = s
+	return h
+}
+
+var errForeignValue = errors.New("a claim in Redis has a value that no node writes")
+
+func parseHolder(s string) (h holder, err error) {
+	if len(s) < 2 || s[1] != '|' || !strings.ContainsRune("PCO", rune(s[0])) {
+		return h, errForeignValue
+	}
+	h.state = state(s[0])
+	parts := strings.Split(s[2:], "|")
+	if len(parts) != 3 {
+		return h, errForeignValue
+	}
+	return h, h.parseTail(parts)
+}
+
+func (h *holder) parseTail(parts []string) (err error) {
+	if h.node, err = spend.ParseID(parts[0], ""); err != nil {
+		return errForeignValue
+	}
+	if h.check, err = spend.ParseID(parts[1], ""); err != nil {
+		return errForeignValue
+	}
+	if h.claimedMS, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
+		return errForeignValue
+	}
+	return nil
+}
+
+// keyHolder is the value of a claimed idempotency key: a holder without state
+// and the hash of the request it was claimed for.
+type keyHolder struct {
+	holder
+	requestSHA spend.Hash
+}
+
+func (k keyHolder) String() string {
+	b := append(k.appendTail(make([]byte, 0, 148)), '|')
+	return string(hex.AppendEncode(b, k.requestSHA[:]))
+}
+
+func parseKeyHolder(s string) (k keyHolder, err error) {
+	parts := strings.Split(s, "|")
+	if len(parts) != 4 {
+		return k, errForeignValue
+	}
+	if err := k.parseTail(parts[:3]); err != nil {
+		return k, err
+	}
+	if n, err := hex.Decode(k.requestSHA[:], []byte(parts[3])); err != nil || n != len(k.requestSHA) {
+		return k, errForeignValue
+	}
+	return k, nil
+}
+
+// marker is the value that certifies Redis' windows: the epoch they belong to,
+// the server they were built on and whether they are all there.
+type marker struct {
+	epoch spend.ID
+	runID string
+	full  bool // every live window was loaded; else fresh claims ask the store
+}
+
+func (m marker) String() string {
+	if m.epoch.IsZero() {
+		return ""
+	}
+	state := "lazy"
+	if m.full {
+		state = "full"
+	}
+	return m.epoch.Text("") + "|" + m.runID + "|" + state
+}
+
+// parseMarker gives the zero marker for anything that no node wrote: it equals
+// no epoch, so that the windows are taken for lost.
+func parseMarker(s string) (m marker) {
+	parts := strings.Split(s, "|")
+	if len(parts) != 3 || parts[2] != "lazy" && parts[2] != "full" {
+		return marker{}
+	}
+	epoch, err := spend.ParseID(parts[0], "")
+	if err != nil {
+		return marker{}
+	}
+	return marker{epoch: epoch, runID: parts[1], full: parts[2] == "full"}
+}
+
+// sameWindows reports whether both certify the same windows, loaded or not.
+func (m marker) sameWindows(o marker) bool { return m.epoch == o.epoch && m.runID == o.runID }

@@ -1,0 +1,52 @@
+package hotpath
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/hotpath/spend"
+)
+
+// metrics are what the Authorizer tells Prometheus.
+type metrics struct {
+	decisions      *prometheus.CounterVec
+	claim, commit  prometheus.Observer
+	replays        prometheus.Counter
+	limited        prometheus.Counter
+	reloads        prometheus.Counter
+	reloadFailures prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "spendgate", Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "spendgate", Name: "check_stage_seconds",
+		Help:    "Time of a check's two waits: claim (Redis, others' claims) and commit (the audit trail).",
+		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
+	}, []string{"stage"})
+	m := &metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "decisions_total",
+			Help: "Recorded decisions. reason is the reason code, none on allow.",
+		}, []string{"decision", "reason"}),
+		claim: stages.WithLabelValues("claim"), commit: stages.WithLabelValues("commit"),
+		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
+		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
+		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
+		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
+	}
+	reg.MustRegister(m.decisions, stages)
+	return m
+}
+
+// decided counts a recorded check. Reasons are a closed set, so labels are few.
+func (m *metrics) decided(c *spend.Check) {
+	reason := string(c.Decision.Reason)
+	if reason == "" {
+		reason = "none"
+	}
+	m.decisions.WithLabelValues(c.Decision.Effect.String(), reason).Inc()
+}

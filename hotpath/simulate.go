@@ -1,0 +1,68 @@
+package hotpath
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// Simulate judges the actions against the latest version of a policy and
+// writes nothing but the rate counter (G10). Recorded fingerprints and equal
+// actions earlier in the batch make duplicates, as they would in real checks.
+// The checks are in the order of the actions.
+func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error) {
+	var paid *guard.Reading
+	for range maxReclaims {
+		fresh, q, err := a.admit(ctx, r.Caller, &paid)
+		if err != nil {
+			return nil, 0, q, err
+		}
+		program, err := a.catalog.program(ctx, policyID)
+		if err != nil {
+			return nil, 0, q, err
+		}
+		types := make([]spend.Resolution, len(actions))
+		fingerprints := make([]spend.Hash, len(actions))
+		for i, action := range actions {
+			types[i] = a.resolve(action)
+			fingerprints[i] = spend.FingerprintOf(action, types[i].Type)
+		}
+		seen, reading, err := a.guard.Peek(ctx, guard.Charge{}, fingerprints)
+		if err != nil {
+			return nil, 0, q, err
+		}
+		if reading.Generation != fresh.generation {
+			continue
+		}
+		return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), q, nil
+	}
+	return nil, 0, q, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+}
+
+// judgeAll judges the batch in order; each pass leaves its fingerprint to the
+// rest of the batch.
+func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) []*spend.Check {
+	now := a.now()
+	checks := make([]*spend.Check, len(actions))
+	for i, action := range actions {
+		check := &spend.Check{
+			ID: spend.NewID(now.Add(time.Duration(i))), Action: *action, ActionType: types[i].Type, RequestID: r.ID,
+			Fingerprint: fingerprints[i],
+		}
+		earlier, duplicate := seen[fingerprints[i]]
+		if duplicate && earlier.Age < p.Window() {
+			check.Decision = p.Duplicate(earlier.CheckID, types[i])
+		} else {
+			seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
+			check.Decision = p.Explain(p.Evaluate(action, types[i], now), action, types[i])
+		}
+		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
+		checks[i] = check
+	}
+	return checks
+}
