@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// Compile checks a policy's rules, the JSON array as it was sent (empty when
+// absent), and compiles them. Every fault is added to faults, by path from
+// "rules" ("rules[2].parameters.limit"); if there was one, Compile gives nil.
+// The Program keeps nothing of the text.
+func Compile(policyID string, version int, rules string, faults *spend.Faults) *Program {
+	log := &faultLog{faults: faults, before: len(*faults)}
+	p := &Program{policyID: policyID, version: version, guard: defaultGuard()}
+	seen := make(map[string]int)
+	for i, raw := range ruleValues(rules, log) {
+		path := index("rules", i)
+		r := compileRule(raw, path, log)
+		if r.id != "" {
+			if first, ok := seen[r.id]; ok {
+				log.add(path+".rule_id", "must be unique within the policy: "+index("rules", first)+" has it too")
+			} else {
+				seen[r.id] = i
+			}
+		}
+		if r.window > 0 {
+			p.guard.widen(&r)
+		} else {
+			p.rules = append(p.rules, r)
+		}
+	}
+	if log.failed() {
+		return nil
+	}
+	coverCurrencies(p.rules)
+	return p
+}
+
+// ruleValues takes the array apart.
+func ruleValues(rules string, log *faultLog) []jsontext.Value {
+	if spend.Blank(rules) {
+		log.add("rules", "is required")
+		return nil
+	}
+	raw := jsontext.Value(strings.TrimSpace(rules))
+	if !raw.IsValid() {
+		// Not reached from the wire, whose text was checked; the rest of the
+		// compiler relies on it.
+		log.add("rules", "must be well-formed JSON without duplicate names")
+		return nil
+	}
+	switch raw.Kind() {
+	case 'n':
+		log.add("rules", "is required")
+		return nil
+	case '[':
+	default:
+		log.add("rules", "must be an array of rules")
+		return nil
+	}
+	values := elements(raw, spend.MaxRules+1)
+	switch {
+	case len(values) == 0:
+		log.add("rules", "must have at least one rule")
+	case len(values) > spend.MaxRules:
+		log.add("rules", "must have at most "+strconv.Itoa(spend.MaxRules)+" rules")
+		return nil
+	}
+	return values
+}
+
+// compileRule compiles one element of the array. After a fault the rule is
+// incomplete; its id is empty when it has none.
+func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
+	var r rule
+	o, ok := openObject(raw, path, log)
+	if !ok {
+		return r
+	}
+	r.id = o.text("rule_id", required, spend.MaxIdentifier)
+	ruleType := o.text("rule_type", required, spend.MaxIdentifier)
+	r.description = o.text("description", optional, spend.MaxDescription)
+	parameters := o.value("parameters", required)
+	o.refuseOthers()
+
+	k, known := kindNamed(ruleType)
+	if !known {
+		if ruleType != "" {
+			log.add(path+".rule_type", "must be one of "+kindNames())
+		}
+		if parameters != nil && parameters.Kind() != '{' {
+			log.add(path+".parameters", mustBeObject)
+		}
+		return r
+	}
+	r.effect, r.types, r.reads = k.effect, k.types, k.reads
+	if parameters == nil {
+		return r
+	}
+	p, ok := openObject(parameters, path+".parameters", log)
+	if !ok {
+		return r
+	}
+	generated := k.compile(&p, &r)
+	if r.description == "" {
+		r.description = generated
+	}
+	if k.reads != "" {
+		r.onMissing = p.onMissing()
+	}
+	p.refuseOthers()
+	return r
+}
+
+func kindNamed(name string) (kind, bool) {
+	for _, k := range kinds {
+		if k.name == name {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+func kindNames() string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.name
+	}
+	return strings.Join(names, ", ")
+}

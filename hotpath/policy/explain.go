@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+const routeToHuman = "Pause and route the action to a human; proceed only if they approve it"
+
+// Explain renders the decision that a Finding of this Program stands for. The
+// action and the resolution are those it was found for.
+func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
+	d := spend.Decision{Effect: f.Effect, Confidence: f.Confidence, Reason: f.Reason, PolicyVersion: p.version}
+	if f.Effect == spend.Allow {
+		d.Message, d.NextStep = p.explainAllow(f, a, r)
+		return d
+	}
+	if f.rule < 0 || f.rule >= len(p.rules) {
+		panic("BUG: finding of another program")
+	}
+	rule := &p.rules[f.rule]
+	d.RuleID, d.RuleDescription = rule.id, rule.description
+	if f.Reason == spend.ReasonRequiredContextMissed {
+		d.Message, d.NextStep = rule.explainMissing(f, &p.guard)
+	} else {
+		d.Message, d.NextStep = rule.explain(f, a, &p.guard)
+	}
+	if a.Type == spend.Unspecified && rule.types != everyType {
+		// Another type has another fingerprint, so this retry is no repeat.
+		d.NextStep += " The action was taken for a " + r.Type.String() +
+			" by its reason_text: if it is none, check again with its action_type."
+	}
+	return d
+}
+
+func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
+	message = "a " + r.Type.String() + " of " + money(a.Amount, a.Currency) + " is within policy " +
+		p.policyID + ", version " + strconv.Itoa(p.version)
+	nextStep = "Proceed with exactly this action."
+	if !f.skipped {
+		return message, nextStep
+	}
+	missing := p.missing(f, a, r)
+	return message + "; rules were skipped for missing context: " + missing,
+		nextStep + " Send " + missing + " with later checks, so that every rule can judge them."
+}
+
+// missing lists the fields for whose lack applicable rules were skipped.
+func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string {
+	var fields []string
+	for i := range p.rules {
+		rule := &p.rules[i]
+		if !rule.types.has(r.Type) || rule.judge(a, f.at) != spend.ReasonRequiredContextMissed {
+			continue
+		}
+		if !slices.Contains(fields, rule.reads) {
+			fields = append(fields, rule.reads)
+		}
+	}
+	return strings.Join(fields, ", ")
+}
+
+// explainMissing words a rule that fired because the action lacks the field it
+// reads (S9). The field is no part of the fingerprint, hence the wait.
+func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
+	message = r.reads + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
+	retry := "check again with " + r.reads + g.afterWindow() + "."
+	if f.Effect == spend.Escalate {
+		return message, routeToHuman + ", or " + retry
+	}
+	return message, "Do not proceed. Instead, " + retry
+}
+
+// money is an amount with at least two decimals and its currency, if any.
+func money(a spend.Amount, currency string) string {
+	b := a.AppendMoney(make([]byte, 0, 32))
+	if currency != "" {
+		b = append(append(b, ' '), currency...)
+	}
+	return string(b)
+}
+
+// count is "1 day", "2 days".
+func count(n int64, unit string) string {
+	s := strconv.FormatInt(n, 10) + " " + unit
+	if n == 1 {
+		return s
+	}
+	return s + "s"
+}
+
+func inMinutes(d time.Duration) string { return count(int64(d/time.Minute), "minute") }
+
+// maxEnumerated bounds how many entries of a list a text repeats.
+const maxEnumerated = 5
+
+// enumerate is "a, b" or, of many, "a, b, c, d, e and 7 more".
+func enumerate(entries []string) string {
+	if len(entries) <= maxEnumerated {
+		return strings.Join(entries, ", ")
+	}
+	return strings.Join(entries[:maxEnumerated], ", ") + " and " + strconv.Itoa(len(entries)-maxEnumerated) + " more"
+}

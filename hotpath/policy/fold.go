@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"spendgate/hotpath/spend"
+)
+
+// names is a set of names that compares without regard to case (S11) and to
+// surrounding white space. Its keys are folded.
+type names map[string]struct{}
+
+func (n names) add(s string) { n[string(appendFold(nil, strings.TrimSpace(s)))] = struct{}{} }
+
+// shortName is how many bytes a name usually has at most. Clearing a buffer of
+// that size costs next to nothing.
+const shortName = 64
+
+// longestName is how many bytes an entry of a list can have.
+const longestName = spend.MaxIdentifier * utf8.UTFMax
+
+// has does not allocate: a name is folded on the stack, and folding makes
+// none longer.
+func (n names) has(s string) bool {
+	s = strings.TrimSpace(s)
+	if len(s) > shortName {
+		return n.hasLong(s)
+	}
+	var buf [shortName]byte
+	_, ok := n[string(appendFold(buf[:0], s))]
+	return ok
+}
+
+func (n names) hasLong(s string) bool {
+	if len(s) > longestName {
+		return false // more code points than an entry may have
+	}
+	var buf [longestName]byte
+	_, ok := n[string(appendFold(buf[:0], s))]
+	return ok
+}
+
+// appendFold appends the folded form of s. Two strings have the same one
+// exactly when strings.EqualFold holds.
+func appendFold(dst []byte, s string) []byte {
+	for i := range len(s) {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			return appendFoldRunes(dst, s[i:])
+		}
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+func appendFoldRunes(dst []byte, s string) []byte {
+	for _, r := range s {
+		dst = utf8.AppendRune(dst, foldRune(r))
+	}
+	return dst
+}
+
+// foldRune gives the least of a code point's case variants. Being the least it
+// is never longer in UTF-8; for a letter of ASCII it is the capital.
+func foldRune(r rune) rune {
+	least := r
+	for variant := unicode.SimpleFold(r); variant != r; variant = unicode.SimpleFold(variant) {
+		least = min(least, variant)
+	}
+	return least
+}

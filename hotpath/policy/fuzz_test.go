@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"spendgate/hotpath/spend"
+)
+
+// Whatever the text, Compile answers a Program or faults. A Program judges
+// without a panic, and written out again it compiles to itself: nothing that
+// was accepted is read in two ways.
+func FuzzCompile(f *testing.F) {
+	f.Add("")
+	f.Add(`[{}]`)
+	f.Add(rule1("max_amount", `{"limit":500.50,"currency":"usd"}`))
+	f.Add(rule1("time_restriction", `{"allowed_days":["fri"],"allowed_hours_utc":"22:00-06:00"}`))
+	f.Add(rule1("blocked_categories", `{"categories":[" K","ſ","\u0000"],"on_missing":"block"}`))
+	f.Add(rule1("escalate_if", `{"amount_above":1e2,"action_types":["refund","spend"]}`))
+	f.Fuzz(func(t *testing.T, rules string) {
+		var faults spend.Faults
+		p := Compile("desk", 7, rules, &faults)
+		if (p == nil) != (len(faults) > 0) {
+			t.Fatalf("program %v with faults %v", p, faults)
+		}
+		if p == nil {
+			return
+		}
+		again := mustCompile(t, written(p))
+		if !reflect.DeepEqual(p, again) {
+			t.Fatalf("%s\nreads   %+v\nwritten %s\nreads   %+v", rules, p, written(p), again)
+		}
+		for _, actionType := range spend.ActionTypes {
+			for _, a := range []*spend.Action{action(t), action(t, by("Wire"), with(t, `{"country":"KP","category":"k","discount_percent":99.5,"days_since_purchase":400}`))} {
+				found := p.Evaluate(a, named(actionType), noon)
+				if problem := decisionProblem(found, p.Explain(found, a, named(actionType))); problem != "" {
+					t.Fatalf("%s: %s", rules, problem)
+				}
+			}
+		}
+	})
+}
+
+// An accepted window is written as it was read, holds its start and not its
+// end.
+func FuzzParseHours(f *testing.F) {
+	for _, s := range []string{"09:00-17:30", "22:00-06:00", "00:00-24:00", "24:00-00:00", "09:00-09:00", "9:00-17:00", "29:00-17:00", "00:60-01:00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := parseHours(s)
+		if err != nil {
+			return
+		}
+		if h.String() != s {
+			t.Fatalf("%q reads as %s", s, h)
+		}
+		c := timeRestriction{everyDay, h}
+		if start := weekMinute(minutesPerDay + h.start); !c.open(start) || h.end-h.start != minutesPerDay && c.open(weekMinute(minutesPerDay+h.end)) {
+			t.Fatalf("%s does not hold its start, or holds its end", h)
+		}
+	})
+}
+
+// written is the JSON of rules that say what the Program does.
+func written(p *Program) string {
+	var texts []string
+	write := func(id, ruleType, description string, parameters map[string]any) {
+		text, err := json.Marshal(map[string]any{"rule_id": id, "rule_type": ruleType, "description": description, "parameters": parameters})
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		texts = append(texts, string(text))
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		ruleType, parameters := writtenCondition(r)
+		if r.reads != "" {
+			parameters["on_missing"] = map[spend.Effect]string{spend.Allow: "skip", spend.Escalate: "escalate", spend.Block: "block"}[r.onMissing]
+		}
+		write(r.id, ruleType, r.description, parameters)
+	}
+	if g := p.guard; g.byRule {
+		write(g.id, duplicateGuard, g.description, map[string]any{"window_minutes": int(g.window.Minutes())})
+	}
+	return "[" + strings.Join(texts, ",") + "]"
+}
+
+func writtenCondition(r *rule) (ruleType string, parameters map[string]any) {
+	number := func(a spend.Amount) json.Number { return json.Number(a.String()) }
+	list := func(set map[string]struct{}) []string { return slices.Sorted(maps.Keys(set)) }
+	switch c := r.condition.(type) {
+	case *maxAmount:
+		return "max_amount", map[string]any{"limit": number(c.limit), "currency": c.currency}
+	case *refundAgeLimit:
+		return "refund_age_limit", map[string]any{"max_days": c.maxDays}
+	case *blockedCategories:
+		return "blocked_categories", map[string]any{"categories": list(c.blocked)}
+	case *vendorAllowlist:
+		return "vendor_allowlist", map[string]any{"vendors": list(c.vendors)}
+	case *blockedPaymentRails:
+		return "blocked_payment_rails", map[string]any{"rails": list(c.blocked)}
+	case *discountCap:
+		return "discount_cap", map[string]any{"max_percent": number(c.maxPercent)}
+	case *geographyBlock:
+		return "geography_block", map[string]any{"blocked_countries": list(c.blocked)}
+	case *timeRestriction:
+		return "time_restriction", map[string]any{"allowed_days": listedDays(c.days), "allowed_hours_utc": c.hours.String()}
+	case *escalateIf:
+		var types []string
+		for _, t := range spend.ActionTypes {
+			if r.types.has(t) {
+				types = append(types, t.String())
+			}
+		}
+		return "escalate_if", map[string]any{"amount_above": number(c.above), "action_types": types}
+	}
+	panic("BUG: unknown condition")
+}
+
+func listedDays(s daySet) []string {
+	var days []string
+	for day, name := range dayNames {
+		if s.has(day) {
+			days = append(days, name)
+		}
+	}
+	return days
+}

@@ -1,0 +1,253 @@
+package policy
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// maxFaults bounds what one refused policy costs: a body of 1 MiB has room for
+// hundreds of thousands of faults, and an answer shows only the first few.
+const maxFaults = 100
+
+// maxNameShown bounds how much of an unknown field's name a fault repeats.
+const maxNameShown = 64
+
+const mustBeObject = "must be an object"
+
+// faultLog collects the faults of one policy.
+type faultLog struct {
+	faults *spend.Faults
+	before int // how many there were already
+}
+
+func (l *faultLog) add(path, problem string) {
+	if len(*l.faults)-l.before < maxFaults {
+		l.faults.Add(path, problem)
+	}
+}
+
+func (l *faultLog) failed() bool { return len(*l.faults) > l.before }
+
+// presence says whether a field may be absent. null and blank are absent (S4).
+type presence bool
+
+const (
+	optional presence = false
+	required presence = true
+)
+
+// object is a JSON object read by the names of its members. Each name is asked
+// for once; what was never asked for is an unknown field (S2).
+type object struct {
+	path    string
+	members []member
+	asked   []string
+	log     *faultLog
+}
+
+type member struct {
+	name  string
+	value jsontext.Value
+	taken bool
+}
+
+// openObject takes a well-formed value apart, or adds a fault if it is not an
+// object.
+func openObject(raw jsontext.Value, path string, log *faultLog) (object, bool) {
+	o := object{path: path, log: log}
+	if raw.Kind() != '{' {
+		log.add(path, mustBeObject)
+		return o, false
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.ReadToken() // the opening brace
+	for dec.PeekKind() == '"' {
+		name, _ := dec.ReadToken()
+		m := member{name: name.String()}
+		value, err := dec.ReadValue()
+		if err != nil {
+			break // not reached: the text was checked
+		}
+		m.value = value.Clone()
+		o.members = append(o.members, m)
+	}
+	return o, true
+}
+
+// value gives a member as it is, nil when absent.
+func (o *object) value(name string, need presence) jsontext.Value {
+	o.asked = append(o.asked, name)
+	for i := range o.members {
+		if m := &o.members[i]; m.name == name {
+			m.taken = true
+			if !absent(m.value) {
+				return m.value
+			}
+		}
+	}
+	if need == required {
+		o.fault(name, "is required")
+	}
+	return nil
+}
+
+// text gives a string of at most limit code points, empty when absent.
+func (o *object) text(name string, need presence, limit int) string {
+	raw := o.value(name, need)
+	if raw == nil {
+		return ""
+	}
+	s, ok := unquote(raw)
+	switch {
+	case !ok:
+		o.fault(name, "must be a string")
+		return ""
+	case tooLong(s, limit):
+		o.fault(name, mostCharacters(limit))
+	}
+	return s
+}
+
+// amount gives a required number of 0 or more (S7).
+func (o *object) amount(name string) spend.Amount {
+	raw := o.value(name, required)
+	if raw == nil {
+		return spend.Amount{}
+	}
+	a, err := spend.ParseAmount(string(raw))
+	if err != nil {
+		o.fault(name, err.Error())
+	}
+	return a
+}
+
+// integer gives a required integer, or adds a fault saying what is accepted.
+func (o *object) integer(name string, least, most int64, accepted string) int64 {
+	raw := o.value(name, required)
+	if raw == nil {
+		return 0
+	}
+	n, ok := spend.ParseInteger(string(raw))
+	if !ok || n < least || n > most {
+		o.fault(name, accepted)
+		return 0
+	}
+	return n
+}
+
+// list hands each entry of an array of strings to take, which gives what is
+// wrong with it, if anything. It reports whether the list is present.
+func (o *object) list(name string, need presence, take func(entry string) (problem string)) bool {
+	raw := o.value(name, need)
+	if raw == nil {
+		return false
+	}
+	if raw.Kind() != '[' {
+		o.fault(name, "must be an array of strings")
+		return true
+	}
+	entries := elements(raw, spend.MaxListEntries+1)
+	switch {
+	case len(entries) == 0:
+		o.fault(name, "must have at least one entry")
+	case len(entries) > spend.MaxListEntries:
+		o.fault(name, "must have at most "+strconv.Itoa(spend.MaxListEntries)+" entries")
+		return true
+	}
+	for i, raw := range entries {
+		if problem := entryProblem(raw, take); problem != "" {
+			o.fault(index(name, i), problem)
+		}
+	}
+	return true
+}
+
+func entryProblem(raw jsontext.Value, take func(entry string) string) string {
+	entry, ok := unquote(raw)
+	switch {
+	case !ok:
+		return "must be a string"
+	case spend.Blank(entry):
+		return "must not be blank"
+	case tooLong(entry, spend.MaxIdentifier):
+		return mostCharacters(spend.MaxIdentifier)
+	}
+	return take(entry)
+}
+
+// onMissing gives what a rule does without the field it reads (S9).
+func (o *object) onMissing() spend.Effect {
+	switch s := o.text("on_missing", optional, spend.MaxIdentifier); s {
+	case "block":
+		return spend.Block
+	case "escalate":
+		return spend.Escalate
+	case "skip", "":
+	default:
+		o.fault("on_missing", "must be block, escalate or skip")
+	}
+	return spend.Allow
+}
+
+// refuseOthers adds a fault for each member that was not asked for.
+func (o *object) refuseOthers() {
+	for _, m := range o.members {
+		if !m.taken {
+			o.fault(clip(m.name, maxNameShown), "is not accepted here: accepted are "+strings.Join(o.asked, ", "))
+		}
+	}
+}
+
+func (o *object) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
+
+// elements gives at most limit elements of a well-formed array.
+func elements(raw jsontext.Value, limit int) []jsontext.Value {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.ReadToken() // the opening bracket
+	var values []jsontext.Value
+	for len(values) < limit && dec.PeekKind() != ']' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			break // not reached: the text was checked
+		}
+		values = append(values, value.Clone())
+	}
+	return values
+}
+
+func unquote(raw jsontext.Value) (string, bool) {
+	if raw.Kind() != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err == nil
+}
+
+// absent reports whether a value counts as none: null, or a blank string.
+func absent(raw jsontext.Value) bool {
+	s, isString := unquote(raw)
+	return raw.Kind() == 'n' || isString && spend.Blank(s)
+}
+
+func tooLong(s string, limit int) bool {
+	return len(s) > limit && utf8.RuneCountInString(s) > limit
+}
+
+func mostCharacters(limit int) string {
+	return "must be at most " + strconv.Itoa(limit) + " characters"
+}
+
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+func clip(s string, limit int) string {
+	if !tooLong(s, limit) {
+		return s
+	}
+	return string([]rune(s)[:limit]) + "…"
+}

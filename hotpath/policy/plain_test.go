@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// A second evaluator, written plainly and straight from the contract: it keeps
+// parameters as they are spelt, judges every rule and only then chooses. It
+// shares nothing with the package but the vocabulary of spend.
+
+// plainRule is a rule as its author thinks of it; unused parameters are empty.
+type plainRule struct {
+	id, ruleType string
+	number       string   // limit, max_days, max_percent, window_minutes, amount_above
+	text         string   // currency or allowed_hours_utc
+	list         []string // categories, vendors, rails, blocked_countries, allowed_days, action_types
+	onMissing    string
+}
+
+// json spells the rule as a request would.
+func (r plainRule) json() string {
+	names := map[string][3]string{
+		"max_amount": {"limit", "currency", ""}, "refund_age_limit": {"max_days", "", ""}, "blocked_categories": {"", "", "categories"},
+		"vendor_allowlist": {"", "", "vendors"}, "blocked_payment_rails": {"", "", "rails"}, "discount_cap": {"max_percent", "", ""},
+		"geography_block": {"", "", "blocked_countries"}, "time_restriction": {"", "allowed_hours_utc", "allowed_days"},
+		"duplicate_guard": {"window_minutes", "", ""}, "escalate_if": {"amount_above", "", "action_types"},
+	}[r.ruleType]
+	var members []string
+	if r.number != "" {
+		members = append(members, strconv.Quote(names[0])+":"+r.number)
+	}
+	if r.text != "" {
+		members = append(members, strconv.Quote(names[1])+":"+strconv.Quote(r.text))
+	}
+	if r.list != nil {
+		var entries []string
+		for _, entry := range r.list {
+			entries = append(entries, strconv.Quote(entry))
+		}
+		members = append(members, strconv.Quote(names[2])+":["+strings.Join(entries, ",")+"]")
+	}
+	if r.onMissing != "" {
+		members = append(members, `"on_missing":`+strconv.Quote(r.onMissing))
+	}
+	return `{"rule_id":` + strconv.Quote(r.id) + `,"rule_type":"` + r.ruleType + `","parameters":{` + strings.Join(members, ",") + `}}`
+}
+
+// plainFinding is what one rule, or all of them, say.
+type plainFinding struct {
+	effect     spend.Effect
+	reason     spend.Reason
+	rule       string
+	confidence spend.Confidence
+}
+
+func plainEvaluate(rules []plainRule, a *spend.Action, r spend.Resolution, now time.Time) plainFinding {
+	var findings []plainFinding
+	skipped := false
+	for i, rule := range rules {
+		reason, missing := rule.reason(rules[:i], rules, a, r.Type, now)
+		f := plainFinding{effect: spend.Block, reason: reason, rule: rule.id, confidence: spend.High}
+		if rule.dependsOnType() {
+			f.confidence = r.Confidence
+		}
+		if rule.ruleType == "escalate_if" {
+			f.effect = spend.Escalate
+		}
+		if missing {
+			f.reason = "required_context_missing"
+			switch rule.onMissing {
+			case "block":
+				f.effect = spend.Block
+			case "escalate":
+				f.effect = spend.Escalate
+			default:
+				skipped = true
+				continue
+			}
+		}
+		if f.reason != "" {
+			findings = append(findings, f)
+		}
+	}
+	for _, effect := range []spend.Effect{spend.Block, spend.Escalate} {
+		for _, f := range findings {
+			if f.effect == effect {
+				return f
+			}
+		}
+	}
+	allow := plainFinding{effect: spend.Allow, confidence: r.Confidence}
+	if skipped && allow.confidence == spend.High {
+		allow.confidence = spend.Medium
+	}
+	return allow
+}
+
+func (r plainRule) dependsOnType() bool {
+	switch r.ruleType {
+	case "refund_age_limit", "discount_cap", "vendor_allowlist":
+		return true
+	case "escalate_if":
+		for _, t := range []string{"refund", "credit", "discount", "spend"} {
+			if r.list != nil && !slices.Contains(r.list, t) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reason is why the rule fires, empty if it does not; missing says that it
+// cannot tell.
+func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.ActionType, now time.Time) (reason spend.Reason, missing bool) {
+	when := func(fires bool, reason spend.Reason) (spend.Reason, bool) {
+		if fires {
+			return reason, false
+		}
+		return "", false
+	}
+	switch m := a.Metadata; r.ruleType {
+	case "max_amount":
+		if r.text == "" || strings.EqualFold(r.text, a.Currency) {
+			return when(plainNumber(a.Amount.String()).Cmp(plainNumber(r.number)) > 0, "max_amount_exceeded")
+		}
+		first := !slices.ContainsFunc(before, func(o plainRule) bool { return o.ruleType == "max_amount" })
+		covered := slices.ContainsFunc(all, func(o plainRule) bool {
+			return o.ruleType == "max_amount" && (o.text == "" || strings.EqualFold(o.text, a.Currency))
+		})
+		return when(first && !covered, "currency_not_covered")
+	case "refund_age_limit":
+		if t != spend.Refund || !m.HasDaysSincePurchase {
+			return "", t == spend.Refund
+		}
+		days := new(big.Rat).SetInt64(m.DaysSincePurchase)
+		return when(days.Cmp(plainNumber(r.number)) > 0, "refund_age_limit_exceeded")
+	case "blocked_categories":
+		return r.listed(m.Category, "blocked_category")
+	case "vendor_allowlist":
+		return when(t == spend.Spend && !slices.Contains(r.list, a.Counterparty), "vendor_not_on_allowlist")
+	case "blocked_payment_rails":
+		return r.listed(a.PaymentMethod, "blocked_payment_rail")
+	case "discount_cap":
+		if t != spend.Discount || !m.HasDiscountPercent {
+			return "", t == spend.Discount
+		}
+		return when(plainNumber(m.DiscountPercent.String()).Cmp(plainNumber(r.number)) > 0, "discount_cap_exceeded")
+	case "geography_block":
+		return r.listed(m.Country, "blocked_geography")
+	case "time_restriction":
+		return when(!r.open(now), "time_restriction_violated")
+	case "escalate_if":
+		named := r.list == nil || slices.Contains(r.list, t.String())
+		return when(named && plainNumber(a.Amount.String()).Cmp(plainNumber(r.number)) > 0, "escalation_threshold_exceeded")
+	}
+	return "", false // duplicate_guard
+}
+
+// listed is for the lists that compare without regard to case.
+func (r plainRule) listed(value string, reason spend.Reason) (spend.Reason, bool) {
+	for _, entry := range r.list {
+		if value != "" && strings.EqualFold(strings.TrimSpace(entry), strings.TrimSpace(value)) {
+			return reason, false
+		}
+	}
+	return "", value == ""
+}
+
+// open looks whether a window that opened today or yesterday is open now.
+func (r plainRule) open(now time.Time) bool {
+	from, until := "00:00", "24:00"
+	if r.text != "" {
+		from, until, _ = strings.Cut(r.text, "-")
+	}
+	length := plainClock(until) - plainClock(from)
+	if length <= 0 {
+		length += 24 * time.Hour
+	}
+	now = now.UTC()
+	for _, ago := range []int{0, 1} {
+		midnight := time.Date(now.Year(), now.Month(), now.Day()-ago, 0, 0, 0, 0, time.UTC)
+		opens := midnight.Add(plainClock(from))
+		day := strings.ToLower(midnight.Weekday().String()[:3])
+		if (r.list == nil || slices.Contains(r.list, day)) && !now.Before(opens) && now.Before(opens.Add(length)) {
+			return true
+		}
+	}
+	return false
+}
+
+func plainClock(s string) time.Duration {
+	hour, minute, _ := strings.Cut(s, ":")
+	d, err := time.ParseDuration(hour + "h" + minute + "m")
+	if err != nil {
+		panic("BUG: no clock: " + s)
+	}
+	return d
+}
+
+func plainNumber(s string) *big.Rat {
+	n, ok := new(big.Rat).SetString(s)
+	if !ok {
+		panic("BUG: no number: " + s)
+	}
+	return n
+}
+
+// plainWindow is the duplicate guard's and the rule it reports.
+func plainWindow(rules []plainRule) (window time.Duration, rule string) {
+	for _, r := range rules {
+		if r.ruleType != "duplicate_guard" {
+			continue
+		}
+		minutes, _ := plainNumber(r.number).Float64()
+		if w := time.Duration(minutes) * time.Minute; w > window {
+			window, rule = w, r.id
+		}
+	}
+	if rule == "" {
+		return 5 * time.Minute, "duplicate_guard"
+	}
+	return window, rule
+}

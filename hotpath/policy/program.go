@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// defaultWindow is the duplicate guard's without a duplicate_guard rule (S17).
+const defaultWindow = 5 * time.Minute
+
+// Program is one compiled version of a policy. It never changes, so any number
+// of goroutines may use it.
+type Program struct {
+	policyID string
+	version  int
+	rules    []rule // in the policy's order, without the duplicate_guard rules
+	guard    guard
+}
+
+// PolicyID is the policy's identifier.
+func (p *Program) PolicyID() string { return p.policyID }
+
+// Version is the policy's version.
+func (p *Program) Version() int { return p.version }
+
+// Window is how long the duplicate guard takes an identical action for a
+// repeat: 5 minutes, or the largest window of the duplicate_guard rules (S17).
+func (p *Program) Window() time.Duration { return p.guard.window }
+
+// Finding is what Evaluate found: the outcome, and what Explain needs to word
+// it. It holds no text of its own and is meaningful only to the Program that
+// found it.
+type Finding struct {
+	Effect     spend.Effect
+	Confidence spend.Confidence
+	Reason     spend.Reason // empty on allow
+
+	rule    int        // index of the rule that fired
+	at      weekMinute // when the action was judged
+	skipped bool       // an applicable rule lacked context and was skipped
+}
+
+// Evaluate judges an action whose type is resolved, by the clock now. It is
+// pure and allocates nothing. The duplicate guard is not part of it.
+func (p *Program) Evaluate(a *spend.Action, r spend.Resolution, now time.Time) Finding {
+	if r.Type == spend.Unspecified {
+		// No rule judges it, so it would be allowed.
+		panic("BUG: action judged before its type was resolved")
+	}
+	at := weekMinuteOf(now)
+	found, skipped := Finding{Effect: spend.Allow, Confidence: r.Confidence, at: at}, false
+	for i := range p.rules {
+		rule := &p.rules[i]
+		if !rule.types.has(r.Type) {
+			continue
+		}
+		reason := rule.judge(a, at)
+		if reason == spend.ReasonNone {
+			continue
+		}
+		effect := rule.effect
+		if reason == spend.ReasonRequiredContextMissed {
+			if effect = rule.onMissing; effect == spend.Allow {
+				skipped = true
+				continue
+			}
+		}
+		if effect <= found.Effect {
+			continue // an earlier escalation stands (S14)
+		}
+		found = Finding{Effect: effect, Confidence: rule.confidence(r), Reason: reason, rule: i, at: at}
+		if effect == spend.Block {
+			return found
+		}
+	}
+	if found.Effect == spend.Allow && skipped {
+		found.skipped = true
+		found.Confidence = min(found.Confidence, spend.Medium)
+	}
+	return found
+}

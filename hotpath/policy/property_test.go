@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// Evaluate against the plain evaluator, over random policies and actions whose
+// values are drawn so that they meet each other's limits often. A failure
+// prints its seed; put it into seeds to see it again.
+func TestEvaluateAgainstPlain(t *testing.T) {
+	seeds := []uint64{1, 2, 3, uint64(time.Now().UnixNano())}
+	tally := make(map[spend.Reason]int)
+	for _, seed := range seeds {
+		draw := drawer{rand.New(rand.NewPCG(seed, 0))}
+		for range 1500 {
+			rules := draw.policy()
+			var texts []string
+			for _, r := range rules {
+				texts = append(texts, r.json())
+			}
+			p := mustCompile(t, "["+strings.Join(texts, ",")+"]")
+			window, guardRule := plainWindow(rules)
+			if d := p.Duplicate(spend.ID{}, named(spend.Spend)); p.Window() != window || d.RuleID != guardRule {
+				t.Fatalf("seed %d: S17 window %v of %q, want %v of %q: %s", seed, p.Window(), d.RuleID, window, guardRule, texts)
+			}
+			for range 20 {
+				a, r, now := draw.action(t)
+				f := p.Evaluate(a, r, now)
+				d := p.Explain(f, a, r)
+				got := plainFinding{d.Effect, d.Reason, d.RuleID, d.Confidence}
+				if want := plainEvaluate(rules, a, r, now); got != want {
+					t.Fatalf("seed %d: got %+v, want %+v\nrules  %s\naction %+v as %+v at %v", seed, got, want, texts, a, r, now)
+				}
+				if problem := decisionProblem(f, d); problem != "" {
+					t.Fatalf("seed %d: %s: %+v", seed, problem, d)
+				}
+				tally[d.Reason]++
+			}
+		}
+	}
+	// A generator that never meets a rule would prove nothing.
+	for _, reason := range []spend.Reason{"", spend.ReasonMaxAmount, spend.ReasonCurrencyNotCovered, spend.ReasonRefundAge, spend.ReasonBlockedCategory,
+		spend.ReasonVendorNotOnAllowlist, spend.ReasonBlockedPaymentRail, spend.ReasonDiscountCap, spend.ReasonBlockedGeography,
+		spend.ReasonTimeRestriction, spend.ReasonEscalationThreshold, spend.ReasonRequiredContextMissed} {
+		if tally[reason] < 200 {
+			t.Errorf("reason %q was drawn %d times only", reason, tally[reason])
+		}
+	}
+}
+
+// decisionProblem says what no decision may be, whatever the policy.
+func decisionProblem(f Finding, d spend.Decision) string {
+	allowed := d.Effect == spend.Allow
+	switch {
+	case f.Effect != d.Effect || f.Reason != d.Reason || f.Confidence != d.Confidence:
+		return "Explain changed the finding"
+	case d.Message == "" || d.NextStep == "":
+		return "S15: message or next step missing"
+	case allowed && (d.Reason != "" || d.RuleID != "" || d.RuleDescription != ""):
+		return "S15: an allow names a rule"
+	case !allowed && (d.Reason == "" || d.RuleID == "" || d.RuleDescription == ""):
+		return "S14: rule, reason or description missing"
+	}
+	return ""
+}
+
+// drawer draws policies and actions.
+type drawer struct{ *rand.Rand }
+
+func (d drawer) of(values ...string) string { return values[d.IntN(len(values))] }
+
+// some draws one to four of the values, nil now and then.
+func (d drawer) some(values ...string) []string {
+	var drawn []string
+	for range 1 + d.IntN(4) {
+		drawn = append(drawn, d.of(values...))
+	}
+	return drawn
+}
+
+func (d drawer) maybe(list []string) []string {
+	if d.IntN(3) == 0 {
+		return nil
+	}
+	return list
+}
+
+func (d drawer) amount() string {
+	return d.of("0", "0.01", "99.99", "100", "1e2", "100.000000001", "500.00", "5e2", "501", "999999999999999998", "999999999999999999")
+}
+
+func (d drawer) name() string {
+	return d.of("card", "Card", " card", "wire", "WIRE", "ſo", "so", "SO", "straße", "STRASSE", "дом", "ДОМ", strings.Repeat("ä", 60), strings.Repeat("Ä", 60))
+}
+
+func (d drawer) clock() string { return fmt.Sprintf("%02d:%02d", d.IntN(24), d.IntN(60)) }
+
+func (d drawer) hours() string {
+	from, until := d.clock(), d.of("24:00", "00:00", d.clock(), d.clock())
+	if from == until {
+		return "00:00-24:00"
+	}
+	return from + "-" + until
+}
+
+// policy draws one to eight rules, now and then many of one type.
+func (d drawer) policy() []plainRule {
+	var rules []plainRule
+	only := d.IntN(4 * len(kinds)) // mostly none
+	for i := range 1 + d.IntN(8) {
+		k := kinds[d.IntN(len(kinds))]
+		if only < len(kinds) {
+			k = kinds[only]
+		}
+		r := plainRule{id: "r" + strconv.Itoa(i), ruleType: k.name}
+		if k.reads != "" {
+			r.onMissing = d.of("", "", "skip", "block", "escalate")
+		}
+		rules = append(rules, d.parameters(r))
+	}
+	return rules
+}
+
+func (d drawer) parameters(r plainRule) plainRule {
+	switch r.ruleType {
+	case "max_amount":
+		r.number, r.text = d.amount(), d.of("", "USD", "usd", "EUR", "gbp")
+	case "refund_age_limit":
+		r.number = d.of("0", "30", "31.0", "3e1")
+	case "blocked_categories", "blocked_payment_rails":
+		r.list = d.some(d.name(), d.name(), d.name())
+	case "vendor_allowlist":
+		r.list = d.some("acme", "Acme", "apex")
+	case "discount_cap":
+		r.number = d.of("0", "20", "20.5", "1e2")
+	case "geography_block":
+		r.list = d.some("KP", "kp", "IR", "us")
+	case "time_restriction":
+		r.list, r.text = d.maybe(d.some(dayNames[:]...)), d.of("", d.hours(), d.hours())
+		if r.list == nil && r.text == "" {
+			r.text = d.hours()
+		}
+	case "duplicate_guard":
+		r.number = d.of("1", "5", "10", "10.0", "10080")
+	case "escalate_if":
+		r.number, r.list = d.amount(), d.maybe(d.some("refund", "credit", "discount", "spend"))
+		if d.IntN(4) == 0 {
+			r.list = []string{"spend", "refund", "spend", "discount", "credit"}
+		}
+	}
+	return r
+}
+
+func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time) {
+	metadata := []string{}
+	for key, values := range map[string][]string{
+		"days_since_purchase": {"0", "30", "31", "32"}, "discount_percent": {"0", "20", "20.5", "20.500000001", "150"},
+		"country": {`"kp"`, `"US"`, `"DE"`}, "category": {strconv.Quote(d.name())},
+	} {
+		if d.IntN(3) > 0 {
+			metadata = append(metadata, strconv.Quote(key)+":"+d.of(values...))
+		}
+	}
+	a := &spend.Action{
+		Amount: mustAmount(t, d.amount()), Currency: d.of("USD", "EUR", "GBP", "CHF"), Counterparty: d.of("acme", "Acme", "apex", "other"),
+	}
+	if d.IntN(3) > 0 {
+		a.PaymentMethod = d.name()
+	}
+	var faults spend.Faults
+	a.Metadata = spend.ParseMetadata(jsontext.Value("{"+strings.Join(metadata, ",")+"}"), "metadata", &faults)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	r := named(spend.ActionTypes[d.IntN(4)])
+	if a.Type = r.Type; d.IntN(2) == 0 {
+		a.Type, r.Confidence = spend.Unspecified, spend.Confidence(d.IntN(3))
+	}
+	now := time.Date(2026, 1, 1, d.IntN(24), d.IntN(60), d.IntN(60), 0, time.UTC).AddDate(0, 0, d.IntN(60))
+	return a, r, now.In(time.FixedZone("", 3600*(d.IntN(25)-12)))
+}

@@ -1,0 +1,38 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"spendgate/hotpath/spend"
+)
+
+// blockedCategories blocks actions of the listed categories.
+type blockedCategories struct{ blocked names }
+
+func compileBlockedCategories(o *object, r *rule) string {
+	c := &blockedCategories{make(names)}
+	var listed []string
+	o.list("categories", required, func(entry string) string {
+		c.blocked.add(entry)
+		listed = append(listed, entry)
+		return ""
+	})
+	r.condition = c
+	return "Blocks the categories " + enumerate(listed)
+}
+
+func (c *blockedCategories) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	switch {
+	case a.Metadata.Category == "":
+		return spend.ReasonRequiredContextMissed
+	case c.blocked.has(a.Metadata.Category):
+		return spend.ReasonBlockedCategory
+	}
+	return spend.ReasonNone
+}
+
+func (c *blockedCategories) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	return "category " + strconv.Quote(strings.TrimSpace(a.Metadata.Category)) + " is blocked",
+		"Do not proceed: the policy allows nothing in this category. Do not name another category to get past it."
+}

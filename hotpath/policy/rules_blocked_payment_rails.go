@@ -1,0 +1,38 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"spendgate/hotpath/spend"
+)
+
+// blockedPaymentRails blocks the listed payment methods.
+type blockedPaymentRails struct{ blocked names }
+
+func compileBlockedPaymentRails(o *object, r *rule) string {
+	c := &blockedPaymentRails{make(names)}
+	var listed []string
+	o.list("rails", required, func(entry string) string {
+		c.blocked.add(entry)
+		listed = append(listed, entry)
+		return ""
+	})
+	r.condition = c
+	return "Blocks payment by " + enumerate(listed)
+}
+
+func (c *blockedPaymentRails) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	switch {
+	case a.PaymentMethod == "":
+		return spend.ReasonRequiredContextMissed
+	case c.blocked.has(a.PaymentMethod):
+		return spend.ReasonBlockedPaymentRail
+	}
+	return spend.ReasonNone
+}
+
+func (c *blockedPaymentRails) explain(_ Finding, a *spend.Action, g *guard) (message, nextStep string) {
+	return "payment method " + strconv.Quote(strings.TrimSpace(a.PaymentMethod)) + " is blocked",
+		"Do not proceed. Choose another payment method and check again" + g.afterWindow() + "."
+}

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// duplicateGuard is the rule type, and the rule reported when the policy has
+// no rule of that type (S17).
+const duplicateGuard = "duplicate_guard"
+
+// maxWindowMinutes is a week (S17).
+const maxWindowMinutes = 7 * 24 * 60
+
+// guard is the duplicate guard as the policy sets it. It is always on. Whether
+// an action is a repeat is not for this package to know.
+type guard struct {
+	window      time.Duration
+	id          string
+	description string
+	byRule      bool
+}
+
+func defaultGuard() guard {
+	return guard{window: defaultWindow, id: duplicateGuard, description: guardDescription(defaultWindow)}
+}
+
+func compileDuplicateGuard(o *object, r *rule) string {
+	minutes := o.integer("window_minutes", 1, maxWindowMinutes, "must be an integer from 1 to 10080")
+	r.window = time.Duration(minutes) * time.Minute
+	return guardDescription(r.window)
+}
+
+func guardDescription(window time.Duration) string {
+	return "Blocks an action identical to one checked within " + inMinutes(window)
+}
+
+// widen takes a duplicate_guard rule into account: the largest window holds,
+// of equal ones the first.
+func (g *guard) widen(r *rule) {
+	if !g.byRule || r.window > g.window {
+		*g = guard{window: r.window, id: r.id, description: r.description, byRule: true}
+	}
+}
+
+// afterWindow completes "check again", for an action that would be identical:
+// before the window has passed it is a repeat (S17).
+func (g *guard) afterWindow() string {
+	return " once the duplicate window of " + inMinutes(g.window) + " has passed"
+}
+
+func (g *guard) explain(of string) (message, nextStep string) {
+	return "an identical action (agent, action type, amount and counterparty) was checked within " +
+			inMinutes(g.window) + ": " + of,
+		"Do not repeat the action: the decision about it is that of " + of +
+			". If a second one is meant, check again" + g.afterWindow() + "."
+}
+
+// Duplicate is the decision about an action that the duplicate guard found to
+// repeat the check of (S14, S17). The fingerprint covers the action type, so
+// its confidence is the resolution's (S16).
+func (p *Program) Duplicate(of spend.ID, r spend.Resolution) spend.Decision {
+	message, nextStep := p.guard.explain(of.Text(spend.PrefixCheck))
+	return spend.Decision{
+		Effect:          spend.Block,
+		Confidence:      r.Confidence,
+		Reason:          spend.ReasonDuplicate,
+		RuleID:          p.guard.id,
+		RuleDescription: p.guard.description,
+		Message:         message,
+		NextStep:        nextStep,
+		PolicyVersion:   p.version,
+	}
+}

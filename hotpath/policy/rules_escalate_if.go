@@ -1,0 +1,39 @@
+package policy
+
+import "spendgate/hotpath/spend"
+
+// escalateIf sends amounts over a threshold to a human. The action types that
+// it names are the rule's (S13).
+type escalateIf struct{ above spend.Amount }
+
+func compileEscalateIf(o *object, r *rule) string {
+	c := &escalateIf{o.amount("amount_above")}
+	var types typeSet
+	given := o.list("action_types", optional, func(entry string) string {
+		t, ok := spend.ParseActionType(entry)
+		if !ok {
+			return "must be refund, credit, discount or spend"
+		}
+		types |= 1 << t
+		return ""
+	})
+	r.condition = c
+	description := "Escalates amounts over " + money(c.above, "")
+	if given {
+		r.types = types
+		description += " for " + types.String()
+	}
+	return description
+}
+
+func (c *escalateIf) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	if a.Amount.Cmp(c.above) > 0 {
+		return spend.ReasonEscalationThreshold
+	}
+	return spend.ReasonNone
+}
+
+func (c *escalateIf) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	return money(a.Amount, a.Currency) + " exceeds the escalation threshold of " + money(c.above, a.Currency),
+		routeToHuman + "."
+}

@@ -1,0 +1,37 @@
+package policy
+
+import "spendgate/hotpath/spend"
+
+// geographyBlock blocks actions in the listed countries.
+type geographyBlock struct{ blocked map[string]struct{} } // upper-case
+
+func compileGeographyBlock(o *object, r *rule) string {
+	c := &geographyBlock{make(map[string]struct{})}
+	var listed []string
+	o.list("blocked_countries", required, func(entry string) string {
+		country, ok := spend.ParseCountry(entry)
+		if !ok {
+			return "must be a country code of two letters"
+		}
+		c.blocked[country] = struct{}{}
+		listed = append(listed, country)
+		return ""
+	})
+	r.condition = c
+	return "Blocks actions in the countries " + enumerate(listed)
+}
+
+func (c *geographyBlock) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	if a.Metadata.Country == "" {
+		return spend.ReasonRequiredContextMissed
+	}
+	if _, ok := c.blocked[a.Metadata.Country]; ok {
+		return spend.ReasonBlockedGeography
+	}
+	return spend.ReasonNone
+}
+
+func (c *geographyBlock) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	return "country " + a.Metadata.Country + " is blocked",
+		"Do not proceed: the policy allows nothing in this country. Do not name another country to get past it."
+}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"slices"
+
+	"spendgate/hotpath/spend"
+)
+
+// maxAmount blocks amounts over a limit, in one currency or in all (S10).
+type maxAmount struct {
+	limit    spend.Amount
+	currency string // empty: all
+
+	// covered is set only in the policy's first max_amount, and only if none
+	// of them is for all currencies: a cap in dollars authorises no euros.
+	covered      map[string]struct{}
+	coveredNames []string
+}
+
+func compileMaxAmount(o *object, r *rule) string {
+	c := &maxAmount{limit: o.amount("limit")}
+	if s := o.text("currency", optional, spend.MaxIdentifier); s != "" {
+		var ok bool
+		if c.currency, ok = spend.ParseCurrency(s); !ok {
+			o.fault("currency", "must be a currency code of three letters")
+		}
+	}
+	r.condition = c
+	if c.currency == "" {
+		return "Blocks amounts over " + money(c.limit, "") + " in any currency"
+	}
+	return "Blocks amounts over " + money(c.limit, c.currency)
+}
+
+// coverCurrencies lets the first max_amount block the currencies for which the
+// policy has no limit (S10).
+func coverCurrencies(rules []rule) {
+	var first *maxAmount
+	covered := make(map[string]struct{})
+	for i := range rules {
+		c, ok := rules[i].condition.(*maxAmount)
+		if !ok {
+			continue
+		}
+		if c.currency == "" {
+			return
+		}
+		if first == nil {
+			first = c
+		}
+		covered[c.currency] = struct{}{}
+	}
+	if first == nil {
+		return
+	}
+	first.covered = covered
+	for currency := range covered {
+		first.coveredNames = append(first.coveredNames, currency)
+	}
+	slices.Sort(first.coveredNames)
+}
+
+func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	if c.currency == "" || c.currency == a.Currency {
+		if a.Amount.Cmp(c.limit) > 0 {
+			return spend.ReasonMaxAmount
+		}
+		return spend.ReasonNone
+	}
+	if c.covered != nil {
+		if _, ok := c.covered[a.Currency]; !ok {
+			return spend.ReasonCurrencyNotCovered
+		}
+	}
+	return spend.ReasonNone
+}
+
+func (c *maxAmount) explain(f Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	if f.Reason == spend.ReasonCurrencyNotCovered {
+		covered := enumerate(c.coveredNames)
+		return money(a.Amount, a.Currency) + " is in a currency for which the policy has no limit: it has limits in " + covered,
+			"Do not proceed. Use a currency that the policy covers (" + covered + "), or ask the policy's owner for a limit in " + a.Currency + "."
+	}
+	limit := money(c.limit, a.Currency)
+	return money(a.Amount, a.Currency) + " exceeds the limit of " + limit,
+		"Do not proceed, and do not split the action to get under the limit. Ask for at most " + limit +
+			", or ask the policy's owner to raise the limit."
+}

@@ -1,0 +1,31 @@
+package policy
+
+import (
+	"math"
+
+	"spendgate/hotpath/spend"
+)
+
+// refundAgeLimit blocks refunds of purchases that are too old.
+type refundAgeLimit struct{ maxDays int64 }
+
+func compileRefundAgeLimit(o *object, r *rule) string {
+	c := &refundAgeLimit{o.integer("max_days", 0, math.MaxInt64, "must be an integer of 0 or more")}
+	r.condition = c
+	return "Blocks refunds more than " + count(c.maxDays, "day") + " after the purchase"
+}
+
+func (c *refundAgeLimit) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	switch {
+	case !a.Metadata.HasDaysSincePurchase:
+		return spend.ReasonRequiredContextMissed
+	case a.Metadata.DaysSincePurchase > c.maxDays:
+		return spend.ReasonRefundAge
+	}
+	return spend.ReasonNone
+}
+
+func (c *refundAgeLimit) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	return count(a.Metadata.DaysSincePurchase, "day") + " since the purchase exceeds the limit of " + count(c.maxDays, "day"),
+		"Do not proceed. Tell the customer that the purchase is too old for a refund, or ask the policy's owner for an exception."
+}

@@ -1,0 +1,210 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"spendgate/hotpath/spend"
+)
+
+type ruleCase struct {
+	name  string // begins with the contract's number
+	rules string
+	a     *spend.Action
+	want  spend.Reason
+}
+
+// Each rule type alone: what it lets pass, what it does not, and why.
+func TestRules(t *testing.T) {
+	for _, c := range slices.Concat(amountCases(t), contextCases(t)) {
+		f := mustCompile(t, c.rules).Evaluate(c.a, named(c.a.Type), noon)
+		if f.Reason != c.want {
+			t.Errorf("%s: reason %q, want %q", c.name, f.Reason, c.want)
+		}
+		want := spend.Block
+		switch {
+		case c.want == "":
+			want = spend.Allow
+		case strings.Contains(c.rules, "escalate_if"):
+			want = spend.Escalate
+		}
+		if f.Effect != want || f.Confidence != spend.High {
+			t.Errorf("%s: %v with confidence %v, want %v with high", c.name, f.Effect, f.Confidence, want)
+		}
+	}
+}
+
+// amountCases are those of max_amount, escalate_if and duplicate_guard.
+func amountCases(t *testing.T) []ruleCase {
+	usd := func(s string) func(*spend.Action) { return paying(t, s, "USD") }
+	return []ruleCase{
+		{"S13 limit is inclusive", rule1("max_amount", `{"limit":500}`), action(t, usd("500.00")), ""},
+		{"S13 just over the limit", rule1("max_amount", `{"limit":500}`), action(t, usd("500.000000001")), spend.ReasonMaxAmount},
+		{"S7 a limit is exact", rule1("max_amount", `{"limit":0.3}`), action(t, usd("0.3")), ""},
+		{"S7 a limit has no binary neighbours", rule1("max_amount", `{"limit":999999999999999998}`), action(t, usd("999999999999999999")), spend.ReasonMaxAmount},
+		{"S7 limits may be spelt with an exponent", rule1("max_amount", `{"limit":5e2}`), action(t, usd("501")), spend.ReasonMaxAmount},
+		{"S13 a limit of zero allows zero", rule1("max_amount", `{"limit":-0}`), action(t, usd("0")), ""},
+		{"S13 a limit of zero allows no more", rule1("max_amount", `{"limit":0}`), action(t, usd("0.01")), spend.ReasonMaxAmount},
+		{"S10 own currency, within", rule1("max_amount", `{"limit":500,"currency":"usd"}`), action(t, usd("500")), ""},
+		{"S10 own currency, over", rule1("max_amount", `{"limit":500,"currency":"usd"}`), action(t, usd("501")), spend.ReasonMaxAmount},
+		{"S10 currency not covered", rule1("max_amount", `{"limit":500,"currency":"USD"}`), action(t, paying(t, "1", "EUR")), spend.ReasonCurrencyNotCovered},
+		{"S10 no currency covers all", rule1("max_amount", `{"limit":500}`), action(t, paying(t, "1", "EUR")), ""},
+		{"S10 no currency judges all", rule1("max_amount", `{"limit":500,"currency":null}`), action(t, paying(t, "501", "EUR")), spend.ReasonMaxAmount},
+		{"S4 a blank currency is absent", rule1("max_amount", `{"limit":500,"currency":" "}`), action(t, paying(t, "501", "EUR")), spend.ReasonMaxAmount},
+		{"S10 without max_amount all are covered", rule1("escalate_if", `{"amount_above":500}`), action(t, paying(t, "1", "EUR")), ""},
+
+		{"S17 the guard's rule judges nothing", rule1("duplicate_guard", `{"window_minutes":5}`), action(t), ""},
+
+		{"S13 threshold is inclusive", rule1("escalate_if", `{"amount_above":100}`), action(t, usd("100.0")), ""},
+		{"S13 over the threshold", rule1("escalate_if", `{"amount_above":100}`), action(t, usd("100.01")), spend.ReasonEscalationThreshold},
+		{"S13 without action_types all four", rule1("escalate_if", `{"amount_above":1}`), action(t, typed(spend.Discount)), spend.ReasonEscalationThreshold},
+		{"one of action_types", rule1("escalate_if", `{"amount_above":1,"action_types":["refund","spend"]}`), action(t), spend.ReasonEscalationThreshold},
+		{"none of action_types", rule1("escalate_if", `{"amount_above":1,"action_types":["refund","spend"]}`), action(t, typed(spend.Credit)), ""},
+		{"escalate_if holds in any currency", rule1("escalate_if", `{"amount_above":1}`), action(t, paying(t, "2", "EUR")), spend.ReasonEscalationThreshold},
+	}
+}
+
+// contextCases are those of the rules that read who, how, where and what.
+func contextCases(t *testing.T) []ruleCase {
+	return []ruleCase{
+		{"S13 days are inclusive", rule1("refund_age_limit", `{"max_days":30}`), action(t, typed(spend.Refund), with(t, `{"days_since_purchase":30}`)), ""},
+		{"S13 a day too old", rule1("refund_age_limit", `{"max_days":30.0}`), action(t, typed(spend.Refund), with(t, `{"days_since_purchase":31}`)), spend.ReasonRefundAge},
+		{"S11 refund_age_limit judges refunds only", rule1("refund_age_limit", `{"max_days":30}`), action(t, typed(spend.Credit), with(t, `{"days_since_purchase":31}`)), ""},
+
+		{"blocked category", rule1("blocked_categories", `{"categories":["gambling"]}`), action(t, with(t, `{"category":"gambling"}`)), spend.ReasonBlockedCategory},
+		{"another category", rule1("blocked_categories", `{"categories":["gambling"]}`), action(t, with(t, `{"category":"gamblin"}`)), ""},
+		{"S11 categories without regard to case", rule1("blocked_categories", `{"categories":["Glücksspiel"]}`), action(t, with(t, `{"category":"GLÜCKSSPIEL"}`)), spend.ReasonBlockedCategory},
+		{"S11 categories of all types", rule1("blocked_categories", `{"categories":["x"]}`), action(t, typed(spend.Credit), with(t, `{"category":"X"}`)), spend.ReasonBlockedCategory},
+		{"a category with white space around", rule1("blocked_categories", `{"categories":["a b "]}`), action(t, with(t, `{"category":"\tA B"}`)), spend.ReasonBlockedCategory},
+		{"white space inside counts", rule1("blocked_categories", `{"categories":["a b"]}`), action(t, with(t, `{"category":"ab"}`)), ""},
+
+		{"vendor on the list", rule1("vendor_allowlist", `{"vendors":["acme","apex"]}`), action(t, to("apex")), ""},
+		{"vendor not on the list", rule1("vendor_allowlist", `{"vendors":["acme"]}`), action(t, to("apex")), spend.ReasonVendorNotOnAllowlist},
+		{"S11 vendors compare exactly", rule1("vendor_allowlist", `{"vendors":["acme"]}`), action(t, to("Acme")), spend.ReasonVendorNotOnAllowlist},
+		{"S11 vendors compare exactly, white space too", rule1("vendor_allowlist", `{"vendors":["acme "]}`), action(t, to("acme")), spend.ReasonVendorNotOnAllowlist},
+		{"S11 a vendor is the counterparty", rule1("vendor_allowlist", `{"vendors":["acme"]}`), action(t, to("apex"), func(a *spend.Action) { a.MerchantOrVendor = "acme" }), spend.ReasonVendorNotOnAllowlist},
+		{"S11 a refund is no vendor payment", rule1("vendor_allowlist", `{"vendors":["acme"]}`), action(t, typed(spend.Refund), to("customer")), ""},
+
+		{"blocked rail", rule1("blocked_payment_rails", `{"rails":["wire","crypto"]}`), action(t, by("crypto")), spend.ReasonBlockedPaymentRail},
+		{"another rail", rule1("blocked_payment_rails", `{"rails":["wire","crypto"]}`), action(t, by("card")), ""},
+		{"S11 rails without regard to case", rule1("blocked_payment_rails", `{"rails":["wire"]}`), action(t, typed(spend.Discount), by(" Wire ")), spend.ReasonBlockedPaymentRail},
+
+		{"S13 percent is inclusive", rule1("discount_cap", `{"max_percent":12.5}`), action(t, typed(spend.Discount), with(t, `{"discount_percent":12.50}`)), ""},
+		{"S13 percent over", rule1("discount_cap", `{"max_percent":12.5}`), action(t, typed(spend.Discount), with(t, `{"discount_percent":12.51}`)), spend.ReasonDiscountCap},
+		{"S11 discount_cap judges discounts only", rule1("discount_cap", `{"max_percent":5}`), action(t, with(t, `{"discount_percent":50}`)), ""},
+
+		{"blocked country", rule1("geography_block", `{"blocked_countries":["KP","ir"]}`), action(t, with(t, `{"country":"IR"}`)), spend.ReasonBlockedGeography},
+		{"S11 countries without regard to case", rule1("geography_block", `{"blocked_countries":["KP"]}`), action(t, typed(spend.Refund), with(t, `{"country":"kp"}`)), spend.ReasonBlockedGeography},
+		{"another country", rule1("geography_block", `{"blocked_countries":["KP"]}`), action(t, with(t, `{"country":"PK"}`)), ""},
+	}
+}
+
+// S9: what the rules that read an optional field do without it.
+func TestMissingContext(t *testing.T) {
+	rules := []struct {
+		ruleType, parameters string
+		judges               spend.ActionType
+		others               bool // it judges the other types too
+	}{
+		{"refund_age_limit", `"max_days":30`, spend.Refund, false},
+		{"discount_cap", `"max_percent":30`, spend.Discount, false},
+		{"blocked_categories", `"categories":["a"]`, spend.Credit, true},
+		{"blocked_payment_rails", `"rails":["a"]`, spend.Credit, true},
+		{"geography_block", `"blocked_countries":["KP"]`, spend.Credit, true},
+	}
+	modes := []struct {
+		onMissing  string
+		effect     spend.Effect
+		confidence spend.Confidence
+	}{
+		{``, spend.Allow, spend.Medium},
+		{`,"on_missing":null`, spend.Allow, spend.Medium},
+		{`,"on_missing":" "`, spend.Allow, spend.Medium},
+		{`,"on_missing":"skip"`, spend.Allow, spend.Medium},
+		{`,"on_missing":"escalate"`, spend.Escalate, spend.High},
+		{`,"on_missing":"block"`, spend.Block, spend.High},
+	}
+	for _, r := range rules {
+		for _, m := range modes {
+			p := mustCompile(t, rule1(r.ruleType, "{"+r.parameters+m.onMissing+"}"))
+			f := p.Evaluate(action(t), named(r.judges), noon)
+			if f.Effect != m.effect || f.Confidence != m.confidence {
+				t.Errorf("S9 %s%s: %v with confidence %v, want %v with %v", r.ruleType, m.onMissing, f.Effect, f.Confidence, m.effect, m.confidence)
+			}
+			if fires := m.effect != spend.Allow; fires != (f.Reason == spend.ReasonRequiredContextMissed) {
+				t.Errorf("S9 %s%s: reason %q", r.ruleType, m.onMissing, f.Reason)
+			}
+			if r.others {
+				continue
+			}
+			// S11: a type that the rule does not judge lacks nothing.
+			if f := p.Evaluate(action(t), named(spend.Credit), noon); f.Effect != spend.Allow || f.Confidence != spend.High {
+				t.Errorf("S9 %s%s judged a credit: %v with confidence %v", r.ruleType, m.onMissing, f.Effect, f.Confidence)
+			}
+		}
+	}
+}
+
+// S10: which of several limits judges, and which reports an uncovered currency.
+func TestCurrencies(t *testing.T) {
+	limits := func(currencies ...string) string {
+		var rules []string
+		for i, c := range currencies {
+			id := string(rune('a' + i))
+			rules = append(rules, `{"rule_id":"`+id+`","rule_type":"max_amount","parameters":{"limit":100,"currency":`+c+`}}`)
+		}
+		return "[" + strings.Join(rules, ",") + "]"
+	}
+	f := func(rules, amount, currency, wantRule string, want spend.Reason) {
+		t.Helper()
+		p := mustCompile(t, rules)
+		a := action(t, paying(t, amount, currency))
+		d := p.Explain(p.Evaluate(a, named(spend.Spend), noon), a, named(spend.Spend))
+		if d.RuleID != wantRule || d.Reason != want {
+			t.Errorf("S10 %s %s: rule %q, reason %q, want %q, %q", amount, currency, d.RuleID, d.Reason, wantRule, want)
+		}
+	}
+	f(limits(`"USD"`, `"eur"`), "100", "EUR", "", "")
+	f(limits(`"USD"`, `"eur"`), "101", "EUR", "b", spend.ReasonMaxAmount)
+	f(limits(`"USD"`, `"eur"`), "1", "GBP", "a", spend.ReasonCurrencyNotCovered)
+	f(limits(`"USD"`, `null`), "1", "GBP", "", "")
+	f(limits(`"USD"`, `null`), "101", "GBP", "b", spend.ReasonMaxAmount)
+	f(limits(`"USD"`, `"USD"`), "101", "USD", "a", spend.ReasonMaxAmount)
+}
+
+// A policy of many rules is judged by all of them, and a name on a long list
+// is found, a longer one than any entry not.
+func TestLists(t *testing.T) {
+	long := strings.Repeat("ß", spend.MaxIdentifier)
+	p := mustCompile(t, rule1("blocked_payment_rails", `{"rails":["x","`+long+`","X"]}`))
+	f := func(rail string, want spend.Reason) {
+		t.Helper()
+		if got := p.Evaluate(action(t, by(rail)), named(spend.Spend), noon).Reason; got != want {
+			t.Errorf("S11 rail of %d bytes: %q, want %q", len(rail), got, want)
+		}
+	}
+	f(long, spend.ReasonBlockedPaymentRail)
+	f(strings.Repeat("ẞ", spend.MaxIdentifier), spend.ReasonBlockedPaymentRail) // longer in UTF-8
+	f(long+"ß", spend.ReasonNone)
+	f(strings.Repeat("𝕏", spend.MaxIdentifier), spend.ReasonNone)
+	f(strings.Repeat("𝕏", spend.MaxIdentifier)+"x", spend.ReasonNone)
+	f("ſ", spend.ReasonNone)
+}
+
+// The folded set must agree with strings.EqualFold, whatever the letters.
+func TestFold(t *testing.T) {
+	words := []string{"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "é", "É", "e\u0301", "ǆ", "ǅ", "Ǆ", "wire", "WIRE", "wIrE", "дом", "ДОМ"}
+	for _, w := range words {
+		n := make(names)
+		n.add(w)
+		for _, other := range words {
+			if got, want := n.has(" "+other), strings.EqualFold(w, other); got != want {
+				t.Errorf("S11 %q and %q: equal is %v, want %v", w, other, got, want)
+			}
+		}
+		if folded := appendFold(nil, w); len(folded) > len(w) {
+			t.Errorf("%q is longer when folded: %q", w, folded)
+		}
+	}
+}

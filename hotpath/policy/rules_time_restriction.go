@@ -1,0 +1,172 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// timeRestriction blocks actions outside the allowed days and hours (S12).
+type timeRestriction struct {
+	days  daySet
+	hours hours
+}
+
+func compileTimeRestriction(o *object, r *rule) string {
+	c := &timeRestriction{everyDay, wholeDay}
+	var listed daySet
+	hasDays := o.list("allowed_days", optional, func(entry string) string {
+		day, ok := parseDay(entry)
+		if !ok {
+			return "must be a day: " + strings.Join(dayNames[:], ", ")
+		}
+		listed |= 1 << day
+		return ""
+	})
+	if hasDays {
+		c.days = listed
+	}
+	if raw := o.value("allowed_hours_utc", optional); raw != nil {
+		var err error
+		text, _ := unquote(raw) // of anything but a string empty, which has not the form
+		if c.hours, err = parseHours(text); err != nil {
+			o.fault("allowed_hours_utc", err.Error())
+		}
+	} else if !hasDays {
+		o.fault("allowed_days", "is required unless allowed_hours_utc is given")
+	}
+	r.condition = c
+	return "Blocks actions outside " + c.String()
+}
+
+func (c *timeRestriction) judge(_ *spend.Action, at weekMinute) spend.Reason {
+	if c.open(at) {
+		return spend.ReasonNone
+	}
+	return spend.ReasonTimeRestriction
+}
+
+// open reports whether a window is open. One that crosses midnight is open
+// from its start on an allowed day and until its end on the day after.
+func (c *timeRestriction) open(at weekMinute) bool {
+	day, minute := at.split()
+	if c.hours.start < c.hours.end {
+		return c.days.has(day) && c.hours.start <= minute && minute < c.hours.end
+	}
+	return minute >= c.hours.start && c.days.has(day) ||
+		minute < c.hours.end && c.days.has((day+6)%7)
+}
+
+func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guard) (message, nextStep string) {
+	return f.at.String() + " is outside " + c.String(),
+		"Do not proceed now. Check again within " + c.String() + g.afterWindow() + "."
+}
+
+// String is like "mon, tue 09:00-17:00 UTC".
+func (c *timeRestriction) String() string { return c.days.String() + " " + c.hours.String() + " UTC" }
+
+const (
+	minutesPerDay  = 24 * 60
+	minutesPerWeek = 7 * minutesPerDay
+)
+
+// dayNames are the days as policies spell them, from Monday, day 0.
+var dayNames = [7]string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
+
+func parseDay(s string) (day int, ok bool) {
+	for day, name := range dayNames {
+		if s == name {
+			return day, true
+		}
+	}
+	return 0, false
+}
+
+// daySet has bit 0 for Monday.
+type daySet uint8
+
+const everyDay daySet = 1<<7 - 1
+
+func (s daySet) has(day int) bool { return s&(1<<day) != 0 }
+
+// String lists the days in the order of the week.
+func (s daySet) String() string {
+	if s == everyDay {
+		return "any day"
+	}
+	var listed []string
+	for day, name := range dayNames {
+		if s.has(day) {
+			listed = append(listed, name)
+		}
+	}
+	return strings.Join(listed, ", ")
+}
+
+// hours is a window in minutes of the day, its start included and its end
+// excluded (S12). It crosses midnight when start > end; they never are equal.
+type hours struct{ start, end int }
+
+var wholeDay = hours{0, minutesPerDay}
+
+// What parseHours refuses. The texts complete "allowed_hours_utc ...".
+var (
+	errHoursForm  = errors.New("must be of the form HH:MM-HH:MM, from 00:00 to 23:59, or 24:00 as the end")
+	errHoursEqual = errors.New("must not end when it starts")
+)
+
+// parseHours reads HH:MM-HH:MM. It fails with errHoursForm or errHoursEqual.
+func parseHours(s string) (hours, error) {
+	if len(s) != len("HH:MM-HH:MM") || s[5] != '-' {
+		return hours{}, errHoursForm
+	}
+	start, startOK := parseClock(s[:5])
+	end, endOK := parseClock(s[6:])
+	if !startOK || !endOK || start == minutesPerDay {
+		return hours{}, errHoursForm
+	}
+	if start == end {
+		return hours{}, errHoursEqual
+	}
+	return hours{start, end}, nil
+}
+
+// parseClock reads HH:MM, 24:00 included, as minutes of the day.
+func parseClock(s string) (minute int, ok bool) {
+	for i, c := range []byte(s) {
+		if i == 2 && c != ':' || i != 2 && (c < '0' || c > '9') {
+			return 0, false
+		}
+	}
+	hour, minute := int(s[0]-'0')*10+int(s[1]-'0'), int(s[3]-'0')*10+int(s[4]-'0')
+	if minute > 59 || hour > 24 || hour == 24 && minute > 0 {
+		return 0, false
+	}
+	return hour*60 + minute, true
+}
+
+// String is what parseHours reads.
+func (h hours) String() string {
+	return fmt.Sprintf("%02d:%02d-%02d:%02d", h.start/60, h.start%60, h.end/60, h.end%60)
+}
+
+// weekMinute is a minute of the week, by UTC, from Monday at 00:00.
+type weekMinute int16
+
+func weekMinuteOf(t time.Time) weekMinute {
+	const epoch = 3 * minutesPerDay // Unix time began on a Thursday
+	const week = minutesPerWeek * 60
+	seconds := (t.Unix()%week + week + epoch*60) % week // of the week, also before 1970
+	return weekMinute(seconds / 60)
+}
+
+func (m weekMinute) split() (day, minute int) { return int(m) / minutesPerDay, int(m) % minutesPerDay }
+
+// String is like "tue 18:30 UTC".
+func (m weekMinute) String() string {
+	day, minute := m.split()
+	return fmt.Sprintf("%s %02d:%02d UTC", dayNames[day], minute/60, minute%60)
+}

@@ -1,0 +1,35 @@
+package policy
+
+import (
+	"strconv"
+
+	"spendgate/hotpath/spend"
+)
+
+// vendorAllowlist blocks spends to counterparties that are not listed, which
+// compare exactly (S11).
+type vendorAllowlist struct{ vendors map[string]struct{} }
+
+func compileVendorAllowlist(o *object, r *rule) string {
+	c := &vendorAllowlist{make(map[string]struct{})}
+	var listed []string
+	o.list("vendors", required, func(entry string) string {
+		c.vendors[entry] = struct{}{}
+		listed = append(listed, entry)
+		return ""
+	})
+	r.condition = c
+	return "Blocks spends to any but the vendors " + enumerate(listed)
+}
+
+func (c *vendorAllowlist) judge(a *spend.Action, _ weekMinute) spend.Reason {
+	if _, ok := c.vendors[a.Counterparty]; !ok {
+		return spend.ReasonVendorNotOnAllowlist
+	}
+	return spend.ReasonNone
+}
+
+func (c *vendorAllowlist) explain(_ Finding, a *spend.Action, _ *guard) (message, nextStep string) {
+	return "vendor " + strconv.Quote(a.Counterparty) + " is not on the allowlist",
+		"Do not proceed. Use an approved vendor, spelt exactly as on the list, or ask the policy's owner to add this one."
+}
