@@ -1,0 +1,249 @@
+package audittest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+func policyVersions(t *testing.T, s Subject) {
+	ctx := t.Context()
+	first := newPolicy("refunds")
+	if err := s.CreatePolicy(ctx, first, epochStart.Add(300*time.Microsecond)); err != nil {
+		t.Fatal(err)
+	}
+	second := &audit.Policy{PolicyID: "refunds", Name: "Second", Rules: "[]"} // nothing optional
+	later := epochStart.Add(time.Hour)
+	if err := s.CreatePolicy(ctx, second, later); err != nil {
+		t.Fatal(err)
+	}
+	want := *newPolicy("refunds")
+	want.Version, want.CreatedAt, want.UpdatedAt = 1, epochStart, epochStart
+	wantSecond := audit.Policy{
+		PolicyID: "refunds", Version: 2, Name: "Second", Rules: "[]", CreatedAt: epochStart, UpdatedAt: later,
+	}
+	if *first != want || *second != wantSecond {
+		t.Errorf("filled in\n%+v\n%+v", *first, *second)
+	}
+	for version, want := range map[int]audit.Policy{0: wantSecond, 1: want, 2: wantSecond} {
+		if got, err := s.Policy(ctx, "refunds", version); err != nil || *got != want {
+			t.Errorf("version %d: got %+v, %v; want %+v", version, got, err, want)
+		}
+	}
+	for _, absent := range []struct {
+		id      string
+		version int
+	}{{"refunds", 3}, {"Refunds", 0}, {"", 0}} {
+		if _, err := s.Policy(ctx, absent.id, absent.version); !errors.Is(err, audit.ErrNotFound) {
+			t.Errorf("%v: got %v, want ErrNotFound", absent, err)
+		}
+	}
+}
+
+// policyVersionsRace creates twenty versions of each of two policies at once.
+func policyVersionsRace(t *testing.T, s Subject) {
+	const versions = 20
+	got := map[string][]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range 2 * versions {
+		wg.Go(func() {
+			p := newPolicy(fmt.Sprintf("policy-%d", i%2))
+			p.Name = fmt.Sprintf("name %d", i)
+			if err := s.CreatePolicy(t.Context(), p, now()); err != nil {
+				t.Error(err)
+				return
+			}
+			stored, err := s.Policy(t.Context(), p.PolicyID, p.Version)
+			if err != nil || stored.Name != p.Name {
+				t.Errorf("version %d is %+v, %v", p.Version, stored, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got[p.PolicyID] = append(got[p.PolicyID], p.Version)
+		})
+	}
+	wg.Wait()
+	for id, list := range got {
+		slices.Sort(list)
+		for i, version := range list {
+			if version != i+1 {
+				t.Fatalf("versions of %s are %v", id, list)
+			}
+		}
+	}
+	changes, err := s.ConfigChanges(t.Context(), 0)
+	if err != nil || changes.Generation < 2*versions || len(changes.PolicyIDs) != 2 {
+		t.Errorf("changes %+v, %v", changes, err)
+	}
+}
+
+func keys(t *testing.T, s Subject) {
+	ctx := t.Context()
+	k := newKey()
+	k.Name = "Kasse – ゼロ"
+	if err := s.CreateKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	same := newKey()
+	same.Hash = k.Hash
+	if err := s.CreateKey(ctx, same); err == nil {
+		t.Error("one hash names two keys")
+	}
+	mustBe := func(want audit.Key) {
+		t.Helper()
+		if got, err := s.KeyByHash(ctx, k.Hash); err != nil || *got != want {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	want := *k
+	mustBe(want)
+	inactive, name, rpm := false, "renamed", 9999
+	for _, change := range []audit.KeyChange{{Active: &inactive}, {Name: &name}, {RateLimitRPM: &rpm}, {}} {
+		if change.Active != nil {
+			want.Active = inactive
+		}
+		if change.Name != nil {
+			want.Name = name
+		}
+		if change.RateLimitRPM != nil {
+			want.RateLimitRPM = rpm
+		}
+		if got, err := s.UpdateKey(ctx, k.ID, change); err != nil || *got != want {
+			t.Errorf("update gave %+v, %v; want %+v", got, err, want)
+		}
+		mustBe(want)
+	}
+	if _, err := s.UpdateKey(ctx, spend.NewID(now()), audit.KeyChange{Active: &inactive}); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	if _, err := s.KeyByHash(ctx, spend.HashKey("unknown")); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+}
+
+func keyPaging(t *testing.T, s Subject) {
+	var want []audit.Key
+	for range 7 {
+		k := newKey()
+		if err := s.CreateKey(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, *k)
+	}
+	slices.Reverse(want)
+	var got []audit.Key
+	var before spend.ID
+	for {
+		page, more, total, err := s.ListKeys(t.Context(), before, 3)
+		if err != nil || total != int64(len(want)) {
+			t.Fatalf("total %d, %v", total, err)
+		}
+		got = append(got, page...)
+		if !more {
+			break
+		}
+		before = page[len(page)-1].ID
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("listed\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// configChanges follows the generation through each kind of write.
+func configChanges(t *testing.T, s Subject) {
+	ctx := t.Context()
+	read := func(since int64) audit.ConfigChanges {
+		t.Helper()
+		changes, err := s.ConfigChanges(ctx, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changes
+	}
+	start := read(0)
+	if len(start.Keys)+len(start.PolicyIDs) != 0 {
+		t.Errorf("an empty store has %+v", start)
+	}
+	a, b := newKey(), newKey()
+	active := false
+	for _, step := range []struct {
+		write    func() error
+		keys     int
+		policies []string
+	}{
+		{func() error { return s.CreateKey(ctx, a) }, 1, nil},
+		{func() error { return s.CreateKey(ctx, b) }, 1, nil},
+		{func() error { return s.CreatePolicy(ctx, newPolicy("p"), epochStart) }, 0, []string{"p"}},
+		{func() error { return s.CreatePolicy(ctx, newPolicy("p"), epochStart) }, 0, []string{"p"}},
+		{func() error { _, err := s.UpdateKey(ctx, a.ID, audit.KeyChange{Active: &active}); return err }, 1, nil},
+	} {
+		before := read(0).Generation
+		if unchanged := read(before); len(unchanged.Keys)+len(unchanged.PolicyIDs) != 0 || unchanged.Generation != before {
+			t.Errorf("since %d: %+v", before, unchanged)
+		}
+		if err := step.write(); err != nil {
+			t.Fatal(err)
+		}
+		delta := read(before)
+		if delta.Generation <= before || len(delta.Keys) != step.keys || !slices.Equal(delta.PolicyIDs, step.policies) {
+			t.Errorf("since %d: %+v", before, delta)
+		}
+	}
+	a.Active = false
+	all := read(0)
+	slices.SortFunc(all.Keys, func(a, b audit.Key) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	if !slices.Equal(all.Keys, []audit.Key{*a, *b}) || !slices.Equal(all.PolicyIDs, []string{"p"}) {
+		t.Errorf("all: %+v", all)
+	}
+	if _, err := s.UpdateKey(ctx, spend.NewID(now()), audit.KeyChange{}); err == nil || read(0).Generation != all.Generation {
+		t.Error("a write that failed raised the generation")
+	}
+}
+
+// configChangesRace follows the deltas while keys are created: a reader that
+// goes from generation to generation misses none.
+func configChangesRace(t *testing.T, s Subject) {
+	const writers, each = 5, 8
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				if err := s.CreateKey(t.Context(), newKey()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	seen := map[spend.ID]bool{}
+	var since int64
+	for last := false; ; {
+		changes, err := s.ConfigChanges(t.Context(), since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range changes.Keys {
+			seen[k.ID] = true
+		}
+		since = changes.Generation
+		if last {
+			break
+		}
+		select {
+		case <-done:
+			last = true
+		default:
+		}
+	}
+	if len(seen) != writers*each {
+		t.Errorf("saw %d keys, want %d", len(seen), writers*each)
+	}
+}

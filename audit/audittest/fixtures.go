@@ -1,0 +1,164 @@
+package audittest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// epochStart is an arbitrary instant for configuration writes.
+var epochStart = time.Date(2026, 3, 1, 12, 0, 0, int(123*time.Millisecond), time.UTC)
+
+// clockTolerance is how far a store's clock may be off in a test.
+const clockTolerance = 5 * time.Second
+
+func now() time.Time { return time.Now() }
+
+// fence is one under which a new node may commit.
+func fence(t testing.TB, s audit.Store) spend.Fence {
+	t.Helper()
+	epoch, err := s.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch}
+}
+
+// newCheck is an allowed check that passed the guard; no two are alike.
+func newCheck(f spend.Fence) *spend.Check {
+	id := spend.NewID(now())
+	ms := id.Time().UnixMilli()
+	c := &spend.Check{
+		ID:         id,
+		ActionType: spend.Refund,
+		Action: spend.Action{
+			AgentID: "agent-1", PolicyID: "refunds", Type: spend.Refund, Amount: amount("125.5"), Currency: "USD",
+			Counterparty: "customer-" + id.Text(""), PaymentMethod: "card", ReasonText: "item arrived damaged",
+			Metadata: metadata(`{"days_since_purchase":12,"country":"de","order":"A-1009"}`),
+		},
+		Decision: spend.Decision{
+			Confidence: spend.High, PolicyVersion: 3,
+			Message: "125.50 USD is within policy.", NextStep: "Proceed with the action.",
+		},
+		LatencyMS: 3,
+		KeyID:     id.Text(spend.PrefixKey),
+		RequestID: "req_0123456789ab",
+		Pass:      spend.Pass{ClaimedMS: ms, UntilMS: ms + 5*60*1000},
+		Fence:     f,
+	}
+	c.Fingerprint = spend.FingerprintOf(&c.Action, c.ActionType)
+	c.RequestSHA = spend.RequestSHA(&c.Action)
+	return c
+}
+
+// blocked turns a check into one that a rule blocked; it passed the guard.
+func blocked(c *spend.Check) *spend.Check {
+	c.Decision.Effect = spend.Block
+	c.Decision.Reason = spend.ReasonMaxAmount
+	c.Decision.RuleID, c.Decision.RuleDescription = "cap", "Refunds are capped at 100.00 USD"
+	c.Decision.Message = "125.50 USD exceeds the limit of 100.00 USD"
+	c.Decision.NextStep = "Ask for a smaller amount."
+	return c
+}
+
+func keyed(c *spend.Check, key string) *spend.Check {
+	c.Action.IdempotencyKey = key
+	return c
+}
+
+// newKeyText is an idempotency key that nothing else uses.
+func newKeyText() string { return "idem-" + rand.Text() }
+
+func newPolicy(id string) *audit.Policy {
+	return &audit.Policy{
+		PolicyID: id, Name: "Refunds – ゼロ", Description: "who may refund what",
+		Rules:    `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":100.50,"currency":"USD"}}]`,
+		Metadata: `{"team":"payments"}`,
+	}
+}
+
+func newKey() *audit.Key {
+	k := &audit.Key{ID: spend.NewID(now()), Name: "checkout", RateLimitRPM: 100, Active: true, CreatedAt: epochStart}
+	_, _ = rand.Read(k.Hash[:]) // never fails
+	return k
+}
+
+func amount(s string) spend.Amount {
+	a, err := spend.ParseAmount(s)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: amount %q %v", s, err))
+	}
+	return a
+}
+
+func metadata(s string) spend.Metadata {
+	var faults spend.Faults
+	m := spend.ParseMetadata(jsontext.Value(s), "metadata", &faults)
+	if faults != nil {
+		panic("BUG: " + faults.Error())
+	}
+	return m
+}
+
+func mustCommit(t testing.TB, s audit.Store, checks ...*spend.Check) {
+	t.Helper()
+	if err := s.Commit(t.Context(), checks); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lookUp reads checks back.
+func lookUp(t testing.TB, s audit.Store, checks ...*spend.Check) map[spend.ID]*spend.Check {
+	t.Helper()
+	ids := make([]spend.ID, len(checks))
+	for i, c := range checks {
+		ids[i] = c.ID
+	}
+	found, err := s.Checks(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byID := make(map[spend.ID]*spend.Check, len(found))
+	for _, c := range found {
+		byID[c.ID] = c
+	}
+	if len(byID) != len(found) {
+		t.Errorf("%d checks in the answer, only %d different", len(found), len(byID))
+	}
+	return byID
+}
+
+// mustHave demands that each check reads back as it was committed.
+func mustHave(t testing.TB, s audit.Store, checks ...*spend.Check) {
+	t.Helper()
+	found := lookUp(t, s, checks...)
+	for _, want := range checks {
+		if got := found[want.ID]; !reflect.DeepEqual(got, want) {
+			t.Errorf("check came back\n%+v\nwant\n%+v", got, want)
+		}
+	}
+}
+
+// mustLack demands that none of the checks is recorded.
+func mustLack(t testing.TB, s audit.Store, checks ...*spend.Check) {
+	t.Helper()
+	for id := range lookUp(t, s, checks...) {
+		t.Errorf("check %s is recorded", id.Text(spend.PrefixCheck))
+	}
+}
+
+func mustList(t testing.TB, s audit.Store, q audit.ViolationQuery) audit.ViolationPage {
+	t.Helper()
+	page, err := s.Violations(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}

@@ -1,0 +1,206 @@
+package audittest
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// keysAreTakenOnce commits a batch of which two keys are recorded already.
+func keysAreTakenOnce(t *testing.T, s Subject) {
+	ctx := t.Context()
+	f := fence(t, s)
+	winners := []*spend.Check{keyed(newCheck(f), newKeyText()), keyed(newCheck(f), newKeyText())}
+	mustCommit(t, s, winners...)
+
+	losers := []*spend.Check{keyed(newCheck(f), winners[0].Action.IdempotencyKey), keyed(newCheck(f), winners[1].Action.IdempotencyKey)}
+	rest := []*spend.Check{newCheck(f), keyed(blocked(newCheck(f)), newKeyText())}
+	err := s.Commit(ctx, slices.Concat(losers, rest))
+	var taken *audit.KeysTakenError
+	if !errors.As(err, &taken) {
+		t.Fatalf("got %v, want a KeysTakenError", err)
+	}
+	for _, c := range losers {
+		if !slices.Contains(taken.Hashes, spend.HashKey(c.Action.IdempotencyKey)) {
+			t.Errorf("key %q is not named", c.Action.IdempotencyKey)
+		}
+	}
+	if len(taken.Hashes) != len(losers) {
+		t.Errorf("%d keys are named, want %d", len(taken.Hashes), len(losers))
+	}
+	mustLack(t, s, slices.Concat(losers, rest)...)
+	mustCommit(t, s, rest...)
+
+	hashes := []spend.Hash{spend.HashKey("never used")}
+	for _, c := range slices.Concat(winners, rest[1:]) {
+		hashes = append(hashes, spend.HashKey(c.Action.IdempotencyKey))
+	}
+	recorded, err := s.CheckIDsByKey(ctx, hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(recorded) != 3 {
+		t.Errorf("%d keys are recorded, want 3", len(recorded))
+	}
+	for _, c := range slices.Concat(winners, rest[1:]) {
+		if got := recorded[spend.HashKey(c.Action.IdempotencyKey)]; got != c.ID {
+			t.Errorf("key %q names %x, want %x", c.Action.IdempotencyKey, got, c.ID)
+		}
+	}
+}
+
+// keysRace lets writers race for the same keys, listed in different orders.
+func keysRace(t *testing.T, s Subject) {
+	const racers, size = 6, 12
+	f := fence(t, s)
+	keys := make([]string, size)
+	for i := range keys {
+		keys[i] = newKeyText()
+	}
+	var mu sync.Mutex
+	var won, lost []*spend.Check
+	var wg sync.WaitGroup
+	for racer := range racers {
+		wg.Go(func() {
+			batch := make([]*spend.Check, size)
+			for i := range batch {
+				batch[i] = keyed(newCheck(f), keys[(i*5+racer*7)%size])
+			}
+			var taken *audit.KeysTakenError
+			err := s.Commit(t.Context(), batch)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won = append(won, batch...)
+			case errors.As(err, &taken) && len(taken.Hashes) == size:
+				lost = append(lost, batch...)
+			default:
+				t.Errorf("got %v, want all the keys or none", err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != size {
+		t.Errorf("%d checks have the %d keys", len(won), size)
+	}
+	mustHave(t, s, won...)
+	mustLack(t, s, lost...)
+}
+
+// keysExpire uses a key again after its 24 hours, by the store's clock.
+func keysExpire(t *testing.T, s Subject) {
+	ctx := t.Context()
+	f := fence(t, s)
+	key := newKeyText()
+	hash := spend.HashKey(key)
+	other := keyed(newCheck(f), newKeyText())
+	mustCommit(t, s, keyed(newCheck(f), key), other)
+	if err := s.Tidy(ctx, now()); err != nil {
+		t.Fatal(err)
+	}
+	if recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash}); err != nil || len(recorded) != 1 {
+		t.Errorf("before it expires: %v, %v", recorded, err)
+	}
+	if err := s.Exec(t, s.ExpireKeys); err != nil {
+		t.Fatal(err)
+	}
+	if recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash}); err != nil || len(recorded) != 0 {
+		t.Errorf("after it expired: %v, %v", recorded, err)
+	}
+	second := keyed(newCheck(f), key)
+	mustCommit(t, s, second)
+	if err := s.Tidy(ctx, now()); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash, spend.HashKey(other.Action.IdempotencyKey)})
+	if err != nil || len(recorded) != 1 || recorded[hash] != second.ID {
+		t.Errorf("used again: %v, %v", recorded, err)
+	}
+	if err := s.Commit(ctx, []*spend.Check{keyed(newCheck(f), key)}); !errors.As(err, new(*audit.KeysTakenError)) {
+		t.Errorf("a third time: got %v, want a KeysTakenError", err)
+	}
+	mustHave(t, s, other) // a key expires, its check does not
+}
+
+// livePasses looks up the latest pass that is still in force.
+func livePasses(t *testing.T, s Subject) {
+	f := fence(t, s)
+	at := now().UnixMilli()
+	pass := func(like *spend.Check, until int64) *spend.Check {
+		c := newCheck(f)
+		if like != nil {
+			c.Fingerprint = like.Fingerprint
+		}
+		c.Pass.UntilMS = until
+		return c
+	}
+	old := pass(nil, at+60_000)
+	latest := pass(old, at+120_000)
+	expired := pass(nil, at)
+	week := pass(nil, at+7*24*3600*1000)
+	guarded := newCheck(f) // blocked by the guard: it left no pass
+	guarded.Fingerprint, guarded.Pass = old.Fingerprint, spend.Pass{}
+	never := newCheck(f)
+	mustCommit(t, s, old, expired, week)
+	mustCommit(t, s, latest)
+	mustCommit(t, s, guarded)
+
+	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(live) != 2 {
+		t.Errorf("%d fingerprints are live, want 2", len(live))
+	}
+	for _, c := range []*spend.Check{latest, week} {
+		if got, want := live[c.Fingerprint], livePass(c); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if none, err := s.LivePasses(t.Context(), nil, at); err != nil || len(none) != 0 {
+		t.Errorf("no fingerprints: %v, %v", none, err)
+	}
+}
+
+// pagePasses walks all passes that are in force, newest first.
+func pagePasses(t *testing.T, s Subject) {
+	f := fence(t, s)
+	at := now().UnixMilli()
+	var want []audit.LivePass
+	for i := range 25 {
+		c := newCheck(f)
+		switch i % 5 {
+		case 3:
+			c.Pass.UntilMS = at - 1
+		case 4:
+			c.Pass = spend.Pass{}
+		default:
+			want = append(want, livePass(c))
+		}
+		mustCommit(t, s, c)
+	}
+	slices.Reverse(want)
+	var got []audit.LivePass
+	for before := (spend.ID{}); ; before = got[len(got)-1].CheckID {
+		page, err := s.PagePasses(t.Context(), before, at, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, page...)
+		if len(page) < 4 {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("walked\n%v\nwant\n%v", got, want)
+	}
+}
+
+func livePass(c *spend.Check) audit.LivePass {
+	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Pass: c.Pass}
+}

@@ -1,0 +1,110 @@
+package audittest
+
+import (
+	"strings"
+	"testing"
+
+	"spendgate/audit"
+)
+
+// Subject is a fresh store and the way round it, by which the suite does what
+// the contract does not allow.
+type Subject struct {
+	audit.Store
+	// Exec runs one statement on the database itself.
+	Exec func(t *testing.T, sql string) error
+	// ExpireKeys is the statement that makes every idempotency key expire.
+	ExpireKeys string
+	// Forbidden are further statements that the database must refuse (G8).
+	Forbidden []string
+}
+
+// Run holds the stores that open makes to the contract of audit.Store.
+func Run(t *testing.T, open func(t *testing.T) Subject) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, s Subject)
+	}{
+		{"EveryFieldComesBack", everyFieldComesBack},
+		{"BatchIsAllOrNothing", batchIsAllOrNothing},
+		{"PoisonRowIsNamed", poisonRowIsNamed},
+		{"ConcurrentCommits", concurrentCommits},
+		{"ContextEnds", contextEnds},
+		{"KeysAreTakenOnce", keysAreTakenOnce},
+		{"KeysRace", keysRace},
+		{"KeysExpire", keysExpire},
+		{"LivePasses", livePasses},
+		{"PagePasses", pagePasses},
+		{"ViolationRecord", violationRecord},
+		{"ViolationFilters", violationFilters},
+		{"ViolationPaging", violationPaging},
+		{"StaleEpoch", staleEpoch},
+		{"FencedNode", fencedNode},
+		{"FenceIsFinal", fenceIsFinal},
+		{"RotationIsFinal", rotationIsFinal},
+		{"RotationRace", rotationRace},
+		{"PolicyVersions", policyVersions},
+		{"PolicyVersionsRace", policyVersionsRace},
+		{"Keys", keys},
+		{"KeyPaging", keyPaging},
+		{"ConfigChanges", configChanges},
+		{"ConfigChangesRace", configChangesRace},
+		{"Immutable", immutable},
+		{"Health", health},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.test(t, open(t))
+		})
+	}
+}
+
+// immutable shows that the database itself refuses what G8 forbids.
+func immutable(t *testing.T, s Subject) {
+	ctx := t.Context()
+	f := fence(t, s)
+	c := blocked(newCheck(f))
+	mustCommit(t, s, c)
+	if err := s.CreatePolicy(ctx, newPolicy("p"), epochStart); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range append([]string{
+		"UPDATE checks SET agent_id = 'x'",
+		"DELETE FROM checks",
+		"UPDATE violations SET agent_id = 'x'",
+		"DELETE FROM violations",
+		"UPDATE policies SET name = 'x'",
+		"DELETE FROM policies",
+	}, s.Forbidden...) {
+		if err := s.Exec(t, statement); err == nil || !strings.Contains(err.Error(), "immutable") {
+			t.Errorf("%s: got %v, want a refusal", statement, err)
+		}
+	}
+	mustHave(t, s, c)
+	if page := mustList(t, s, audit.ViolationQuery{Limit: 10}); len(page.Violations) != 1 {
+		t.Errorf("%d violations left, want 1", len(page.Violations))
+	}
+	if p, err := s.Policy(ctx, "p", 1); err != nil || p.Name != newPolicy("p").Name {
+		t.Errorf("policy is now %+v, %v", p, err)
+	}
+}
+
+func health(t *testing.T, s Subject) {
+	ctx := t.Context()
+	if err := s.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !status.Safe || status.Durability == "" {
+		t.Errorf("status %+v", status)
+	}
+	if d := status.Clock.Sub(now()).Abs(); d > clockTolerance {
+		t.Errorf("clock is %v off", d)
+	}
+	if err := s.Tidy(ctx, now()); err != nil {
+		t.Error(err)
+	}
+}

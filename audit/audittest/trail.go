@@ -1,0 +1,185 @@
+package audittest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// everyFieldComesBack commits the extremes of each field in one batch.
+func everyFieldComesBack(t *testing.T, s Subject) {
+	f := fence(t, s)
+	wide := strings.Repeat("é\U0001f4b8", 128) // 256 code points, 4 bytes the widest
+	full := blocked(newCheck(f))
+	full.Action = spend.Action{
+		AgentID: wide, PolicyID: strings.Repeat("p", spend.MaxPolicyID), Type: spend.Discount,
+		Amount: amount("999999999999999999"), Currency: "EUR", Counterparty: wide, PaymentMethod: wide,
+		MerchantOrVendor: wide, ReasonText: strings.Repeat("\U0001f4b8", spend.MaxReasonText),
+		IdempotencyKey: newKeyText() + strings.Repeat("ü", 200),
+		Metadata: metadata(`{"days_since_purchase":0,"discount_percent":12.50,"country":"fr","category":"a\"b\\",` +
+			`"filler":"` + strings.Repeat("x", spend.MaxMetadataBytes-200) + `"}`),
+	}
+	full.ActionType = spend.Spend
+	full.Decision.Effect, full.Decision.Confidence = spend.Escalate, spend.Low
+	full.Decision.Message = "tab\t newline\n quote' \\backslash \\N \\. \u2028 é"
+	full.Decision.RuleDescription = strings.Repeat("d", spend.MaxDescription)
+	full.LatencyMS, full.Decision.PolicyVersion = 1999, 1<<31-1
+	for i := range full.Fingerprint {
+		full.Fingerprint[i], full.RequestSHA[i] = byte(i), 0xff
+	}
+	full.Pass = spend.Pass{ClaimedMS: 1, UntilMS: 1<<53 - 1}
+
+	empty := newCheck(f) // no optional field, and blocked by the guard
+	empty.Action = spend.Action{AgentID: "a", PolicyID: "p", Currency: "USD", Counterparty: "c"}
+	empty.Decision = spend.Decision{Confidence: spend.Medium}
+	empty.Pass, empty.LatencyMS = spend.Pass{}, 0
+
+	batch := []*spend.Check{full, empty}
+	for _, a := range []string{"0", "1", "0.000000001", "999999999.999999999", "100000000000000000.1", "9999", "10000",
+		"0.0001", "0.00001", "123456789012345678", "9999999999.999999999", "1000000000.000000001", "100000000", "0.1"} {
+		c := newCheck(f)
+		c.Action.Amount = amount(a)
+		batch = append(batch, c)
+	}
+	for _, kind := range spend.ActionTypes {
+		c := newCheck(f)
+		c.Action.Type, c.ActionType = kind, kind
+		batch = append(batch, c)
+	}
+	mustCommit(t, s, batch...)
+	mustHave(t, s, batch...)
+	if found := lookUp(t, s, full, newCheck(f)); len(found) != 1 {
+		t.Errorf("found %d checks, want the one recorded", len(found))
+	}
+	if found := lookUp(t, s); len(found) != 0 {
+		t.Errorf("no identifiers found %d checks", len(found))
+	}
+}
+
+// batchIsAllOrNothing refuses a batch for one row and finds none of it.
+func batchIsAllOrNothing(t *testing.T, s Subject) {
+	f := fence(t, s)
+	first := newCheck(f)
+	mustCommit(t, s, first)
+	again := blocked(newCheck(f))
+	again.ID = first.ID // recorded already
+	others := []*spend.Check{keyed(blocked(newCheck(f)), newKeyText()), keyed(newCheck(f), newKeyText())}
+	err := s.Commit(t.Context(), append(others, again))
+	var row *audit.RowError
+	if !errors.As(err, &row) {
+		t.Errorf("got %v, want a RowError", err)
+	}
+	mustLack(t, s, others...)
+	mustHave(t, s, first)
+	if page := mustList(t, s, audit.ViolationQuery{Limit: 10}); page.Total != 0 {
+		t.Errorf("%d violations were left behind", page.Total)
+	}
+	mustCommit(t, s, others...) // so its keys were not left behind either
+	if err := s.Commit(t.Context(), nil); err != nil {
+		t.Errorf("an empty batch: %v", err)
+	}
+}
+
+// poisonRowIsNamed sends text that no store keeps.
+func poisonRowIsNamed(t *testing.T, s Subject) {
+	f := fence(t, s)
+	for _, poison := range []string{"nul\x00", "\xff not UTF-8"} {
+		bad, good := newCheck(f), newCheck(f)
+		bad.Action.ReasonText = poison
+		var row *audit.RowError
+		if err := s.Commit(t.Context(), []*spend.Check{good, bad}); !errors.As(err, &row) {
+			t.Errorf("%q: got %v, want a RowError", poison, err)
+		}
+		mustLack(t, s, good, bad)
+		mustCommit(t, s, good)
+	}
+}
+
+func concurrentCommits(t *testing.T, s Subject) {
+	const writers, batches, size = 8, 10, 20
+	f := fence(t, s)
+	var mu sync.Mutex
+	var all []*spend.Check
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range batches {
+				batch := make([]*spend.Check, size)
+				for i := range batch {
+					if batch[i] = newCheck(f); i%4 == 0 {
+						keyed(blocked(batch[i]), newKeyText())
+					}
+				}
+				if err := s.Commit(t.Context(), batch); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				all = append(all, batch...)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	mustHave(t, s, all...)
+	if page := mustList(t, s, audit.ViolationQuery{Limit: 1}); page.Total != writers*batches*size/4 {
+		t.Errorf("%d violations, want %d", page.Total, writers*batches*size/4)
+	}
+}
+
+// contextEnds demands that a context that has ended stops everything, with an
+// outcome that is certain.
+func contextEnds(t *testing.T, s Subject) {
+	f := fence(t, s)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := newCheck(f)
+	if err := s.Commit(ended, []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("commit: got %v, want ErrUnavailable", err)
+	}
+	mustLack(t, s, c)
+	for what, call := range map[string]func(context.Context) error{
+		"fence":  func(ctx context.Context) error { return s.Fence(ctx, f.Node) },
+		"policy": func(ctx context.Context) error { return s.CreatePolicy(ctx, newPolicy("p"), epochStart) },
+		"key":    func(ctx context.Context) error { return s.CreateKey(ctx, newKey()) },
+		"checks": func(ctx context.Context) error { _, err := s.Checks(ctx, []spend.ID{c.ID}); return err },
+		"list": func(ctx context.Context) error {
+			_, err := s.Violations(ctx, audit.ViolationQuery{Limit: 1})
+			return err
+		},
+		"epoch": func(ctx context.Context) error { _, err := s.Epoch(ctx); return err },
+		"ping":  s.Ping,
+	} {
+		if err := call(ended); !errors.Is(err, audit.ErrUnavailable) {
+			t.Errorf("%s: got %v, want ErrUnavailable", what, err)
+		}
+	}
+
+	// A deadline that passes while commits run: each is recorded or not, as
+	// it was told, unless its outcome is said to be unknown.
+	short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for short.Err() == nil {
+				c := newCheck(f)
+				switch err := s.Commit(short, []*spend.Check{c}); {
+				case err == nil:
+					mustHave(t, s, c)
+				case errors.Is(err, audit.ErrUnavailable):
+					mustLack(t, s, c)
+				case !errors.Is(err, audit.ErrUnknown):
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	mustCommit(t, s, c) // and the store goes on
+}

@@ -1,0 +1,44 @@
+package audit
+
+import (
+	"encoding/binary"
+
+	"spendgate/hotpath/spend"
+)
+
+// IDRange gives the IDs, both included, that From and To allow: a violation's
+// timestamp is its ID's millisecond, so a range of time is a range of IDs and
+// the primary key serves it.
+func (q ViolationQuery) IDRange() (low, high spend.ID) {
+	if !q.From.IsZero() {
+		low = FirstID(q.From.UnixMilli())
+	}
+	ms := int64(maxIDMillisecond)
+	if !q.To.IsZero() {
+		ms = q.To.UnixMilli()
+	}
+	if ms < 0 {
+		return low, spend.ID{} // no ID is that old
+	}
+	high = FirstID(ms)
+	for i := 6; i < len(high); i++ {
+		high[i] = 0xff
+	}
+	return low, high
+}
+
+// FirstID is the smallest ID of a millisecond (Unix), which need not exist.
+func FirstID(ms int64) spend.ID {
+	var id spend.ID
+	ms = min(max(ms, 0), maxIDMillisecond)
+	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16)
+	return id
+}
+
+// IDs hold 48 bits of milliseconds.
+const maxIDMillisecond = 1<<48 - 1
+
+// RowFormat is the version of the encoder by which a check's row is rendered
+// as an answer. It is stored in the row, so that a later encoder renders an
+// old row as it was answered.
+const RowFormat = 1

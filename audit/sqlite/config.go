@@ -1,0 +1,172 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// raise gives the next generation of the configuration.
+func raise(tx *sql.Tx) (gen int64, err error) {
+	err = tx.QueryRow("UPDATE config SET gen = gen + 1 RETURNING gen").Scan(&gen)
+	return gen, err
+}
+
+// CreatePolicy implements audit.Policies.
+func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+	stored := *p
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		gen, err := raise(tx)
+		if err != nil {
+			return err
+		}
+		var last, created sql.NullInt64
+		err = tx.QueryRow("SELECT max(version), min(created_at) FROM policies WHERE policy_id = ?", p.PolicyID).Scan(&last, &created)
+		if err != nil {
+			return err
+		}
+		if !created.Valid {
+			created.Int64 = now.UnixMilli()
+		}
+		stored.Version = int(last.Int64) + 1
+		stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
+		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, gen)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
+			created.Int64, now.UnixMilli(), gen)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
+	}
+	*p = stored
+	return nil
+}
+
+// Policy implements audit.Policies.
+func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	p := &audit.Policy{PolicyID: policyID}
+	var created, updated int64
+	err := s.reader.QueryRowContext(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
+		FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
+		Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated)
+	if err != nil {
+		return nil, notFoundOr(fmt.Sprintf("cannot read policy %q", policyID), err)
+	}
+	p.CreatedAt, p.UpdatedAt = fromMilli(created), fromMilli(updated)
+	return p, nil
+}
+
+const keyColumns = "id, hash, name, rpm, active, created_at"
+
+// CreateKey implements audit.Keys.
+func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		gen, err := raise(tx)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", gen) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), gen)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
+	}
+	return nil
+}
+
+// UpdateKey implements audit.Keys.
+func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+	var k audit.Key
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		gen, err := raise(tx)
+		if err != nil {
+			return err
+		}
+		// A key that is not there rolls the generation back.
+		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?, active), name = coalesce(?, name),
+			rpm = coalesce(?, rpm), gen = ? WHERE id = ? RETURNING `+keyColumns,
+			change.Active, change.Name, change.RateLimitRPM, gen, id[:]))
+		if errors.Is(err, sql.ErrNoRows) {
+			return audit.ErrNotFound
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot update key %s: %w", id.Text(spend.PrefixKey), err)
+	}
+	return &k, nil
+}
+
+// ListKeys implements audit.Keys.
+func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
+	if before.IsZero() {
+		before = newest
+	}
+	if err = s.reader.QueryRowContext(ctx, "SELECT count(*) FROM keys").Scan(&total); err != nil {
+		return nil, false, 0, unavailable("cannot count keys", err)
+	}
+	keys, err = collect(ctx, s.reader, "cannot list keys", scanKey,
+		"SELECT "+keyColumns+" FROM keys WHERE id < ? ORDER BY id DESC LIMIT ?", before[:], limit+1)
+	if len(keys) > limit {
+		keys, more = keys[:limit], true
+	}
+	return keys, more, total, err
+}
+
+// KeyByHash implements audit.Keys.
+func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
+	k, err := scanKey(s.reader.QueryRowContext(ctx, "SELECT "+keyColumns+" FROM keys WHERE hash = ?", hash[:]))
+	if err != nil {
+		return nil, notFoundOr("cannot read a key", err)
+	}
+	return &k, nil
+}
+
+func scanKey(row scanner) (audit.Key, error) {
+	var k audit.Key
+	var id, hash []byte
+	var created int64
+	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created); err != nil {
+		return k, err
+	}
+	k.ID, k.Hash, k.CreatedAt = spend.ID(id), spend.Hash(hash), fromMilli(created)
+	return k, nil
+}
+
+// ConfigChanges implements audit.Store.
+func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
+	const doing = "cannot read the configuration's changes"
+	var changes audit.ConfigChanges
+	// A read transaction sees one state of the file.
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return changes, unavailable(doing, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	if err = tx.QueryRowContext(ctx, "SELECT gen FROM config").Scan(&changes.Generation); err != nil {
+		return changes, unavailable(doing, err)
+	}
+	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE gen > ?", since); err != nil {
+		return changes, err
+	}
+	changes.PolicyIDs, err = collect(ctx, tx, doing, func(row scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, "SELECT DISTINCT policy_id FROM policies WHERE gen > ?", since)
+	return changes, err
+}
+
+func notFoundOr(doing string, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+	}
+	return unavailable(doing, err)
+}
+
+func fromMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -1,0 +1,129 @@
+-- The single-node store. Identifiers are 16-byte blobs (UUIDv7, so they sort
+-- by time), amounts exact decimals as text, times Unix milliseconds.
+
+CREATE TABLE checks (
+    id               BLOB PRIMARY KEY,
+    node             BLOB NOT NULL,
+    epoch            BLOB NOT NULL,
+    claimed_ms       INTEGER,            -- null when the duplicate guard blocked
+    until_ms         INTEGER,
+    policy_version   INTEGER NOT NULL,
+    latency_ms       INTEGER NOT NULL,
+    format           INTEGER NOT NULL,   -- of the encoder that renders the row
+    requested_type   TEXT,               -- null when the classifier was asked
+    action_type      TEXT NOT NULL,
+    decision         TEXT NOT NULL,
+    confidence       TEXT NOT NULL,
+    amount           TEXT NOT NULL,
+    fingerprint      BLOB NOT NULL,
+    request_sha      BLOB NOT NULL,
+    currency         TEXT NOT NULL,
+    agent_id         TEXT NOT NULL,
+    policy_id        TEXT NOT NULL,
+    counterparty     TEXT NOT NULL,
+    payment_method   TEXT,
+    merchant_or_vendor TEXT,
+    reason_text      TEXT,
+    idempotency_key  TEXT,
+    metadata         TEXT,
+    reason_code      TEXT,
+    rule_id          TEXT,
+    rule_description TEXT,
+    message          TEXT,
+    next_step        TEXT,
+    key_id           TEXT NOT NULL,
+    request_id       TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX checks_fingerprint ON checks (fingerprint, id) WHERE claimed_ms IS NOT NULL;
+CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
+
+CREATE TABLE violations (
+    id               BLOB PRIMARY KEY,
+    agent_id         TEXT NOT NULL,
+    policy_id        TEXT NOT NULL,
+    policy_version   INTEGER NOT NULL,
+    action_type      TEXT NOT NULL,
+    amount           TEXT NOT NULL,
+    currency         TEXT NOT NULL,
+    counterparty     TEXT NOT NULL,
+    decision         TEXT NOT NULL,
+    rule_id          TEXT NOT NULL,
+    rule_description TEXT NOT NULL,
+    confidence       TEXT NOT NULL,
+    latency_ms       INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX violations_agent ON violations (agent_id, id);
+
+CREATE TABLE idempotency (
+    key_hash   BLOB PRIMARY KEY,
+    check_id   BLOB NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+
+CREATE TABLE epoch (id BLOB NOT NULL) STRICT;
+INSERT INTO epoch VALUES (randomblob(16));
+
+CREATE TABLE fenced (node BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+CREATE TABLE config (gen INTEGER NOT NULL) STRICT;
+INSERT INTO config VALUES (0);
+
+CREATE TABLE policies (
+    policy_id   TEXT NOT NULL,
+    version     INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    description TEXT NOT NULL,
+    rules       TEXT NOT NULL,
+    metadata    TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    gen         INTEGER NOT NULL,
+    PRIMARY KEY (policy_id, version)
+) STRICT;
+
+CREATE INDEX policies_gen ON policies (gen);
+
+CREATE TABLE keys (
+    id         BLOB PRIMARY KEY,
+    hash       BLOB NOT NULL UNIQUE,
+    name       TEXT NOT NULL,
+    rpm        INTEGER NOT NULL,
+    active     INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    gen        INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX keys_gen ON keys (gen);
+
+-- G8: the database itself refuses changes. INSERT OR REPLACE deletes without
+-- firing a delete trigger, so an insert over an existing row is refused too.
+
+CREATE TRIGGER checks_update BEFORE UPDATE ON checks
+BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
+CREATE TRIGGER checks_delete BEFORE DELETE ON checks
+BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
+CREATE TRIGGER checks_replace BEFORE INSERT ON checks
+WHEN EXISTS (SELECT 1 FROM checks WHERE id = NEW.id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
+
+CREATE TRIGGER violations_update BEFORE UPDATE ON violations
+BEGIN SELECT RAISE(ABORT, 'violations are immutable'); END;
+CREATE TRIGGER violations_delete BEFORE DELETE ON violations
+BEGIN SELECT RAISE(ABORT, 'violations are immutable'); END;
+CREATE TRIGGER violations_replace BEFORE INSERT ON violations
+WHEN EXISTS (SELECT 1 FROM violations WHERE id = NEW.id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'violations are immutable'); END;
+
+CREATE TRIGGER policies_update BEFORE UPDATE ON policies
+BEGIN SELECT RAISE(ABORT, 'policies are immutable'); END;
+CREATE TRIGGER policies_delete BEFORE DELETE ON policies
+BEGIN SELECT RAISE(ABORT, 'policies are immutable'); END;
+CREATE TRIGGER policies_replace BEFORE INSERT ON policies
+WHEN EXISTS (SELECT 1 FROM policies WHERE policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'policies are immutable'); END;
+
+PRAGMA user_version = 1;

@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // the schema
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"spendgate/audit"
+)
+
+// Store is an audit.Store in one file. It is safe for concurrent use.
+type Store struct {
+	writer *sql.DB // one connection
+	reader *sql.DB
+	log    *slog.Logger
+
+	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
+	insertViolation, insertViolations *sql.Stmt
+	takeKey                           *sql.Stmt
+}
+
+var _ audit.Store = (*Store)(nil)
+
+//go:embed schema.sql
+var schema string
+
+const (
+	schemaVersion = 1
+	// readers is enough to keep a few cores busy; each costs a page cache.
+	readers = 4
+	// busyTimeout bounds the wait for another process, such as a backup, that
+	// holds the file. Below the 2 s in which a check must be answered (G7).
+	busyTimeout = time.Second
+)
+
+// Open opens the store in the file path, and creates it if it is not there.
+func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
+	s := &Store{log: logger}
+	var err error
+	if s.writer, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate")); err != nil {
+		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
+	}
+	s.writer.SetMaxOpenConns(1)
+	if s.reader, err = sql.Open("sqlite", dataSource(path, "_pragma=query_only(1)")); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
+	}
+	s.reader.SetMaxOpenConns(readers)
+	s.reader.SetMaxIdleConns(readers)
+	if err = s.prepare(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
+	}
+	return s, nil
+}
+
+// dataSource names the file with the settings that each connection needs.
+// fullfsync matters on macOS alone, where a plain sync does not reach the disk.
+func dataSource(path, extra string) string {
+	pragmas := fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
+		"&_pragma=fullfsync(1)&_pragma=recursive_triggers(1)&", busyTimeout.Milliseconds())
+	// A path is not a URL: escape what would end it.
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas + extra
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&s.insertCheck, insertInto("checks", checkColumns, 1)},
+		{&s.insertChecks, insertInto("checks", checkColumns, rowsPerInsert)},
+		{&s.insertViolation, insertInto("violations", violationColumns, 1)},
+		{&s.insertViolations, insertInto("violations", violationColumns, rowsPerInsert)},
+		{&s.takeKey, takeKey},
+	} {
+		var err error
+		if *p.stmt, err = s.writer.PrepareContext(ctx, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// migrate creates the schema in a new file. The write lock makes two
+// processes that start together take turns.
+func (s *Store) migrate(ctx context.Context) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		var version int
+		if err := tx.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+			return err
+		}
+		switch {
+		case version == schemaVersion:
+			return nil
+		case version > schemaVersion:
+			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
+		}
+		_, err := tx.Exec(schema)
+		return err
+	})
+}
+
+// Close closes the files; no method may be in use.
+func (s *Store) Close() {
+	if s.reader != nil {
+		if err := s.reader.Close(); err != nil {
+			s.log.Error("cannot close the store's readers", "error", err)
+		}
+	}
+	if err := s.writer.Close(); err != nil {
+		s.log.Error("cannot close the store", "error", err)
+	}
+}
+
+// Ping implements audit.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	var version int
+	if err := s.reader.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return unavailable("cannot reach the store", err)
+	}
+	if version != schemaVersion {
+		return fmt.Errorf("the store's schema is %d, this build needs %d: %w", version, schemaVersion, audit.ErrUnavailable)
+	}
+	return nil
+}
+
+// Status implements audit.Store.
+func (s *Store) Status(ctx context.Context) (audit.Status, error) {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return audit.Status{}, unavailable("cannot read the store's settings", err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back
+	var journal string
+	var synchronous int
+	err = errors.Join(
+		conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal),
+		conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous))
+	if err != nil {
+		return audit.Status{}, unavailable("cannot read the store's settings", err)
+	}
+	levels := []string{"off", "normal", "full", "extra"}
+	return audit.Status{
+		Clock:      time.Now(),
+		Durability: "embedded store, journal " + journal + ", synchronous " + levels[synchronous&3] + ", no replica",
+		Safe:       synchronous >= 2,
+	}, nil
+}
+
+// Tidy implements audit.Store.
+func (s *Store) Tidy(ctx context.Context, _ time.Time) error {
+	const batch = 5000 // bounds how long commits wait behind one
+	for {
+		var deleted int64
+		err := s.write(ctx, func(tx *sql.Tx) error {
+			result, err := tx.Exec(`DELETE FROM idempotency WHERE key_hash IN
+				(SELECT key_hash FROM idempotency WHERE expires_at <= ? LIMIT ?)`, time.Now().UnixMilli(), batch)
+			if err == nil {
+				deleted, err = result.RowsAffected()
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("cannot remove expired idempotency keys: %w", err)
+		}
+		if deleted < batch {
+			return nil
+		}
+	}
+}
+
+// write runs fn in a write transaction and makes it durable. The context
+// bounds the wait for its turn; what has begun runs to its end, so that the
+// outcome is known.
+func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return unavailable("cannot begin a write", err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back
+	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return unavailable("cannot begin a write", err)
+	}
+	if err = fn(tx); err == nil {
+		err = ctx.Err() // the last moment at which giving up is certain
+	}
+	if err != nil {
+		_ = tx.Rollback() // an open transaction ends with its connection at the latest
+		return classify(err)
+	}
+	if err = tx.Commit(); err != nil {
+		// The log may hold the commit though it was not synced; the next
+		// write, such as a fence's, overwrites it.
+		return fmt.Errorf("cannot commit: %w: %w", audit.ErrUnknown, err)
+	}
+	return nil
+}
+
+// classify turns an error inside a transaction that was rolled back into the
+// contract's. The errors of package audit pass.
+func classify(err error) error {
+	for _, own := range []error{audit.ErrNotFound, audit.ErrStaleEpoch, audit.ErrFencedNode} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	var taken *audit.KeysTakenError
+	var row *audit.RowError
+	if errors.As(err, &taken) || errors.As(err, &row) {
+		return err
+	}
+	var engine *sqlite.Error
+	if errors.As(err, &engine) {
+		switch engine.Code() & 0xff { // without the extended part
+		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+			return &audit.RowError{Err: err}
+		}
+	}
+	return unavailable("cannot write", err)
+}
+
+// unavailable says what was being done when nothing happened.
+func unavailable(doing string, err error) error {
+	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+}

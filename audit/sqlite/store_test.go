@@ -1,0 +1,210 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStore(t *testing.T) {
+	audittest.Run(t, func(t *testing.T) audittest.Subject {
+		s := open(t, filepath.Join(t.TempDir(), "odd ?name%20#.db"))
+		return audittest.Subject{
+			Store: s,
+			Exec: func(t *testing.T, sql string) error {
+				_, err := s.writer.ExecContext(t.Context(), sql)
+				return err
+			},
+			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - 25 * 3600 * 1000",
+			Forbidden: []string{
+				"REPLACE INTO checks SELECT * FROM checks",
+				"REPLACE INTO violations SELECT * FROM violations",
+				"REPLACE INTO policies SELECT * FROM policies",
+				"PRAGMA recursive_triggers = 0; REPLACE INTO checks SELECT * FROM checks",
+				"PRAGMA recursive_triggers = 0; REPLACE INTO policies (rowid, policy_id, version, name, description, rules, metadata," +
+					" created_at, updated_at, gen) SELECT rowid, 'other', 1, '', '', '', '', 0, 0, 0 FROM policies",
+			},
+		}
+	})
+}
+
+func BenchmarkCommit(b *testing.B) {
+	audittest.Benchmark(b, func(b *testing.B) audit.Store { return open(b, filepath.Join(b.TempDir(), "bench.db")) })
+}
+
+// TestReopen finds everything again, the epoch and the fences included.
+func TestReopen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	first := open(t, path)
+	epoch, err := first.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := spend.NewID(time.Now())
+	if err := first.Fence(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	second := open(t, path)
+	if again, err := second.Epoch(t.Context()); err != nil || again != epoch {
+		t.Errorf("epoch is %x, %v; was %x", again, err, epoch)
+	}
+	c := minimal(spend.Fence{Node: node, Epoch: epoch})
+	if err := second.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrFencedNode) {
+		t.Errorf("got %v, want ErrFencedNode", err)
+	}
+}
+
+// TestOpenTogether starts several processes' worth of stores on a new file.
+func TestOpenTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := Open(context.Background(), path, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.Close()
+		})
+	}
+	wg.Wait()
+}
+
+// TestNewerSchema refuses a file that a later build has migrated.
+func TestNewerSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if _, err := s.writer.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("Ping accepts schema 99")
+	}
+	if _, err := Open(t.Context(), path, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("Open accepts schema 99")
+	}
+}
+
+// TestBusy holds the file from outside: a commit gives up in time, certainly.
+func TestBusy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, other := open(t, path), open(t, path)
+	tx, err := other.writer.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := s.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := minimal(spend.Fence{Epoch: epoch})
+	start := time.Now()
+	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	if took := time.Since(start); took > 2*busyTimeout {
+		t.Errorf("took %v", took)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), []*spend.Check{c}); err != nil {
+		t.Errorf("with the file free again: %v", err)
+	}
+}
+
+// TestKilled kills a process amid commits (G1): what it had confirmed is
+// there, and each batch is there whole or not at all.
+func TestKilled(t *testing.T) {
+	const variable, size = "SPENDGATE_TEST_KILLED_STORE", 5
+	if path := os.Getenv(variable); path != "" {
+		commitForEver(t, path, size)
+	}
+	path := filepath.Join(t.TempDir(), "store.db")
+	for range 3 {
+		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		victim.Env = append(os.Environ(), variable+"="+path)
+		out, err := victim.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var confirmed []spend.ID
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			id, err := spend.ParseID(strings.TrimSpace(lines.Text()), spend.PrefixCheck)
+			if err != nil {
+				t.Fatalf("the process says %q", lines.Text())
+			}
+			if confirmed = append(confirmed, id); len(confirmed) == 50*size {
+				_ = victim.Process.Kill() // it may not have ended by itself; Wait tells
+			}
+		}
+		_ = victim.Wait() // it was killed
+		if len(confirmed) < 50*size {
+			t.Fatalf("the process ended after %d checks", len(confirmed))
+		}
+		s := open(t, path)
+		found, err := s.Checks(t.Context(), confirmed)
+		if err != nil || len(found) != len(confirmed) {
+			t.Errorf("%d of %d confirmed checks are there, %v", len(found), len(confirmed), err)
+		}
+		var rows int
+		if err := s.reader.QueryRowContext(t.Context(), "SELECT count(*) FROM checks").Scan(&rows); err != nil || rows%size != 0 {
+			t.Errorf("%d checks, %v: not whole batches of %d", rows, err, size)
+		}
+		s.Close()
+	}
+}
+
+func commitForEver(t *testing.T, path string, size int) {
+	s := open(t, path)
+	epoch, err := s.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		batch := make([]*spend.Check, size)
+		for i := range batch {
+			batch[i] = minimal(spend.Fence{Epoch: epoch})
+		}
+		if err := s.Commit(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		var lines strings.Builder
+		for _, c := range batch {
+			lines.WriteString(c.ID.Text(spend.PrefixCheck) + "\n")
+		}
+		fmt.Print(lines.String())
+	}
+}
+
+func minimal(f spend.Fence) *spend.Check {
+	return &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Spend, Fence: f}
+}

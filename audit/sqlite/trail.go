@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// keyLife is how long an idempotency key answers for its check (S18).
+const keyLife = 24 * time.Hour
+
+// takeKey changes no row when the key is recorded and not yet expired.
+const takeKey = `INSERT INTO idempotency (key_hash, check_id, expires_at) VALUES (?1, ?2, ?3)
+	ON CONFLICT (key_hash) DO UPDATE SET check_id = ?2, expires_at = ?3 WHERE expires_at <= ?4`
+
+// Commit implements audit.Trail.
+func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
+	if len(checks) == 0 {
+		return nil
+	}
+	for _, c := range checks {
+		if err := checkText(c); err != nil {
+			return err
+		}
+	}
+	return s.write(ctx, func(tx *sql.Tx) error {
+		if err := enter(tx, checks[0].Fence); err != nil {
+			return err
+		}
+		if err := s.takeKeys(tx, checks, time.Now()); err != nil {
+			return err
+		}
+		if err := insert(tx, s.insertCheck, s.insertChecks, checks, appendCheck); err != nil {
+			return err
+		}
+		violations := slices.DeleteFunc(slices.Clone(checks), func(c *spend.Check) bool { return !c.Violation() })
+		return insert(tx, s.insertViolation, s.insertViolations, violations, appendViolation)
+	})
+}
+
+// enter refuses a fence that no longer stands. The write lock, which the
+// transaction holds, keeps it standing until the commit.
+func enter(tx *sql.Tx, f spend.Fence) error {
+	var current, fenced bool
+	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM epoch WHERE id = ?), EXISTS (SELECT 1 FROM fenced WHERE node = ?)`,
+		f.Epoch[:], f.Node[:]).Scan(&current, &fenced)
+	switch {
+	case err != nil:
+		return err
+	case !current:
+		return audit.ErrStaleEpoch
+	case fenced:
+		return audit.ErrFencedNode
+	}
+	return nil
+}
+
+// takeKeys records the idempotency keys, or names those that are taken.
+func (s *Store) takeKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) error {
+	var losers []spend.Hash
+	stmt := tx.Stmt(s.takeKey)
+	for _, c := range checks {
+		if c.Action.IdempotencyKey == "" {
+			continue
+		}
+		hash := spend.HashKey(c.Action.IdempotencyKey)
+		result, err := stmt.Exec(hash[:], c.ID[:], now.Add(keyLife).UnixMilli(), now.UnixMilli())
+		if err != nil {
+			return err
+		}
+		if taken, err := result.RowsAffected(); err != nil {
+			return err
+		} else if taken == 0 {
+			losers = append(losers, hash)
+		}
+	}
+	if losers != nil {
+		return &audit.KeysTakenError{Hashes: losers}
+	}
+	return nil
+}
+
+// insert writes a row per check, rowsPerInsert at a time while there are as
+// many left.
+func insert(tx *sql.Tx, one, many *sql.Stmt, checks []*spend.Check, values func([]any, *spend.Check) []any) error {
+	var args []any
+	for len(checks) > 0 {
+		stmt, n := one, 1
+		if len(checks) >= rowsPerInsert {
+			stmt, n = many, rowsPerInsert
+		}
+		args = args[:0]
+		for _, c := range checks[:n] {
+			args = values(args, c)
+		}
+		if _, err := tx.Stmt(stmt).Exec(args...); err != nil {
+			return err
+		}
+		checks = checks[n:]
+	}
+	return nil
+}
+
+// Checks implements audit.Trail.
+func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	query := "SELECT " + checkColumns + " FROM checks WHERE id IN (" + marks(len(ids)) + ")"
+	return collect(ctx, s.reader, "cannot look up checks", scanCheck, query, args...)
+}
+
+// CheckIDsByKey implements audit.Trail.
+func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
+	found := make(map[spend.Hash]spend.ID, len(keyHashes))
+	query := "SELECT key_hash, check_id FROM idempotency WHERE key_hash IN (" + marks(len(keyHashes)) + ") AND expires_at > ?"
+	_, err := collect(ctx, s.reader, "cannot look up idempotency keys", func(row scanner) (_ struct{}, err error) {
+		var hash, id []byte
+		if err = row.Scan(&hash, &id); err == nil {
+			found[spend.Hash(hash)] = spend.ID(id)
+		}
+		return struct{}{}, err
+	}, query, append(hashArgs(keyHashes), time.Now().UnixMilli())...)
+	return found, err
+}
+
+const passColumns = "fingerprint, id, claimed_ms, until_ms"
+
+// LivePasses implements audit.Trail.
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
+		"SELECT "+passColumns+" FROM checks WHERE fingerprint IN ("+marks(len(fingerprints))+`)
+			AND claimed_ms IS NOT NULL AND until_ms > ? ORDER BY id`, append(hashArgs(fingerprints), nowMS)...)
+	latest := make(map[spend.Hash]audit.LivePass, len(passes))
+	for _, p := range passes {
+		latest[p.Fingerprint] = p
+	}
+	return latest, err
+}
+
+// PagePasses implements audit.Trail.
+func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
+	if before.IsZero() {
+		before = newest
+	}
+	return collect(ctx, s.reader, "cannot page through passes", scanPass,
+		"SELECT "+passColumns+` FROM checks WHERE claimed_ms IS NOT NULL AND until_ms > ? AND id < ?
+			ORDER BY id DESC LIMIT ?`, nowMS, before[:], limit)
+}
+
+func scanPass(row scanner) (audit.LivePass, error) {
+	var p audit.LivePass
+	var fingerprint, id []byte
+	err := row.Scan(&fingerprint, &id, &p.ClaimedMS, &p.UntilMS)
+	if err == nil {
+		p.Fingerprint, p.CheckID = spend.Hash(fingerprint), spend.ID(id)
+	}
+	return p, err
+}
+
+// newest is above every ID: a UUIDv7 has no such version bits.
+var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// Violations implements audit.Trail.
+func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
+	var page audit.ViolationPage
+	low, high := q.IDRange()
+	where, args := " FROM violations WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}
+	filter := func(condition string, arg any) {
+		where += " AND " + condition
+		args = append(args, arg)
+	}
+	if q.AgentID != "" {
+		filter("agent_id = ?", q.AgentID)
+	}
+	if q.ActionType != spend.Unspecified {
+		filter("action_type = ?", q.ActionType.String())
+	}
+	if q.Effect != spend.Allow {
+		filter("decision = ?", q.Effect.String())
+	}
+	if err := s.reader.QueryRowContext(ctx, "SELECT count(*)"+where, args...).Scan(&page.Total); err != nil {
+		return page, unavailable("cannot count violations", err)
+	}
+	if !q.Before.IsZero() {
+		filter("id < ?", q.Before[:])
+	}
+	var err error
+	page.Violations, err = collect(ctx, s.reader, "cannot list violations", scanViolation,
+		"SELECT "+violationColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit+1)...)
+	if len(page.Violations) > q.Limit {
+		page.Violations, page.More = page.Violations[:q.Limit], true
+	}
+	return page, err
+}
+
+// querier is *sql.DB or *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, unavailable(doing, err)
+	}
+	defer func() { _ = rows.Close() }() // its error is rows.Err's
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		all = append(all, one)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, unavailable(doing, err)
+	}
+	return all, nil
+}
+
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+
+func hashArgs(hashes []spend.Hash) []any {
+	args := make([]any, len(hashes))
+	for i := range hashes {
+		args[i] = hashes[i][:]
+	}
+	return args
+}
