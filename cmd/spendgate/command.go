@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// command is a node of the tree of commands: a leaf with setup or a branch
+// with sub.
+type command struct {
+	name    string
+	args    string // what follows the flags, for the usage line
+	summary string
+	details string // more for --help
+
+	sub []command
+	// setup declares the leaf's flags and gives what runs after they are
+	// parsed, with the arguments that are none.
+	setup func(*flag.FlagSet) action
+}
+
+type action func(ctx context.Context, p process, args []string) error
+
+// usageError says that the command line is wrong.
+type usageError struct{ path, text string }
+
+func (e usageError) Error() string {
+	return e.text + "\nTry: " + e.path + " --help"
+}
+
+// exec finds the leaf that args name and runs it. path is how one got here.
+func (c command) exec(ctx context.Context, p process, path string, args []string) error {
+	if c.setup != nil {
+		return c.execLeaf(ctx, p, path, args)
+	}
+	if len(args) == 0 {
+		return usageError{path, "a command is missing: " + strings.Join(c.names(), ", ")}
+	}
+	if isHelp(args[0]) {
+		return c.help(p.stdout, path, nil)
+	}
+	for _, sub := range c.sub {
+		if sub.name == args[0] {
+			return sub.exec(ctx, p, path+" "+sub.name, args[1:])
+		}
+	}
+	return usageError{path, fmt.Sprintf("unknown command %q: there are %s", args[0], strings.Join(c.names(), ", "))}
+}
+
+func (c command) execLeaf(ctx context.Context, p process, path string, args []string) error {
+	flags := flag.NewFlagSet(path, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	act := c.setup(flags)
+	rest, err := parseFlags(flags, args)
+	if errors.Is(err, flag.ErrHelp) {
+		return c.help(p.stdout, path, flags)
+	}
+	if err != nil {
+		return usageError{path, err.Error()}
+	}
+	err = act(ctx, p, rest)
+	if usage, ok := errors.AsType[usageError](err); ok {
+		usage.path = path
+		return usage
+	}
+	return err
+}
+
+// parseFlags parses flags wherever they stand; package flag stops at the first
+// argument that is none.
+func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if flags.NArg() == 0 {
+			return rest, nil
+		}
+		rest = append(rest, flags.Arg(0))
+		args = flags.Args()[1:]
+	}
+}
+
+// noFlags is the setup of a command that takes neither flags nor arguments.
+func noFlags(f func(context.Context, process) error) func(*flag.FlagSet) action {
+	return func(*flag.FlagSet) action {
+		return func(ctx context.Context, p process, args []string) error {
+			if len(args) > 0 {
+				return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+			}
+			return f(ctx, p)
+		}
+	}
+}
+
+func isHelp(arg string) bool {
+	return arg == "-h" || arg == "-help" || arg == "--help" || arg == "help"
+}
+
+func (c command) names() []string {
+	var names []string
+	for _, sub := range c.sub {
+		names = append(names, sub.name)
+	}
+	return names
+}
+
+// help prints usage; flags is nil for a branch.
+func (c command) help(w io.Writer, path string, flags *flag.FlagSet) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) {
+		fmt.Fprintf(out, format+"\n", args...) //nolint:errcheck // Flush reports it
+	}
+	usage, hasFlags := "usage: "+path, false
+	if flags != nil {
+		flags.VisitAll(func(*flag.Flag) { hasFlags = true })
+	}
+	if hasFlags {
+		usage += " [flags]"
+	}
+	if len(c.sub) > 0 {
+		usage += " COMMAND"
+	}
+	line("%s\n\n%s", strings.TrimSpace(usage+" "+c.args), c.summary)
+	if c.details != "" {
+		line("\n%s", c.details)
+	}
+	if len(c.sub) > 0 {
+		line("\ncommands:")
+		for _, sub := range c.sub {
+			line("  %s\t%s", sub.name, sub.summary)
+		}
+		line("\n%s COMMAND --help says more.", path)
+	}
+	if hasFlags {
+		line("\nflags:")
+		flags.VisitAll(func(f *flag.Flag) {
+			value, text := flag.UnquoteUsage(f)
+			line("  %s\t%s", strings.TrimSpace(dashes(f.Name)+f.Name+" "+value), text)
+		})
+	}
+	return out.Flush()
+}
+
+func dashes(name string) string {
+	if len(name) == 1 {
+		return "-"
+	}
+	return "--"
+}

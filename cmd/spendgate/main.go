@@ -1,0 +1,70 @@
+// Command spendgate runs and administers the authorization service: a node of
+// a fleet, the embedded single node, schema migrations, and the commands that
+// talk to a running node.
+//
+// Servers and clients take their settings from SPENDGATE_... variables; flags
+// say what one call is about. The exit code is 0 when the command did what it
+// was asked to, 2 when it was called wrongly and 1 when it failed otherwise.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set when the binary is linked (-X main.version=...).
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks the command to end; with the handler gone, a second
+	// one ends the process.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, process{os.Stdin, os.Stdout, os.Stderr, os.Environ()}, os.Args[1:]))
+}
+
+// process is what a command may use of the process it runs in.
+type process struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+}
+
+// run executes the command line and gives the exit code.
+func run(ctx context.Context, p process, args []string) int {
+	err := root().exec(ctx, p, "spendgate", args)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(p.stderr, "spendgate:", err) //nolint:errcheck // nobody is left to tell
+	if _, ok := errors.AsType[usageError](err); ok {
+		return 2
+	}
+	return 1
+}
+
+// root is the tree of all commands.
+func root() command {
+	return command{
+		summary: "Spend authorization for AI agents: allow, block or escalate, recorded before it is answered.",
+		details: "Settings are environment variables, SPENDGATE_LISTEN_ADDR and so on, each also as ..._FILE.",
+		sub: []command{
+			{name: "serve", summary: "run a node of a fleet (Redis and PostgreSQL)", setup: noFlags(serve)},
+			{name: "dev", summary: "run a single node with everything embedded", setup: noFlags(dev)},
+			{name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate)},
+			keysCommand(),
+			policiesCommand(),
+			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
+		},
+	}
+}
+
+func printVersion(_ context.Context, p process) error {
+	_, err := fmt.Fprintln(p.stdout, "spendgate", version)
+	return err
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// node is a stand-in for a running node: it keeps the requests it got and
+// gives the answers it was told to, in order.
+type node struct {
+	*httptest.Server
+	requests []string // method, path, key and body
+	answers  []string // status, a space and the body
+}
+
+func newNode(t *testing.T, answers ...string) *node {
+	t.Helper()
+	n := &node{answers: answers}
+	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if len(body) > 0 && r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("Content-Type %q", r.Header.Get("Content-Type"))
+		}
+		n.requests = append(n.requests, strings.Join([]string{
+			r.Method, r.URL.RequestURI(), r.Header.Get("X-Admin-Key") + r.Header.Get("X-API-Key"), string(body),
+		}, " "))
+		if len(n.answers) == 0 {
+			t.Errorf("unexpected request %s %s", r.Method, r.URL)
+			return
+		}
+		status, answer, _ := strings.Cut(n.answers[0], " ")
+		n.answers = n.answers[1:]
+		code := map[string]int{"200": 200, "201": 201, "302": 302, "404": 404, "422": 422, "429": 429, "502": 502}[status]
+		if code == 429 {
+			w.Header().Set("Retry-After", "17")
+		}
+		if code == 302 {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		w.WriteHeader(code)
+		io.WriteString(w, answer) //nolint:errcheck // the client would notice
+	}))
+	t.Cleanup(n.Close)
+	return n
+}
+
+// result is what one run of the program left.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func (n *node) run(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	return runWith(t, []string{"SPENDGATE_API_URL=" + n.URL + "/", "SPENDGATE_ADMIN_KEY=admin,old", "SPENDGATE_API_KEY=svc"}, stdin, args...)
+}
+
+func runWith(t *testing.T, environ []string, stdin string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), process{strings.NewReader(stdin), &stdout, &stderr, environ}, args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (r result) check(t *testing.T, code int, stdout, stderr string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(r.stdout, stdout) || !strings.Contains(r.stderr, stderr) {
+		t.Errorf("exit %d\nstdout: %s\nstderr: %s", r.code, r.stdout, r.stderr)
+	}
+	if code != 0 && r.stdout != "" {
+		t.Errorf("failed and printed %s", r.stdout)
+	}
+	if code == 0 && r.stderr != "" {
+		t.Errorf("succeeded and complained %s", r.stderr)
+	}
+}
+
+func (n *node) check(t *testing.T, requests ...string) {
+	t.Helper()
+	if got, want := strings.Join(n.requests, "\n"), strings.Join(requests, "\n"); got != want {
+		t.Errorf("requests\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range []string{
+		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
+		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
+		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
+		"policies get a --version 0", "version x", "serve now", "dev --help-me", "migrate up",
+	} {
+		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
+	}
+	runWith(t, nil, "", "keys", "update", "x").check(t, 2, "", "Try: spendgate keys update --help")
+}
+
+func TestHelp(t *testing.T) {
+	for _, path := range [][]string{
+		{},
+		{"serve"},
+		{"dev"},
+		{"migrate"},
+		{"keys"},
+		{"keys", "create"},
+		{"keys", "list"},
+		{"keys", "update"},
+		{"policies"},
+		{"policies", "apply"},
+		{"policies", "get"},
+		{"version"},
+	} {
+		for _, flag := range []string{"--help", "-h"} {
+			runWith(t, nil, "", append(path, flag)...).check(t, 0, "usage: "+strings.Join(append([]string{"spendgate"}, path...), " "), "")
+		}
+	}
+	runWith(t, nil, "", "keys", "update", "--help").check(t, 0, "--rate-limit N", "")
+}
+
+func TestVersion(t *testing.T) {
+	runWith(t, nil, "", "version").check(t, 0, "spendgate dev\n", "")
+}
+
+func TestKeysCreate(t *testing.T) {
+	answer := `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":250,"created_at":"2026-01-02T03:04:05.000Z"}`
+	n := newNode(t, answer, answer)
+	n.run(t, "", "keys", "create", "--name", "till", "--rate-limit", "250").check(t, 0, "API key:     svc_live_ab\n", "")
+	n.run(t, "", "keys", "create", "--json", "--name=till").check(t, 0, `"api_key": "svc_live_ab"`, "")
+	n.check(t, `POST /v1/keys admin {"name":"till","rate_limit_rpm":250}`, `POST /v1/keys admin {"name":"till"}`)
+}
+
+func TestKeysList(t *testing.T) {
+	pages := []string{
+		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"t2"}],` +
+			`"pagination":{"next_cursor":"c&2","has_more":true,"total_count":2}}`,
+		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}],` +
+			`"pagination":{"next_cursor":null,"has_more":false,"total_count":2}}`,
+	}
+	n := newNode(t, append(pages, pages...)...)
+	r := n.run(t, "", "keys", "list")
+	r.check(t, 0, "KEY ID  NAME         PER MINUTE  STATE     CREATED\n", "")
+	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    t2`+"\n", "")
+	r.check(t, 0, `key_1   b            5           inactive  t1`+"\n", "")
+	n.run(t, "", "keys", "list", "--json").check(t, 0, `"key_id": "key_1"`, "")
+	n.check(t, "GET /v1/keys?limit=100 admin ", "GET /v1/keys?limit=100&cursor=c%262 admin ",
+		"GET /v1/keys?limit=100 admin ", "GET /v1/keys?limit=100&cursor=c%262 admin ")
+
+	none := `200 {"data":[],"pagination":{"next_cursor":null}}`
+	n = newNode(t, none)
+	n.run(t, "", "keys", "list", "--json").check(t, 0, "[]\n", "")
+}
+
+func TestKeysUpdate(t *testing.T) {
+	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}`
+	n := newNode(t, answer, answer, answer)
+	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  t1\n", "")
+	n.run(t, "", "keys", "update", "--name", "b", "key_1", "--rate-limit", "5").check(t, 0, "inactive", "")
+	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
+	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"name":"b","rate_limit_rpm":5}`,
+		`PATCH /v1/keys/a%2Fb%3F admin {"active":true}`)
+}
+
+func TestPoliciesApply(t *testing.T) {
+	n := newNode(t, `201 {"policy_id":"refund-desk","version":3}`, `201 {"policy_id":"discounts","version":1}`)
+	n.run(t, "policy_id: refund-desk\nlimit: 500.00\n---\nlimit: 0.1", "policies", "apply", "-f", "-").
+		check(t, 0, "refund-desk version 3\ndiscounts version 1\n", "")
+	n.check(t, `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`, `POST /v1/policies svc {"limit":0.1}`)
+}
+
+func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"a.yaml": "name: a", "b.yaml": "name: [", "c.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := newNode(t)
+	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")
+	n.check(t)
+	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "no such file")
+}
+
+func TestPoliciesApplyDryRun(t *testing.T) {
+	runWith(t, nil, "limit: 500.00", "policies", "apply", "-f", "-", "--dry-run").check(t, 0, "{\n  \"limit\": 500.00\n}\n", "")
+}
+
+func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
+	n := newNode(t, `201 {"policy_id":"a","version":1}`,
+		`422 {"error":{"code":"validation_error","message":"rules[0].parameters.limit must be a number","request_id":"req_1"}}`)
+	r := n.run(t, "a: 1\n---\nb: 2\n---\nc: 3", "policies", "apply", "-f", "-")
+	want := "spendgate: standard input (policy 2): validation_error: rules[0].parameters.limit must be a number (422, req_1)\n"
+	if r.code != 1 || r.stdout != "a version 1\n" || r.stderr != want {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPoliciesGet(t *testing.T) {
+	n := newNode(t, `200 {"limit":0.10,"version":2}`, `200 {}`)
+	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").check(t, 0, "{\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
+	n.run(t, "", "policies", "get", "a/../b").check(t, 0, "{}\n", "")
+	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for answer, want := range map[string]string{
+		`404 {"error":{"code":"policy_not_found","message":"no \u001b[2J","request_id":"req_1"}}`: `policy_not_found: "no \x1b[2J" (404, req_1)`,
+		`429 {"error":{"code":"rate_limit_exceeded","message":"too many","request_id":"req_1"}}`:  "try again after 17 s",
+		"502 <html>": "502 Bad Gateway: the answer is not spendgate's",
+		"302 ":       "302 Found: the answer is not spendgate's",
+		"200 <html>": "not JSON",
+	} {
+		n := newNode(t, answer)
+		n.run(t, "", "policies", "get", "x").check(t, 1, "", want)
+	}
+	n := newNode(t)
+	n.Close()
+	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the node")
+}
+
+func TestSettingsOfClients(t *testing.T) {
+	runWith(t, nil, "", "keys", "list").check(t, 1, "", "SPENDGATE_ADMIN_KEY is not set")
+	runWith(t, nil, "", "policies", "get", "x").check(t, 1, "", "SPENDGATE_API_KEY is not set")
+	runWith(t, []string{"SPENDGATE_API_URL=elsewhere"}, "", "keys", "list").check(t, 1, "", "SPENDGATE_API_URL: must be http://")
+}
