@@ -50,7 +50,7 @@ as_postgres() {
 # install_packages PACKAGE... uses apt-get as root or with a sudo that asks
 # nothing; elsewhere it says what to do and fails.
 install_packages() {
-  local sudo=""
+  local sudo="" log
   if [ "$(id -u)" -ne 0 ]; then
     sudo="sudo -n"
     sudo -n true 2>/dev/null || sudo=none
@@ -62,12 +62,17 @@ install_packages() {
     return 1
   fi
   echo "installing $* with apt-get" >&2
-  {
-    $sudo apt-get update -q
-    # RUNLEVEL=1 keeps the packages from starting servers of their own.
-    $sudo env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+  log=$(mktemp)
+  # RUNLEVEL=1 keeps the packages from starting servers of their own.
+  if ! {
+    $sudo apt-get update -q && $sudo env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
       apt-get install -q -y --no-install-recommends "$@"
-  } </dev/null >&2
+  } </dev/null >"$log" 2>&1; then
+    tail -20 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
 }
 
 # random_secret prints 32 hex digits.

@@ -11,7 +11,10 @@ set -euo pipefail
 
 start() {
   local dir=$1/pg password port
-  find_postgres || { install_packages postgresql && find_postgres; }
+  if ! find_postgres; then
+    install_packages postgresql
+    find_postgres
+  fi
   choose_postgres_user
   password=$(random_secret)
   mkdir -m 0700 "$dir"
@@ -21,8 +24,10 @@ start() {
   fi
   # --no-sync is about initdb's own files only.
   as_postgres "$TEST_POSTGRES_BIN/initdb" --pgdata="$dir/data" --no-sync --encoding=UTF8 --locale=C \
-    --username=postgres --auth=scram-sha-256 --pwfile="$dir/password" >"$1/initdb.log" 2>&1 ||
-    { cat "$1/initdb.log" >&2; return 1; }
+    --username=postgres --auth=scram-sha-256 --pwfile="$dir/password" >"$1/initdb.log" 2>&1 || {
+    cat "$1/initdb.log" >&2
+    return 1
+  }
   for _ in 1 2 3 4 5; do
     port=$(free_port)
     # Fails when the port was taken meanwhile.

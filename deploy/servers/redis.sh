@@ -50,7 +50,10 @@ CONF
 
 start() {
   local dir=$1 password port
-  find_redis || { install_packages redis-server && find_redis; }
+  if ! find_redis; then
+    install_packages redis-server
+    find_redis
+  fi
   password=$(random_secret)
   for _ in 1 2 3 4 5; do
     port=$(free_port)
