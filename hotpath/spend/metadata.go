@@ -1,8 +1,8 @@
 package spend
 
 import (
-	"bytes"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,56 +20,61 @@ type Metadata struct {
 	Category             string // as sent; empty when absent
 }
 
-// ParseMetadata reads a metadata value that is known to be well-formed JSON.
-// Faults are named under path. null is absent, and so is null or a blank
-// string under a known key; a known key of another type is a fault (S9).
+// ParseMetadata reads a metadata value that is known to be well-formed JSON
+// without duplicate names. Faults are named under path. null is absent, and so
+// is null or a blank string under a known key; a known key of another type is
+// a fault (S9).
 func ParseMetadata(raw jsontext.Value, path string, faults *Faults) Metadata {
-	var m Metadata
-	switch raw.Kind() {
-	case 'n':
-		return m
-	case '{':
-	default:
-		faults.Add(path, "must be an object")
+	m := Metadata{JSON: CompactObject(raw, path, faults)}
+	if m.JSON == "" {
 		return m
 	}
-	if err := raw.Compact(); err != nil || len(raw) > MaxMetadataBytes {
-		faults.Add(path, "must be at most 16 KiB as compact JSON")
-		return m
-	}
-	if depth(raw) > MaxMetadataDepth {
-		faults.Add(path, "must be at most 8 levels deep")
-		return m
-	}
-	m.JSON = string(raw)
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	_, _ = dec.ReadToken() // the opening brace
-	for dec.PeekKind() == '"' {
-		name, _ := dec.ReadToken()
-		key := name.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			break // not reached: the text was checked
-		}
-		m.read(key, value, path, faults)
+	name, value, rest, ok := cutMember(strings.TrimSuffix(m.JSON[1:], "}"))
+	for ok {
+		m.read(name, value, path, faults)
+		name, value, rest, ok = cutMember(rest)
 	}
 	return m
 }
 
+// CompactObject gives the compact text of metadata of any keys, within the
+// limits of S4, or "" when it is null or at fault. The value must be
+// well-formed; it is not changed.
+func CompactObject(raw jsontext.Value, path string, faults *Faults) string {
+	switch raw.Kind() {
+	case 'n':
+		return ""
+	case '{':
+	default:
+		faults.Add(path, "must be an object")
+		return ""
+	}
+	text, depth := compactText(raw)
+	switch {
+	case len(text) > MaxMetadataBytes:
+		faults.Add(path, "must be at most 16 KiB as compact JSON")
+		return ""
+	case depth > MaxMetadataDepth:
+		faults.Add(path, "must be at most 8 levels deep")
+		return ""
+	}
+	return text
+}
+
 // read takes the value of one key that rules know.
-func (m *Metadata) read(key string, value jsontext.Value, path string, faults *Faults) {
-	if value.Kind() == 'n' {
+func (m *Metadata) read(key, value, path string, faults *Faults) {
+	if value == "null" {
 		return
 	}
 	ok, accepted := true, ""
 	switch key {
 	case "days_since_purchase":
-		m.DaysSincePurchase, ok = ParseInteger(string(value))
+		m.DaysSincePurchase, ok = ParseInteger(value)
 		ok = ok && m.DaysSincePurchase >= 0
 		m.HasDaysSincePurchase = ok
 		accepted = "must be an integer of 0 or more"
 	case "discount_percent":
-		percent, err := ParseAmount(string(value))
+		percent, err := ParseAmount(value)
 		m.DiscountPercent, m.HasDiscountPercent = percent, err == nil
 		ok, accepted = err == nil, "must be a number of 0 or more"
 	case "country":
@@ -89,32 +94,11 @@ func (m *Metadata) read(key string, value jsontext.Value, path string, faults *F
 	}
 }
 
-func stringValue(v jsontext.Value) (string, bool) {
-	if v.Kind() != '"' {
+func stringValue(value string) (string, bool) {
+	if len(value) < 2 || value[0] != '"' {
 		return "", false
 	}
-	text, err := jsontext.AppendUnquote(nil, v)
-	return string(text), err == nil
-}
-
-// depth is how deep objects and arrays nest; a flat object has depth 1.
-func depth(raw jsontext.Value) int {
-	deepest, open, quoted := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			open++
-			deepest = max(deepest, open)
-		case c == '}' || c == ']':
-			open--
-		}
-	}
-	return deepest
+	return unquote(value), true
 }
 
 // ParseInteger reads a JSON number that is a whole number of at most 18

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+)
+
+// clientAddress is whose demo limit counts (S24): the peer's, or, if that is a
+// trusted proxy, the last address in X-Forwarded-For that is not.
+func (a *API) clientAddress(x *exchange) string {
+	peer := addressOf(x.ctx.RemoteAddr())
+	if !a.trusted(peer) {
+		return peer.String()
+	}
+	return a.forwardedFor(peer, x.ctx.Request.Header.PeekAll(headerForwarded)).String()
+}
+
+// forwardedFor walks the hops from the nearest one. What a proxy did not write
+// is only believed as far as every hop after it is trusted. A hop that is no
+// address ends the walk at the proxy that reported it. If all are trusted, the
+// first of them is the client.
+func (a *API) forwardedFor(peer netip.Addr, headers [][]byte) netip.Addr {
+	client := peer
+	for i := len(headers) - 1; i >= 0; i-- {
+		hops := headers[i]
+		for len(hops) > 0 {
+			var hop []byte
+			if comma := bytes.LastIndexByte(hops, ','); comma >= 0 {
+				hops, hop = hops[:comma], hops[comma+1:]
+			} else {
+				hops, hop = nil, hops
+			}
+			if hop = bytes.TrimSpace(hop); len(hop) == 0 {
+				continue
+			}
+			address, ok := parseHop(string(hop))
+			if !ok {
+				return client
+			}
+			client = address
+			if !a.trusted(client) {
+				return client
+			}
+		}
+	}
+	return client
+}
+
+// parseHop reads an address, with or without a port.
+func parseHop(s string) (netip.Addr, bool) {
+	if address, err := netip.ParseAddr(s); err == nil {
+		return address.Unmap().WithZone(""), true
+	}
+	if pair, err := netip.ParseAddrPort(s); err == nil {
+		return pair.Addr().Unmap().WithZone(""), true
+	}
+	return netip.Addr{}, false
+}
+
+func (a *API) trusted(address netip.Addr) bool {
+	for _, prefix := range a.proxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// addressOf is a connection's other end; unspecified when it has no address.
+func addressOf(remote net.Addr) netip.Addr {
+	if tcp, ok := remote.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.IPv4Unspecified()
+}

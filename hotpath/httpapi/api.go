@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// authorizer is what the handlers ask of the hotpath.Authorizer.
+type authorizer interface {
+	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
+	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
+	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error)
+	CreatePolicy(ctx context.Context, p *audit.Policy) error
+	CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
+	UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error)
+}
+
+// The defaults of Options.
+const (
+	// Requests at work at once; what they hold is a few KB each.
+	defaultMaxInFlight = 4096
+	// Connections at once. A connection whose client sends a body slowly holds
+	// up to 1 MiB, an idle one about 20 KB.
+	defaultMaxConnections = 8192
+	// A request that takes longer to arrive, or an answer to be taken, ties up
+	// a connection for nobody's good.
+	defaultReadTimeout  = 10 * time.Second
+	defaultWriteTimeout = 10 * time.Second
+	// Longer than balancers keep idle connections (60 s is common), so that
+	// they close first and never send into a closing one.
+	defaultIdleTimeout = 90 * time.Second
+)
+
+// Options is what an API is made of. Authorizer and Store are required.
+type Options struct {
+	Authorizer authorizer  // a *hotpath.Authorizer
+	Store      audit.Store // for reads: policies, checks, violations, keys
+
+	AdminKeys      []string       // at most two, during rotation; none refuses admin routes
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed (S24)
+	Version        string         // as GET /health tells it
+
+	Logger     *slog.Logger          // nil discards
+	Registerer prometheus.Registerer // nil keeps the metrics to itself
+
+	MaxInFlight    int // requests at work at once; beyond, 500 with Retry-After (G9)
+	MaxConnections int
+	ReadTimeout    time.Duration // from a request's first byte to its last
+	WriteTimeout   time.Duration
+	IdleTimeout    time.Duration // between requests on a connection
+}
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&o.MaxInFlight, defaultMaxInFlight)
+	setDefault(&o.MaxConnections, defaultMaxConnections)
+	setDefault(&o.ReadTimeout, defaultReadTimeout)
+	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+	setDefault(&o.IdleTimeout, defaultIdleTimeout)
+}
+
+func setDefault[T int | time.Duration](v *T, value T) {
+	if *v == 0 {
+		*v = value
+	}
+}
+
+// API is the HTTP interface of one node. It is safe for concurrent use.
+type API struct {
+	authorizer authorizer
+	store      audit.Store
+	admins     adminKeys
+	proxies    []netip.Prefix
+	version    string
+	log        *slog.Logger
+
+	server   *fasthttp.Server
+	router   *router.Router
+	metrics  *metrics
+	unrouted *endpoint // stands for requests that reached no endpoint
+
+	maxInFlight int64
+	inFlight    atomic.Int64
+	draining    atomic.Bool
+}
+
+// New makes an API; Serve starts it.
+func New(o Options) *API {
+	o.setDefaults()
+	a := &API{
+		authorizer:  o.Authorizer,
+		store:       o.Store,
+		admins:      hashAdminKeys(o.AdminKeys),
+		proxies:     o.TrustedProxies,
+		version:     o.Version,
+		log:         o.Logger,
+		maxInFlight: int64(o.MaxInFlight),
+	}
+	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
+	a.router = a.newRouter()
+	a.server = a.newServer(&o)
+	return a
+}

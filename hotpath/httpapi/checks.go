@@ -1,0 +1,54 @@
+package httpapi
+
+import (
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// postCheck answers POST /v1/checks.
+func (a *API) postCheck(x *exchange) error {
+	caller := x.caller()
+	action := new(spend.Action)
+	if err := x.decode(func(r *reader) error { return decodeCheck(r, action) }); err != nil {
+		return a.refuseBody(x, caller, err)
+	}
+	answer, quota, err := a.authorizer.Check(x.context(), x.request(caller), action)
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	return x.answerCheck(answer)
+}
+
+func (x *exchange) answerCheck(answer hotpath.Answer) error {
+	if answer.Replayed {
+		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
+	}
+	x.out = AppendCheckResult(x.out, answer.Check)
+	return x.answer(200)
+}
+
+// getCheck answers GET /v1/checks/{check_id}.
+func (a *API) getCheck(x *exchange) error {
+	if err := a.admit(x, x.caller(), true); err != nil {
+		return err
+	}
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	id, err := spend.ParseID(x.pathValue("check_id"), spend.PrefixCheck)
+	if err != nil {
+		return errCheckNotFound
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	checks, err := a.store.Checks(ctx, []spend.ID{id})
+	if err != nil {
+		return err
+	}
+	if len(checks) == 0 {
+		return errCheckNotFound
+	}
+	x.out = AppendCheckResult(x.out, checks[0])
+	return x.answer(200)
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// A cursor is the ID of the last record of a page and a checksum over that ID
+// and the filters of the listing, in base64url. The checksum makes a damaged
+// cursor and one of other filters refusable on any node, without a shared
+// secret (S22). It is no seal: a client can only forge a position, which it
+// could reach by paging as well.
+
+// checkBytes is how much of the checksum travels: enough that damage never
+// passes by chance.
+const checkBytes = 12
+
+const cursorBytes = len(spend.ID{}) + checkBytes
+
+// filterSum stands for the listing and its filters.
+type filterSum [sha256.Size]byte
+
+// violationFilters is the filterSum of a query; position and limit are none.
+func violationFilters(q *audit.ViolationQuery) filterSum {
+	b := append(make([]byte, 0, 64), "violations 1\x00"...)
+	b = append(b, byte(q.ActionType), byte(q.Effect))
+	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
+	b = appendInstant(b, q.To.IsZero(), q.To.UnixMilli())
+	b = append(b, q.AgentID...)
+	return sha256.Sum256(b)
+}
+
+func appendInstant(b []byte, absent bool, ms int64) []byte {
+	if absent {
+		return append(b, make([]byte, 9)...)
+	}
+	return binary.BigEndian.AppendUint64(append(b, 1), uint64(ms))
+}
+
+// keyFilters is the filterSum of the listing of keys, which has no filter.
+func keyFilters() filterSum { return sha256.Sum256([]byte("keys 1\x00")) }
+
+func appendCursor(dst []byte, position spend.ID, filters filterSum) []byte {
+	raw := append(make([]byte, 0, cursorBytes), position[:]...)
+	raw = append(raw, cursorCheck(position, filters)...)
+	return base64.RawURLEncoding.AppendEncode(dst, raw)
+}
+
+// parseCursor is the inverse, for the same filters only.
+func parseCursor(s string, filters filterSum) (position spend.ID, ok bool) {
+	var raw [cursorBytes]byte
+	if len(s) != base64.RawURLEncoding.EncodedLen(cursorBytes) {
+		return position, false
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(s)); err != nil {
+		return position, false
+	}
+	copy(position[:], raw[:])
+	return position, string(cursorCheck(position, filters)) == string(raw[len(position):])
+}
+
+func cursorCheck(position spend.ID, filters filterSum) []byte {
+	sum := sha256.Sum256(append(filters[:], position[:]...))
+	return sum[:checkBytes]
+}

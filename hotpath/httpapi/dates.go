@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+const dateForm = "must be an RFC 3339 time or a date: 2026-01-31T12:00:00Z or 2026-01-31"
+
+// latestInstant is the last one that an ID can name.
+var latestInstant = time.UnixMilli(1<<48 - 1).UTC()
+
+// queryRange reads from and to, both inclusive to the millisecond (S22).
+func queryRange(values map[string]string, q *audit.ViolationQuery, faults *spend.Faults) {
+	from, hasFrom := queryInstant("from", values, false, faults)
+	to, hasTo := queryInstant("to", values, true, faults)
+	if hasFrom && hasTo && from.After(to) {
+		faults.Add("from", "must not be after to")
+	}
+	if hasFrom {
+		// Records are whole milliseconds: those of the millisecond in which
+		// from lies are before it, unless it is the first instant.
+		q.From = recordable(from.Add(time.Millisecond - 1).Truncate(time.Millisecond))
+	}
+	if hasTo {
+		q.To = recordable(to.Truncate(time.Millisecond))
+	}
+}
+
+func queryInstant(name string, values map[string]string, end bool, faults *spend.Faults) (time.Time, bool) {
+	s, given := values[name]
+	if !given {
+		return time.Time{}, false
+	}
+	t, ok := parseInstant(s, end)
+	if !ok {
+		faults.Add(name, dateForm)
+	}
+	return t, ok
+}
+
+// recordable moves an instant that no ID can name to the nearest that one can.
+// It also keeps the zero time, which means "no filter", out of a query.
+func recordable(t time.Time) time.Time {
+	switch {
+	case t.Before(time.UnixMilli(0)):
+		return time.UnixMilli(0).UTC()
+	case t.After(latestInstant):
+		return latestInstant
+	}
+	return t
+}
+
+// parseInstant reads an RFC 3339 time, or a date as the start or the end of
+// its UTC day.
+func parseInstant(s string, end bool) (time.Time, bool) {
+	if len(s) == len(time.DateOnly) {
+		t, err := time.Parse(time.DateOnly, s)
+		if end {
+			t = t.Add(24*time.Hour - time.Millisecond)
+		}
+		return t, err == nil
+	}
+	// A + that was sent as it is arrives as a space; nothing else can be meant.
+	if i := len(s) - len("+02:00"); i > 0 && s[i] == ' ' {
+		s = s[:i] + "+" + s[i+1:]
+	}
+	// time.Parse also takes a comma and hours of one digit.
+	if len(s) < len("2006-01-02T15:04:05Z") || strings.Contains(s, ",") || s[10] != 'T' || s[13] != ':' {
+		return time.Time{}, false
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	return t.UTC(), err == nil && !offsetTooWide(s)
+}
+
+// offsetTooWide finds the offsets that no place has and time.Parse takes.
+func offsetTooWide(s string) bool {
+	if s[len(s)-1] == 'Z' {
+		return false
+	}
+	offset := s[len(s)-len("02:00"):]
+	return offset > "23:59" || offset[3:] > "59"
+}

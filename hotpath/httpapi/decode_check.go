@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"spendgate/hotpath/spend"
+)
+
+// decodeCheck reads the body of a check into an action that owns its bytes
+// (interface, section 2.3).
+func decodeCheck(r *reader, a *spend.Action) error {
+	r.object()
+	r.action(a, false)
+	return r.end()
+}
+
+// action reads the members of an action and judges them. In a simulation the
+// idempotency_key is ignored, whatever it is (S2).
+func (r *reader) action(a *spend.Action, simulated bool) {
+	mark := len(r.faults)
+	hasAmount := false
+	for r.next() {
+		switch r.name {
+		case "agent_id":
+			a.AgentID = r.text()
+		case "policy_id":
+			a.PolicyID = r.text()
+		case "action_type":
+			a.Type = r.actionType()
+		case "amount":
+			a.Amount, hasAmount = r.amount()
+		case "currency":
+			a.Currency = r.currency()
+		case "counterparty":
+			a.Counterparty = r.text()
+		case "payment_method":
+			a.PaymentMethod = r.text()
+		case "merchant_or_vendor":
+			a.MerchantOrVendor = r.text()
+		case "reason_text":
+			a.ReasonText = r.text()
+		case "idempotency_key":
+			if simulated {
+				r.value()
+			} else {
+				a.IdempotencyKey = r.text()
+			}
+		case "metadata":
+			r.metadata(&a.Metadata)
+		default:
+			r.unknown()
+		}
+	}
+	if r.err != nil {
+		return
+	}
+	if !hasAmount {
+		r.missing("amount", mark)
+	}
+	if a.Currency == "" {
+		r.missing("currency", mark)
+	}
+	r.validate(a, mark)
+}
+
+// validate adds the faults that the action's own rules find, but for fields
+// that have one since the mark: a mistyped field is not also missing.
+func (r *reader) validate(a *spend.Action, mark int) {
+	found := len(r.faults)
+	a.Validate(r.prefix, &r.faults)
+	kept := r.faults[:found]
+	for _, f := range r.faults[found:] {
+		if !faulted(kept[mark:found], f.Path) {
+			kept = append(kept, f)
+		}
+	}
+	r.faults = kept
+}
+
+func (r *reader) actionType() spend.ActionType {
+	s := r.text()
+	if spend.Blank(s) {
+		return spend.Unspecified
+	}
+	t, ok := spend.ParseActionType(s)
+	if !ok {
+		r.fault(r.name, actionTypeForm)
+	}
+	return t
+}
+
+const actionTypeForm = "must be refund, credit, discount or spend"
+
+func (r *reader) currency() string {
+	s := r.text()
+	if spend.Blank(s) {
+		return ""
+	}
+	code, ok := spend.ParseCurrency(s)
+	if !ok {
+		r.fault(r.name, "must be a currency code of three letters")
+	}
+	return code
+}
+
+func (r *reader) metadata(m *spend.Metadata) {
+	if v := r.value(); r.err == nil {
+		*m = spend.ParseMetadata(v, r.prefix+r.name, &r.faults)
+	}
+}

@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"strconv"
+
+	"spendgate/hotpath/spend"
+)
+
+// simulation is the body of POST /v1/simulate.
+type simulation struct {
+	policyID string
+	actions  []*spend.Action
+}
+
+// decodeSimulation reads it. More than limit actions are a fault, or
+// errDemoLimit in demo mode, which wins over other faults.
+func decodeSimulation(r *reader, s *simulation, demo bool) error {
+	limit := maxActions
+	if demo {
+		limit = maxDemoActions
+	}
+	present, count := false, 0
+	r.object()
+	for r.next() {
+		switch r.name {
+		case "policy_id":
+			s.policyID = r.text()
+		case "actions":
+			if r.dec.PeekKind() != 'n' {
+				present = true
+				count = r.actions(s, limit)
+			} else {
+				r.value()
+			}
+		default:
+			r.unknown()
+		}
+	}
+	switch {
+	case spend.Blank(s.policyID):
+		r.missing("policy_id", 0)
+	case !spend.ValidPolicyID(s.policyID):
+		r.fault("policy_id", spend.PolicyIDForm)
+	default:
+		r.samePolicy(s)
+	}
+	switch {
+	case !present:
+		r.missing("actions", 0)
+	case count == 0 && !faulted(r.faults, "actions"):
+		r.fault("actions", "must have at least 1 action")
+	case count > limit && !demo:
+		r.fault("actions", "must have at most "+strconv.Itoa(limit)+" actions")
+	}
+	if err := r.end(); count <= limit || !demo || isBodyError(err) {
+		return err
+	}
+	return errDemoLimit
+}
+
+// actions reads the array and counts its elements; those beyond the limit are
+// passed over.
+func (r *reader) actions(s *simulation, limit int) (count int) {
+	if !r.enter('[', r.name, "must be an array of actions") {
+		return 0
+	}
+	for r.more() {
+		if count++; count > limit {
+			r.value()
+			continue
+		}
+		path := "actions[" + strconv.Itoa(count-1) + "]"
+		a := new(spend.Action)
+		if r.enter('{', path, "must be an object") {
+			r.prefix = path + "."
+			r.action(a, true)
+			r.prefix = ""
+		}
+		s.actions = append(s.actions, a)
+	}
+	return count
+}
+
+// samePolicy refuses actions for another policy than the simulation's (S23).
+func (r *reader) samePolicy(s *simulation) {
+	for i, a := range s.actions {
+		if a.PolicyID != s.policyID && spend.ValidPolicyID(a.PolicyID) {
+			r.fault("actions["+strconv.Itoa(i)+"].policy_id", "must be the policy_id of the simulation")
+		}
+	}
+}

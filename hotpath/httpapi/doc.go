@@ -1,0 +1,18 @@
+// Package httpapi is the service's HTTP interface: it reads requests strictly,
+// asks the Authorizer or the store, and writes the answers. fasthttp stays in
+// here: what is handed below owns its bytes.
+//
+// One request, top to bottom: serve makes an exchange, the router finds the
+// resource (404) and the resource its endpoint (405), the endpoint's handler
+// identifies the caller, decodes, has the request admitted (401, 429), then
+// reports what is wrong with the body (400, 411, 413, 422), then works (404).
+// That is the order of S1. A handler writes a good answer or gives an error;
+// errors.go maps every error to its answer, in one table.
+//
+// Of HTTP it speaks the part that is safe behind any proxy: a body has a
+// Content-Length of at most 1 MiB. A Transfer-Encoding of any kind is refused
+// with 411 and the connection closed, whatever else the request says, so that
+// no two readers can disagree about where a request ends. A body on a GET is
+// read and ignored. Paths are compared byte by byte: neither case, nor a
+// trailing slash, nor percent-encoding makes another path a known one.
+package httpapi

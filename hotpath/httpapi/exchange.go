@@ -1,0 +1,228 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"math/rand/v2"
+	"mime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// exchange is one request and its answer while they are at work.
+type exchange struct {
+	ctx      *fasthttp.RequestCtx
+	id       string    // req_ + 12 hex
+	started  time.Time // when the first byte was read (S20)
+	endpoint *endpoint
+	quota    ratelimit.Quota // Limit is 0 while no limit governs the answer
+	unread   error           // why the body was not read; answered in its turn (S1)
+	out      []byte          // where answers are written before they are sent
+
+	failure error // what fail was given
+	refusal refusal
+}
+
+// exchangeKey names the exchange among the values of a request.
+type exchangeKey struct{}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// keepOut is the largest buffer that is kept for another answer: the page of
+// violations is the one answer that is larger.
+const keepOut = 64 << 10
+
+// The names of headers as they go over the wire.
+var (
+	headerRequestID = []byte("X-Request-ID")
+	headerLimit     = []byte("X-RateLimit-Limit")
+	headerRemaining = []byte("X-RateLimit-Remaining")
+	headerReset     = []byte("X-RateLimit-Reset")
+	headerReplayed  = []byte("Idempotent-Replayed")
+	valueTrue       = []byte("true")
+	typeJSON        = []byte("application/json")
+)
+
+func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
+	return ctx.UserValue(exchangeKey{}).(*exchange)
+}
+
+// serve answers one request. unread is why its body could not be read, if it
+// could not: the request goes the same way, since a wrong path or key is
+// answered before a body that is too large.
+func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
+	x := exchanges.Get().(*exchange)
+	x.ctx, x.unread, x.endpoint = ctx, unread, a.unrouted
+	x.id, x.started = newRequestID(), startOf(ctx)
+	ctx.SetUserValue(exchangeKey{}, x)
+
+	a.router.Handler(ctx)
+
+	x.writeHeaders()
+	if unread != nil || a.draining.Load() {
+		ctx.SetConnectionClose()
+	}
+	a.metrics.observe(x)
+	if x.failure != nil {
+		a.logFailure(x)
+	}
+	out := x.out
+	if cap(out) > keepOut {
+		out = nil
+	}
+	*x = exchange{out: out[:0]}
+	exchanges.Put(x)
+}
+
+// newRequestID names a request. It need not be secret, only distinct.
+func newRequestID() string {
+	random := rand.Uint64()
+	var b [6]byte
+	for i := range b {
+		b[i] = byte(random >> (8 * i))
+	}
+	var id [16]byte
+	return string(hex.AppendEncode(append(id[:0], "req_"...), b[:]))
+}
+
+// context is that of the work for one request. It ends with nothing: what is
+// asked of the Authorizer bounds its own waits, and must be finished even
+// though the client has gone.
+func (x *exchange) context() context.Context { return context.Background() }
+
+// readTimeout bounds a read of the store that the Authorizer has no part in.
+const readTimeout = 2 * time.Second
+
+func (x *exchange) readContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(x.context(), readTimeout)
+}
+
+// request is what the Authorizer is told besides the body.
+func (x *exchange) request(c hotpath.Caller) hotpath.Request {
+	return hotpath.Request{Caller: c, ID: x.id, Started: x.started}
+}
+
+// decode reads the body of a request that takes no query, and gives every
+// fault of both.
+func (x *exchange) decode(read func(*reader) error) error {
+	if x.unread != nil {
+		return x.unread
+	}
+	if !isJSON(x.ctx.Request.Header.ContentType()) {
+		return errContentType
+	}
+	r := openReader(x.ctx.PostBody())
+	defer r.close()
+	parameters(x.ctx.URI().QueryString(), &r.faults)
+	return read(r)
+}
+
+// isJSON accepts application/json, in UTF-8 if it says a charset (S1).
+func isJSON(contentType []byte) bool {
+	if string(contentType) == "application/json" {
+		return true
+	}
+	kind, params, err := mime.ParseMediaType(string(contentType))
+	if err != nil || kind != "application/json" {
+		return false
+	}
+	charset, given := params["charset"]
+	return !given || strings.EqualFold(charset, "utf-8")
+}
+
+// noQuery refuses the query of a read that takes none.
+func (x *exchange) noQuery() error {
+	var faults spend.Faults
+	parameters(x.ctx.URI().QueryString(), &faults)
+	return faults.Err()
+}
+
+// pathValue is a path parameter, decoded; "" when it cannot be.
+func (x *exchange) pathValue(name string) string {
+	raw, _ := x.ctx.UserValue(name).(string)
+	value, _ := unescape(raw, false)
+	return value
+}
+
+// answer sends what was written to out.
+func (x *exchange) answer(status int) error {
+	x.ctx.SetStatusCode(status)
+	x.ctx.Response.Header.SetContentTypeBytes(typeJSON)
+	x.ctx.SetBody(x.out)
+	return nil
+}
+
+// fail answers with an error.
+func (a *API) fail(x *exchange, err error) {
+	now := time.Now()
+	x.failure, x.refusal = err, refusalOf(err)
+	x.out = appendError(x.out[:0], x.refusal, x.id, now)
+	switch {
+	case x.refusal.status == fasthttp.StatusTooManyRequests:
+		wait := max(1, x.quota.ResetUnix-now.Unix())
+		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(wait, 10))
+	case x.refusal.retry:
+		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+	}
+	_ = x.answer(x.refusal.status)
+	x.ctx.Response.SkipBody = x.ctx.IsHead()
+}
+
+// writeHeaders adds what every answer carries (S6).
+func (x *exchange) writeHeaders() {
+	q := x.quota
+	if q.Limit == 0 {
+		q = ratelimit.Unspent(ratelimit.DemoLimit, time.Now())
+	}
+	h := &x.ctx.Response.Header
+	var b [24]byte
+	h.SetCanonical(headerRequestID, append(b[:0], x.id...))
+	h.SetCanonical(headerLimit, strconv.AppendInt(b[:0], int64(q.Limit), 10))
+	h.SetCanonical(headerRemaining, strconv.AppendInt(b[:0], int64(q.Remaining), 10))
+	h.SetCanonical(headerReset, strconv.AppendInt(b[:0], q.ResetUnix, 10))
+}
+
+// maxPathLogged bounds what a client can write into the log.
+const maxPathLogged = 200
+
+// logFailure writes the one line of a failed request: no keys, no query, no
+// body, and of the path nothing that could pretend to be another line.
+func (a *API) logFailure(x *exchange) {
+	level := slog.LevelInfo
+	if x.refusal.status >= 500 {
+		level = slog.LevelError
+	}
+	if !a.log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", x.id),
+		slog.String("method", printable(string(x.ctx.Method()))),
+		slog.String("path", printable(string(x.ctx.URI().PathOriginal()))),
+		slog.Int("status", x.refusal.status),
+		slog.String("code", x.refusal.code),
+		slog.Duration("duration", time.Since(x.started)),
+	}
+	if level == slog.LevelError {
+		attrs = append(attrs, slog.String("error", x.failure.Error()))
+	}
+	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
+}
+
+// printable escapes what is not plain ASCII.
+func printable(s string) string {
+	if len(s) > maxPathLogged {
+		s = s[:maxPathLogged] + "..."
+	}
+	quoted := strconv.QuoteToASCII(s)
+	return quoted[1 : len(quoted)-1]
+}

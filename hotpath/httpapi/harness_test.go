@@ -1,0 +1,294 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+const (
+	goodKey  = "svc_live_0123456789abcdef0123456789abcdef"
+	adminKey = "admin-secret"
+)
+
+// fake is an Authorizer that knows one key and allows everything, unless a
+// test says otherwise. It remembers what it was asked.
+type fake struct {
+	mu       sync.Mutex
+	admits   int
+	checked  []*spend.Action
+	requests []hotpath.Request // of those that were checked
+	demo     []hotpath.Caller
+	keys     int
+
+	admitErr error // of Admit, Check and Simulate, once the caller is known
+	workErr  error // of what comes after admission
+	replayed bool
+	quota    ratelimit.Quota
+	hold     chan struct{} // Check waits for it when it is not nil
+	panics   bool
+}
+
+func newFake() *fake {
+	return &fake{quota: ratelimit.Quota{Limit: 100, Remaining: 99, ResetUnix: time.Now().Unix() + 30}}
+}
+
+func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.admits++
+	if c == hotpath.KeyCaller(nil) {
+		return ratelimit.Quota{}, hotpath.ErrUnauthorized
+	}
+	if c != hotpath.KeyCaller([]byte(goodKey)) {
+		if _, keyed := f.keyed(c); keyed {
+			return ratelimit.Quota{}, hotpath.ErrUnauthorized
+		}
+		f.demo = append(f.demo, c)
+		return ratelimit.Quota{Limit: 10, Remaining: 9, ResetUnix: f.quota.ResetUnix}, f.admitErr
+	}
+	return f.quota, f.admitErr
+}
+
+// keyed tells callers with a wrong key from those without one.
+func (f *fake) keyed(c hotpath.Caller) (string, bool) {
+	for _, wrong := range []string{"wrong", "svc_live_wrong"} {
+		if c == hotpath.KeyCaller([]byte(wrong)) {
+			return wrong, true
+		}
+	}
+	return "", false
+}
+
+func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ bool) (ratelimit.Quota, error) {
+	return f.admit(c)
+}
+
+func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error) {
+	q, err := f.admit(r.Caller)
+	if err != nil {
+		return hotpath.Answer{}, q, err
+	}
+	if f.panics {
+		panic("a bug with a secret " + goodKey[:4])
+	}
+	if f.hold != nil {
+		<-f.hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.checked, f.requests = append(f.checked, action), append(f.requests, r)
+	c := allowedCheck()
+	c.Action = *action
+	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr
+}
+
+func (f *fake) Simulate(_ context.Context, r hotpath.Request, _ string, actions []*spend.Action) ([]*spend.Check, int, ratelimit.Quota, error) {
+	q, err := f.admit(r.Caller)
+	if err != nil {
+		return nil, 0, q, err
+	}
+	checks := make([]*spend.Check, len(actions))
+	for i := range actions {
+		checks[i] = blockedCheck()
+	}
+	return checks, 3, q, f.workErr
+}
+
+func (f *fake) CreatePolicy(_ context.Context, p *audit.Policy) error {
+	var faults spend.Faults
+	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
+		return faults
+	}
+	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.UnixMilli(instant), time.UnixMilli(instant)
+	return f.workErr
+}
+
+func (f *fake) CreateKey(_ context.Context, name string, rpm int) (string, *audit.Key, error) {
+	f.keys++
+	return goodKey, &audit.Key{ID: testID(instant), Name: name, RateLimitRPM: rpm, Active: true, CreatedAt: time.UnixMilli(instant)}, f.workErr
+}
+
+func (f *fake) UpdateKey(_ context.Context, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
+	k := &audit.Key{ID: id, Name: "n", RateLimitRPM: 100, Active: true, CreatedAt: time.UnixMilli(instant)}
+	if c.Active != nil {
+		k.Active = *c.Active
+	}
+	return k, f.workErr
+}
+
+// fakeStore knows one of each.
+type fakeStore struct {
+	audit.Store
+	violations []audit.Violation
+	queried    audit.ViolationQuery
+	err        error
+}
+
+func (s *fakeStore) Checks(_ context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if c := blockedCheck(); s.err == nil && ids[0] == c.ID {
+		return []*spend.Check{c}, nil
+	}
+	return nil, s.err
+}
+
+func (s *fakeStore) Policy(_ context.Context, id string, version int) (*audit.Policy, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	if id != "p:1" || version > 2 {
+		return nil, audit.ErrNotFound
+	}
+	return &audit.Policy{PolicyID: id, Name: "n", Version: 2, Rules: "[]"}, nil
+}
+
+func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
+	s.queried = q
+	return audit.ViolationPage{Violations: s.violations, More: len(s.violations) > 0, Total: 7}, s.err
+}
+
+func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {
+	return []audit.Key{{ID: testID(instant), Name: "n", RateLimitRPM: 5}}, false, 1, s.err
+}
+
+// served is an API on a port of its own.
+type served struct {
+	t       *testing.T
+	api     *API
+	fake    *fake
+	store   *fakeStore
+	address string
+	logged  *lockedBuffer
+	metrics *prometheus.Registry
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start serves an API over fakes; change may alter its options.
+func start(t *testing.T, change func(*Options)) *served {
+	t.Helper()
+	s := &served{t: t, fake: newFake(), store: new(fakeStore), logged: new(lockedBuffer), metrics: prometheus.NewRegistry()}
+	o := Options{
+		Authorizer: s.fake, Store: s.store, AdminKeys: []string{adminKey, "second"}, Version: "1.2.3",
+		Logger:     slog.New(slog.NewTextHandler(s.logged, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer: s.metrics,
+	}
+	if change != nil {
+		change(&o)
+	}
+	s.api = New(o)
+	s.address = serveOn(t, s.api)
+	return s
+}
+
+func serveOn(t *testing.T, a *API) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Serve(l) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := a.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// answer is a response, read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request with the good key; headers are "Name: value", a value of
+// "-" takes the header away.
+func (s *served) do(method, path, body string, headers ...string) answer {
+	s.t.Helper()
+	return doAt(s.t, s.address, method, path, body, headers...)
+}
+
+func doAt(t *testing.T, address, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-API-Key", goodKey)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if value == "-" {
+			r.Header.Del(name)
+		} else {
+			r.Header.Set(name, value)
+		}
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// code is the error code of an answer, after a look at its shape.
+func (a answer) code(t *testing.T) string {
+	t.Helper()
+	var e struct {
+		Error struct{ Code, Message, Request_id, Timestamp string }
+	}
+	if err := json.Unmarshal([]byte(a.body), &e); err != nil {
+		t.Fatalf("%q: %v", a.body, err)
+	}
+	if e.Error.Message == "" || e.Error.Request_id != a.header.Get("X-Request-ID") || e.Error.Timestamp == "" {
+		t.Errorf("error shape: %s with %v", a.body, a.header)
+	}
+	return e.Error.Code
+}

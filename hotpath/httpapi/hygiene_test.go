@@ -1,0 +1,334 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// raw is a connection on which requests are written byte by byte.
+type raw struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+func (s *served) dial() *raw {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return &raw{s.t, c, bufio.NewReader(c)}
+}
+
+func (c *raw) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Logf("write: %v", err) // the answer tells
+	}
+}
+
+// receive reads the next answer.
+func (c *raw) receive() answer {
+	c.t.Helper()
+	response, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if response.Close { // which takes the header out
+		response.Header.Set("Connection", "close")
+	}
+	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+// closed fails unless the service has closed the connection, with nothing more.
+func (c *raw) closed() {
+	c.t.Helper()
+	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
+		c.t.Errorf("not closed: %q, %v", rest, err)
+	}
+}
+
+func post(headers, body string) string {
+	return "POST /v1/checks HTTP/1.1\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\nContent-Type: application/json\r\n" + headers + "\r\n" + body
+}
+
+func length(body string) string { return fmt.Sprintf("Content-Length: %d\r\n", len(body)) }
+
+const smuggled = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+
+func TestTransferEncodingIsRefused(t *testing.T) {
+	s := start(t, nil)
+	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(plainCheck), plainCheck)
+	f := func(headers, body string, status int) {
+		t.Helper()
+		c := s.dial()
+		c.send(post(headers, body) + smuggled)
+		a := c.receive()
+		if a.status != status || a.code(t) != codeBadRequest || a.header.Get("Connection") != "close" {
+			t.Errorf("%q: %d %v %s, want %d", headers, a.status, a.header, a.body, status)
+		}
+		c.closed()
+	}
+	te := "Transfer-Encoding: chunked\r\n"
+	f(te, chunked, 411)
+	f("transfer-encoding: Chunked\r\n", "0\r\n\r\n", 411)
+	f(te, "ffffffffff\r\n", 411)
+	f(te, "not a chunk", 411)
+	f(te+length(plainCheck), chunked, 411)
+	f(length(plainCheck)+te, plainCheck, 411)
+	f(te+"Content-Length: 0\r\n", chunked, 411)
+	f("Transfer-Encoding: identity\r\n"+length(plainCheck), plainCheck, 411)
+	f("Expect: 100-continue\r\n"+te, "", 411)
+	f(te+te, chunked, 400)
+	f("Transfer-Encoding: gzip, chunked\r\n", chunked, 400)
+	f("Transfer-Encoding: xchunked\r\n"+length(plainCheck), plainCheck, 400)
+	f(length(plainCheck)+"Content-Length: 5\r\n", plainCheck, 400)
+	f(length(plainCheck)+length(plainCheck), plainCheck, 400)
+	f("Content-Length: 5, 5\r\n", plainCheck, 400)
+	f("Content-Length: +5\r\n", plainCheck, 400)
+	f("Content-Length: -5\r\n", plainCheck, 400)
+	f("Content-Length : 5\r\n", plainCheck, 400)
+	f("Transfer-Encoding : chunked\r\n", chunked, 400)
+	f(" folded: x\r\n"+te, chunked, 411)
+	if len(s.fake.checked) != 0 {
+		t.Errorf("%d of them were checked", len(s.fake.checked))
+	}
+	// The order of S1 holds for them too.
+	c := s.dial()
+	c.send("POST /nowhere HTTP/1.1\r\nHost: a\r\n" + te + "\r\n" + chunked + smuggled)
+	if a := c.receive(); a.status != 404 || a.code(t) != codeNotFound {
+		t.Errorf("unknown path: %d", a.status)
+	}
+	c.closed()
+}
+
+func TestOversize(t *testing.T) {
+	s := start(t, nil)
+	// The client gets to read its answer although it goes on sending.
+	c := s.dial()
+	body := strings.Repeat(" ", 3<<20)
+	go c.send(post(length(body), body))
+	if a := c.receive(); a.status != 413 || a.code(t) != codeBadRequest || a.header.Get("X-RateLimit-Limit") != "100" {
+		t.Errorf("body: %d %v %s", a.status, a.header, a.body)
+	}
+	c.closed()
+
+	c = s.dial()
+	c.send(post("Expect: 100-continue\r\nContent-Length: 99999999999\r\n", ""))
+	if a := c.receive(); a.status != 413 {
+		t.Errorf("a body that was only announced: %d", a.status)
+	}
+	c.closed()
+
+	exact := plainCheck + strings.Repeat(" ", maxBody-len(plainCheck))
+	if a := s.do("POST", "/v1/checks", exact); a.status != 200 {
+		t.Errorf("a body of exactly 1 MiB: %d %s", a.status, a.body)
+	}
+
+	c = s.dial()
+	c.send(post("X-Big: "+strings.Repeat("x", maxHeader)+"\r\n", ""))
+	if a := c.receive(); a.status != 431 || a.code(t) != codeBadRequest {
+		t.Errorf("header: %d %s", a.status, a.body)
+	}
+	c.closed()
+}
+
+func TestMalformedHTTP(t *testing.T) {
+	s := start(t, nil)
+	for _, text := range []string{
+		"nonsense\r\n\r\n", "GET\r\n\r\n", "GET /health\r\n\r\n", "GET /health HTTP/9.9x\r\n\r\n", "GET /he alth HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET /health HTTP/1.1\r\n\r\n", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "GET /health HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+		"GET /health HTTP/1.1\r\n Transfer-Encoding: chunked\r\nHost: a\r\n\r\n",
+		"GET /health HTTP/1.1\r\nHost: a\r\n:transfer-coded: x\r\n\r\n",
+		"GET /health HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", "G\x00T /health HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		c := s.dial()
+		c.send(text)
+		if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest {
+			t.Errorf("%q: %d %s", text, a.status, a.body)
+		}
+		c.closed()
+	}
+	if logged := s.logged.String(); strings.Contains(logged, "nonsense") {
+		t.Errorf("the log repeats what was sent: %s", logged)
+	}
+}
+
+func TestPipeliningKeepsTheOrder(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial()
+	c.send(post(length(plainCheck), plainCheck) + "GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n" +
+		"GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" + post(length("{"), "{") + smuggled)
+	ids := map[string]bool{}
+	for i, want := range []int{200, 404, 200, 400, 200} {
+		a := c.receive()
+		if a.status != want {
+			t.Errorf("answer %d is %d, want %d", i, a.status, want)
+		}
+		ids[a.header.Get("X-Request-ID")] = true
+	}
+	if len(ids) != 5 {
+		t.Errorf("request ids repeat: %v", ids)
+	}
+}
+
+func TestExpectContinue(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial()
+	c.send(post("Expect: 100-continue\r\n"+length(plainCheck), ""))
+	if line, _ := c.r.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("first line %q", line)
+	}
+	_, _ = c.r.ReadString('\n')
+	c.send(plainCheck)
+	if a := c.receive(); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestConnectionsThatClientsLeave(t *testing.T) {
+	s := start(t, nil)
+	for _, text := range []string{"", "GET", "POST /v1/checks HTTP/1.1\r\n", post("Content-Length: 100\r\n", "half")} {
+		c := s.dial()
+		c.send(text)
+		_ = c.Close()
+	}
+	c := s.dial()
+	c.send("GET /health HTTP/1.0\r\n\r\n")
+	if a := c.receive(); a.status != 200 {
+		t.Errorf("HTTP/1.0: %d", a.status)
+	}
+	c.closed()
+	c = s.dial()
+	c.send("GET http://elsewhere/health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if a := c.receive(); a.status != 200 || a.header.Get("Connection") != "close" {
+		t.Errorf("absolute form: %d", a.status)
+	}
+	c.closed()
+	if len(s.fake.checked) != 0 {
+		t.Error("half a body was checked")
+	}
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	s := start(t, func(o *Options) { o.ReadTimeout, o.IdleTimeout = 100*time.Millisecond, 100*time.Millisecond })
+	for _, text := range []string{"GET /hea", post("Content-Length: 100\r\n", "half")} {
+		c := s.dial()
+		c.send(text)
+		if a := c.receive(); a.status != 408 || a.code(t) != codeBadRequest {
+			t.Errorf("%q: %d %s", text, a.status, a.body)
+		}
+		c.closed()
+	}
+	// A connection on which nothing was asked is closed without a word.
+	s.dial().closed()
+	c := s.dial()
+	c.send(smuggled)
+	if a := c.receive(); a.status != 200 {
+		t.Errorf("health: %d", a.status)
+	}
+	c.closed()
+}
+
+// S20: the time of a request begins with its first byte, not with the
+// connection, nor with its last byte.
+func TestStartedIsTheFirstByte(t *testing.T) {
+	s := start(t, nil)
+	const pause = 60 * time.Millisecond
+	c := s.dial()
+	for round := range 2 {
+		time.Sleep(pause) // an idle connection is no request
+		before := time.Now()
+		text := post(length(plainCheck), plainCheck)
+		c.send(text[:10])
+		time.Sleep(pause)
+		c.send(text[10:])
+		if a := c.receive(); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		started := s.fake.requests[round].Started
+		if late := started.Sub(before); late < 0 || late > pause/2 {
+			t.Errorf("round %d: started %v after the first byte was sent", round, late)
+		}
+	}
+}
+
+func TestActionsOwnTheirBytes(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial()
+	for i := range 20 {
+		body := strings.Replace(plainCheck, "agent-support-7", fmt.Sprintf("agent-%09d", i), 1)
+		c.send(post(length(body), body))
+		if a := c.receive(); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	want := spend.Action{PolicyID: "refunds-eu", Counterparty: "customer-48213", IdempotencyKey: "order-99-refund-1", PaymentMethod: "card", Currency: "EUR"}
+	for i, a := range s.fake.checked {
+		if a.AgentID != fmt.Sprintf("agent-%09d", i) || a.PolicyID != want.PolicyID || a.Counterparty != want.Counterparty ||
+			a.IdempotencyKey != want.IdempotencyKey || a.PaymentMethod != want.PaymentMethod || a.Currency != want.Currency ||
+			!strings.HasSuffix(a.Metadata.JSON, `"order_id":"A-9912"}`) {
+			t.Errorf("action %d has changed: %+v", i, a)
+		}
+	}
+}
+
+func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
+	s := start(t, nil)
+	s.fake.hold = make(chan struct{})
+	idle, busy := s.dial(), s.dial()
+	idle.send(smuggled)
+	idle.receive()
+	busy.send(post(length(plainCheck), plainCheck))
+	for s.api.inFlight.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		stopped <- s.api.Shutdown(ctx)
+	}()
+	idle.closed()
+	if _, err := net.DialTimeout("tcp", s.address, time.Second); err == nil {
+		t.Error("a new connection is taken")
+	}
+	close(s.fake.hold)
+	if a := busy.receive(); a.status != 200 || a.header.Get("Connection") != "close" {
+		t.Errorf("in flight: %d %v", a.status, a.header)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainingSendsClientsElsewhere(t *testing.T) {
+	s := start(t, nil)
+	c := s.dial()
+	c.send(smuggled)
+	if a := c.receive(); a.header.Get("Connection") != "" {
+		t.Errorf("before: %v", a.header)
+	}
+	s.api.Drain()
+	c.send(smuggled)
+	if a := c.receive(); a.status != 200 || a.header.Get("Connection") != "close" {
+		t.Errorf("after: %d %v", a.status, a.header)
+	}
+	c.closed()
+}

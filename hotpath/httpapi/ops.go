@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttpadaptor"
+	"github.com/valyala/fasthttp/pprofhandler"
+)
+
+// Readiness is what /readyz tells (S27, G1).
+type Readiness struct {
+	Ready        bool
+	Mode         string // what this node is: "fleet", "embedded single node"
+	Durability   string // what is in force, in words
+	Dependencies []Dependency
+}
+
+// Dependency is one thing that the service cannot do without.
+type Dependency struct {
+	Name   string
+	OK     bool
+	Detail string // why not, or what is worth knowing; without secrets
+}
+
+// OpsOptions is what an Ops is made of. Gatherer and Ready are required.
+type OpsOptions struct {
+	Gatherer prometheus.Gatherer
+	// Ready asks the dependencies. It is given readyTimeout.
+	Ready  func(context.Context) Readiness
+	Pprof  bool // serve /debug/pprof
+	Logger *slog.Logger
+}
+
+// readyTimeout bounds one answer of /readyz; probes commonly wait that long.
+const readyTimeout = 2 * time.Second
+
+// Ops is the listener for operations, apart from the API: /metrics, /livez,
+// /readyz, /debug/pprof. It authenticates nobody and must not face the world.
+type Ops struct {
+	ready    func(context.Context) Readiness
+	metrics  fasthttp.RequestHandler
+	pprof    bool
+	log      *slog.Logger
+	server   *fasthttp.Server
+	draining atomic.Bool
+}
+
+// NewOps makes an Ops; Serve starts it.
+func NewOps(o OpsOptions) *Ops {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	ops := &Ops{
+		ready: o.Ready,
+		metrics: fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+			ErrorLog:      opsLog{o.Logger},
+			ErrorHandling: promhttp.ContinueOnError,
+		})),
+		pprof: o.Pprof,
+		log:   o.Logger,
+	}
+	ops.server = &fasthttp.Server{
+		Name:                  "spendgate",
+		Handler:               ops.handle,
+		ReadTimeout:           defaultReadTimeout,
+		IdleTimeout:           defaultIdleTimeout,
+		CloseOnShutdown:       true,
+		SecureErrorLogMessage: true,
+		Logger:                serverLog{o.Logger},
+		// No write timeout: a CPU profile takes as long as was asked.
+	}
+	return ops
+}
+
+// Serve answers until Shutdown. It gives nil when it was shut down.
+func (o *Ops) Serve(l net.Listener) error {
+	if err := o.server.Serve(l); err != nil && !o.draining.Load() {
+		return fmt.Errorf("cannot serve operations: %w", err)
+	}
+	return nil
+}
+
+// Drain makes /readyz fail from now on (G11).
+func (o *Ops) Drain() { o.draining.Store(true) }
+
+// Shutdown finishes what is being answered and closes.
+func (o *Ops) Shutdown(ctx context.Context) error {
+	o.Drain()
+	return o.server.ShutdownWithContext(ctx)
+}
+
+func (o *Ops) handle(ctx *fasthttp.RequestCtx) {
+	defer func() {
+		if value := recover(); value != nil {
+			o.log.Error("operations request failed", "error", &panicError{value, debug.Stack()})
+			ctx.Error("unexpected error", fasthttp.StatusInternalServerError)
+		}
+	}()
+	if !ctx.IsGet() && !ctx.IsHead() && !o.isProfile(ctx) {
+		ctx.Error("only GET", fasthttp.StatusMethodNotAllowed)
+		return
+	}
+	switch path := string(ctx.Path()); {
+	case path == "/metrics":
+		o.metrics(ctx)
+	case path == "/livez":
+		ctx.SetBodyString("ok\n")
+	case path == "/readyz":
+		o.answerReady(ctx)
+	case o.isProfile(ctx):
+		pprofhandler.PprofHandler(ctx)
+	default:
+		ctx.Error("not found", fasthttp.StatusNotFound)
+	}
+}
+
+func (o *Ops) isProfile(ctx *fasthttp.RequestCtx) bool {
+	return o.pprof && strings.HasPrefix(string(ctx.Path()), "/debug/pprof/")
+}
+
+func (o *Ops) answerReady(ctx *fasthttp.RequestCtx) {
+	bounded, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	r, draining := o.ready(bounded), o.draining.Load()
+	if !r.Ready || draining {
+		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+	}
+	ctx.SetContentTypeBytes(typeJSON)
+	ctx.SetBody(appendReadiness(nil, r, draining))
+}
+
+func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
+	status := "ready"
+	switch {
+	case draining:
+		status = "draining"
+	case !r.Ready:
+		status = "failing"
+	}
+	dst = append(dst, `{"status":`...)
+	dst = appendString(dst, status)
+	dst = append(dst, `,"mode":`...)
+	dst = appendString(dst, r.Mode)
+	dst = append(dst, `,"durability":`...)
+	dst = appendString(dst, r.Durability)
+	dst = append(dst, `,"dependencies":[`...)
+	for i, d := range r.Dependencies {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"name":`...)
+		dst = appendString(dst, d.Name)
+		dst = append(dst, `,"status":`...)
+		if d.OK {
+			dst = append(dst, `"ok"`...)
+		} else {
+			dst = append(dst, `"failing"`...)
+		}
+		if d.Detail != "" {
+			dst = append(dst, `,"detail":`...)
+			dst = appendString(dst, d.Detail)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, "]}\n"...)
+}
+
+// opsLog takes what promhttp has to say.
+type opsLog struct{ log *slog.Logger }
+
+func (l opsLog) Println(v ...any) {
+	l.log.Error("cannot gather metrics", "error", strings.TrimSpace(fmt.Sprintln(v...)))
+}

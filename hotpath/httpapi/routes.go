@@ -1,0 +1,117 @@
+package httpapi
+
+import (
+	_ "embed"
+	"runtime/debug"
+	"strings"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"spendgate/hotpath"
+)
+
+// endpoint is one method of one path.
+type endpoint struct {
+	method string
+	serve  func(*exchange) error
+	// free endpoints touch no dependency and are served at any load.
+	free bool
+	// timed endpoints are the checks, whose duration is measured.
+	timed bool
+
+	counters counters
+}
+
+// newRouter is the whole interface. The router tells paths apart; methods are
+// told apart here, since its own 405 would allow OPTIONS everywhere.
+func (a *API) newRouter() *router.Router {
+	r := router.New()
+	// A path is right or it is not: nothing is corrected (S3).
+	r.RedirectTrailingSlash = false
+	r.RedirectFixedPath = false
+	r.HandleMethodNotAllowed = false
+	r.HandleOPTIONS = false
+	r.PanicHandler = a.recovered
+
+	a.at(r, "/v1/checks", endpoint{method: "POST", serve: a.postCheck, timed: true})
+	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck})
+	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate})
+	a.at(r, "/v1/policies", endpoint{method: "POST", serve: a.postPolicy})
+	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy})
+	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations})
+	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys}, endpoint{method: "POST", serve: a.postKey})
+	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey})
+	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
+	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
+
+	a.unrouted = &endpoint{free: true, counters: a.metrics.of("none", "other")}
+	r.NotFound = func(ctx *fasthttp.RequestCtx) { a.fail(exchangeOf(ctx), errPathNotFound) }
+	return r
+}
+
+// at puts endpoints at a path.
+func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
+	methods := make([]string, len(endpoints))
+	for i := range endpoints {
+		methods[i] = endpoints[i].method
+		endpoints[i].counters = a.metrics.of(path, methods[i])
+	}
+	allow := strings.Join(methods, ", ")
+	refused := &endpoint{free: true, counters: a.metrics.of(path, "other")}
+	r.ANY(path, func(ctx *fasthttp.RequestCtx) {
+		x := exchangeOf(ctx)
+		for i := range endpoints {
+			if string(ctx.Method()) == endpoints[i].method {
+				x.endpoint = &endpoints[i]
+				a.run(x)
+				return
+			}
+		}
+		x.endpoint = refused
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, allow)
+		a.fail(x, errMethod)
+	})
+}
+
+// run serves an exchange at its endpoint, within the bound on requests at work.
+func (a *API) run(x *exchange) {
+	if !x.endpoint.free {
+		defer a.inFlight.Add(-1)
+		if a.inFlight.Add(1) > a.maxInFlight {
+			a.fail(x, errTooBusy)
+			return
+		}
+	}
+	if err := x.endpoint.serve(x); err != nil {
+		a.fail(x, err)
+	}
+}
+
+// recovered answers a request whose handler panicked.
+func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
+	a.fail(exchangeOf(ctx), &panicError{value, debug.Stack()})
+}
+
+// admit authenticates and counts a request that is no check and no simulation.
+// Reads go on without Redis (G7).
+func (a *API) admit(x *exchange, c hotpath.Caller, read bool) error {
+	quota, err := a.authorizer.Admit(x.context(), c, read)
+	x.quota = quota
+	if err != nil {
+		return err
+	}
+	return x.unread
+}
+
+// refuseBody answers a request whose body is at fault: it is authenticated and
+// counted first, and what comes of that wins (S1).
+func (a *API) refuseBody(x *exchange, c hotpath.Caller, fault error) error {
+	if err := a.admit(x, c, false); err != nil {
+		return err
+	}
+	return fault
+}
+
+//go:embed openapi.yaml
+var openAPI []byte

@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	maxBody = 1 << 20 // S4
+	// maxHeader is the size of the buffer that the request line and the header
+	// must fit in. Each open connection has one.
+	maxHeader = 16 << 10
+)
+
+func (a *API) newServer(o *Options) *fasthttp.Server {
+	return &fasthttp.Server{
+		Name:           "spendgate",
+		Handler:        a.handle,
+		ErrorHandler:   a.unreadable,
+		HeaderReceived: prepareBody,
+
+		ReadBufferSize:     maxHeader,
+		MaxRequestBodySize: maxBody,
+		Concurrency:        o.MaxConnections,
+		ReadTimeout:        o.ReadTimeout,
+		WriteTimeout:       o.WriteTimeout,
+		IdleTimeout:        o.IdleTimeout,
+
+		CloseOnShutdown:              true,
+		DisablePreParseMultipartForm: true,
+		NoDefaultContentType:         true,
+		// Headers hold keys: they are never logged.
+		SecureErrorLogMessage: true,
+		Logger:                serverLog{a.log},
+	}
+}
+
+// Serve answers requests until Shutdown. It gives nil when it was shut down.
+func (a *API) Serve(l net.Listener) error {
+	if err := a.server.Serve(listener{l}); err != nil && !a.draining.Load() {
+		return fmt.Errorf("cannot serve the API: %w", err)
+	}
+	return nil
+}
+
+// Drain makes every answer from now on close its connection, so that clients
+// and balancers go elsewhere before Shutdown. Requests are still taken.
+func (a *API) Drain() { a.draining.Store(true) }
+
+// Shutdown takes no new connection, finishes the requests in flight and closes
+// (G11). It gives the context's error when that ends first.
+func (a *API) Shutdown(ctx context.Context) error {
+	a.Drain()
+	if err := a.server.ShutdownWithContext(ctx); err != nil {
+		return fmt.Errorf("cannot finish the requests in flight: %w", err)
+	}
+	return nil
+}
+
+// transferCoded marks a request with a Transfer-Encoding. No client can send
+// the mark: a header's name never begins with a colon.
+var transferCoded = []byte(":transfer-coded")
+
+// prepareBody is called once a header has been read, before the body. It keeps
+// fasthttp from reading a body with a Transfer-Encoding, which handle refuses,
+// and from inviting one that is too large.
+func prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	coded := hasTransferEncoding(h.RawHeaders())
+	if coded {
+		h.SetContentLength(0)
+		h.SetCanonical(transferCoded, valueTrue)
+	}
+	if coded || h.ContentLength() > maxBody {
+		h.Del(fasthttp.HeaderExpect)
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// hasTransferEncoding looks for the header's name, since fasthttp tells only of
+// codings that it knows, and not of identity.
+func hasTransferEncoding(raw []byte) bool {
+	const name = "transfer-encoding"
+	for len(raw) > 0 {
+		var line []byte
+		line, raw, _ = bytes.Cut(raw, newline)
+		if len(line) > len(name) && line[0]|0x20 == 't' && bytes.EqualFold(line[:len(name)], transferEncoding) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	newline          = []byte("\n")
+	transferEncoding = []byte("transfer-encoding")
+)
+
+// handle is called with every request that could be read.
+func (a *API) handle(ctx *fasthttp.RequestCtx) {
+	var unread error
+	if len(ctx.Request.Header.PeekCanonical(transferCoded)) > 0 {
+		unread = errLengthRequired
+		lingerOn(ctx)
+	}
+	a.serve(ctx, unread)
+}
+
+// unreadable is called with a request that could not be read; the connection
+// is closed afterwards. A body that is too large is answered in its turn, like
+// any other fault of a body. For the rest there is no request to be routed.
+func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
+	var header *fasthttp.ErrSmallBuffer
+	var network net.Error
+	switch {
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		lingerOn(ctx)
+		a.serve(ctx, errBodyTooLarge)
+	case errors.As(err, &header):
+		lingerOn(ctx)
+		a.refuse(ctx, errHeaderTooLarge)
+	case errors.As(err, &network) && network.Timeout():
+		if c, ok := ctx.Conn().(*conn); ok && c.first.IsZero() {
+			// Nothing was asked. An answer would be taken for that of the
+			// request that a client may be about to send.
+			c.mute.Store(true)
+			return
+		}
+		a.refuse(ctx, errSlowClient)
+	default:
+		lingerOn(ctx)
+		a.refuse(ctx, errBadHTTP)
+	}
+}
+
+// refuse answers what is no request.
+func (a *API) refuse(ctx *fasthttp.RequestCtx, err error) {
+	x := &exchange{ctx: ctx, id: newRequestID(), started: startOf(ctx), endpoint: a.unrouted}
+	a.fail(x, err)
+	x.writeHeaders()
+	a.metrics.observe(x)
+	a.logFailure(x)
+}
+
+func lingerOn(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*conn); ok {
+		c.linger.Store(true)
+	}
+}
+
+// serverLog takes what fasthttp has to say of broken connections.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Printf(format string, args ...any) {
+	l.log.Debug("http server: " + fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,31 @@
+package httpapi
+
+import "spendgate/hotpath/spend"
+
+// getViolations answers GET /v1/violations.
+func (a *API) getViolations(x *exchange) error {
+	if err := a.admit(x, x.caller(), true); err != nil {
+		return err
+	}
+	query, filters, err := queryViolations(x.ctx.URI().QueryString())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, err := a.store.Violations(ctx, query)
+	if err != nil {
+		return err
+	}
+	var last spend.ID
+	x.out = append(x.out, `{"data":[`...)
+	for i := range page.Violations {
+		if i > 0 {
+			x.out = append(x.out, ',')
+		}
+		x.out = appendViolation(x.out, &page.Violations[i])
+		last = page.Violations[i].ID
+	}
+	x.out = appendPage(x.out, page.More, last, filters, page.Total)
+	return x.answer(200)
+}
