@@ -47,6 +47,7 @@ func TestTimeRestriction(t *testing.T) {
 	openAt(t, days, "2026-03-04 00:30:00 +0100")   // Tuesday by UTC
 	openAt(t, days, "1969-12-30 12:00:00 +0000")   // before Unix time: a Tuesday
 	closedAt(t, days, "1969-12-31 12:00:00 +0000")
+	closedAt(t, days, "1969-12-27 12:00:00 +0000") // a Saturday
 
 	// Hours only: every day; start included, end excluded.
 	office := `{"allowed_hours_utc":"09:00-17:30"}`
