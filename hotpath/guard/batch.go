@@ -43,7 +43,6 @@ type swap struct {
 	name, old, new string
 	px             time.Duration
 	keepLonger     bool // let the longer of px and the remaining life stand
-	mine           bool // new is a claim of this attempt, to be released if it fails
 
 	done     bool
 	life     time.Duration // of new
@@ -331,7 +330,9 @@ func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r r
 	r.windows = known
 	r.windows.full = known.full && found.full // what was lazy when the trip began is lazy for it
 	if !r.lost && found != known {
-		b.windows.CompareAndSwap(b.windows.Load(), &found)
+		if now := b.windows.Load(); *now == known {
+			b.windows.CompareAndSwap(now, &found)
+		}
 	}
 	r.generation = generationLabel(known.epoch.Text(""), nonce)
 	return r, nil
@@ -353,15 +354,14 @@ func (b *batcher) fail(asks []*ask, err error) {
 	b.keep(sweep)
 }
 
-// releases undo whatever claims the ask may have made.
+// releases undo whatever claims the ask may have made. A swap is left as it
+// is: it may have replaced a recorded claim, and whoever takes over what it
+// wrote asks the store.
 func (a *ask) releases() (chores []chore) {
 	for _, c := range a.claims {
 		if c.name != "" {
 			chores = append(chores, release(c.name, c.value))
 		}
-	}
-	if s := a.swap; s != nil && s.mine {
-		chores = append(chores, release(s.name, s.new))
 	}
 	return chores
 }

@@ -56,6 +56,9 @@ type held struct {
 	// aged out of this policy's window; others' may still see it.
 	replaced      *holder
 	replacedUntil time.Time // by the local clock
+	// unverified: taken over from a dead claim, which may have replaced a
+	// recorded one; the store was not asked yet.
+	unverified bool
 }
 
 // Kind is how an attempt ends before it is judged.
@@ -258,7 +261,7 @@ func (g *Guard) takeKey(ctx context.Context, at *Attempt, old string) error {
 		now := g.batch.now()
 		mine = g.fresh(at, at.k.name, now, keyWindow)
 		mine.value = keyHolder{holder{node: at.fence.Node, check: mine.id, claimedMS: now.UnixMilli()}, at.RequestSHA}.String()
-		return ask{swap: &swap{name: mine.name, old: old, new: mine.value, px: keyWindow, mine: true}}
+		return ask{swap: &swap{name: mine.name, old: old, new: mine.value, px: keyWindow}}
 	})
 	if err == nil && a.swap != nil && a.swap.done {
 		mine.mine = true

@@ -85,14 +85,15 @@ func (g *Guard) drop(at *Attempt) {
 }
 
 // letGo releases one claim in the next pipeline. A recorded claim that it had
-// replaced gets its place back.
+// replaced gets its place back; where that is not known, the claim is left to
+// be taken over, which asks the store.
 func (g *Guard) letGo(h *held) {
-	if h.mine {
-		if h.replaced != nil {
-			g.batch.later(restore(h.name, h.value, *h.replaced, h.replacedUntil))
-		} else {
-			g.batch.later(release(h.name, h.value))
-		}
+	switch {
+	case !h.mine || h.unverified:
+	case h.replaced != nil:
+		g.batch.later(restore(h.name, h.value, *h.replaced, h.replacedUntil))
+	default:
+		g.batch.later(release(h.name, h.value))
 	}
 	*h = held{}
 }

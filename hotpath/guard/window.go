@@ -44,9 +44,7 @@ func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string)
 		}
 		g.metrics.takeovers.Inc()
 		taken, err := g.takeFingerprint(ctx, at, h, nil)
-		// The dead claim may have replaced a recorded one, which only the
-		// store still knows.
-		at.verify = taken
+		at.verify, at.f.unverified = taken, taken
 		return Outcome{Kind: Pass}, !taken, err
 	}
 }
@@ -134,7 +132,7 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 		now := g.batch.now()
 		mine = g.fresh(at, at.f.name, now, at.Window)
 		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
-		return ask{swap: &swap{name: mine.name, old: h.String(), new: mine.value, px: at.Window, keepLonger: true, mine: true}}
+		return ask{swap: &swap{name: mine.name, old: h.String(), new: mine.value, px: at.Window, keepLonger: true}}
 	})
 	if err != nil || a.swap == nil || !a.swap.done {
 		return false, err
@@ -154,9 +152,8 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, agai
 	if err != nil {
 		return out, false, err
 	}
-	at.verify = false
-	h := holder{state: committed, check: pass.CheckID, claimedMS: pass.ClaimedMS}
-	now := g.batch.now()
+	at.verify, at.f.unverified = false, false
+	h, now := passHolder(pass), g.batch.now()
 	left := time.UnixMilli(pass.UntilMS).Sub(now)
 	if !ok || left <= 0 {
 		return Outcome{Kind: Pass}, false, nil

@@ -1,0 +1,275 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/audit/sqlite"
+	"spendgate/hotpath"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/spend"
+)
+
+// fleet is some nodes over one Redis and one store, wired as the commands do.
+type fleet struct {
+	t     *testing.T
+	redis redis.UniversalClient // behind the nodes' backs
+	mini  *embedded.Redis       // nil on a real Redis
+	store audit.Store
+	nodes []*node
+	key   hotpath.Caller
+	keyID spend.ID
+}
+
+// node is one Authorizer with a store that can be made to fail.
+type node struct {
+	*hotpath.Authorizer
+	faults *faultyStore
+	guard  *guard.Guard
+	writer *audit.Writer
+}
+
+const plainRules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}}]`
+
+// newFleet starts nodes on the embedded backends, with one key and the policy
+// "p" of a single cap of 500.
+func newFleet(t *testing.T, b backend, nodes int) *fleet {
+	t.Helper()
+	f := &fleet{t: t}
+	f.store = b.store(t)
+	options, inProcess := b.redis(t, f)
+	f.redis = redis.NewUniversalClient(&options)
+	t.Cleanup(func() { _ = f.redis.Close() })
+	for range nodes {
+		f.nodes = append(f.nodes, f.start(options, inProcess))
+	}
+	raw, k, err := f.nodes[0].CreateKey(context.Background(), "test", 10000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.key, f.keyID = hotpath.KeyCaller([]byte(raw)), k.ID
+	f.post(0, "p", plainRules)
+	return f
+}
+
+func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(f.t.Output(), nil))
+	}
+	n := &node{faults: &faultyStore{Store: f.store}}
+	reg := prometheus.NewRegistry()
+	n.guard = guard.New(guard.Options{Redis: o, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg})
+	n.writer = audit.NewWriter(audit.WriterOptions{
+		Trail: n.faults, Capacity: 1024, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,
+	})
+	n.Authorizer = hotpath.New(hotpath.Components{
+		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: time.Now,
+	})
+	f.t.Cleanup(func() {
+		n.Authorizer.Close()
+		n.writer.Close()
+		_ = n.guard.Close()
+	})
+	return n
+}
+
+func (f *fleet) post(node int, policyID, rules string) int {
+	f.t.Helper()
+	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
+	if err := f.nodes[node].CreatePolicy(context.Background(), p); err != nil {
+		f.t.Fatal(err)
+	}
+	return p.Version
+}
+
+// outcome is what a client would see of one check.
+type outcome struct {
+	answer hotpath.Answer
+	err    error
+}
+
+func (o outcome) String() string {
+	if o.err != nil {
+		return o.err.Error()
+	}
+	return fmt.Sprintf("%s %s %s replayed=%t", o.answer.Check.ID.Text("chk_"), o.answer.Check.Decision.Effect, o.answer.Check.Decision.Message, o.answer.Replayed)
+}
+
+func (o outcome) passed() bool {
+	return o.err == nil && !o.answer.Replayed && o.answer.Check.Decision.Reason != spend.ReasonDuplicate
+}
+
+func (o outcome) duplicate() bool {
+	return o.err == nil && o.answer.Check.Decision.Reason == spend.ReasonDuplicate
+}
+
+// names reports whether the outcome is a duplicate of that check.
+func (o outcome) names(id string) bool {
+	return o.duplicate() && strings.Contains(o.answer.Check.Decision.Message, id)
+}
+
+func (f *fleet) check(node int, action spend.Action) outcome {
+	q := hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}
+	answer, _, err := f.nodes[node].Check(context.Background(), q, &action)
+	return outcome{answer, err}
+}
+
+// checkAll sends the actions at once, in turn to each node.
+func (f *fleet) checkAll(actions ...spend.Action) []outcome {
+	outcomes := make([]outcome, len(actions))
+	var wg sync.WaitGroup
+	for i, a := range actions {
+		wg.Go(func() { outcomes[i] = f.check(i%len(f.nodes), a) })
+	}
+	wg.Wait()
+	return outcomes
+}
+
+// recorded looks a check up as a reader would.
+func (f *fleet) recorded(id spend.ID) *spend.Check {
+	f.t.Helper()
+	checks, err := f.store.Checks(context.Background(), []spend.ID{id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if len(checks) == 0 {
+		return nil
+	}
+	return checks[0]
+}
+
+func (f *fleet) flush() {
+	f.t.Helper()
+	if err := f.redis.FlushDB(context.Background()).Err(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// holdCommit stops the node's next commit before the store sees it: held is
+// closed when it is there, release lets it go on or fail.
+func (n *node) holdCommit(fail error) (held chan struct{}, release func()) {
+	held, gate := make(chan struct{}), make(chan struct{})
+	n.faults.onCommit(func(_ context.Context, checks []*spend.Check, commit realCommit) error {
+		n.faults.onCommit(nil)
+		close(held)
+		<-gate
+		if fail != nil {
+			return fail
+		}
+		return commit(context.Background(), checks)
+	})
+	return held, func() { close(gate) }
+}
+
+// loseAnswer makes the node's next commit end with a lost connection, with or
+// without effect.
+func (n *node) loseAnswer(committed bool) {
+	n.faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+		n.faults.onCommit(nil)
+		if committed {
+			if err := commit(ctx, checks); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+}
+
+func refundOf(t *testing.T, amount, counterparty string) spend.Action {
+	t.Helper()
+	a, err := spend.ParseAmount(amount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spend.Action{
+		AgentID: "agent-1", PolicyID: "p", Type: spend.Refund, Amount: a, Currency: "USD", Counterparty: counterparty,
+	}
+}
+
+func keyed(a spend.Action, key string) spend.Action {
+	a.IdempotencyKey = key
+	return a
+}
+
+func repeat(a spend.Action, n int) []spend.Action {
+	actions := make([]spend.Action, n)
+	for i := range actions {
+		actions[i] = a
+	}
+	return actions
+}
+
+func backends(*testing.T) []backend { return []backend{embeddedBackend()} }
+
+// backend is a pair of a store and a Redis.
+type backend struct {
+	name  string
+	store func(*testing.T) audit.Store
+	redis func(*testing.T, *fleet) (redis.UniversalOptions, bool)
+}
+
+func embeddedBackend() backend {
+	return backend{
+		name: "embedded",
+		store: func(t *testing.T) audit.Store {
+			s, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			return s
+		},
+		redis: func(t *testing.T, f *fleet) (redis.UniversalOptions, bool) {
+			var err error
+			if f.mini, err = embedded.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(f.mini.Close)
+			return f.mini.Options(), true
+		},
+	}
+}
+
+// faultyStore is a store whose commits can be held up or spoilt.
+type faultyStore struct {
+	audit.Store
+	mu     sync.Mutex
+	commit commitFault
+}
+
+type (
+	realCommit  func(context.Context, []*spend.Check) error
+	commitFault func(context.Context, []*spend.Check, realCommit) error
+)
+
+func (s *faultyStore) onCommit(f commitFault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commit = f
+}
+
+func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check) error {
+	s.mu.Lock()
+	f := s.commit
+	s.mu.Unlock()
+	if f == nil {
+		return s.Store.Commit(ctx, checks)
+	}
+	return f(ctx, checks, s.Store.Commit)
+}
+
+var errTest = errors.New("made to fail")

@@ -1,0 +1,158 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+const (
+	loaderPage  = 2000
+	loaderLease = 15 * time.Second
+	loaderRetry = 3 * time.Second
+)
+
+// runLoader loads lazy windows, one node at a time, until the guard closes.
+func (g *Guard) runLoader(ctx context.Context) {
+	ticker := time.NewTicker(loaderRetry)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.load:
+		case <-ticker.C:
+		}
+		m := *g.windows.Load()
+		if m.full {
+			g.metrics.lazy.Set(0)
+		}
+		if m.full || m.epoch.IsZero() {
+			continue
+		}
+		if err := g.loadWindows(ctx, m); err != nil && ctx.Err() == nil {
+			g.log.Warn("cannot load duplicate windows; they stay with the store for now", "error", err)
+		}
+	}
+}
+
+// loadWindows copies every live fingerprint into the epoch's names, newest
+// first, and certifies the epoch as full: from then on a name that is free in
+// Redis has no live window in the store.
+func (g *Guard) loadWindows(ctx context.Context, m marker) error {
+	lease, err := g.conns.plain.SetNX(ctx, loaderName(m.epoch), g.node.Load().Text(""), loaderLease).Result()
+	if err != nil || !lease {
+		return err
+	}
+	started, loaded := time.Now(), 0
+	var before spend.ID
+	var contested []audit.LivePass
+	for {
+		passes, err := g.store.PagePasses(ctx, before, g.batch.now().UnixMilli(), loaderPage)
+		if err != nil {
+			return fmt.Errorf("cannot read live windows: %w", err)
+		}
+		if len(passes) == 0 {
+			break
+		}
+		left, err := g.loadPasses(ctx, m, passes)
+		if err != nil {
+			return err
+		}
+		contested = append(contested, left...)
+		before = passes[len(passes)-1].CheckID
+		loaded += len(passes)
+		g.metrics.windowsLoaded.Add(float64(len(passes)))
+	}
+	for len(contested) > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollMost):
+		}
+		if contested, err = g.loadPasses(ctx, m, contested); err != nil {
+			return err
+		}
+	}
+	full := m
+	full.full = true
+	if swapped, err := g.swapMarker(ctx, m.String(), full.String()); err != nil || !swapped {
+		return err // lost again meanwhile: whoever notices begins another epoch
+	}
+	if now := g.windows.Load(); *now == m {
+		g.windows.CompareAndSwap(now, &full)
+	}
+	g.metrics.lazy.Set(0)
+	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+// loadPasses writes recorded passes under names that are free. It gives those
+// whose name a claim without record holds: such a claim may yet be released,
+// and then the name must not be free.
+func (g *Guard) loadPasses(ctx context.Context, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
+	pipe := g.conns.plain.Pipeline()
+	pipe.PExpire(ctx, loaderName(m.epoch), loaderLease)
+	now := g.batch.now()
+	cmds := make([]*redis.StringCmd, len(passes))
+	for i, p := range passes {
+		if left := p.UntilMS - now.UnixMilli(); left > 0 {
+			cmds[i] = redis.NewStringCmd(ctx, "set", fingerprintName(m.epoch, p.Fingerprint), passHolder(p).String(),
+				"nx", "get", "px", left)
+			_ = pipe.Process(ctx, cmds[i])
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
+		return nil, fmt.Errorf("cannot write windows: %w", err)
+	}
+	for i, p := range passes {
+		if cmds[i] == nil || cmds[i].Val() == "" {
+			continue
+		}
+		settled, err := g.settleContested(ctx, m, p, cmds[i].Val(), now)
+		if err != nil {
+			return nil, err
+		}
+		if !settled {
+			contested = append(contested, p)
+		}
+	}
+	return contested, nil
+}
+
+func passHolder(p audit.LivePass) holder {
+	return holder{state: committed, check: p.CheckID, claimedMS: p.ClaimedMS}
+}
+
+// settleContested reports whether the value that holds the name of a live pass
+// will not be released any more: it is recorded, or it was stale and the pass
+// took its place.
+func (g *Guard) settleContested(ctx context.Context, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
+	h, err := parseHolder(value)
+	if err != nil {
+		return false, err
+	}
+	if h.state != pending {
+		return true, nil
+	}
+	if recorded, err := g.records.recorded(ctx, h.check); err != nil || recorded {
+		return recorded, err
+	}
+	if h.age(now) <= staleAfter || g.flights.find(h.check) != nil {
+		return false, nil
+	}
+	if err := g.makeFinal(ctx, h.node); err != nil {
+		return false, err
+	}
+	if recorded, err := g.records.recorded(ctx, h.check); err != nil || recorded {
+		return recorded, err
+	}
+	left := max(1, p.UntilMS-now.UnixMilli())
+	return true, g.conns.plain.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
+		value, passHolder(p).String(), left, 0).Err()
+}
