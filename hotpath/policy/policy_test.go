@@ -54,6 +54,7 @@ func action(tb testing.TB, options ...func(*spend.Action)) *spend.Action {
 func typed(t spend.ActionType) func(*spend.Action) { return func(a *spend.Action) { a.Type = t } }
 
 func paying(tb testing.TB, amount, currency string) func(*spend.Action) {
+	tb.Helper()
 	return func(a *spend.Action) { a.Amount, a.Currency = mustAmount(tb, amount), currency }
 }
 
@@ -64,6 +65,7 @@ func to(counterparty string) func(*spend.Action) {
 func by(rail string) func(*spend.Action) { return func(a *spend.Action) { a.PaymentMethod = rail } }
 
 func with(tb testing.TB, metadata string) func(*spend.Action) {
+	tb.Helper()
 	return func(a *spend.Action) {
 		var faults spend.Faults
 		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata), "metadata", &faults)

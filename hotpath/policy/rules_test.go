@@ -37,6 +37,7 @@ func TestRules(t *testing.T) {
 
 // amountCases are those of max_amount, escalate_if and duplicate_guard.
 func amountCases(t *testing.T) []ruleCase {
+	t.Helper()
 	usd := func(s string) func(*spend.Action) { return paying(t, s, "USD") }
 	return []ruleCase{
 		{"S13 limit is inclusive", rule1("max_amount", `{"limit":500}`), action(t, usd("500.00")), ""},
@@ -67,6 +68,7 @@ func amountCases(t *testing.T) []ruleCase {
 
 // contextCases are those of the rules that read who, how, where and what.
 func contextCases(t *testing.T) []ruleCase {
+	t.Helper()
 	return []ruleCase{
 		{"S13 days are inclusive", rule1("refund_age_limit", `{"max_days":30}`), action(t, typed(spend.Refund), with(t, `{"days_since_purchase":30}`)), ""},
 		{"S13 a day too old", rule1("refund_age_limit", `{"max_days":30.0}`), action(t, typed(spend.Refund), with(t, `{"days_since_purchase":31}`)), spend.ReasonRefundAge},
