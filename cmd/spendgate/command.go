@@ -114,7 +114,7 @@ func (c command) names() []string {
 func (c command) help(w io.Writer, path string, flags *flag.FlagSet) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) {
-		fmt.Fprintf(out, format+"\n", args...) //nolint:errcheck // Flush reports it
+		fmt.Fprintf(out, format+"\n", args...)
 	}
 	usage, hasFlags := "usage: "+path, false
 	if flags != nil {

@@ -2,10 +2,181 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"spendgate/audit/sqlite"
+	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/config"
+	"spendgate/deploy/policies"
+	"spendgate/hotpath/guard/embedded"
 )
 
-// dev is not wired yet.
-func dev(_ context.Context, _ process) error {
-	return errors.New("dev: not wired yet")
+// The files of a single node's data folder.
+const (
+	storeFile     = "audit.db"
+	lockFile      = "lock"
+	adminKeyFile  = "admin.key"
+	sampleKeyFile = "sample.key"
+)
+
+// sampleKeyRPM is the most that a key may have: the sample is for trying out.
+const sampleKeyRPM = 10000
+
+// dev runs the embedded single node.
+func dev(ctx context.Context, p process) error {
+	c, err := config.Load(p.environ, config.Dev)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	unlock, err := lockFolder(c.DataDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if len(c.AdminKeys) == 0 {
+		key, err := readOrMake(filepath.Join(c.DataDir, adminKeyFile), rand.Text)
+		if err != nil {
+			return err
+		}
+		c.AdminKeys, c.Notices = []config.Secret{config.Secret(key)}, nil
+	}
+	store, err := sqlite.Open(ctx, filepath.Join(c.DataDir, storeFile), log)
+	if err != nil {
+		return err
+	}
+	server, err := embedded.Start()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	n, err := newNode(c, backends{
+		mode: "embedded single node", store: store, redis: server.Options(), embedded: true,
+	}, log)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, func(ctx context.Context) error {
+		key, err := n.sample(ctx, c.DataDir)
+		if err != nil {
+			return err
+		}
+		return welcome(p.stdout, baseURL(n.apiAddr), c.DataDir, key)
+	})
+}
+
+// lockFolder makes the data folder and keeps other nodes out of it: two would
+// have two different in-process Redis servers.
+func lockFolder(path string) (unlock func(), err error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock SPENDGATE_DATA_DIR: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("another node uses the data folder %s: %w", path, errors.Join(err, f.Close()))
+	}
+	return func() { _ = f.Close() }, nil // closing unlocks
+}
+
+// readOrMake gives the secret of a file, made at first.
+func readOrMake(path string, fresh func() string) (string, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		secret := fresh()
+		return secret, os.WriteFile(path, []byte(secret+"\n"), 0o600)
+	}
+	return strings.TrimSpace(string(content)), err
+}
+
+// sample gives the sample key, made at the first start together with the
+// ready policies. The key's file is written last: a start that was interrupted
+// is made up for by the next.
+func (n *node) sample(ctx context.Context, folder string) (key string, err error) {
+	path := filepath.Join(folder, sampleKeyFile)
+	content, err := os.ReadFile(path)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return strings.TrimSpace(string(content)), err
+	}
+	if key, _, err = n.authorizer.CreateKey(ctx, "sample", sampleKeyRPM); err != nil {
+		return "", err
+	}
+	client := newAPI(baseURL(n.apiAddr), "X-API-Key", config.Secret(key))
+	entries, err := policies.Files.ReadDir(".")
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		file, err := policies.Files.Open(entry.Name())
+		if err != nil {
+			return "", err
+		}
+		ready, err := policyfile.Parse(entry.Name(), file)
+		if err != nil {
+			return "", err
+		}
+		for _, policy := range ready {
+			if _, err := client.do(ctx, http.MethodPost, "/v1/policies", policy.Body); err != nil {
+				return "", fmt.Errorf("cannot store the ready policy %s: %w", policy.Source, err)
+			}
+		}
+	}
+	return key, os.WriteFile(path, []byte(key+"\n"), 0o600)
+}
+
+// baseURL is where a client on this machine finds the listener.
+func baseURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.IsUnspecified() {
+		_, port, _ := net.SplitHostPort(addr.String())
+		return "http://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + addr.String()
+}
+
+// welcome says what to paste next.
+func welcome(w io.Writer, base, folder, key string) error {
+	_, err := fmt.Fprintf(w, `
+spendgate %[1]s, embedded single node: everything in this process, state in %[2]s.
+It keeps what it answers across restarts and kill -9. It is one node, not a fleet.
+
+Paste into another terminal:
+
+  export SPENDGATE_API_URL=%[3]s SPENDGATE_API_KEY=%[4]s
+
+  # allowed: a refund within policy
+  curl -s $SPENDGATE_API_URL/v1/checks -H "X-API-Key: $SPENDGATE_API_KEY" -H 'Content-Type: application/json' -d '{
+    "agent_id": "support-bot", "policy_id": "refund-desk", "action_type": "refund",
+    "amount": 42.50, "currency": "USD", "counterparty": "customer-'$RANDOM'", "metadata": {"days_since_purchase": 5}}'
+
+  # blocked: over the limit
+  curl -s $SPENDGATE_API_URL/v1/checks -H "X-API-Key: $SPENDGATE_API_KEY" -H 'Content-Type: application/json' -d '{
+    "agent_id": "support-bot", "policy_id": "refund-desk", "action_type": "refund",
+    "amount": 9000, "currency": "USD", "counterparty": "customer-'$RANDOM'", "metadata": {"days_since_purchase": 5}}'
+
+  # escalated: a human decides
+  curl -s $SPENDGATE_API_URL/v1/checks -H "X-API-Key: $SPENDGATE_API_KEY" -H 'Content-Type: application/json' -d '{
+    "agent_id": "support-bot", "policy_id": "refund-desk", "reason_text": "customer wants the money back for a broken item",
+    "amount": 300, "currency": "USD", "counterparty": "customer-'$RANDOM'", "metadata": {"days_since_purchase": 5}}'
+
+  # what was blocked or escalated
+  curl -s "$SPENDGATE_API_URL/v1/violations?limit=5" -H "X-API-Key: $SPENDGATE_API_KEY"
+
+200 varied actions: make demo. Stop with Ctrl-C.
+
+`, version, folder, base, key)
+	return err
 }

@@ -162,13 +162,13 @@ func sendKey(ctx context.Context, p process, method, path string, request map[st
 
 func writeKeys(w io.Writer, keys []key) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED") //nolint:errcheck // Flush reports it
+	fmt.Fprintln(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED")
 	for _, k := range keys {
 		state := "active"
 		if !k.Active {
 			state = "inactive"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\n", //nolint:errcheck // Flush reports it
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\n",
 			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, state, printable(k.CreatedAt))
 	}
 	return out.Flush()

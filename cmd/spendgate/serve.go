@@ -2,10 +2,37 @@ package main
 
 import (
 	"context"
-	"errors"
+	"log/slog"
+
+	"spendgate/audit/postgres"
+	"spendgate/config"
 )
 
-// serve is not wired yet.
-func serve(_ context.Context, _ process) error {
-	return errors.New("serve: not wired yet")
+// serve runs a node of a fleet.
+func serve(ctx context.Context, p process) error {
+	c, err := config.Load(p.environ, config.Serve)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log, Migrate: true})
+	if err != nil {
+		return err
+	}
+	n, err := newNode(c, backends{
+		mode: "node of a fleet", store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay,
+	}, log)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, func(context.Context) error { return nil })
+}
+
+// migrate brings the schema up to date and ends.
+func migrate(ctx context.Context, p process) error {
+	c, err := config.Load(p.environ, config.Migrate)
+	if err != nil {
+		return err
+	}
+	return postgres.Migrate(ctx, string(c.DatabaseURL))
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Finds the servers that tests run against, and installs what is missing.
 # Sourced by the scripts beside it, not run. Sets:
 #   TEST_REDIS_SERVER   the redis-server binary

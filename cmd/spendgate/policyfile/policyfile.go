@@ -35,7 +35,7 @@ type Policy struct {
 // file may hold several documents, and a document may be a list of policies.
 func Read(path string, stdin io.Reader) ([]Policy, error) {
 	if path == "-" {
-		return parse("standard input", stdin)
+		return Parse("standard input", stdin)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -72,10 +72,11 @@ func readFile(path string) ([]Policy, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	return parse(path, f)
+	return Parse(path, f)
 }
 
-func parse(source string, r io.Reader) ([]Policy, error) {
+// Parse gives the policies of one YAML or JSON text; source names it in errors.
+func Parse(source string, r io.Reader) ([]Policy, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)

@@ -1,0 +1,118 @@
+// Command demo plays a day of agent actions against a running node and prints
+// what the node decided: refunds, credits, discounts and spends within and
+// beyond four policies, action types left to the intent classifier, retries
+// with an idempotency key and actions sent twice.
+//
+// The same seed gives the same actions, under agents and keys that carry the
+// run's name, so that a second run is not one great duplicate of the first.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/config"
+)
+
+// sampleKey is where a dev node leaves the API key that it makes at first start.
+var sampleKey = filepath.Join(config.DefaultDataDir, "sample.key")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("demo", flag.ExitOnError)
+	count := flags.Int("n", 200, "how many actions to play")
+	seed := flags.Uint64("seed", 1, "what the actions are drawn from")
+	name := flags.String("run", strconv.FormatInt(time.Now().Unix(), 36), "the run's name, in agents and idempotency keys")
+	policies := flags.String("policies", "deploy/policies", "the folder of the policies, stored if the node has them not")
+	_ = flags.Parse(args) // ends the process itself
+
+	settings, err := config.LoadClient(os.Environ())
+	if err != nil {
+		return err
+	}
+	key, err := apiKey(settings)
+	if err != nil {
+		return err
+	}
+	n := newNode(settings.APIURL, key)
+	if err := ensurePolicies(ctx, n, *policies); err != nil {
+		return err
+	}
+	out := newTable(os.Stdout)
+	out.printf("%d actions against %s (seed %d, run %s)\n\n", *count, settings.APIURL, *seed, *name)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	return play(ctx, n, out, script(random, *name, *count))
+}
+
+// apiKey is the one that was set, else that of a dev node in this folder.
+func apiKey(settings config.Client) (config.Secret, error) {
+	if settings.APIKey != "" {
+		return settings.APIKey, nil
+	}
+	content, err := os.ReadFile(sampleKey)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("SPENDGATE_API_KEY is not set and there is no %s: start a node with make run, or name one", sampleKey)
+	}
+	return config.Secret(strings.TrimSpace(string(content))), err
+}
+
+// ensurePolicies stores those of the folder that the node does not have.
+func ensurePolicies(ctx context.Context, n *node, folder string) error {
+	files, err := policyfile.Read(folder, nil)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		version, stored, err := n.ensurePolicy(ctx, file.Body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file.Source, err)
+		}
+		if stored {
+			fmt.Fprintf(os.Stderr, "stored the policy of %s as version %d\n", file.Source, version)
+		}
+	}
+	return nil
+}
+
+// play sends the steps one after the other and prints each answer as it comes.
+func play(ctx context.Context, n *node, table *table, steps []step) error {
+	table.head()
+	started := time.Now()
+	bodies := make(map[int]string) // of answers, by step
+	var changed []int
+	for i, s := range steps {
+		a, err := n.check(ctx, s.action)
+		if err != nil {
+			return err
+		}
+		bodies[i] = a.body
+		if s.kind == replay && a.body != bodies[s.of] {
+			changed = append(changed, i+1)
+		}
+		table.row(i+1, s, a)
+	}
+	table.summary(time.Since(started))
+	if len(changed) > 0 {
+		return fmt.Errorf("replays that differ from the first answer: %v", changed)
+	}
+	return nil
+}

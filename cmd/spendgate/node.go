@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/config"
+	"spendgate/hotpath"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/httpapi"
+)
+
+const (
+	// capacity is how many checks may be in flight; past it they are refused
+	// at once (G9). At 20,000 checks a second it is 0.2 s of work.
+	capacity = 4096
+	// drainDelay is how long a node that was told to stop goes on taking
+	// requests, so that the balancer sees /readyz fail first (G11).
+	drainDelay = 3 * time.Second
+	// finishIn bounds what comes after; the whole stop takes under 10 s.
+	finishIn  = 5 * time.Second
+	tidyEvery = 10 * time.Minute
+	// maxSkew is how far the clocks of node, Redis and store may lie apart
+	// before the node is not ready.
+	maxSkew = time.Second
+)
+
+// backends are what makes a node one of a fleet or a single one.
+type backends struct {
+	mode       string // for /readyz
+	store      audit.Store
+	redis      redis.UniversalOptions
+	embedded   bool
+	drainDelay time.Duration
+}
+
+// node is a wired process. Its parts are closed in the reverse order of their
+// making, so that nothing is taken that could not be finished.
+type node struct {
+	backends
+	log        *slog.Logger
+	guard      *guard.Guard
+	writer     *audit.Writer
+	authorizer *hotpath.Authorizer
+	api        *httpapi.API
+	ops        *httpapi.Ops
+	apiAddr    net.Addr
+	listeners  []func() error
+	stopTidy   context.CancelFunc
+	tidied     sync.WaitGroup
+}
+
+// newNode wires a node and takes its ports.
+func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
+	for _, notice := range c.Notices {
+		log.Warn(notice)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	n := &node{backends: b, log: log}
+	n.guard = guard.New(guard.Options{
+		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: registry,
+	})
+	n.writer = audit.NewWriter(audit.WriterOptions{
+		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
+		Logger: log, Registerer: registry,
+	})
+	n.authorizer = hotpath.New(hotpath.Components{
+		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: registry, Now: time.Now,
+	})
+	admins := make([]string, len(c.AdminKeys))
+	for i, key := range c.AdminKeys {
+		admins[i] = string(key)
+	}
+	n.api = httpapi.New(httpapi.Options{
+		Authorizer: n.authorizer, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
+		Version: version, Logger: log, Registerer: registry,
+	})
+	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
+	n.startTidying()
+	if err := n.listen(c); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "build_info", Help: "Always 1; version is the build's.",
+		ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 })
+}
+
+func (n *node) listen(c config.Config) error {
+	api, err := net.Listen("tcp", c.ListenAddr)
+	if err != nil {
+		return fmt.Errorf("SPENDGATE_LISTEN_ADDR: %w", err)
+	}
+	ops, err := net.Listen("tcp", c.OpsAddr)
+	if err != nil {
+		return fmt.Errorf("SPENDGATE_OPS_ADDR: %w", errors.Join(err, api.Close()))
+	}
+	n.apiAddr = api.Addr()
+	n.listeners = []func() error{
+		func() error { return n.api.Serve(api) },
+		func() error { return n.ops.Serve(ops) },
+	}
+	n.log.Info("listening", "mode", n.mode, "version", version, "api", api.Addr(), "ops", ops.Addr())
+	return nil
+}
+
+// run serves until the context ends, then stops clean (G11): not ready, still
+// serving for a while, requests in flight finished and recorded, closed.
+// started is called once requests are answered.
+func (n *node) run(ctx context.Context, started func(context.Context) error) error {
+	failed := make(chan error, len(n.listeners)+1)
+	var serving sync.WaitGroup
+	for _, serve := range n.listeners {
+		serving.Go(func() {
+			if err := serve(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	if err := started(ctx); err != nil {
+		failed <- err
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		n.log.Info("stopping")
+		n.ops.Drain()
+		n.api.Drain()
+		time.Sleep(n.drainDelay)
+	case err = <-failed:
+	}
+	bounded, cancel := context.WithTimeout(context.Background(), finishIn)
+	defer cancel()
+	err = errors.Join(err, n.api.Shutdown(bounded))
+	n.close()
+	err = errors.Join(err, n.ops.Shutdown(bounded))
+	serving.Wait()
+	n.log.Info("stopped")
+	return err
+}
+
+// close ends what newNode began, but for the listeners. A store that does not
+// answer must not keep the process: what is in doubt stays claimed, and other
+// nodes find out.
+func (n *node) close() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.stopTidy()
+		n.tidied.Wait()
+		n.authorizer.Close()
+		n.writer.Close()
+		if err := n.guard.Close(); err != nil {
+			n.log.Warn("cannot disconnect from redis", "error", err)
+		}
+		n.store.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(finishIn):
+		n.log.Warn("the store does not answer; stopping without it")
+	}
+}
+
+func (n *node) startTidying() {
+	ctx, stop := context.WithCancel(context.Background())
+	n.stopTidy = stop
+	n.tidied.Go(func() {
+		ticker := time.NewTicker(tidyEvery)
+		defer ticker.Stop()
+		for {
+			if err := n.store.Tidy(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				n.log.Warn("cannot tidy the store", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+}
+
+// ready asks every dependency (S27) and compares the clocks.
+func (n *node) ready(ctx context.Context) httpapi.Readiness {
+	r := httpapi.Readiness{Ready: true, Mode: n.mode}
+	report := func(name string, err error, detail string) {
+		if err != nil {
+			r.Ready, detail = false, err.Error()
+		}
+		r.Dependencies = append(r.Dependencies, httpapi.Dependency{Name: name, OK: err == nil, Detail: detail})
+	}
+	err := n.guard.Ping(ctx)
+	if err == nil {
+		var clock time.Time
+		if clock, err = n.guard.Clock(ctx); err == nil {
+			err = skew(clock)
+		}
+	}
+	report("redis", err, "")
+	err = n.store.Ping(ctx)
+	var status audit.Status
+	if err == nil {
+		if status, err = n.store.Status(ctx); err == nil {
+			err = skew(status.Clock)
+		}
+	}
+	report("store", err, "")
+	r.Durability = status.Durability
+	if err == nil && !status.Safe {
+		r.Durability += " (UNSAFE: a crash can lose answered checks)"
+	}
+	return r
+}
+
+func skew(clock time.Time) error {
+	if d := time.Since(clock).Abs(); d > maxSkew {
+		return fmt.Errorf("its clock is %s off this node's", d.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// redisOptions are the connection settings as go-redis takes them.
+func redisOptions(r config.Redis) redis.UniversalOptions {
+	o := redis.UniversalOptions{
+		Addrs: r.Addrs, Username: r.Username, Password: string(r.Password), DB: r.DB,
+		MasterName: r.Master, SentinelUsername: r.SentinelUsername, SentinelPassword: string(r.SentinelPassword),
+		IsClusterMode: r.Cluster,
+	}
+	if r.TLS {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return o
+}
