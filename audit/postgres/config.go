@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// CreatePolicy implements audit.Policies.
+func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+	b := []byte("SELECT * FROM create_policy(")
+	for _, text := range []string{p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata} {
+		b = append(appendString(b, text), ',')
+	}
+	b = append(appendInt(b, now.UnixMilli()), ')')
+	row, err := s.control(ctx, b, 1)
+	if err != nil {
+		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
+	}
+	version, created, err := twoInts(row)
+	if err != nil {
+		return fmt.Errorf("cannot read the new version of policy %q: %w", p.PolicyID, err)
+	}
+	p.Version, p.CreatedAt, p.UpdatedAt = int(version), fromMilli(created), fromMilli(now.UnixMilli())
+	return nil
+}
+
+func twoInts(row [][]byte) (a, b int64, err error) {
+	if len(row) != 2 {
+		return 0, 0, fmt.Errorf("%d columns", len(row))
+	}
+	if a, err = strconv.ParseInt(string(row[0]), 10, 64); err != nil {
+		return 0, 0, err
+	}
+	b, err = strconv.ParseInt(string(row[1]), 10, 64)
+	return a, b, err
+}
+
+// Policy implements audit.Policies.
+func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	p := &audit.Policy{PolicyID: policyID}
+	err := s.read(ctx, fmt.Sprintf("cannot read policy %q", policyID), func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
+			FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
+			Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
+	return p, nil
+}
+
+// CreateKey implements audit.Keys.
+func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
+	b := append(appendHex([]byte("SELECT create_key("), k.ID[:]), ',')
+	b = append(appendHex(b, k.Hash[:]), ',')
+	b = append(appendString(b, k.Name), ',')
+	b = append(appendInt(b, int64(k.RateLimitRPM)), ',')
+	b = append(strconv.AppendBool(b, k.Active), ',')
+	b = append(appendInt(b, k.CreatedAt.UnixMilli()), ')')
+	if _, err := s.control(ctx, b, 1); err != nil {
+		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
+	}
+	return nil
+}
+
+// UpdateKey implements audit.Keys.
+func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+	name, rpm, active := []byte("NULL"), []byte("NULL"), []byte("NULL")
+	if change.Name != nil {
+		name = appendString(nil, *change.Name)
+	}
+	if change.RateLimitRPM != nil {
+		rpm = appendInt(nil, int64(*change.RateLimitRPM))
+	}
+	if change.Active != nil {
+		active = strconv.AppendBool(nil, *change.Active)
+	}
+	b := appendHex([]byte("SELECT encode(hash, 'hex'), name, rpm, to_ms(created_at), active FROM update_key("), id[:])
+	for _, arg := range [][]byte{name, rpm, active} {
+		b = append(append(b, ','), arg...)
+	}
+	row, err := s.control(ctx, append(b, ')'), 1)
+	if err == nil && row == nil {
+		err = audit.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot update key %s: %w", id.Text(spend.PrefixKey), err)
+	}
+	k := &audit.Key{ID: id, Name: string(row[1]), Active: string(row[4]) == "t"}
+	limit, created, err := twoInts(row[2:4])
+	if err == nil {
+		_, err = hex.Decode(k.Hash[:], row[0])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read key %s: %w", id.Text(spend.PrefixKey), err)
+	}
+	k.RateLimitRPM, k.CreatedAt = int(limit), fromMilli(created)
+	return k, nil
+}
+
+const selectKeys = "SELECT id, hash, name, rpm, active, created_at FROM keys "
+
+// ListKeys implements audit.Keys.
+func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
+	const doing = "cannot list keys"
+	if before.IsZero() {
+		before = newest
+	}
+	err = s.read(ctx, doing, func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, "SELECT count(*) FROM keys").Scan(&total)
+	})
+	if err != nil {
+		return nil, false, 0, err
+	}
+	keys, err = collect(ctx, s, doing, scanKey, selectKeys+"WHERE id < $1 ORDER BY id DESC LIMIT $2", [16]byte(before), limit+1)
+	if len(keys) > limit {
+		keys, more = keys[:limit], true
+	}
+	return keys, more, total, err
+}
+
+// KeyByHash implements audit.Keys.
+func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
+	keys, err := collect(ctx, s, "cannot read a key", scanKey, selectKeys+"WHERE hash = $1", hash[:])
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("cannot read a key: %w", audit.ErrNotFound)
+	}
+	return &keys[0], nil
+}
+
+func scanKey(row pgx.CollectableRow) (audit.Key, error) {
+	var k audit.Key
+	var hash []byte
+	err := row.Scan(uuid(&k.ID), &hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt)
+	copy(k.Hash[:], hash)
+	k.CreatedAt = k.CreatedAt.UTC()
+	return k, err
+}
+
+// ConfigChanges implements audit.Store.
+func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
+	var changes audit.ConfigChanges
+	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context) error {
+		changes = audit.ConfigChanges{}
+		// One snapshot for the three readings.
+		return pgx.BeginTxFunc(ctx, s.reads, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			if err := tx.QueryRow(ctx, "SELECT gen FROM config").Scan(&changes.Generation); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, selectKeys+"WHERE gen > $1", since)
+			if err != nil {
+				return err
+			}
+			if changes.Keys, err = pgx.CollectRows(rows, scanKey); err != nil {
+				return err
+			}
+			if rows, err = tx.Query(ctx, "SELECT DISTINCT policy_id FROM policies WHERE gen > $1", since); err != nil {
+				return err
+			}
+			changes.PolicyIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+	})
+	return changes, err
+}
+
+func fromMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

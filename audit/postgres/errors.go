@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// SQLSTATEs that are told apart. The SG ones are raised by this schema.
+const (
+	codeStaleEpoch    = "SG001"
+	codeFencedNode    = "SG002"
+	codeKeysTaken     = "SG003"
+	codeLockTimeout   = "55P03"
+	codeAdminShutdown = "57P01"
+	codeCrashShutdown = "57P02"
+)
+
+// Classes of SQLSTATE that blame a row's own data: data exception, integrity
+// constraint, cardinality (one key twice in a batch), program limit (a value
+// too long for its index).
+const rowClasses = "22 23 21 54"
+
+// refusal turns the server's error, after which the transaction was certainly
+// undone, into the contract's.
+func refusal(err *pgconn.PgError) error {
+	switch {
+	case err.Code == codeStaleEpoch:
+		return audit.ErrStaleEpoch
+	case err.Code == codeFencedNode:
+		return audit.ErrFencedNode
+	case err.Code == codeKeysTaken:
+		return keysTaken(err.Detail)
+	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
+		return &audit.RowError{Err: err}
+	}
+	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+}
+
+func keysTaken(detail string) error {
+	taken := new(audit.KeysTakenError)
+	for text := range strings.SplitSeq(detail, ",") {
+		hash, err := hex.DecodeString(text)
+		if err != nil || len(hash) != len(spend.Hash{}) {
+			return fmt.Errorf("cannot read the taken keys %q: %w", detail, audit.ErrUnavailable)
+		}
+		taken.Hashes = append(taken.Hashes, spend.Hash(hash))
+	}
+	return taken
+}
+
+// lostConnection reports whether err came from a connection that had worked
+// before, not from the query or from an attempt to connect.
+func lostConnection(err error) bool {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, new(*pgconn.ConnectError)) {
+		return false
+	}
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code == codeAdminShutdown || answer.Code == codeCrashShutdown
+	}
+	return true
+}

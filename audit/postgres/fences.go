@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// Epoch implements audit.Fences.
+func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
+	err = s.read(ctx, "cannot read the epoch", func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, "SELECT id FROM epoch").Scan(uuid(&epoch))
+	})
+	return epoch, err
+}
+
+// RotateEpoch implements audit.Fences.
+func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
+	call := append(appendHex([]byte("SELECT replace(rotate("), seen[:]), ',')
+	call = append(appendHex(call, next[:]), ")::text, '-', '')"...)
+	row, err := s.overHolders(ctx, call, `classid = 'epoch'::regclass AND objid = 0`)
+	if err != nil {
+		return current, fmt.Errorf("cannot rotate the epoch: %w", err)
+	}
+	if current, err = spend.ParseID(string(row[0]), ""); err != nil {
+		return current, fmt.Errorf("cannot rotate the epoch: %q is %w", row[0], err)
+	}
+	return current, nil
+}
+
+// Fence implements audit.Fences.
+func (s *Store) Fence(ctx context.Context, node spend.ID) error {
+	call := append(appendHex([]byte("SELECT fence("), node[:]), ')')
+	_, err := s.overHolders(ctx, call, `classid = 'fenced'::regclass AND objid = node_lock($1)::oid`, [16]byte(node))
+	if err != nil {
+		return fmt.Errorf("cannot fence a node: %w", err)
+	}
+	return nil
+}
+
+// overHolders makes a call that takes an exclusive lock. Those who hold it
+// longer than lockPatience are commits of a client that is gone or stuck;
+// their sessions are ended (F16), until the call succeeds or ctx ends. The
+// call may be repeated, so a connection lost in it is no end.
+func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args ...any) ([][]byte, error) {
+	for {
+		row, err := s.control(ctx, append([]byte("SET LOCAL lock_timeout = "+lockPatience+";"), call...), 2)
+		var answer *pgconn.PgError
+		switch {
+		case err == nil:
+			return row, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, errors.Join(ctx.Err(), err))
+		case errors.Is(err, audit.ErrUnknown):
+			continue
+		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
+			return nil, err
+		}
+		if err := s.endHolders(ctx, lock, args); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lockPatience, in milliseconds, is far more than a healthy commit takes.
+const lockPatience = "300"
+
+// endHolders ends the sessions of commits that hold a lock. One that waits for
+// a standby is spared: ending it would show its rows before they are safe, and
+// the caller's own commit could not end sooner anyway (F17).
+func (s *Store) endHolders(ctx context.Context, lock string, args []any) error {
+	var ended int
+	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, `SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks AS l
+			JOIN pg_stat_activity AS a USING (pid)
+			WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 2
+			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND a.wait_event IS DISTINCT FROM 'SyncRep' AND `+lock, args...).Scan(&ended)
+	})
+	if err == nil && ended > 0 {
+		s.log.Warn("ended database sessions whose commits did not end", "sessions", ended)
+	}
+	return err
+}
+
+// control runs a transaction of statements with short literals on a connection
+// that no commit uses. steps is how many statements there are.
+func (s *Store) control(ctx context.Context, statements []byte, steps int) ([][]byte, error) {
+	session, err := s.controls.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.controls.give(session)
+	b, at := openMessage(session.buf[:0], 'Q')
+	b = append(b, begin...)
+	b = append(b, statements...)
+	b = append(b, ";"+commit...)
+	session.buf = closeMessage(append(b, 0), at)
+	return session.exchange(ctx, steps+1)
+}

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spendgate/audit"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migrations are the texts in order; the schema's version is how many of them
+// were run. A text that was released does not change any more.
+func migrations() []string {
+	names, err := migrationFiles.ReadDir("migrations") // sorted by name
+	if err != nil {
+		panic("BUG: no migrations: " + err.Error())
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		text, err := migrationFiles.ReadFile("migrations/" + name.Name())
+		if err != nil {
+			panic("BUG: unreadable migration: " + err.Error())
+		}
+		texts[i] = string(text)
+	}
+	return texts
+}
+
+// Migrate brings the schema in the first schema of the URL's search_path up to
+// date. Any number of nodes may do so at once; one does the work, in one
+// transaction.
+func Migrate(ctx context.Context, url string) error {
+	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	if err != nil {
+		return fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	return migrate(ctx, config.ConnConfig)
+}
+
+func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return fmt.Errorf("cannot migrate: %w: %w", audit.ErrUnavailable, err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx) })
+	if err != nil {
+		return fmt.Errorf("cannot migrate: %w", err)
+	}
+	return makePartitions(ctx, conn, time.Now())
+}
+
+func runMigrations(ctx context.Context, tx pgx.Tx) error {
+	// The lock is the schema's own: others in the database migrate apart.
+	const prepare = `SET LOCAL lock_timeout = 0;
+		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
+		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
+	var schema *string
+	if err := tx.QueryRow(ctx, "SELECT current_schema()").Scan(&schema); err != nil {
+		return err
+	}
+	if schema == nil {
+		return errors.New("no schema of the search_path exists")
+	}
+	if _, err := tx.Conn().PgConn().Exec(ctx, prepare).ReadAll(); err != nil {
+		return err
+	}
+	var version int
+	if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version); err != nil {
+		return err
+	}
+	for i, text := range migrations() {
+		if i < version {
+			continue
+		}
+		if _, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll(); err != nil {
+			return fmt.Errorf("migration %d: %w", i+1, err)
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO migrations (version) VALUES ($1)", i+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

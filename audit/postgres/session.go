@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"spendgate/audit"
+)
+
+// sessions is a fixed number of connections that are spoken to by hand, made
+// when they are needed.
+type sessions struct {
+	config *pgconn.Config
+	idle   chan *session // one that is not connected is kept as well, for its buffer
+}
+
+func newSessions(config *pgconn.Config, n int) *sessions {
+	p := &sessions{config: config, idle: make(chan *session, n)}
+	for range n {
+		p.idle <- new(session)
+	}
+	return p
+}
+
+// take waits for a session and connects it. Nothing has been sent when it
+// fails.
+func (p *sessions) take(ctx context.Context) (*session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+	}
+	select {
+	case s := <-p.idle:
+		if s.stale() {
+			s.drop()
+		}
+		if s.conn == nil {
+			if err := s.connect(ctx, p.config); err != nil {
+				p.idle <- s
+				return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+			}
+		}
+		return s, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("all connections are in use: %w: %w", audit.ErrUnavailable, ctx.Err())
+	}
+}
+
+func (p *sessions) give(s *session) { p.idle <- s }
+
+func (p *sessions) close() {
+	for range cap(p.idle) {
+		(<-p.idle).drop()
+	}
+}
+
+// session is one connection, for one transaction at a time.
+type session struct {
+	conn     net.Conn // nil when not connected
+	frontend *pgproto3.Frontend
+	buf      []byte // for the next message, reused
+}
+
+// keepBuffer bounds what a session keeps of an exceptionally large batch.
+const keepBuffer = 4 << 20
+
+func (s *session) connect(ctx context.Context, config *pgconn.Config) error {
+	c, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	raw, err := c.Hijack()
+	if err != nil {
+		return fmt.Errorf("cannot take the connection over: %w", errors.Join(err, c.Close(ctx)))
+	}
+	s.conn, s.frontend = raw.Conn, raw.Frontend
+	return nil
+}
+
+// drop closes the connection abruptly: no cancel request, which could stop a
+// COMMIT that waits for a standby, and no farewell that could block.
+func (s *session) drop() {
+	if s.conn == nil {
+		return
+	}
+	_ = plain(s.conn).Close() // nothing depends on it any more
+	s.conn, s.frontend = nil, nil
+}
+
+// plain is the connection below TLS.
+func plain(c net.Conn) net.Conn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		return encrypted.NetConn()
+	}
+	return c
+}
+
+// exchange sends the message in s.buf, a transaction that begins with BEGIN
+// and ends with COMMIT, waits for its end and gives the columns of the last
+// row that it returned. steps is how many statements precede COMMIT.
+//
+// The outcome is certain when the server says so, when not all of the message
+// was sent (the transaction needs its last byte), and when the server gave up
+// before the last step had ended. Else it is ErrUnknown.
+func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err error) {
+	conn := s.conn
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	})
+	defer func() {
+		if !stop() {
+			s.drop() // the deadline may still be about to be set
+		}
+		if cap(s.buf) > keepBuffer {
+			s.buf = nil
+		}
+	}()
+	if n, err := conn.Write(s.buf); err != nil {
+		s.drop()
+		if n < len(s.buf) {
+			return nil, fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)
+		}
+		return nil, fmt.Errorf("cannot send: %w: %w", audit.ErrUnknown, err)
+	}
+	a, err := s.receive()
+	switch {
+	case err == nil && a.inTransaction:
+		s.rollback()
+	case err != nil:
+		s.drop()
+	}
+	switch {
+	case a.committed && a.doubt == nil:
+		return a.row, nil
+	case a.committed:
+		return nil, fmt.Errorf("committed, but: %w: %w", audit.ErrUnknown, a.doubt)
+	case a.refused != nil && (err == nil || a.steps < steps):
+		return nil, refusal(a.refused)
+	case a.refused != nil:
+		return nil, fmt.Errorf("the server gave up: %w: %w", audit.ErrUnknown, a.refused)
+	case err != nil:
+		return nil, fmt.Errorf("connection lost: %w: %w", audit.ErrUnknown, err)
+	default:
+		return nil, fmt.Errorf("the server rolled back: %w", audit.ErrUnavailable)
+	}
+}
+
+// answer is what came back for one message.
+type answer struct {
+	row           [][]byte
+	steps         int             // statements that ended well, BEGIN included
+	committed     bool            // COMMIT ended well
+	doubt         *pgconn.PgError // a warning, such as that of a standby not waited for
+	refused       *pgconn.PgError
+	inTransaction bool // still, after it failed
+}
+
+// receive reads until the server is ready again. With an error, the answer is
+// as far as it came.
+func (s *session) receive() (a answer, err error) {
+	for {
+		message, err := s.frontend.Receive()
+		if err != nil {
+			return a, err
+		}
+		switch m := message.(type) {
+		case *pgproto3.DataRow:
+			a.row = slices.Clone(m.Values)
+			for i, value := range a.row {
+				a.row[i] = slices.Clone(value) // the frontend reuses its buffer
+			}
+		case *pgproto3.CommandComplete:
+			if a.committed = string(m.CommandTag) == "COMMIT"; !a.committed {
+				a.steps++
+			}
+		case *pgproto3.NoticeResponse:
+			if m.SeverityUnlocalized == "WARNING" {
+				a.doubt = pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(m))
+			}
+		case *pgproto3.ErrorResponse:
+			a.refused = pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.ReadyForQuery:
+			a.inTransaction = m.TxStatus != 'I'
+			return a, nil
+		}
+	}
+}
+
+// rollback ends a transaction that failed. Its locks are gone already.
+func (s *session) rollback() {
+	s.buf = appendQuery(s.buf[:0], "ROLLBACK")
+	_, err := s.conn.Write(s.buf)
+	if err == nil {
+		var a answer
+		if a, err = s.receive(); err == nil && !a.inTransaction {
+			return
+		}
+	}
+	s.drop()
+}

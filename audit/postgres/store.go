@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spendgate/audit"
+)
+
+// Options say how to reach a database.
+type Options struct {
+	// URL is postgres://...; several hosts are tried in order for the one that
+	// accepts writes. The tables are in the first schema of its search_path.
+	URL    string
+	Logger *slog.Logger
+	// MaxConns bounds the connections for reads; 0 leaves it to the URL
+	// (pool_max_conns) or to pgx.
+	MaxConns int
+	// Writers is how many commits may be under way at once, each on its own
+	// connection; 0 is 2. More split the batches without gain.
+	Writers int
+	// Migrate brings the schema up to date first.
+	Migrate bool
+}
+
+// Store is an audit.Store on PostgreSQL. It is safe for concurrent use.
+type Store struct {
+	log      *slog.Logger
+	reads    *pgxpool.Pool
+	writers  *sessions // for Commit
+	controls *sessions // for fences and configuration, which must not wait for writers
+
+	// horizonMS is as far as the table horizon is known to reach.
+	horizonMS atomic.Int64
+}
+
+var _ audit.Store = (*Store)(nil)
+
+const (
+	// connectTimeout bounds a connection attempt over all hosts, well within
+	// the 2 s in which a check must be answered (G7).
+	connectTimeout     = 1200 * time.Millisecond
+	connectTimeoutHost = 300 * time.Millisecond // at least, for each of many hosts
+
+	defaultWriters = 2
+	controls       = 4
+)
+
+// Open prepares a store. It connects only if it is to migrate; a database that
+// cannot be reached shows in Ping, and is found again by itself.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the database URL: %w", err) // pgx leaves the password out
+	}
+	if o.MaxConns > 0 {
+		config.MaxConns = int32(min(o.MaxConns, 1<<15))
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	if o.Migrate {
+		if err := migrate(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	if o.Writers <= 0 {
+		o.Writers = defaultWriters
+	}
+	s := &Store{
+		log:      o.Logger,
+		writers:  newSessions(&config.ConnConfig.Config, o.Writers),
+		controls: newSessions(&config.ConnConfig.Config, controls),
+	}
+	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
+	}
+	return s, nil
+}
+
+// prepareConfig makes every connection one to the primary that fails fast and
+// commits durably.
+func prepareConfig(c *pgconn.Config) {
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = max(connectTimeout/time.Duration(1+len(c.Fallbacks)), connectTimeoutHost)
+	}
+	// Notices within seconds that the server's machine is gone.
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	c.DialFunc = dialer.DialContext
+	if c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	c.AfterConnect = prepareSession
+}
+
+// The settings of every session. A dead client's session must let go of its
+// locks by itself (F16), and nothing may time out or weaken a COMMIT (F17).
+const (
+	sessionSettings = `SELECT set_config(name, value, false) FROM (VALUES
+			('default_transaction_isolation', 'read committed'),
+			('statement_timeout', '0'),
+			('lock_timeout', '2s'),
+			('idle_in_transaction_session_timeout', '5s'),
+			('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), ('tcp_keepalives_count', '3'),
+			('tcp_user_timeout', '5000')) AS wanted (name, value)
+		UNION ALL SELECT set_config('synchronous_commit', 'on', false)
+			WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')`
+	// Some platforms refuse it.
+	optionalSettings = `SELECT set_config('client_connection_check_interval', '1s', false)`
+)
+
+func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
+	if err := conn.Exec(ctx, sessionSettings).Close(); err != nil {
+		return fmt.Errorf("cannot set up the session: %w", err)
+	}
+	_ = conn.Exec(ctx, optionalSettings).Close() // the next use finds a lost connection
+	return nil
+}
+
+// Close closes all connections; no method may be in use.
+func (s *Store) Close() {
+	s.writers.close()
+	s.controls.close()
+	s.reads.Close()
+}
+
+// Ping implements audit.Store. A schema newer than this build needs is fine:
+// migrations keep what older builds use.
+func (s *Store) Ping(ctx context.Context) error {
+	var version int
+	err := s.read(ctx, "cannot read the schema's version", func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version)
+	})
+	if err != nil {
+		return err
+	}
+	if needed := len(migrations()); version < needed {
+		return fmt.Errorf("the database's schema is %d, this build needs %d: %w", version, needed, audit.ErrUnavailable)
+	}
+	return nil
+}
+
+// Status implements audit.Store.
+func (s *Store) Status(ctx context.Context) (audit.Status, error) {
+	var clock time.Time
+	var fsync, pages, commit, standbys string
+	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
+			current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`).
+			Scan(&clock, &fsync, &pages, &commit, &standbys)
+	})
+	if err != nil {
+		return audit.Status{}, err
+	}
+	replica := "no synchronous standby"
+	if standbys != "" {
+		replica = "synchronous standbys " + standbys
+	}
+	return audit.Status{
+		Clock:      clock,
+		Durability: fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s, %s", fsync, pages, commit, replica),
+		Safe:       fsync == "on" && pages == "on" && (commit == "on" || commit == "remote_apply"),
+	}, nil
+}
+
+// read runs a query that changes nothing. A connection that was lost while it
+// lay in the pool says nothing about the database, so that gets a second try
+// on a new one.
+func (s *Store) read(ctx context.Context, doing string, query func(context.Context) error) error {
+	err := query(ctx)
+	if ctx.Err() == nil && lostConnection(err) {
+		s.reads.Reset()
+		err = query(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+}

@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// database gives the URL of an empty schema that goes when the test ends.
+// TEST_DATABASE_URL names a database in which schemas may be made.
+func database(t testing.TB) string {
+	t.Helper()
+	base := os.Getenv("TEST_DATABASE_URL")
+	if base == "" {
+		if testing.Short() {
+			t.Skip("needs TEST_DATABASE_URL")
+		}
+		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
+	}
+	schema := "test_" + strings.ToLower(rand.Text())
+	statement(t, base, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { statement(t, base, "DROP SCHEMA "+schema+" CASCADE") })
+	return with(t, base, "search_path", schema)
+}
+
+// with sets a parameter of a URL.
+func with(t testing.TB, text, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// connect is a connection that knows nothing of the store.
+func connect(t testing.TB, url string) *pgx.Conn {
+	t.Helper()
+	ctx := context.Background() // cleaning up outlives the test's context
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) }) // some tests have it killed
+	return conn
+}
+
+func statement(t testing.TB, url, sql string) {
+	t.Helper()
+	if _, err := connect(t, url).Exec(context.Background(), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, url string, migrate bool) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: migrate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStore(t *testing.T) {
+	audittest.Run(t, func(t *testing.T) audittest.Subject {
+		s := open(t, database(t), true)
+		today := "checks_" + time.Now().UTC().Format("20060102")
+		return audittest.Subject{
+			Store: s,
+			Exec: func(t *testing.T, sql string) error {
+				_, err := s.reads.Exec(t.Context(), sql)
+				return err
+			},
+			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - interval '25 hours'",
+			Forbidden: []string{
+				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies",
+				"UPDATE " + today + " SET agent_id = 'x'", "DELETE FROM " + today,
+				"TRUNCATE violations, checks CASCADE",
+				"INSERT INTO violations SELECT * FROM violations ON CONFLICT (id) DO UPDATE SET agent_id = 'x'",
+			},
+		}
+	})
+}
+
+func BenchmarkCommit(b *testing.B) {
+	audittest.Benchmark(b, func(b *testing.B) audit.Store { return open(b, database(b), true) })
+}
+
+// minimal is a check with nothing optional.
+func minimal(f spend.Fence) *spend.Check {
+	return &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Spend, Fence: f}
+}
+
+func newFence(t testing.TB, s *Store) spend.Fence {
+	t.Helper()
+	epoch, err := s.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+}
+
+func recorded(t testing.TB, s *Store, c *spend.Check) bool {
+	t.Helper()
+	found, err := s.Checks(t.Context(), []spend.ID{c.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found) == 1
+}

@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+)
+
+// Partitions are made from yesterday, for a clock that is behind, to a week
+// ahead, so that a database that nobody tidies for days still has today's.
+const (
+	daysBehind = 1
+	daysAhead  = 7
+)
+
+// Tidy implements audit.Store.
+func (s *Store) Tidy(ctx context.Context, now time.Time) error {
+	conn, err := s.reads.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot tidy: %w: %w", audit.ErrUnavailable, err)
+	}
+	defer conn.Release()
+	return errors.Join(makePartitions(ctx, conn.Conn(), now), removeKeys(ctx, conn.Conn()))
+}
+
+// makePartitions makes those that are missing. A day that already has rows in
+// the default partition cannot have one of its own; the others go on.
+func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	var failed error
+	for d := -daysBehind; d <= daysAhead; d++ {
+		day := now.UTC().AddDate(0, 0, d).Format(time.DateOnly)
+		if err := makePartition(ctx, conn, day); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("cannot make the partition of %s: %w: %w", day, audit.ErrUnavailable, err))
+		}
+	}
+	return failed
+}
+
+func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
+	var exists bool
+	err := conn.QueryRow(ctx, "SELECT to_regclass('checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	// Attaching waits for readers of the default partition, and makes others
+	// wait for as long: rather another time than long.
+	_, err = conn.PgConn().Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '500ms';
+		SELECT make_partition('`+day+`') WHERE pg_try_advisory_xact_lock('checks'::regclass::oid::integer, 0);
+		COMMIT`).ReadAll()
+	if err != nil {
+		_, rollback := conn.Exec(ctx, "ROLLBACK")
+		err = errors.Join(err, rollback)
+	}
+	return err
+}
+
+// removeKeys removes expired keys. Rows that a commit is using are left for
+// the next time: waiting for them could deadlock with it.
+func removeKeys(ctx context.Context, conn *pgx.Conn) error {
+	const batch = 5000 // bounds a transaction
+	for {
+		done, err := conn.Exec(ctx, `DELETE FROM idempotency WHERE key_hash IN (
+			SELECT key_hash FROM idempotency WHERE expires_at <= clock_timestamp()
+			ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, batch)
+		if err != nil {
+			return fmt.Errorf("cannot remove expired idempotency keys: %w: %w", audit.ErrUnavailable, err)
+		}
+		if done.RowsAffected() < batch {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// selectChecks gives absent text as empty and an unsaid type as no letter.
+const selectChecks = `SELECT check_id, node, epoch, coalesce(claimed_ms, 0), coalesce(until_ms, 0), policy_version, latency_ms,
+	coalesce(requested_type, ''::"char"), action_type, decision, confidence, amount::text, fingerprint, request_sha, currency,
+	agent_id, policy_id, counterparty, coalesce(payment_method, ''), coalesce(merchant_or_vendor, ''), coalesce(reason_text, ''),
+	coalesce(idempotency_key, ''), coalesce(metadata, ''), coalesce(reason_code, ''), coalesce(rule_id, ''),
+	coalesce(rule_description, ''), coalesce(message, ''), coalesce(next_step, ''), key_id, request_id
+	FROM checks WHERE check_id = ANY ($1::uuid[])`
+
+// Checks implements audit.Trail.
+func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return collect(ctx, s, "cannot look up checks", scanCheck, selectChecks, uuids(ids))
+}
+
+func scanCheck(row pgx.CollectableRow) (*spend.Check, error) {
+	c := new(spend.Check)
+	a, d := &c.Action, &c.Decision
+	var requested, actionType, effect, confidence byte
+	var fingerprint, sha []byte
+	var amount, metadata string
+	err := row.Scan(uuid(&c.ID), uuid(&c.Fence.Node), uuid(&c.Fence.Epoch), &c.Pass.ClaimedMS, &c.Pass.UntilMS,
+		&d.PolicyVersion, &c.LatencyMS, &requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
+		&a.AgentID, &a.PolicyID, &a.Counterparty, &a.PaymentMethod, &a.MerchantOrVendor, &a.ReasonText,
+		&a.IdempotencyKey, &metadata, (*string)(&d.Reason), &d.RuleID,
+		&d.RuleDescription, &d.Message, &d.NextStep, &c.KeyID, &c.RequestID)
+	if err != nil {
+		return nil, err
+	}
+	copy(c.Fingerprint[:], fingerprint)
+	copy(c.RequestSHA[:], sha)
+	if metadata != "" {
+		var faults spend.Faults
+		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata), "metadata", &faults)
+		err = faults.Err()
+	}
+	a.Type, c.ActionType = typeOf(requested), typeOf(actionType)
+	var known, sure bool
+	d.Effect, known = effectOf(effect)
+	d.Confidence, sure = confidenceOf(confidence)
+	if !known || !sure || c.ActionType == spend.Unspecified {
+		err = errors.Join(err, errors.New("unknown action type, decision or confidence"))
+	}
+	var amountErr error
+	if a.Amount, amountErr = spend.ParseAmount(amount); amountErr != nil {
+		err = errors.Join(err, fmt.Errorf("amount %w", amountErr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+	}
+	return c, nil
+}
+
+// CheckIDsByKey implements audit.Trail.
+func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
+	found := make(map[spend.Hash]spend.ID, len(keyHashes))
+	if len(keyHashes) == 0 {
+		return found, nil
+	}
+	_, err := collect(ctx, s, "cannot look up idempotency keys", func(row pgx.CollectableRow) (_ struct{}, err error) {
+		var hash []byte
+		var id spend.ID
+		if err = row.Scan(&hash, uuid(&id)); err == nil {
+			found[spend.Hash(hash)] = id
+		}
+		return struct{}{}, err
+	}, "SELECT key_hash, check_id FROM idempotency WHERE key_hash = ANY ($1::bytea[]) AND expires_at > clock_timestamp()",
+		byteas(keyHashes))
+	return found, err
+}
+
+// livePass bounds the identifiers by the horizon, so that only the partitions
+// of the last minutes or days are touched, whatever the trail's age.
+const livePass = ` claimed_ms IS NOT NULL AND until_ms > @now
+	AND check_id >= first_id(@now - (SELECT ms FROM horizon)) `
+
+// LivePasses implements audit.Trail.
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+	latest := make(map[spend.Hash]audit.LivePass, len(fingerprints))
+	if len(fingerprints) == 0 {
+		return latest, nil
+	}
+	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
+		`SELECT p.* FROM unnest(@fingerprints::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
+			SELECT c.fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
+			WHERE c.fingerprint = f.fingerprint AND`+livePass+`ORDER BY check_id DESC LIMIT 1) AS p`,
+		pgx.NamedArgs{"fingerprints": byteas(fingerprints), "now": nowMS})
+	for _, p := range passes {
+		latest[p.Fingerprint] = p
+	}
+	return latest, err
+}
+
+// PagePasses implements audit.Trail.
+func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
+	if before.IsZero() {
+		before = newest
+	}
+	return collect(ctx, s, "cannot page through passes", scanPass,
+		`SELECT fingerprint, check_id, claimed_ms, until_ms FROM checks
+			WHERE check_id < @before::uuid AND`+livePass+`ORDER BY check_id DESC LIMIT @limit`,
+		pgx.NamedArgs{"before": [16]byte(before), "now": nowMS, "limit": limit})
+}
+
+func scanPass(row pgx.CollectableRow) (audit.LivePass, error) {
+	var p audit.LivePass
+	var fingerprint []byte
+	err := row.Scan(&fingerprint, uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS)
+	copy(p.Fingerprint[:], fingerprint)
+	return p, err
+}
+
+// newest is above every ID: a UUIDv7 has no such version bits.
+var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// Violations implements audit.Trail.
+func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
+	const doing = "cannot list violations"
+	var page audit.ViolationPage
+	low, high := q.IDRange()
+	where, args := " FROM violations WHERE id BETWEEN $1 AND $2", []any{[16]byte(low), [16]byte(high)}
+	filter := func(column string, arg any) {
+		args = append(args, arg)
+		where += " AND " + column + " $" + strconv.Itoa(len(args))
+	}
+	if q.AgentID != "" {
+		filter("agent_id =", q.AgentID)
+	}
+	if q.ActionType != spend.Unspecified {
+		filter("action_type =", typeLetters[q.ActionType])
+	}
+	if q.Effect != spend.Allow {
+		filter("decision =", effectLetters[q.Effect])
+	}
+	count, countArgs := "SELECT count(*)"+where, args
+	err := s.read(ctx, doing, func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, count, countArgs...).Scan(&page.Total)
+	})
+	if err != nil {
+		return page, err
+	}
+	if !q.Before.IsZero() {
+		filter("id <", [16]byte(q.Before))
+	}
+	page.Violations, err = collect(ctx, s, doing, scanViolation,
+		`SELECT id, agent_id, policy_id, policy_version, action_type, amount::text, currency, counterparty,
+			decision, rule_id, rule_description, confidence, latency_ms`+
+			where+" ORDER BY id DESC LIMIT "+strconv.Itoa(q.Limit+1), args...)
+	if len(page.Violations) > q.Limit {
+		page.Violations, page.More = page.Violations[:q.Limit], true
+	}
+	return page, err
+}
+
+func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
+	var v audit.Violation
+	var actionType, effect, confidence byte
+	var amount string
+	err := row.Scan(uuid(&v.ID), &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
+		&v.Counterparty, &effect, &v.RuleID, &v.RuleDescription, &confidence, &v.LatencyMS)
+	if err != nil {
+		return v, err
+	}
+	v.ActionType = typeOf(actionType)
+	v.Effect, _ = effectOf(effect)
+	v.Confidence, _ = confidenceOf(confidence)
+	if v.Amount, err = spend.ParseAmount(amount); err != nil {
+		return v, fmt.Errorf("violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)
+	}
+	return v, nil
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
+	err = s.read(ctx, doing, func(ctx context.Context) error {
+		rows, err := s.reads.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+// What the driver knows to be a uuid, uuid[] and bytea[].
+
+func uuid(id *spend.ID) *[16]byte { return (*[16]byte)(id) }
+
+func uuids(ids []spend.ID) [][16]byte {
+	out := make([][16]byte, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}
+
+func byteas(hashes []spend.Hash) [][]byte {
+	out := make([][]byte, len(hashes))
+	for i := range hashes {
+		out[i] = hashes[i][:]
+	}
+	return out
+}
