@@ -68,7 +68,7 @@ func Load(environ []string, mode Mode) (Config, error) {
 	if err := errors.Join(s.faults...); err != nil {
 		return Config{}, err
 	}
-	c.remark()
+	c.remark(mode)
 	return c, nil
 }
 
@@ -91,8 +91,10 @@ func (c *Config) loadStores(s *source, mode Mode) {
 	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")
 }
 
-func (c *Config) remark() {
-	if len(c.AdminKeys) == 0 {
+// remark notes what is legal, but perhaps not meant. Dev makes an admin key of
+// its own and Migrate needs none.
+func (c *Config) remark(mode Mode) {
+	if len(c.AdminKeys) == 0 && mode == Serve {
 		c.Notices = append(c.Notices, prefix+"ADMIN_KEY is not set: admin requests are answered with 401")
 	}
 	for _, key := range c.AdminKeys {

@@ -97,7 +97,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("migrate: %+v", c)
 	}
 	c := mustLoad(t, Dev)
-	if c.DataDir != ".spendgate" {
+	if c.DataDir != ".spendgate" || len(c.Notices) != 0 {
 		t.Errorf("dev: %+v", c)
 	}
 }

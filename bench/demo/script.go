@@ -82,7 +82,7 @@ func (w *writer) again(k kind) step {
 		case duplicate:
 			a.IdempotencyKey = ""
 		case misuse:
-			a.Amount += "9" // some digits more or a cent-fraction: another amount
+			a.Amount += "9" // after the cents: another amount
 		case fresh, replay:
 		}
 		return step{kind: k, of: i, action: a}
