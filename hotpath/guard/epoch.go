@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,7 +109,11 @@ func (g *Guard) beginEpoch(ctx context.Context, seen spend.ID, seenMarker, runID
 	if swapped, err := g.swapMarker(ctx, seenMarker, next.String()); err != nil || !swapped {
 		return false, err
 	}
-	g.log.Warn("redis windows were lost or new; a new epoch began, duplicates are looked up in the store until it is loaded",
+	level := slog.LevelWarn
+	if g.conns.embedded {
+		level = slog.LevelInfo // every start of an in-process Redis
+	}
+	g.log.Log(ctx, level, "a new epoch began: redis' windows were lost, or new; duplicates are looked up in the store until they are loaded",
 		"epoch", next.epoch.Text(""))
 	g.enter(next)
 	g.metrics.epochs.WithLabelValues("started").Inc()

@@ -1,0 +1,10 @@
+// Package policies holds the ready policies as they are written, so that a
+// single node can store them at its first start.
+package policies
+
+import "embed"
+
+// Files are the policies, one YAML file each.
+//
+//go:embed *.yaml
+var Files embed.FS
