@@ -148,7 +148,7 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"  60  ", "replay of #", "60 actions in", "max_amount_exceeded (cap)", "decision     2.0ms"} {
+	for _, want := range []string{"  60  ", "replay of #", "60 actions in", "max_amount_exceeded (cap)", "decision      2ms     2ms"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("no %q in\n%s", want, printed)
 		}

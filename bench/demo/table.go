@@ -137,20 +137,20 @@ func (t *table) summary(elapsed time.Duration) {
 	for _, key := range keys {
 		t.printf("%5d  %s  %s\n", t.reasons[key], t.color(key[0]), key[1])
 	}
-	t.printf("\nlatency      p50       p90       p99       max\n")
-	t.latency("request", t.took)
-	t.latency("decision", t.judged)
+	t.printf("\nlatency       p50     p90     p99     max\n")
+	t.printf("request  %s  as this program sees it\n", percentiles(t.took, "%.1f"))
+	t.printf("decision %s  as the node says, rounded down\n", percentiles(t.judged, "%.0f"))
 }
 
-func (t *table) latency(name string, all []time.Duration) {
-	if len(all) == 0 {
-		return
-	}
+func percentiles(all []time.Duration, format string) string {
 	slices.Sort(all)
-	t.printf("%-8s", name)
+	var line strings.Builder
 	for _, percent := range []int{50, 90, 99, 100} {
+		if len(all) == 0 {
+			break
+		}
 		at := all[(len(all)*percent+99)/100-1]
-		t.printf("  %6.1fms", float64(at)/float64(time.Millisecond))
+		fmt.Fprintf(&line, "%8s", fmt.Sprintf(format, float64(at)/float64(time.Millisecond))+"ms")
 	}
-	t.printf("\n")
+	return line.String()
 }
