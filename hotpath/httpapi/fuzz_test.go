@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// FuzzDecodeCheck: no body makes the decoder panic or unsure, and what is
+// accepted is what encoding/json reads in it.
+func FuzzDecodeCheck(f *testing.F) {
+	for _, body := range []string{plainCheck, bareCheck, "", "{", "{}", "[]", "null", with(`"reason_text":"\ud83d\ude00\u0000"`),
+		with(`"metadata":{"a":[{}],"a":1}`), `{"amount":1e400,"amount":-0}`, `{"amount":1.0000000000,"currency":"uSd"}`, plainCheck + " x"} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sent := string(body)
+		a, err := checkOf(string(body))
+		if string(body) != sent {
+			t.Fatal("the body was changed")
+		}
+		if err != nil {
+			if status := refusalOf(err).status; status != 400 && status != 422 {
+				t.Fatalf("%v is a %d", err, status)
+			}
+			return
+		}
+		if !json.Valid(body) || !utf8.Valid(body) {
+			t.Fatalf("accepted %q", body)
+		}
+		var want struct {
+			Agent_id, Policy_id, Counterparty, Idempotency_key string
+			Amount                                             json.Number
+		}
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("encoding/json refuses it: %v", err)
+		}
+		amount, err := spend.ParseAmount(want.Amount.String())
+		if a.AgentID != want.Agent_id || a.PolicyID != want.Policy_id || a.Counterparty != want.Counterparty ||
+			!spend.Blank(want.Idempotency_key) && a.IdempotencyKey != want.Idempotency_key || err != nil || a.Amount != amount {
+			t.Fatalf("got %+v, want %+v", a, want)
+		}
+		if strings.ContainsRune(a.AgentID+a.ReasonText+a.Counterparty+a.Metadata.JSON, 0) {
+			t.Fatalf("U+0000 in %+v", a)
+		}
+	})
+}
+
+// FuzzDecodeOthers: the other bodies never make anything but a 400 or a 422.
+func FuzzDecodeOthers(f *testing.F) {
+	for _, body := range []string{simplePolicy, simulationOf(2), simulationOf(11), `{"name":"n","rate_limit_rpm":5.0}`, `{"active":false}`, "{", `{"rules":[[]]}`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var s simulation
+		for _, decode := range []func(*reader) error{
+			func(r *reader) error { return decodePolicy(r, new(audit.Policy)) },
+			func(r *reader) error { return decodeSimulation(r, &s, true) },
+			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
+			func(r *reader) error { return decodeNewKey(r, new(newKey)) },
+			func(r *reader) error { return decodeKeyChange(r, new(audit.KeyChange)) },
+		} {
+			r := openReader(body)
+			err := decode(r)
+			r.close()
+			if err == nil && !json.Valid(body) {
+				t.Fatalf("accepted %q", body)
+			}
+			if err != nil {
+				if status := refusalOf(err).status; status != 400 && status != 422 {
+					t.Fatalf("%v is a %d", err, status)
+				}
+			}
+		}
+	})
+}
+
+// FuzzCursor: only what appendCursor wrote is taken.
+func FuzzCursor(f *testing.F) {
+	f.Add(string(appendCursor(nil, spend.ID{1, 2, 3}, keyFilters())))
+	f.Add(string(appendCursor(nil, spend.ID{}, filterSum{})))
+	f.Add("")
+	f.Add(strings.Repeat("A", 38))
+	f.Fuzz(func(t *testing.T, s string) {
+		if position, ok := parseCursor(s, keyFilters()); ok && string(appendCursor(nil, position, keyFilters())) != s {
+			t.Fatalf("%q is read as %v", s, position)
+		}
+	})
+}
+
+// FuzzQuery: no query is anything but good or a 422, and what is good stays
+// within what a store can be asked.
+func FuzzQuery(f *testing.F) {
+	for _, q := range []string{"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7"} {
+		f.Add(q)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		var faults spend.Faults
+		q, _, err := queryViolations([]byte(query))
+		if err != nil && !errors.As(err, &faults) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			ends := q.From.UnixMilli() >= 0 && q.To.UnixMilli() <= 1<<48-1 || q.From.IsZero() || q.To.IsZero()
+			if q.Limit < 1 || q.Limit > 100 || !utf8.ValidString(q.AgentID) || strings.ContainsRune(q.AgentID, 0) || !ends {
+				t.Fatalf("%q gives %+v", query, q)
+			}
+		}
+		if version, err := queryVersion([]byte(query)); err == nil && version < 0 {
+			t.Fatalf("%q gives version %d", query, version)
+		}
+	})
+}
+
+// FuzzInstant: a time that is accepted is the one that was written.
+func FuzzInstant(f *testing.F) {
+	for _, s := range []string{"2026-01-31", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+02:00", "2026-01-31T12:00:00 02:00", "9999-12-31T23:59:59-23:59", "x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, ok := parseInstant(s, false)
+		if !ok {
+			return
+		}
+		if again, ok := parseInstant(at.Format("2006-01-02T15:04:05.999999999Z"), false); at.Year() >= 0 && at.Year() <= 9999 && (!ok || !again.Equal(at)) {
+			t.Fatalf("%q is %v, then %v", s, at, again)
+		}
+		recordable(at)
+	})
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func startOps(t *testing.T, o OpsOptions) (*Ops, string) {
+	t.Helper()
+	ops := NewOps(o)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- ops.Serve(l) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := ops.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return ops, l.Addr().String()
+}
+
+func TestOps(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spendgate_test"}, func() float64 { return 7 }))
+	var failing atomic.Bool
+	ops, address := startOps(t, OpsOptions{Gatherer: registry, Ready: func(ctx context.Context) Readiness {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("readiness is asked without a deadline")
+		}
+		r := Readiness{Ready: true, Mode: "fleet", Durability: "fsync on", Dependencies: []Dependency{{Name: "redis", OK: true}, {Name: "store", OK: true, Detail: "x"}}}
+		if failing.Load() {
+			r.Ready, r.Dependencies[0] = false, Dependency{Name: "redis", Detail: "no route"}
+		}
+		return r
+	}})
+	f := func(method, path string, status int, want string) {
+		t.Helper()
+		if a := doAt(t, address, method, path, ""); a.status != status || !strings.Contains(a.body, want) {
+			t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
+		}
+	}
+	f("GET", "/livez", 200, "ok")
+	f("GET", "/metrics", 200, "spendgate_test 7")
+	f("GET", "/readyz", 200, `{"status":"ready","mode":"fleet","durability":"fsync on","dependencies":[{"name":"redis","status":"ok"},{"name":"store","status":"ok","detail":"x"}]}`)
+	f("POST", "/readyz", 405, "")
+	f("GET", "/v1/checks", 404, "")
+	f("GET", "/debug/pprof/", 404, "")
+	failing.Store(true)
+	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
+	failing.Store(false)
+	ops.Drain()
+	f("GET", "/readyz", 503, `{"status":"draining"`)
+	f("GET", "/livez", 200, "ok")
+
+	_, profiled := startOps(t, OpsOptions{Gatherer: registry, Ready: func(context.Context) Readiness { panic("a bug") }, Pprof: true})
+	if a := doAt(t, profiled, "GET", "/debug/pprof/goroutine?debug=1", ""); a.status != 200 || !strings.Contains(a.body, "goroutine") {
+		t.Errorf("pprof: %d", a.status)
+	}
+	if a := doAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
+		t.Errorf("a panic: %d", a.status)
+	}
+}
+
+func TestMetricsHaveBoundedLabels(t *testing.T) {
+	s := start(t, nil)
+	for _, path := range []string{"/a", "/b/c", "/v1/checks/1", "/v1/checks/2", "/v1/policies/x"} {
+		s.do("GET", path, "")
+		s.do("BREW", path, "")
+	}
+	s.do("POST", "/v1/checks", plainCheck)
+	s.do("POST", "/v1/checks", "{")
+	const want = `
+# HELP spendgate_http_requests_in_flight Requests at work.
+# TYPE spendgate_http_requests_in_flight gauge
+spendgate_http_requests_in_flight 0
+`
+	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want), "spendgate_http_requests_in_flight"); err != nil {
+		t.Error(err)
+	}
+	before, err := testutil.GatherAndCount(s.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.do("BREW", "/elsewhere/"+strings.Repeat("x", 50), "")
+	if after, _ := testutil.GatherAndCount(s.metrics); after != before {
+		t.Errorf("%d series became %d", before, after)
+	}
+	count := func(route, method, class string) float64 {
+		return testutil.ToFloat64(s.api.metrics.requests.WithLabelValues(route, method, class))
+	}
+	if count("none", "other", "4xx") != 5 || count("/v1/checks/{check_id}", "other", "4xx") != 2 || count("/v1/checks", "POST", "2xx") != 1 ||
+		count("/v1/checks", "POST", "4xx") != 1 || count("/v1/policies/{policy_id}", "GET", "4xx") != 1 {
+		t.Error("requests are counted elsewhere")
+	}
+	if n := testutil.CollectAndCount(s.api.metrics.checks); n != 1 {
+		t.Errorf("%d histograms", n)
+	}
+}
