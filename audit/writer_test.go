@@ -1,0 +1,295 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// trail is a Trail in memory whose commits take a while and can be spoilt.
+type trail struct {
+	audit.Trail
+	takes time.Duration
+	spoil func(batch []*spend.Check) (record bool, err error)
+
+	mu      sync.Mutex
+	batches [][]*spend.Check
+	rows    map[spend.ID]*spend.Check
+	fenced  []spend.ID
+	retired []spend.ID
+}
+
+func (s *trail) Commit(_ context.Context, checks []*spend.Check) error {
+	time.Sleep(s.takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches = append(s.batches, checks)
+	record, err := true, error(nil)
+	if s.spoil != nil {
+		record, err = s.spoil(checks)
+	}
+	if record {
+		for _, c := range checks {
+			s.rows[c.ID] = c
+		}
+	}
+	return err
+}
+
+func (s *trail) Checks(_ context.Context, ids []spend.ID) (found []*spend.Check, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if c := s.rows[id]; c != nil {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+func (s *trail) newWriter(capacity int) *audit.Writer {
+	s.rows = make(map[spend.ID]*spend.Check)
+	return audit.NewWriter(audit.WriterOptions{
+		Trail: s, Capacity: capacity, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Fence: func(_ context.Context, node spend.ID) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.fenced = append(s.fenced, node)
+			return nil
+		},
+		Retire: func(node spend.ID) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.retired = append(s.retired, node)
+		},
+	})
+}
+
+func check(node byte, key string) *spend.Check {
+	return &spend.Check{
+		ID: spend.NewID(time.Now()), Fence: spend.Fence{Node: spend.ID{node}},
+		Action: spend.Action{IdempotencyKey: key},
+	}
+}
+
+// record appends the checks at once and gives their outcomes.
+func record(w *audit.Writer, checks ...*spend.Check) []error {
+	errs := make([]error, len(checks))
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		e := w.Append(c)
+		wg.Go(func() { errs[i] = e.Wait(time.Now().Add(time.Second)) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// A lone check is committed at once; those that come meanwhile share the next.
+func TestGroupCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: 10 * time.Millisecond}
+		w := s.newWriter(100)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if err := record(w, check(1, ""))[0]; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		w.Close()
+		if len(s.batches) != 2 || len(s.batches[0]) != 1 || len(s.batches[1]) != 9 {
+			t.Errorf("%d batches", len(s.batches))
+		}
+	})
+}
+
+// One commit has one fence, and an idempotency key once.
+func TestBatchesAreOfOneFenceAndDistinctKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		w := s.newWriter(100)
+		errs := record(w, check(1, "a"), check(1, "b"), check(2, "c"), check(2, "c"), check(1, ""), check(1, "d"))
+		w.Close()
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+		for _, batch := range s.batches {
+			keys := map[string]bool{}
+			for _, c := range batch {
+				if c.Fence != batch[0].Fence || keys[c.Action.IdempotencyKey] && c.Action.IdempotencyKey != "" {
+					t.Errorf("a batch mixes fences or repeats a key")
+				}
+				keys[c.Action.IdempotencyKey] = true
+			}
+		}
+		if len(s.rows) != 6 {
+			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
+
+// A taken key fails its own check; the others are committed without it.
+func TestTakenKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		s.spoil = func(batch []*spend.Check) (bool, error) {
+			for _, c := range batch {
+				if c.Action.IdempotencyKey == "taken" {
+					return false, &audit.KeysTakenError{Hashes: []spend.Hash{spend.HashKey("taken")}}
+				}
+			}
+			return true, nil
+		}
+		w := s.newWriter(100)
+		errs := record(w, check(1, ""), check(1, "free"), check(1, "taken"), check(1, "other"))
+		w.Close()
+		for i, want := range []error{nil, nil, audit.ErrKeyTaken, nil} {
+			if !errors.Is(errs[i], want) {
+				t.Errorf("check %d: %v", i, errs[i])
+			}
+		}
+		if len(s.rows) != 3 {
+			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
+
+// A row that the store refuses fails alone.
+func TestPoisonRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		s.spoil = func(batch []*spend.Check) (bool, error) {
+			for _, c := range batch {
+				if c.Action.AgentID == "poison" {
+					return false, &audit.RowError{Err: errors.New("bad")}
+				}
+			}
+			return true, nil
+		}
+		w := s.newWriter(100)
+		checks := make([]*spend.Check, 50)
+		for i := range checks {
+			checks[i] = check(1, "")
+		}
+		checks[37].Action.AgentID = "poison"
+		for i, err := range record(w, checks...) {
+			var row *audit.RowError
+			if errors.As(err, &row) != (i == 37) {
+				t.Errorf("check %d: %v", i, err)
+			}
+		}
+		w.Close()
+		if len(s.rows) != 49 {
+			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
+
+// F3: an unknown outcome is found out behind a fence of the old incarnation.
+func TestUnknownOutcome(t *testing.T) {
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprint("recorded=", recorded), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &trail{takes: time.Millisecond}
+				s.spoil = func([]*spend.Check) (bool, error) {
+					s.spoil = nil
+					return recorded, audit.ErrUnknown
+				}
+				w := s.newWriter(100)
+				errs := record(w, check(7, ""), check(7, "k"))
+				w.Close()
+				for _, err := range errs {
+					if recorded && err != nil || !recorded && !errors.Is(err, audit.ErrFencedNode) {
+						t.Errorf("got %v", err)
+					}
+				}
+				if len(s.fenced) == 0 || s.fenced[0] != (spend.ID{7}) || len(s.retired) == 0 || s.retired[0] != s.fenced[0] {
+					t.Errorf("fenced %v, retired %v", s.fenced, s.retired)
+				}
+			})
+		})
+	}
+}
+
+// A check whose commit has not begun by its deadline is never recorded; one
+// whose commit is under way is pending, and settles.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: 3 * time.Second}
+		w := s.newWriter(100)
+		underWay := w.Append(check(1, ""))
+		synctest.Wait()
+		waiting := check(1, "")
+		errs := make([]error, 2)
+		var wg sync.WaitGroup
+		wg.Go(func() { errs[0] = underWay.Wait(time.Now().Add(time.Second)) })
+		e := w.Append(waiting)
+		wg.Go(func() { errs[1] = e.Wait(time.Now().Add(time.Second)) })
+		wg.Wait()
+		if !errors.Is(errs[0], audit.ErrPending) || !errors.Is(errs[1], audit.ErrUnavailable) {
+			t.Errorf("got %v", errs)
+		}
+		if err := underWay.Settle(); err != nil {
+			t.Errorf("settled with %v", err)
+		}
+		w.Close()
+		if len(s.rows) != 1 || s.rows[waiting.ID] != nil {
+			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
+
+// G9: past capacity checks are refused at once, and slots come back.
+func TestCapacity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{}
+		w := s.newWriter(3)
+		for range 3 {
+			if !w.Reserve() {
+				t.Fatal("refused below capacity")
+			}
+		}
+		if w.Reserve() {
+			t.Error("taken above capacity")
+		}
+		w.Free()
+		if !w.Reserve() {
+			t.Error("a slot that was freed is lost")
+		}
+		w.Close()
+	})
+}
+
+// G11: closing settles what is queued and refuses what comes later.
+func TestCloseDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: 10 * time.Millisecond}
+		w := s.newWriter(100)
+		entries := []*audit.Entry{w.Append(check(1, "")), w.Append(check(1, "")), w.Append(check(1, ""))}
+		w.Close()
+		for _, e := range entries {
+			if err := e.Settle(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := w.Append(check(1, "")).Settle(); !errors.Is(err, audit.ErrUnavailable) {
+			t.Errorf("after closing: %v", err)
+		}
+		if len(s.rows) != 3 {
+			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
