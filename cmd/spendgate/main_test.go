@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// node is a stand-in for a running node: it keeps the requests it got and
+// fakeNode is a stand-in for a running node: it keeps the requests it got and
 // gives the answers it was told to, in order.
-type node struct {
+type fakeNode struct {
 	*httptest.Server
 	requests []string // method, path, key and body
 	answers  []string // status, a space and the body
 }
 
-func newNode(t *testing.T, answers ...string) *node {
+func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 	t.Helper()
-	n := &node{answers: answers}
+	n := &fakeNode{answers: answers}
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -59,7 +59,7 @@ type result struct {
 	stdout, stderr string
 }
 
-func (n *node) run(t *testing.T, stdin string, args ...string) result {
+func (n *fakeNode) run(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	return runWith(t, []string{"SPENDGATE_API_URL=" + n.URL + "/", "SPENDGATE_ADMIN_KEY=admin,old", "SPENDGATE_API_KEY=svc"}, stdin, args...)
 }
@@ -84,7 +84,7 @@ func (r result) check(t *testing.T, code int, stdout, stderr string) {
 	}
 }
 
-func (n *node) check(t *testing.T, requests ...string) {
+func (n *fakeNode) check(t *testing.T, requests ...string) {
 	t.Helper()
 	if got, want := strings.Join(n.requests, "\n"), strings.Join(requests, "\n"); got != want {
 		t.Errorf("requests\n%s\nwant\n%s", got, want)
@@ -131,7 +131,7 @@ func TestVersion(t *testing.T) {
 
 func TestKeysCreate(t *testing.T) {
 	answer := `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":250,"created_at":"2026-01-02T03:04:05.000Z"}`
-	n := newNode(t, answer, answer)
+	n := newFakeNode(t, answer, answer)
 	n.run(t, "", "keys", "create", "--name", "till", "--rate-limit", "250").check(t, 0, "API key:     svc_live_ab\n", "")
 	n.run(t, "", "keys", "create", "--json", "--name=till").check(t, 0, `"api_key": "svc_live_ab"`, "")
 	n.check(t, `POST /v1/keys admin {"name":"till","rate_limit_rpm":250}`, `POST /v1/keys admin {"name":"till"}`)
@@ -144,7 +144,7 @@ func TestKeysList(t *testing.T) {
 		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}],` +
 			`"pagination":{"next_cursor":null,"has_more":false,"total_count":2}}`,
 	}
-	n := newNode(t, append(pages, pages...)...)
+	n := newFakeNode(t, append(pages, pages...)...)
 	r := n.run(t, "", "keys", "list")
 	r.check(t, 0, "KEY ID  NAME         PER MINUTE  STATE     CREATED\n", "")
 	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    t2`+"\n", "")
@@ -154,13 +154,13 @@ func TestKeysList(t *testing.T) {
 		"GET /v1/keys?limit=100 admin ", "GET /v1/keys?limit=100&cursor=c%262 admin ")
 
 	none := `200 {"data":[],"pagination":{"next_cursor":null}}`
-	n = newNode(t, none)
+	n = newFakeNode(t, none)
 	n.run(t, "", "keys", "list", "--json").check(t, 0, "[]\n", "")
 }
 
 func TestKeysUpdate(t *testing.T) {
 	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}`
-	n := newNode(t, answer, answer, answer)
+	n := newFakeNode(t, answer, answer, answer)
 	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  t1\n", "")
 	n.run(t, "", "keys", "update", "--name", "b", "key_1", "--rate-limit", "5").check(t, 0, "inactive", "")
 	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
@@ -169,7 +169,7 @@ func TestKeysUpdate(t *testing.T) {
 }
 
 func TestPoliciesApply(t *testing.T) {
-	n := newNode(t, `201 {"policy_id":"refund-desk","version":3}`, `201 {"policy_id":"discounts","version":1}`)
+	n := newFakeNode(t, `201 {"policy_id":"refund-desk","version":3}`, `201 {"policy_id":"discounts","version":1}`)
 	n.run(t, "policy_id: refund-desk\nlimit: 500.00\n---\nlimit: 0.1", "policies", "apply", "-f", "-").
 		check(t, 0, "refund-desk version 3\ndiscounts version 1\n", "")
 	n.check(t, `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`, `POST /v1/policies svc {"limit":0.1}`)
@@ -182,7 +182,7 @@ func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := newNode(t)
+	n := newFakeNode(t)
 	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")
 	n.check(t)
 	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "no such file")
@@ -193,7 +193,7 @@ func TestPoliciesApplyDryRun(t *testing.T) {
 }
 
 func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
-	n := newNode(t, `201 {"policy_id":"a","version":1}`,
+	n := newFakeNode(t, `201 {"policy_id":"a","version":1}`,
 		`422 {"error":{"code":"validation_error","message":"rules[0].parameters.limit must be a number","request_id":"req_1"}}`)
 	r := n.run(t, "a: 1\n---\nb: 2\n---\nc: 3", "policies", "apply", "-f", "-")
 	want := "spendgate: standard input (policy 2): validation_error: rules[0].parameters.limit must be a number (422, req_1)\n"
@@ -203,7 +203,7 @@ func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
 }
 
 func TestPoliciesGet(t *testing.T) {
-	n := newNode(t, `200 {"limit":0.10,"version":2}`, `200 {}`)
+	n := newFakeNode(t, `200 {"limit":0.10,"version":2}`, `200 {}`)
 	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").check(t, 0, "{\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
 	n.run(t, "", "policies", "get", "a/../b").check(t, 0, "{}\n", "")
 	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
@@ -217,10 +217,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"302 ":       "302 Found: the answer is not spendgate's",
 		"200 <html>": "not JSON",
 	} {
-		n := newNode(t, answer)
+		n := newFakeNode(t, answer)
 		n.run(t, "", "policies", "get", "x").check(t, 1, "", want)
 	}
-	n := newNode(t)
+	n := newFakeNode(t)
 	n.Close()
 	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the node")
 }
