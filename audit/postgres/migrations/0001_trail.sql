@@ -80,7 +80,9 @@ DECLARE
     part text := 'checks_' || to_char(day, 'YYYYMMDD');
     ms   bigint := extract(epoch FROM day::timestamp) * 1000;
 BEGIN
-    IF to_regclass(part) IS NOT NULL THEN
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- one node at a time
+    -- Not to_regclass: it may not know yet what others made meanwhile.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = current_schema()::regnamespace) THEN
         RETURN;
     END IF;
     EXECUTE format('CREATE TABLE %I (LIKE checks INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// TestNumeric demands that amounts are kept exactly as the server would keep
+// them: equal for every function, comparison and index of SQL.
+func TestNumeric(t *testing.T) {
+	s := open(t, database(t), true)
+	f := newFence(t, s)
+	for _, text := range []string{
+		"0", "1", "9999", "10000", "10001", "99990000", "100000000", "0.1", "0.01", "0.001", "0.0001", "0.00001", "0.00010001",
+		"0.000000001", "0.999999999", "1.5", "12345.6789", "10000.0001", "999999999999999999", "100000000000000000.9",
+		"9999999999.999999999", "1000000000.000000001", "600.05",
+	} {
+		c := minimal(f)
+		var err error
+		if c.Action.Amount, err = spend.ParseAmount(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), []*spend.Check{c}); err != nil {
+			t.Fatal(err)
+		}
+		var kept string
+		var same bool
+		if err := s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+"::numeric) FROM checks WHERE check_id = $1",
+			[16]byte(c.ID)).Scan(&kept, &same); err != nil {
+			t.Fatal(err)
+		}
+		if kept != text || !same {
+			t.Errorf("%s is kept as %s", text, kept)
+		}
+	}
+}
+
+// TestNoAllocation keeps the encoding free of garbage.
+func TestNoAllocation(t *testing.T) {
+	var batch []*spend.Check
+	for range 64 {
+		c := minimal(spend.Fence{})
+		c.Pass = spend.Pass{ClaimedMS: 1, UntilMS: 2}
+		c.Action.IdempotencyKey = c.ID.Text("key-")
+		c.Decision.Effect = spend.Block
+		batch = append(batch, c)
+	}
+	buf, _ := appendCommit(nil, batch, 60_000)
+	if allocs := testing.AllocsPerRun(100, func() { buf, _ = appendCommit(buf[:0], batch, 60_000) }); allocs > float64(len(batch)) {
+		t.Errorf("%v allocations for %d rows", allocs, len(batch))
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	batch := make([]*spend.Check, 64)
+	for i := range batch {
+		batch[i] = minimal(spend.Fence{})
+		batch[i].ID = spend.NewID(time.Now())
+	}
+	var buf []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		buf, _ = appendCommit(buf[:0], batch, 0)
+	}
+}

@@ -1,0 +1,305 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// long is a check whose commit the proxy recognises.
+func long(f spend.Fence) *spend.Check {
+	c := minimal(f)
+	c.Action.ReasonText = strings.Repeat("x", commitLength)
+	return c
+}
+
+// TestAnswerLost loses the answer to a commit that happened: unknown, and
+// behind a fence found (F3).
+func TestAnswerLost(t *testing.T) {
+	url := database(t)
+	direct := open(t, url, true)
+	p := newProxy(t, url)
+	s := open(t, p.url, false)
+	c := long(newFence(t, s))
+	p.lose(0)
+	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+		t.Fatalf("got %v, want ErrUnknown", err)
+	}
+	if err := s.Fence(t.Context(), c.Fence.Node); err != nil {
+		t.Fatal(err)
+	}
+	if !recorded(t, direct, c) {
+		t.Error("the check is not recorded")
+	}
+	next := long(newFence(t, s))
+	if err := s.Commit(t.Context(), []*spend.Check{next}); err != nil {
+		t.Errorf("the next commit: %v", err)
+	}
+}
+
+// TestCommitStuck keeps the last byte of a commit from the database, and the
+// client's end, too: its session holds the locks for ever. The fence ends it
+// (F16), and the late byte changes nothing.
+func TestCommitStuck(t *testing.T) {
+	for what, end := range map[string]func(*Store, spend.Fence) error{
+		"fence": func(s *Store, f spend.Fence) error { return s.Fence(t.Context(), f.Node) },
+		"rotation": func(s *Store, f spend.Fence) error {
+			_, err := s.RotateEpoch(t.Context(), f.Epoch, spend.NewID(time.Now()))
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			url := database(t)
+			direct := open(t, url, true)
+			p := newProxy(t, url)
+			s := open(t, p.url, false)
+			c := long(newFence(t, s))
+			p.lose(1)
+			if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+				t.Fatalf("got %v, want ErrUnknown", err)
+			}
+			start := time.Now()
+			if err := end(direct, c.Fence); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took < 300*time.Millisecond || took > 1500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+			_ = p.deliver() // may meet a closed connection
+			if recorded(t, direct, c) {
+				t.Error("the check is recorded after all")
+			}
+		})
+	}
+}
+
+// TestDeadline lets the context end in a commit that does not: unknown, at
+// once, and without a cancel request that would cut a wait for a standby.
+func TestDeadline(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	blocker := connect(t, url)
+	if _, err := blocker.Exec(t.Context(), "BEGIN; LOCK TABLE checks IN EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	c := minimal(f)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := s.Commit(ctx, []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+		t.Errorf("got %v, want ErrUnknown", err)
+	}
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+	if _, err := blocker.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fence(t.Context(), f.Node); err != nil {
+		t.Fatal(err)
+	}
+	if !recorded(t, s, c) {
+		t.Error("the abandoned commit was cut off")
+	}
+}
+
+// TestFenceWaits lets a commit end that is merely slow.
+func TestFenceWaits(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	slow := connect(t, url)
+	if _, err := slow.Exec(t.Context(), "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
+		t.Fatal(err)
+	}
+	fenced := make(chan error, 1)
+	go func() { fenced <- s.Fence(t.Context(), f.Node) }()
+	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'fenced'::regclass AND NOT granted)`)
+	select {
+	case err := <-fenced:
+		t.Fatalf("fenced amid a commit: %v", err)
+	default:
+	}
+	if _, err := slow.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Errorf("the slow commit was ended: %v", err)
+	}
+	if err := <-fenced; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnterReadsBehindTheLock lets a commit wait in enter while the epoch or
+// the node ends: it must see that, though it began before.
+func TestEnterReadsBehindTheLock(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	for _, test := range []struct {
+		sql  string
+		want error
+	}{
+		{"SELECT fence($1)", audit.ErrFencedNode},
+		{"SELECT rotate((SELECT id FROM epoch), $1)", audit.ErrStaleEpoch},
+	} {
+		c := minimal(newFence(t, s))
+		other := connect(t, url)
+		if _, err := other.Exec(t.Context(), "BEGIN"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Exec(t.Context(), test.sql, [16]byte(c.Fence.Node)); err != nil {
+			t.Fatal(err)
+		}
+		outcome := make(chan error, 1)
+		go func() { outcome <- s.Commit(t.Context(), []*spend.Check{c}) }()
+		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM pg_locks
+			WHERE classid IN ('fenced'::regclass, 'epoch'::regclass) AND NOT granted)`)
+		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-outcome; !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", test.sql, err, test.want)
+		}
+	}
+}
+
+// waitFor asks until the answer is true.
+func waitFor(t *testing.T, url, what, question string) {
+	t.Helper()
+	conn := connect(t, url)
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		var yes bool
+		if err := conn.QueryRow(t.Context(), question).Scan(&yes); err != nil {
+			t.Fatal(err)
+		}
+		if yes {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// TestSessionsEnded ends every session of the store, as a restart of the
+// server does: no read, no commit and no fence may notice.
+func TestSessionsEnded(t *testing.T) {
+	name := strings.ToLower(rand.Text())
+	url := database(t)
+	s := open(t, with(t, url, "application_name", name), true)
+	f := newFence(t, s)
+	all := func() error {
+		var wg sync.WaitGroup
+		failed := make(chan error, 12)
+		for range 4 {
+			wg.Go(func() { failed <- s.Commit(t.Context(), []*spend.Check{minimal(f)}) })
+			wg.Go(func() { _, err := s.Epoch(t.Context()); failed <- err })
+			wg.Go(func() { failed <- s.Fence(t.Context(), spend.NewID(time.Now())) })
+		}
+		wg.Wait()
+		close(failed)
+		var err error
+		for e := range failed {
+			err = errors.Join(err, e)
+		}
+		return err
+	}
+	if err := all(); err != nil {
+		t.Fatal(err)
+	}
+	killer := connect(t, url)
+	for range 5 {
+		var ended int
+		if err := killer.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE application_name = $1`, name).Scan(&ended); err != nil || ended < 3 {
+			t.Fatalf("ended %d sessions, %v", ended, err)
+		}
+		waitFor(t, url, "the sessions to end", "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '"+name+"')")
+		if err := all(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUnreachable wants certain failures, soon: nobody listens, or somebody
+// who never answers.
+func TestUnreachable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	mute := listener.Addr().String() // accepts, and that is all
+	for what, hosts := range map[string]string{"nobody": "127.0.0.1:1", "mute": mute, "both": "127.0.0.1:1," + mute + "," + mute} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable", false)
+			for doing, call := range map[string]func(context.Context) error{
+				"commit": func(ctx context.Context) error { return s.Commit(ctx, []*spend.Check{minimal(spend.Fence{})}) },
+				"fence":  func(ctx context.Context) error { return s.Fence(ctx, spend.ID{}) },
+				"ping":   s.Ping,
+				"key":    func(ctx context.Context) error { _, err := s.KeyByHash(ctx, spend.Hash{}); return err },
+			} {
+				start := time.Now()
+				if err := call(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
+					t.Errorf("%s: got %v, want ErrUnavailable", doing, err)
+				}
+				if took := time.Since(start); took > 1500*time.Millisecond {
+					t.Errorf("%s took %v", doing, took)
+				}
+			}
+		})
+	}
+}
+
+// TestReadOnlyServer refuses a server that takes no writes: a standby.
+func TestReadOnlyServer(t *testing.T) {
+	url := database(t)
+	open(t, url, true)
+	s := open(t, with(t, url, "default_transaction_read_only", "on"), false)
+	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("ping: got %v, want ErrUnavailable", err)
+	}
+	if err := s.Commit(t.Context(), []*spend.Check{minimal(spend.Fence{})}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("commit: got %v, want ErrUnavailable", err)
+	}
+}
+
+// TestDurability turns synchronous_commit off where a role or a database could
+// (F17): the sessions and the fence turn it on again.
+func TestDurability(t *testing.T) {
+	url := with(t, database(t), "synchronous_commit", "off")
+	s := open(t, url, true)
+	if status, err := s.Status(t.Context()); err != nil || !status.Safe {
+		t.Errorf("status %+v, %v", status, err)
+	}
+	f := newFence(t, s)
+	for before, want := range map[string]string{"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply"} {
+		conn := connect(t, with(t, url, "synchronous_commit", before))
+		var during, after string
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
+				return err
+			}
+			return tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&during)
+		})
+		if err == nil {
+			err = conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&after)
+		}
+		if err != nil || during != want || after != before {
+			t.Errorf("%s became %s, then %s, %v; want %s", before, during, after, err, want)
+		}
+	}
+}

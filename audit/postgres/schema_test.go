@@ -1,0 +1,211 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// TestMigrateTogether starts several nodes on an empty schema.
+func TestMigrateTogether(t *testing.T) {
+	url := database(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := Migrate(context.Background(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s := open(t, url, false)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var versions, epochs, partitions int
+	if err := s.reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
+		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks'::regclass)`).Scan(&versions, &epochs, &partitions); err != nil {
+		t.Fatal(err)
+	}
+	if want := daysBehind + 1 + daysAhead + 1; versions != len(migrations()) || epochs != 1 || partitions != want {
+		t.Errorf("%d migrations, %d epochs, %d partitions (want %d)", versions, epochs, partitions, want)
+	}
+}
+
+func TestNotMigrated(t *testing.T) {
+	s := open(t, database(t), false)
+	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("ping: got %v, want ErrUnavailable", err)
+	}
+	c := minimal(spend.Fence{})
+	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("commit: got %v, want ErrUnavailable", err)
+	}
+}
+
+// TestSearchPathMissing says what is wrong instead of migrating elsewhere.
+func TestSearchPathMissing(t *testing.T) {
+	err := Migrate(t.Context(), with(t, database(t), "search_path", "no_such_schema"))
+	if err == nil || !strings.Contains(err.Error(), "search_path") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestPartitions commits where no partition is, and makes partitions while
+// commits go on. What was made later is immutable, too.
+func TestPartitions(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, database(t), true)
+	f := newFence(t, s)
+	later := time.Now().AddDate(0, 0, 30).UTC()
+	old, future := minimal(f), minimal(f)
+	old.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+	future.ID = spend.NewID(later)
+	if err := s.Commit(ctx, []*spend.Check{old, minimal(f), future}); err != nil {
+		t.Fatal(err)
+	}
+	if !recorded(t, s, old) || !recorded(t, s, future) {
+		t.Error("a check beyond the partitions is not found")
+	}
+	if rows := count(t, s, "checks_default"); rows != 2 {
+		t.Errorf("%d rows in the default partition, want 2", rows)
+	}
+
+	// Its day has rows in the default partition; the days around it have not.
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+					t.Errorf("commit amid new partitions: %v", err)
+				}
+			}
+		}
+	})
+	err := s.Tidy(ctx, later)
+	close(done)
+	wg.Wait()
+	if err == nil || !strings.Contains(err.Error(), later.Format(time.DateOnly)) {
+		t.Errorf("got %v, want the day %s named", err, later.Format(time.DateOnly))
+	}
+	next := minimal(f)
+	next.ID = spend.NewID(later.AddDate(0, 0, 1))
+	if err := s.Commit(ctx, []*spend.Check{next}); err != nil {
+		t.Fatal(err)
+	}
+	part := "checks_" + later.AddDate(0, 0, 1).Format("20060102")
+	if rows := count(t, s, part); rows != 1 {
+		t.Errorf("%d rows in %s, want 1", rows, part)
+	}
+	for _, table := range []string{part, "checks_default"} {
+		for _, change := range []string{"UPDATE " + table + " SET agent_id = 'x'", "DELETE FROM " + table, "TRUNCATE " + table} {
+			if _, err := s.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+				t.Errorf("%s: got %v, want a refusal", change, err)
+			}
+		}
+	}
+}
+
+func count(t *testing.T, s *Store, table string) (rows int) {
+	t.Helper()
+	if err := s.reads.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// TestHorizon shows that look-ups of passes touch the partitions of the
+// longest window only, and grow with it.
+func TestHorizon(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, database(t), true)
+	f := newFence(t, s)
+	now := time.Now()
+	pass := func(age, window time.Duration) *spend.Check {
+		c := minimal(f)
+		c.ID = spend.NewID(now.Add(-age))
+		c.Fingerprint = spend.HashKey(c.ID.Text(""))
+		c.Pass = spend.Pass{ClaimedMS: c.ID.Time().UnixMilli(), UntilMS: c.ID.Time().Add(window).UnixMilli()}
+		return c
+	}
+	mustReach := func(want time.Duration) {
+		t.Helper()
+		var ms int64
+		if err := s.reads.QueryRow(ctx, "SELECT ms FROM horizon").Scan(&ms); err != nil || ms != want.Milliseconds() {
+			t.Errorf("the horizon is %d ms, %v; want %v", ms, err, want)
+		}
+	}
+	short, jitter, week := pass(time.Minute, 5*time.Minute), pass(0, 5*time.Minute-20*time.Millisecond), pass(6*24*time.Hour, 7*24*time.Hour)
+	for _, step := range []struct {
+		check *spend.Check
+		want  time.Duration
+	}{{minimal(f), 0}, {short, 5 * time.Minute}, {jitter, 5 * time.Minute}, {week, 7 * 24 * time.Hour}, {pass(0, time.Minute), 7 * 24 * time.Hour}} {
+		if err := s.Commit(ctx, []*spend.Check{step.check}); err != nil {
+			t.Fatal(err)
+		}
+		mustReach(step.want)
+	}
+	live, err := s.LivePasses(ctx, []spend.Hash{short.Fingerprint, week.Fingerprint}, now.UnixMilli())
+	if err != nil || len(live) != 2 {
+		t.Errorf("%d live, %v", len(live), err)
+	}
+	pages, err := s.PagePasses(ctx, spend.ID{}, now.UnixMilli(), 10)
+	if err != nil || !slices.ContainsFunc(pages, func(p audit.LivePass) bool { return p.CheckID == week.ID }) {
+		t.Errorf("the pass of a week ago is not among %d, %v", len(pages), err)
+	}
+	// Another node, which knows nothing of this, does not lower it.
+	other := open(t, s.reads.Config().ConnString(), false)
+	if err := other.Commit(ctx, []*spend.Check{pass(0, time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	mustReach(7 * 24 * time.Hour)
+}
+
+// TestIndexes shows that the hot look-ups use theirs.
+func TestIndexes(t *testing.T) {
+	s := open(t, database(t), true)
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was written
+	if _, err := tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"); err != nil {
+		t.Fatal(err)
+	}
+	for query, index := range map[string]string{
+		"SELECT 1 FROM checks WHERE check_id = ANY ('{00000000000000000000000000000000}')":                                   "_pkey",
+		"SELECT 1 FROM checks WHERE fingerprint = '' AND claimed_ms IS NOT NULL AND until_ms > 0 ORDER BY check_id DESC":     "fingerprint_check_id",
+		"SELECT 1 FROM violations WHERE agent_id = 'a' AND id < '00000000000000000000000000000000' ORDER BY id DESC LIMIT 1": "violations_agent",
+		"SELECT 1 FROM violations ORDER BY id DESC LIMIT 1":                                                                  "violations_pkey",
+		"SELECT 1 FROM idempotency WHERE expires_at <= now() ORDER BY expires_at LIMIT 1":                                    "idempotency_expiry",
+		"SELECT 1 FROM keys WHERE gen > 1":                                                                                   "keys_gen",
+		"SELECT 1 FROM policies WHERE gen > 1":                                                                               "policies_gen",
+	} {
+		rows, err := tx.Query(t.Context(), "EXPLAIN "+query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan strings.Builder
+		for rows.Next() {
+			var line string
+			if err := rows.Scan(&line); err != nil {
+				t.Fatal(err)
+			}
+			plan.WriteString(line + "\n")
+		}
+		if rows.Err() != nil || !strings.Contains(plan.String(), index) {
+			t.Errorf("%s does not use %s, %v:\n%s", query, index, rows.Err(), plan.String())
+		}
+	}
+}
