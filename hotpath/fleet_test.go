@@ -2,20 +2,25 @@ package hotpath_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
@@ -213,7 +218,78 @@ func repeat(a spend.Action, n int) []spend.Action {
 	return actions
 }
 
-func backends(*testing.T) []backend { return []backend{embeddedBackend()} }
+// backends are the pairs that the tests of the guarantees run over. The real
+// servers are named by TEST_REDIS_URL and TEST_DATABASE_URL; only -short does
+// without them.
+func backends(t *testing.T) []backend {
+	all := []backend{embeddedBackend()}
+	redisURL, databaseURL := os.Getenv("TEST_REDIS_URL"), os.Getenv("TEST_DATABASE_URL")
+	switch {
+	case redisURL != "" && databaseURL != "":
+		all = append(all, realBackend(redisURL, databaseURL))
+	case !testing.Short():
+		t.Fatal("set TEST_REDIS_URL and TEST_DATABASE_URL, or test with -short")
+	}
+	return all
+}
+
+// redisDB is this package's database on a Redis that others may test on too.
+const redisDB = 5
+
+func realBackend(redisURL, databaseURL string) backend {
+	return backend{
+		name: "real",
+		store: func(t *testing.T) audit.Store {
+			s, err := postgres.Open(t.Context(), postgres.Options{
+				URL: schemaIn(t, databaseURL), Logger: slog.New(slog.DiscardHandler), Migrate: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.Close)
+			return s
+		},
+		redis: func(t *testing.T, _ *fleet) (redis.UniversalOptions, bool) {
+			o, err := redis.ParseURL(redisURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			universal := redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: redisDB}
+			client := redis.NewUniversalClient(&universal)
+			defer client.Close() //nolint:errcheck // nothing is lost with it
+			if err := client.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			return universal, false
+		},
+	}
+}
+
+// schemaIn makes a schema for one test and gives the URL that uses it.
+func schemaIn(t *testing.T, databaseURL string) string {
+	t.Helper()
+	schema := "hotpath_" + strings.ToLower(rand.Text())
+	exec := func(statement string) {
+		conn, err := pgx.Connect(context.Background(), databaseURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background()) //nolint:errcheck // nothing is lost with it
+		if _, err := conn.Exec(context.Background(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE SCHEMA " + schema)
+	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
 
 // backend is a pair of a store and a Redis.
 type backend struct {
