@@ -1,0 +1,238 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
+	"spendgate/audit/sqlite"
+	"spendgate/hotpath"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/guard/embedded"
+)
+
+// realOptions wires an API as the commands do, on the embedded backends.
+func realOptions(t *testing.T) Options {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	g := guard.New(guard.Options{Redis: redis.Options(), Embedded: true, Store: store, Logger: log, Registerer: reg})
+	w := audit.NewWriter(audit.WriterOptions{Trail: store, Capacity: 1024, Fence: g.Fence, Retire: g.Retire, Logger: log, Registerer: reg})
+	a := hotpath.New(hotpath.Components{Guard: g, Writer: w, Store: store, Logger: log, Registerer: reg, Now: time.Now})
+	t.Cleanup(func() {
+		a.Close()
+		w.Close()
+		_ = g.Close()
+		redis.Close()
+		store.Close()
+	})
+	return Options{Authorizer: a, Store: store, AdminKeys: []string{adminKey}, Version: "test", Registerer: reg, Logger: log}
+}
+
+// described sends requests and holds them and their answers to the document.
+type described struct {
+	t       *testing.T
+	address string
+	doc     *openapi3.T
+	routes  routers.Router
+	key     string
+	done    map[string]bool // "POST /v1/checks 200"
+}
+
+func describe(t *testing.T) *described {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	routes, err := legacy.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &described{t: t, doc: doc, routes: routes, done: map[string]bool{}}
+}
+
+// send holds an answer to the document, and the request too: it must fit when
+// it is answered well, and must not when fits is false.
+func (d *described) send(method, path, body string, status int, fits bool, headers ...string) string {
+	d.t.Helper()
+	a := doAt(d.t, d.address, method, path, body, append([]string{"X-API-Key: " + d.key}, headers...)...)
+	if a.status != status {
+		d.t.Fatalf("%s %s: %d %s, want %d", method, path, a.status, a.body, status)
+	}
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	route, params, err := d.routes.FindRoute(r)
+	if err != nil {
+		d.t.Fatalf("%s %s is not in the document: %v", method, path, err)
+	}
+	in := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true}}
+	if err := openapi3filter.ValidateRequest(context.Background(), in); (err == nil) != fits {
+		d.t.Errorf("%s %s %s: fits %v: %v", method, path, body, !fits, err)
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: a.status, Header: a.header,
+		Body: io.NopCloser(bytes.NewReader([]byte(a.body))), Options: in.Options}
+	if strings.HasPrefix(a.header.Get("Content-Type"), "application/yaml") {
+		out.Options.ExcludeResponseBody = true // it is the document itself
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		d.t.Errorf("%s %s: %s\n%v", method, path, a.body, err)
+	}
+	d.done[method+" "+route.Path+" "+http.StatusText(status)] = true
+	return a.body
+}
+
+func field(t *testing.T, body string, names ...string) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(body), &value); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		value = value.(map[string]any)[name]
+	}
+	s, _ := value.(string)
+	return s
+}
+
+func TestTheDocumentHasEveryRoute(t *testing.T) {
+	d := describe(t)
+	s := start(t, nil)
+	var served, documented []string
+	for _, paths := range s.api.router.List() {
+		served = append(served, paths...)
+	}
+	for path := range d.doc.Paths.Map() {
+		documented = append(documented, path)
+	}
+	slices.Sort(served)
+	slices.Sort(documented)
+	if !slices.Equal(served, documented) {
+		t.Errorf("served     %v\ndocumented %v", served, documented)
+	}
+	for path, item := range d.doc.Paths.Map() {
+		want := strings.Split(s.do("TRACE", strings.NewReplacer("{", "", "}", "").Replace(path), "").header.Get("Allow"), ", ")
+		var got []string
+		for method := range item.Operations() {
+			got = append(got, method)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: documented %v, served %v", path, got, want)
+		}
+	}
+}
+
+// Every endpoint of a real node, in one story, held to the document.
+func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
+	d := describe(t)
+	d.address = serveOn(t, New(realOptions(t)))
+	admin := "X-Admin-Key: " + adminKey
+	d.send("GET", "/health", "", 200, true)
+	d.send("GET", "/openapi.yaml", "", 200, true)
+
+	created := d.send("POST", "/v1/keys", `{"name":"tests","rate_limit_rpm":1000}`, 201, true, admin)
+	d.key = field(t, created, "api_key")
+	keyPath := "/v1/keys/" + field(t, created, "key_id")
+	d.send("POST", "/v1/keys", `{"name":"x","rate_limit_rpm":0}`, 422, false, admin)
+	d.send("POST", "/v1/keys", `{}`, 422, false, admin)
+	d.send("POST", "/v1/keys", `{"name":"x"}`, 401, true)
+	d.send("GET", "/v1/keys?limit=5", "", 200, true, admin)
+	d.send("GET", "/v1/keys?limit=0", "", 422, false, admin)
+	d.send("PATCH", keyPath, `{"name":"renamed","active":null}`, 200, true, admin)
+	d.send("PATCH", keyPath, `{}`, 422, false, admin)
+	d.send("PATCH", "/v1/keys/key_00000000000000000000000000000000", `{"active":true}`, 404, true, admin)
+
+	rules := `"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}},` +
+		`{"rule_id":"ask","rule_type":"escalate_if","description":"ask","parameters":{"amount_above":200.50}}]`
+	d.send("POST", "/v1/policies", `{"policy_id":"p","name":"n","description":null,"metadata":{"team":"x"},`+rules+`}`, 201, true)
+	d.send("POST", "/v1/policies", `{"policy_id":"p","name":"n",`+rules+`}`, 201, true)
+	d.send("POST", "/v1/policies", `{"name":"n",`+rules+`}`, 201, true)
+	d.send("POST", "/v1/policies", `{"name":"n","rules":[]}`, 422, false)
+	d.send("POST", "/v1/policies", `{"name":"n","rules":[{"rule_id":"r","rule_type":"x","parameters":{}}]}`, 422, false)
+	d.send("GET", "/v1/policies/p", "", 200, true)
+	d.send("GET", "/v1/policies/p?version=1", "", 200, true)
+	d.send("GET", "/v1/policies/p?version=0", "", 422, false)
+	d.send("GET", "/v1/policies/p?version=9", "", 404, true)
+
+	check := func(amount string) string {
+		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount + `,"currency":"usd","counterparty":"c` + amount +
+			`","metadata":{"days_since_purchase":5.0,"x":[{}]},"idempotency_key":"k` + amount + `"}`
+	}
+	allowed := d.send("POST", "/v1/checks", check("10"), 200, true)
+	blocked := d.send("POST", "/v1/checks", check("600.05"), 200, true)
+	d.send("POST", "/v1/checks", check("300"), 200, true)
+	for i, body := range []string{allowed, blocked} {
+		if want := []string{"allow", "block"}[i]; field(t, body, "decision") != want {
+			t.Errorf("%s, want %s", body, want)
+		}
+		if again := d.send("GET", "/v1/checks/"+field(t, body, "check_id"), "", 200, true); again != body {
+			t.Errorf("got again %s\nanswered %s", again, body)
+		}
+	}
+	if again := d.send("POST", "/v1/checks", check("600.05"), 200, true); again != blocked {
+		t.Errorf("replayed %s\nanswered %s", again, blocked)
+	}
+	d.send("POST", "/v1/checks", strings.Replace(check("600.05"), `"a"`, `"b"`, 1), 422, true)
+	d.send("POST", "/v1/checks", strings.Replace(check("7"), `"p"`, `"none"`, 1), 404, true)
+	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":-1,"currency":"usd","counterparty":"c","reason_text":"r"}`, 422, false)
+	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":1,"currency":"usd","counterparty":"c"}`, 422, false)
+	d.send("POST", "/v1/checks", strings.Replace(check("7"), "{", `{"agentid":"x",`, 1), 422, false)
+	d.send("POST", "/v1/checks", `{"agent_id":`, 400, false)
+	d.send("POST", "/v1/checks", check("7"), 401, true, "X-API-Key: svc_live_wrong")
+	d.send("GET", "/v1/checks/chk_00000000000000000000000000000000", "", 404, true)
+
+	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)
+	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
+	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
+	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
+
+	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+","+check("900")+`]}`, 200, true)
+	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+`]}`, 200, true, "X-API-Key: -")
+	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[]}`, 422, false)
+	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
+
+	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
+	d.send("GET", "/v1/violations", "", 429, true)
+	d.send("POST", "/v1/checks", check("8"), 429, true)
+	d.send("PATCH", keyPath, `{"active":false}`, 200, true, admin)
+	d.send("GET", "/v1/policies/p", "", 401, true)
+
+	for path, item := range d.doc.Paths.Map() {
+		for method := range item.Operations() {
+			if !d.done[method+" "+path+" OK"] && !d.done[method+" "+path+" Created"] {
+				t.Errorf("%s %s was not tried", method, path)
+			}
+		}
+	}
+}
