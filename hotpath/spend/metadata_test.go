@@ -1,0 +1,122 @@
+package spend
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func TestParseMetadata(t *testing.T) {
+	amount := func(s string) Amount { a, _ := ParseAmount(s); return a }
+	f := func(in string, want Metadata) {
+		t.Helper()
+		var faults Faults
+		if got := ParseMetadata(jsontext.Value(in), "metadata", &faults); got != want || faults != nil {
+			t.Errorf("%s:\n got %+v %v\nwant %+v", in, got, faults, want)
+		}
+	}
+	f("null", Metadata{})
+	f("{}", Metadata{JSON: "{}"})
+	f(" { } ", Metadata{JSON: "{}"})
+	f(`{"days_since_purchase": 5.0 , "discount_percent":12.50,"country":"de","category":" Toys "}`, Metadata{
+		JSON:              `{"days_since_purchase":5.0,"discount_percent":12.50,"country":"de","category":" Toys "}`,
+		DaysSincePurchase: 5, HasDaysSincePurchase: true, DiscountPercent: amount("12.5"), HasDiscountPercent: true, Country: "DE", Category: " Toys "})
+	f(`{"days_since_purchase":0,"discount_percent":-0}`, Metadata{JSON: `{"days_since_purchase":0,"discount_percent":-0}`,
+		HasDaysSincePurchase: true, HasDiscountPercent: true})
+	f(`{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`,
+		Metadata{JSON: `{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`})
+	// The known keys are those of the outermost object, however they are spelt.
+	f(`{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Metadata{
+		JSON: `{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Country: "FR"})
+	f(`{"Country":7,"":1," category":{}}`, Metadata{JSON: `{"Country":7,"":1," category":{}}`})
+	f(`{"category":"}\\\"{","x":"\\"}`, Metadata{JSON: `{"category":"}\\\"{","x":"\\"}`, Category: `}\"{`})
+}
+
+func TestParseMetadataFaults(t *testing.T) {
+	f := func(in, want string) {
+		t.Helper()
+		var faults Faults
+		ParseMetadata(jsontext.Value(in), "m", &faults)
+		if got := faults.Error(); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+	for _, in := range []string{"[]", `"x"`, "1", "true"} {
+		f(in, "m must be an object")
+	}
+	for _, days := range []string{"-1", "1.5", `"3"`, "true", "[]", "1e30"} {
+		f(`{"days_since_purchase":`+days+`}`, "m.days_since_purchase must be an integer of 0 or more")
+	}
+	for _, percent := range []string{"-1", `"3"`, "{}", "1e-30"} {
+		f(`{"discount_percent":`+percent+`}`, "m.discount_percent must be a number of 0 or more")
+	}
+	for _, country := range []string{"7", `"DEU"`, `"d1"`, "[]"} {
+		f(`{"country":`+country+`}`, "m.country must be a two-letter country code")
+	}
+	f(`{"category":7,"country":7}`, "m.category must be a string; m.country must be a two-letter country code")
+	nested := func(n int) string { return `{"a":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + "}" }
+	f(nested(MaxMetadataDepth), "")
+	f(nested(MaxMetadataDepth+1), "m must be at most 8 levels deep")
+	f(`{"a":"[[[[[[[[[[{{{{{{"}`, "")
+	sized := func(n int) string { return `{"a":"` + strings.Repeat("x", n-8) + `"}` }
+	f(sized(MaxMetadataBytes), "")
+	f(strings.Repeat(" ", 1<<20)+sized(MaxMetadataBytes), "") // as compact JSON
+	f(sized(MaxMetadataBytes+1), "m must be at most 16 KiB as compact JSON")
+}
+
+func TestParseMetadataLeavesItsInputAlone(t *testing.T) {
+	in := []byte(` { "country" : "de" } `)
+	var faults Faults
+	m := ParseMetadata(in, "m", &faults)
+	if string(in) != ` { "country" : "de" } ` {
+		t.Errorf("the input became %q", in)
+	}
+	for i := range in {
+		in[i] = 'x'
+	}
+	if m.JSON != `{"country":"de"}` || m.Country != "DE" {
+		t.Errorf("the metadata became %+v", m)
+	}
+}
+
+// FuzzParseMetadata: the text is what jsontext compacts it to, and the known
+// keys are what jsontext reads. No text, well-formed or not, is a panic.
+func FuzzParseMetadata(f *testing.F) {
+	for _, s := range []string{"{}", "null", "{", `{"country":"DE"}`, ` { "category" : "a\"b" , "x" : [ 1 , { } ] } `, `{"\u0063ountry":"\u0044E","a":{"b":"}"}}`,
+		`{"days_since_purchase":1e1,"discount_percent":12.5}`, `{"a":"\\","b":"\\\""}`, `{"":""}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var faults Faults
+		m := ParseMetadata(jsontext.Value(s), "m", &faults)
+		if !jsontext.Value(s).IsValid() || m.JSON == "" {
+			return
+		}
+		compact := jsontext.Value(s).Clone()
+		if err := compact.Compact(); err != nil || !bytes.Equal(compact, []byte(m.JSON)) {
+			t.Fatalf("%q is compacted to %q, want %q", s, m.JSON, compact)
+		}
+		want, wantFaults := decodedMetadata(compact)
+		if m != want || !reflect.DeepEqual(faults, wantFaults) {
+			t.Fatalf("%q:\n got %+v %v\nwant %+v %v", s, m, faults, want, wantFaults)
+		}
+	})
+}
+
+// decodedMetadata reads the known keys with a decoder.
+func decodedMetadata(raw jsontext.Value) (Metadata, Faults) {
+	m := Metadata{JSON: string(raw)}
+	var faults Faults
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.ReadToken()
+	for dec.PeekKind() == '"' {
+		name, _ := dec.ReadToken()
+		key := name.String()
+		value, _ := dec.ReadValue()
+		m.read(key, string(value), "m", &faults)
+	}
+	return m, faults
+}
