@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
@@ -19,8 +22,10 @@ import (
 const (
 	// pollEvery bounds how long a node may miss a change whose author crashed
 	// between its commit and raising the generation (F12).
-	pollEvery   = 2 * time.Second
-	loadTimeout = time.Second
+	pollEvery = 2 * time.Second
+	// loadTimeout bounds one load; a check waits for two at most, the one under
+	// way and the next (G7).
+	loadTimeout = 600 * time.Millisecond
 	// The programs kept compiled, by number and by the size of their rules.
 	maxPrograms     = 4096
 	maxProgramBytes = 128 << 20
@@ -34,7 +39,12 @@ type catalog struct {
 	metrics *metrics
 	current atomic.Pointer[view]
 
-	loading sync.Mutex // one load at a time
+	loads struct {
+		sync.Mutex
+		running bool
+		next    *load // joined by whoever asks before it begins
+	}
+	compiling singleflight.Group
 
 	mu           sync.Mutex
 	programs     map[string]*policy.Program
@@ -77,21 +87,64 @@ func (c *catalog) close() {
 
 func (c *catalog) view() *view { return c.current.Load() }
 
-// load makes the view at least as new as a generation that was read before the
-// call. A view that carries the generation already was loaded after it was
-// raised, so it will do; any other load must begin anew (F12).
-func (c *catalog) load(ctx context.Context, generation string) error {
-	c.loading.Lock()
-	defer c.loading.Unlock()
-	if c.view().generation == generation {
-		return nil
-	}
-	return c.refresh(ctx, generation)
+// load is one reading of the store's configuration, shared by all that asked
+// before it began.
+type load struct {
+	generation string // read before the load begins
+	done       chan struct{}
+	err        error
 }
 
-// refresh applies what changed in the store. Called with loading held.
-func (c *catalog) refresh(ctx context.Context, generation string) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+// load makes the view at least as new as a generation that was read before the
+// call. A view that carries the generation already was loaded after it was
+// raised, so it will do; else only a load that begins after the call will (F12).
+func (c *catalog) load(ctx context.Context, generation string) error {
+	c.loads.Lock()
+	if c.view().generation == generation {
+		c.loads.Unlock()
+		return nil
+	}
+	l := c.join(generation)
+	c.loads.Unlock()
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// join joins the next load. Called with loads held.
+func (c *catalog) join(generation string) *load {
+	if c.loads.next == nil {
+		c.loads.next = &load{done: make(chan struct{})}
+	}
+	c.loads.next.generation = generation
+	if !c.loads.running {
+		c.loads.running = true
+		go c.runLoads()
+	}
+	return c.loads.next
+}
+
+func (c *catalog) runLoads() {
+	for {
+		c.loads.Lock()
+		l := c.loads.next
+		if c.loads.next = nil; l == nil {
+			c.loads.running = false
+			c.loads.Unlock()
+			return
+		}
+		c.loads.Unlock()
+		l.err = c.refresh(l.generation)
+		close(l.done)
+	}
+}
+
+// refresh applies what changed in the store.
+func (c *catalog) refresh(generation string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
 	old := c.view()
 	changes, err := c.store.ConfigChanges(ctx, old.number)
@@ -146,7 +199,7 @@ func (c *catalog) forget(id string) {
 
 // program gives the latest version of a policy, compiled: at least as new as
 // the view that the caller took before.
-func (c *catalog) program(ctx context.Context, policyID string) (*policy.Program, error) {
+func (c *catalog) program(policyID string) (*policy.Program, error) {
 	for range maxReclaims {
 		c.mu.Lock()
 		p, drops := c.programs[policyID], c.drops
@@ -154,19 +207,32 @@ func (c *catalog) program(ctx context.Context, policyID string) (*policy.Program
 		if p != nil {
 			return p, nil
 		}
-		p, size, err := c.compile(ctx, policyID)
-		if err != nil {
-			return nil, err
-		}
-		if c.keep(policyID, p, size, drops) {
-			return p, nil
+		// Joined only by those who saw the same drops: what they may not use,
+		// a load that began before a change, has another name.
+		p, err := c.compileOnce(policyID, drops)
+		if err != nil || p != nil {
+			return p, err
 		}
 	}
 	return nil, fmt.Errorf("%w: policy %s keeps changing", ErrUnavailable, policyID)
 }
 
-func (c *catalog) compile(ctx context.Context, policyID string) (*policy.Program, int, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+// compileOnce loads and compiles a policy, once for all that want it now. It
+// gives nil if programs were dropped meanwhile.
+func (c *catalog) compileOnce(policyID string, drops int64) (*policy.Program, error) {
+	v, err, _ := c.compiling.Do(policyID+"@"+strconv.FormatInt(drops, 10), func() (any, error) {
+		p, size, err := c.compile(policyID)
+		if err == nil && !c.keep(policyID, p, size, drops) {
+			p = nil
+		}
+		return p, err
+	})
+	p, _ := v.(*policy.Program)
+	return p, err
+}
+
+func (c *catalog) compile(policyID string) (*policy.Program, int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
 	stored, err := c.store.Policy(ctx, policyID, 0)
 	switch {
@@ -214,12 +280,16 @@ func (c *catalog) poll(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		c.loading.Lock()
-		if v := c.view(); v.number > 0 {
-			if err := c.refresh(ctx, v.generation); err != nil && ctx.Err() == nil {
-				c.log.Warn("cannot follow the configuration", "error", err)
-			}
+		c.loads.Lock()
+		v := c.view()
+		if v.number == 0 {
+			c.loads.Unlock()
+			continue // nothing was asked of this node yet
 		}
-		c.loading.Unlock()
+		l := c.join(v.generation)
+		c.loads.Unlock()
+		if <-l.done; l.err != nil && ctx.Err() == nil {
+			c.log.Warn("cannot follow the configuration", "error", l.err)
+		}
 	}
 }

@@ -105,7 +105,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		var program *policy.Program
 		err := c.identity.err
 		if err == nil {
-			program, err = a.catalog.program(ctx, action.PolicyID)
+			program, err = a.catalog.program(action.PolicyID)
 		}
 		if err != nil {
 			fresh, q, admitErr := a.admit(ctx, c.request.Caller, &c.paid)

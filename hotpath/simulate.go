@@ -22,7 +22,7 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 		if err != nil {
 			return nil, 0, q, err
 		}
-		program, err := a.catalog.program(ctx, policyID)
+		program, err := a.catalog.program(policyID)
 		if err != nil {
 			return nil, 0, q, err
 		}

@@ -20,40 +20,69 @@ import (
 // until a loader has copied every live window (X1).
 
 const (
-	renewTimeout  = 1500 * time.Millisecond
+	renewTimeout  = time.Second
 	renewAttempts = 8
 	// othersRenewal is how long a node that lost the race for an epoch waits
 	// for the winner to publish it.
 	othersRenewal = 20 * time.Millisecond
 )
 
+// renewal is one attempt to get into an epoch, shared by all checks that need
+// it, its failure included: none of them may wait for another's turn (G7).
+type renewal struct {
+	done chan struct{}
+	err  error
+}
+
 // renew brings the node into the epoch in force, beginning one if Redis'
-// windows are lost. Concurrent calls share one renewal; stale is the marker
-// that the caller found void.
+// windows are lost. stale is the marker that the caller found void.
 func (g *Guard) renew(ctx context.Context, stale marker) error {
-	g.renewing.Lock()
-	defer g.renewing.Unlock()
+	g.mu.Lock()
 	if *g.windows.Load() != stale && !g.conns.foreign.Load() {
-		return nil // another check renewed while this one waited
+		g.mu.Unlock()
+		return nil // another check saw to it
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	r := g.renewing
+	if r == nil {
+		r = &renewal{done: make(chan struct{})}
+		g.renewing = r
+		go g.runRenewal(r)
+	}
+	g.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+func (g *Guard) runRenewal(r *renewal) {
+	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
+	if err := g.enterSomeEpoch(ctx); err != nil {
+		r.err = fmt.Errorf("%w: cannot enter an epoch: %w", ErrUnavailable, err)
+	}
+	g.mu.Lock()
+	g.renewing = nil
+	g.mu.Unlock()
+	close(r.done)
+}
+
+func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 	var last disagreement
 	for range renewAttempts {
 		g.conns.foreign.Store(false)
-		done, err := g.enterEpoch(ctx, &last)
-		if err != nil {
-			return fmt.Errorf("%w: cannot enter an epoch: %w", ErrUnavailable, err)
-		}
-		if done {
-			return nil
+		if done, err := g.enterEpoch(ctx, &last); err != nil || done {
+			return err
 		}
 		select {
 		case <-time.After(othersRenewal):
 		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("%w: epochs keep changing", ErrUnavailable)
+	return errEpochsChange
 }
 
 // disagreement is a state of affairs in which Redis' marker is not that of the

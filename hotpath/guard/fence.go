@@ -94,8 +94,8 @@ func (g *Guard) fence(node spend.ID, call *fenceCall) {
 // Retire gives the node a new incarnation if it still is the given one: that
 // one was fenced, by this node or another.
 func (g *Guard) Retire(node spend.ID) {
-	g.renewing.Lock()
-	defer g.renewing.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if *g.node.Load() == node {
 		g.newIncarnation()
 	}

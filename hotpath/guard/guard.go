@@ -23,6 +23,8 @@ import (
 // nothing is known and nothing was decided (G7).
 var ErrUnavailable = errors.New("guard cannot reach a dependency")
 
+var errEpochsChange = errors.New("epochs keep changing")
+
 // Options are what a Guard is made of.
 type Options struct {
 	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
@@ -43,10 +45,12 @@ type Guard struct {
 	records *records
 	flights *flights
 
-	windows  atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
-	node     atomic.Pointer[spend.ID] // this incarnation
-	renewing sync.Mutex
-	fencing  fencing
+	windows atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
+	node    atomic.Pointer[spend.ID] // this incarnation
+	fencing fencing
+
+	mu       sync.Mutex // renewing, and changes of node
+	renewing *renewal   // under way
 
 	load chan struct{} // nudges the loader
 	stop context.CancelFunc
@@ -178,5 +182,5 @@ func (g *Guard) trip(ctx context.Context, build func(marker) ask) (*ask, error) 
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w: epochs keep changing", ErrUnavailable)
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }
