@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // clientAddress is whose demo limit counts (S24): the peer's, or, if that is a
@@ -22,8 +23,7 @@ func (a *API) clientAddress(x *exchange) string {
 // first of them is the client.
 func (a *API) forwardedFor(peer netip.Addr, headers [][]byte) netip.Addr {
 	client := peer
-	for i := len(headers) - 1; i >= 0; i-- {
-		hops := headers[i]
+	for _, hops := range slices.Backward(headers) {
 		for len(hops) > 0 {
 			var hop []byte
 			if comma := bytes.LastIndexByte(hops, ','); comma >= 0 {

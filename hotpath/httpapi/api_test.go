@@ -47,8 +47,10 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	noKey, text := "X-API-Key: -", "Content-Type: text/plain"
 
 	// A path that does not exist wins over everything.
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/checks/", "/v1/Checks", "/V1/checks", "/v1//checks",
-		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/"} {
+	for _, path := range []string{
+		"/", "/v1", "/v1/", "/v1/checks/", "/v1/Checks", "/V1/checks", "/v1//checks",
+		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/",
+	} {
 		f("POST", path, "{", 404, codeNotFound, noKey)
 		f("HEAD", path, "", 404, codeNotFound, noKey)
 	}
@@ -249,8 +251,10 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 		}
 	}
 	s.store.err = nil
-	for _, path := range []string{"chk_01a1f958502270008001020304050608", "chk_01A1F958502270008001020304050607", "01a1f958502270008001020304050607",
-		"viol_01a1f958502270008001020304050607", "chk_", "%00", "%ff", "chk_01a1f95850227000800102030405060g"} {
+	for _, path := range []string{
+		"chk_01a1f958502270008001020304050608", "chk_01A1F958502270008001020304050607", "01a1f958502270008001020304050607",
+		"viol_01a1f958502270008001020304050607", "chk_", "%00", "%ff", "chk_01a1f95850227000800102030405060g",
+	} {
 		if a := s.do("GET", "/v1/checks/"+path, ""); a.status != 404 || a.code(t) != codeCheckNotFound {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -330,8 +334,10 @@ func TestOneLogLinePerFailedRequest(t *testing.T) {
 	if n := strings.Count(logged, "\n"); n != 3 {
 		t.Errorf("%d lines: %s", n, logged)
 	}
-	for _, want := range []string{"level=INFO", "level=ERROR", "request_id=" + a.header.Get("X-Request-ID"),
-		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration="} {
+	for _, want := range []string{
+		"level=INFO", "level=ERROR", "request_id=" + a.header.Get("X-Request-ID"),
+		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration=",
+	} {
 		if !strings.Contains(logged, want) {
 			t.Errorf("no %q in %s", want, logged)
 		}

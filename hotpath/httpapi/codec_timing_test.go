@@ -16,6 +16,7 @@ const bareCheck = `{"agent_id":"agent-support-7","policy_id":"refunds-eu","actio
 	`"currency":"EUR","counterparty":"customer-48213","payment_method":"card","idempotency_key":"order-99-refund-1"}`
 
 func benchmarkDecode(b *testing.B, body string) {
+	b.Helper()
 	raw := []byte(body)
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()

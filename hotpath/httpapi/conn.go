@@ -66,7 +66,7 @@ const (
 func (c *conn) Close() error {
 	if c.linger.Swap(false) {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+			_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 	}

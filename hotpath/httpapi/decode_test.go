@@ -28,10 +28,14 @@ func without(name string) string {
 
 func TestDecodeCheck(t *testing.T) {
 	amount, _ := spend.ParseAmount("129.95")
-	want := spend.Action{AgentID: "agent-support-7", PolicyID: "refunds-eu", Type: spend.Refund, Amount: amount, Currency: "EUR",
+	want := spend.Action{
+		AgentID: "agent-support-7", PolicyID: "refunds-eu", Type: spend.Refund, Amount: amount, Currency: "EUR",
 		Counterparty: "customer-48213", PaymentMethod: "card", IdempotencyKey: "order-99-refund-1",
-		Metadata: spend.Metadata{JSON: `{"days_since_purchase":12,"country":"DE","category":"electronics","order_id":"A-9912"}`,
-			DaysSincePurchase: 12, HasDaysSincePurchase: true, Country: "DE", Category: "electronics"}}
+		Metadata: spend.Metadata{
+			JSON:              `{"days_since_purchase":12,"country":"DE","category":"electronics","order_id":"A-9912"}`,
+			DaysSincePurchase: 12, HasDaysSincePurchase: true, Country: "DE", Category: "electronics",
+		},
+	}
 	f := func(body string, want spend.Action) {
 		t.Helper()
 		if got, err := checkOf(body); err != nil || !reflect.DeepEqual(*got, want) {
@@ -62,8 +66,8 @@ func TestMalformedBodies(t *testing.T) {
 	f := func(body, reason string) {
 		t.Helper()
 		_, err := checkOf(body)
-		var malformed *bodyError
-		if !errors.As(err, &malformed) {
+		malformed, ok := errors.AsType[*bodyError](err)
+		if !ok {
 			t.Errorf("%q: %v", body, err)
 		} else if !strings.Contains(malformed.reason, reason) {
 			t.Errorf("%q: %q, want %q", body, malformed.reason, reason)

@@ -19,8 +19,10 @@ func blockedCheck() *spend.Check {
 	amount, _ := spend.ParseAmount("600")
 	return &spend.Check{
 		ID: spend.ID{0x01, 0xa1, 0xf9, 0x58, 0x50, 0x22, 0x70, 0, 0x80, 1, 2, 3, 4, 5, 6, 7},
-		Action: spend.Action{AgentID: "agent-1", PolicyID: "p", Type: spend.Refund, Amount: amount,
-			Currency: "USD", Counterparty: "c"},
+		Action: spend.Action{
+			AgentID: "agent-1", PolicyID: "p", Type: spend.Refund, Amount: amount,
+			Currency: "USD", Counterparty: "c",
+		},
 		ActionType: spend.Refund,
 		Decision: spend.Decision{
 			Effect: spend.Block, Confidence: spend.High, Reason: spend.ReasonMaxAmount, RuleID: "cap",

@@ -52,8 +52,8 @@ type bodyError struct{ reason string }
 func (e *bodyError) Error() string { return e.reason }
 
 func isBodyError(err error) bool {
-	var malformed *bodyError
-	return errors.As(err, &malformed)
+	_, ok := errors.AsType[*bodyError](err)
+	return ok
 }
 
 // refusal is how an error is answered.
@@ -117,12 +117,10 @@ func refusalOf(err error) refusal {
 			return refusals[i].refusal
 		}
 	}
-	var faults spend.Faults
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[spend.Faults](err); ok {
 		return refusal{status: 422, code: codeValidation, message: faults.Error()}
 	}
-	var malformed *bodyError
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[*bodyError](err); ok {
 		return refusal{status: 400, code: codeBadRequest, message: malformed.reason}
 	}
 	return unexpected

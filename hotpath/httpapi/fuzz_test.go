@@ -14,8 +14,10 @@ import (
 // FuzzDecodeCheck: no body makes the decoder panic or unsure, and what is
 // accepted is what encoding/json reads in it.
 func FuzzDecodeCheck(f *testing.F) {
-	for _, body := range []string{plainCheck, bareCheck, "", "{", "{}", "[]", "null", with(`"reason_text":"\ud83d\ude00\u0000"`),
-		with(`"metadata":{"a":[{}],"a":1}`), `{"amount":1e400,"amount":-0}`, `{"amount":1.0000000000,"currency":"uSd"}`, plainCheck + " x"} {
+	for _, body := range []string{
+		plainCheck, bareCheck, "", "{", "{}", "[]", "null", with(`"reason_text":"\ud83d\ude00\u0000"`),
+		with(`"metadata":{"a":[{}],"a":1}`), `{"amount":1e400,"amount":-0}`, `{"amount":1.0000000000,"currency":"uSd"}`, plainCheck + " x",
+	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -34,15 +36,18 @@ func FuzzDecodeCheck(f *testing.F) {
 			t.Fatalf("accepted %q", body)
 		}
 		var want struct {
-			Agent_id, Policy_id, Counterparty, Idempotency_key string
-			Amount                                             json.Number
+			AgentID        string `json:"agent_id"`
+			PolicyID       string `json:"policy_id"`
+			Counterparty   string
+			IdempotencyKey string `json:"idempotency_key"`
+			Amount         json.Number
 		}
 		if err := json.Unmarshal(body, &want); err != nil {
 			t.Fatalf("encoding/json refuses it: %v", err)
 		}
 		amount, err := spend.ParseAmount(want.Amount.String())
-		if a.AgentID != want.Agent_id || a.PolicyID != want.Policy_id || a.Counterparty != want.Counterparty ||
-			!spend.Blank(want.Idempotency_key) && a.IdempotencyKey != want.Idempotency_key || err != nil || a.Amount != amount {
+		if a.AgentID != want.AgentID || a.PolicyID != want.PolicyID || a.Counterparty != want.Counterparty ||
+			!spend.Blank(want.IdempotencyKey) && a.IdempotencyKey != want.IdempotencyKey || err != nil || a.Amount != amount {
 			t.Fatalf("got %+v, want %+v", a, want)
 		}
 		if strings.ContainsRune(a.AgentID+a.ReasonText+a.Counterparty+a.Metadata.JSON, 0) {

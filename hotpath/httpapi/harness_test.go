@@ -270,7 +270,7 @@ func doAt(t *testing.T, address, method, path, body string, headers ...string) a
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -282,12 +282,15 @@ func doAt(t *testing.T, address, method, path, body string, headers ...string) a
 func (a answer) code(t *testing.T) string {
 	t.Helper()
 	var e struct {
-		Error struct{ Code, Message, Request_id, Timestamp string }
+		Error struct {
+			Code, Message, Timestamp string
+			RequestID                string `json:"request_id"`
+		}
 	}
 	if err := json.Unmarshal([]byte(a.body), &e); err != nil {
 		t.Fatalf("%q: %v", a.body, err)
 	}
-	if e.Error.Message == "" || e.Error.Request_id != a.header.Get("X-Request-ID") || e.Error.Timestamp == "" {
+	if e.Error.Message == "" || e.Error.RequestID != a.header.Get("X-Request-ID") || e.Error.Timestamp == "" {
 		t.Errorf("error shape: %s with %v", a.body, a.header)
 	}
 	return e.Error.Code

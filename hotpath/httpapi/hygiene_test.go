@@ -46,6 +46,7 @@ func (c *raw) receive() answer {
 	if err != nil {
 		c.t.Fatalf("no answer: %v", err)
 	}
+	defer response.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		c.t.Fatal(err)

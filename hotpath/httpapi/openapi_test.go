@@ -96,12 +96,15 @@ func (d *described) send(method, path, body string, status int, fits bool, heade
 		d.t.Fatalf("%s %s is not in the document: %v", method, path, err)
 	}
 	in := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true}}
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
+	}}
 	if err := openapi3filter.ValidateRequest(context.Background(), in); (err == nil) != fits {
 		d.t.Errorf("%s %s %s: fits %v: %v", method, path, body, !fits, err)
 	}
-	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: a.status, Header: a.header,
-		Body: io.NopCloser(bytes.NewReader([]byte(a.body))), Options: in.Options}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: a.status, Header: a.header,
+		Body: io.NopCloser(bytes.NewReader([]byte(a.body))), Options: in.Options,
+	}
 	if strings.HasPrefix(a.header.Get("Content-Type"), "application/yaml") {
 		out.Options.ExcludeResponseBody = true // it is the document itself
 	}

@@ -87,10 +87,12 @@ func TestQueryRange(t *testing.T) {
 }
 
 func TestParseInstantRefuses(t *testing.T) {
-	for _, s := range []string{"2026-1-31", "2026-02-29", "2026-13-01", "20260131", "2026-01-31T", "2026-01-31T12:00Z", "2026-01-31T12:00:00",
+	for _, s := range []string{
+		"2026-1-31", "2026-02-29", "2026-13-01", "20260131", "2026-01-31T", "2026-01-31T12:00Z", "2026-01-31T12:00:00",
 		"2026-01-31T24:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z", "2026-01-31t12:00:00z", "2026-01-31 12:00:00Z", "2026-01-31T1:00:00Z00",
 		"2026-01-31T12:00:00,5Z", "2026-01-31T12:00:00.Z", "2026-01-31T12:00:00+0200", "2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00+02:60",
-		"-2026-01-31T12:00:00Z", "1769860800", "now", "2026-W05", "2026-01-31T12:00:00Z ", "02026-01-31"} {
+		"-2026-01-31T12:00:00Z", "1769860800", "now", "2026-W05", "2026-01-31T12:00:00Z ", "02026-01-31",
+	} {
 		if at, ok := parseInstant(s, false); ok {
 			t.Errorf("%q is read as %v", s, at)
 		}
@@ -133,8 +135,10 @@ func TestCursor(t *testing.T) {
 	if err != nil || next.Before != position || next.From != q.From {
 		t.Errorf("%+v, %v", next, err)
 	}
-	for _, other := range []string{"", "agent_id=a", "agent_id=b&from=2026-01-01", "agent_id=a&from=2026-01-02", "agent_id=a&to=2026-01-01",
-		"agent_id=a&from=2026-01-01&decision=block", "agent_id=a&from=2026-01-01&action_type=spend"} {
+	for _, other := range []string{
+		"", "agent_id=a", "agent_id=b&from=2026-01-01", "agent_id=a&from=2026-01-02", "agent_id=a&to=2026-01-01",
+		"agent_id=a&from=2026-01-01&decision=block", "agent_id=a&from=2026-01-01&action_type=spend",
+	} {
 		if _, _, err := queryViolations([]byte(other + "&cursor=" + cursor)); err == nil {
 			t.Errorf("the cursor is taken with %q", other)
 		}

@@ -77,7 +77,7 @@ func (r *reader) end() error {
 	if r.err == nil {
 		if _, err := r.dec.ReadToken(); err == nil {
 			r.err = errTrailing
-		} else if err != io.EOF {
+		} else if !errors.Is(err, io.EOF) {
 			r.err = err
 		}
 	}
@@ -273,24 +273,25 @@ var escapedNUL = []byte(`\u0000`)
 
 // What is wrong with a body besides its grammar.
 var (
-	errNotObject = errors.New("must be one JSON object")
-	errTrailing  = errors.New("must be one JSON object and nothing after it")
-	errNUL       = errors.New("must not contain U+0000 in a string")
+	errEmpty     = &bodyError{"the body is empty; it must be one JSON object"}
+	errNotObject = &bodyError{"the body must be one JSON object"}
+	errTrailing  = &bodyError{"the body must be one JSON object and nothing after it"}
+	errNUL       = &bodyError{"the body must not contain U+0000 in a string"}
 )
 
 // asBodyError says what is wrong with the text without telling any of it back.
 func asBodyError(err error) error {
-	var syntax *jsontext.SyntacticError
+	syntax, hasPlace := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
-	case err == errNotObject, err == errTrailing, err == errNUL:
-		return &bodyError{"the body " + err.Error()}
-	case err == io.EOF:
-		return &bodyError{"the body is empty; it " + errNotObject.Error()}
+	case isBodyError(err):
+		return err
+	case errors.Is(err, io.EOF):
+		return errEmpty
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &bodyError{"the body is malformed JSON: it ends too early"}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return &bodyError{"the body has a duplicate member name in an object"}
-	case errors.As(err, &syntax):
+	case hasPlace:
 		return &bodyError{"the body is malformed JSON at byte " + strconv.FormatInt(syntax.ByteOffset, 10)}
 	default:
 		return &bodyError{"the body is malformed JSON"}

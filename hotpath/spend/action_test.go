@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v came back as %v", c, back)
 		}
 	}
-	if !(Block > Escalate && Escalate > Allow) || !(High > Medium && Medium > Low) {
+	if Block <= Escalate || Escalate <= Allow || High <= Medium || Medium <= Low {
 		t.Error("effects and confidences are out of order")
 	}
 	for _, s := range []string{"", "Refund", "refund ", "payment"} {

@@ -2,6 +2,7 @@ package spend
 
 import (
 	"bytes"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,9 +45,11 @@ func TestIDsSortByTime(t *testing.T) {
 
 func TestParseIDRefuses(t *testing.T) {
 	good := NewID(time.Now()).Text(PrefixCheck)
-	for _, s := range []string{"", PrefixCheck, good[:len(good)-1], good + "0", strings.ToUpper(good), "CHK_" + good[4:], good[4:],
-		PrefixViolation + good[4:], good[:10] + "G" + good[11:], good[:10] + "-" + good[11:], " " + good, good[:35] + "é"} {
-		if id, err := ParseID(s, PrefixCheck); err != ErrBadID {
+	for _, s := range []string{
+		"", PrefixCheck, good[:len(good)-1], good + "0", strings.ToUpper(good), "CHK_" + good[4:], good[4:],
+		PrefixViolation + good[4:], good[:10] + "G" + good[11:], good[:10] + "-" + good[11:], " " + good, good[:35] + "é",
+	} {
+		if id, err := ParseID(s, PrefixCheck); !errors.Is(err, ErrBadID) {
 			t.Errorf("%q is %v, %v", s, id, err)
 		}
 	}

@@ -23,14 +23,18 @@ func TestParseMetadata(t *testing.T) {
 	f(" { } ", Metadata{JSON: "{}"})
 	f(`{"days_since_purchase": 5.0 , "discount_percent":12.50,"country":"de","category":" Toys "}`, Metadata{
 		JSON:              `{"days_since_purchase":5.0,"discount_percent":12.50,"country":"de","category":" Toys "}`,
-		DaysSincePurchase: 5, HasDaysSincePurchase: true, DiscountPercent: amount("12.5"), HasDiscountPercent: true, Country: "DE", Category: " Toys "})
-	f(`{"days_since_purchase":0,"discount_percent":-0}`, Metadata{JSON: `{"days_since_purchase":0,"discount_percent":-0}`,
-		HasDaysSincePurchase: true, HasDiscountPercent: true})
+		DaysSincePurchase: 5, HasDaysSincePurchase: true, DiscountPercent: amount("12.5"), HasDiscountPercent: true, Country: "DE", Category: " Toys ",
+	})
+	f(`{"days_since_purchase":0,"discount_percent":-0}`, Metadata{
+		JSON:                 `{"days_since_purchase":0,"discount_percent":-0}`,
+		HasDaysSincePurchase: true, HasDiscountPercent: true,
+	})
 	f(`{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`,
 		Metadata{JSON: `{"days_since_purchase":null,"discount_percent":null,"country":" ","category":""}`})
 	// The known keys are those of the outermost object, however they are spelt.
 	f(`{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Metadata{
-		JSON: `{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Country: "FR"})
+		JSON: `{"a":{"country":7},"b":["country",{"category":1}],"c":"\"country\":7,","\u0063ountry":"\u0046R"}`, Country: "FR",
+	})
 	f(`{"Country":7,"":1," category":{}}`, Metadata{JSON: `{"Country":7,"":1," category":{}}`})
 	f(`{"category":"}\\\"{","x":"\\"}`, Metadata{JSON: `{"category":"}\\\"{","x":"\\"}`, Category: `}\"{`})
 }
@@ -85,8 +89,10 @@ func TestParseMetadataLeavesItsInputAlone(t *testing.T) {
 // FuzzParseMetadata: the text is what jsontext compacts it to, and the known
 // keys are what jsontext reads. No text, well-formed or not, is a panic.
 func FuzzParseMetadata(f *testing.F) {
-	for _, s := range []string{"{}", "null", "{", `{"country":"DE"}`, ` { "category" : "a\"b" , "x" : [ 1 , { } ] } `, `{"\u0063ountry":"\u0044E","a":{"b":"}"}}`,
-		`{"days_since_purchase":1e1,"discount_percent":12.5}`, `{"a":"\\","b":"\\\""}`, `{"":""}`} {
+	for _, s := range []string{
+		"{}", "null", "{", `{"country":"DE"}`, ` { "category" : "a\"b" , "x" : [ 1 , { } ] } `, `{"\u0063ountry":"\u0044E","a":{"b":"}"}}`,
+		`{"days_since_purchase":1e1,"discount_percent":12.5}`, `{"a":"\\","b":"\\\""}`, `{"":""}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
