@@ -95,6 +95,7 @@ type API struct {
 
 	maxInFlight int64
 	inFlight    atomic.Int64
+	open        openConns
 	draining    atomic.Bool
 }
 

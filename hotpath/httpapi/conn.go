@@ -3,6 +3,8 @@ package httpapi
 import (
 	"io"
 	"net"
+	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,14 +12,61 @@ import (
 )
 
 // listener wraps what it accepts in a conn.
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	open *openConns
+}
 
+// Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	c := &conn{Conn: accepted, open: l.open, fresh: true}
+	l.open.add(c)
+	return c, nil
+}
+
+// openConns are the connections that are open, so that a shutdown need not
+// wait for clients that have yet to send a request.
+type openConns struct {
+	closing atomic.Bool
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+}
+
+func (o *openConns) add(c *conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conns == nil {
+		o.conns = make(map[*conn]struct{})
+	}
+	o.conns[c] = struct{}{}
+}
+
+func (o *openConns) remove(c *conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.conns, c)
+}
+
+// finishReading is how long a request that is half received, or an answer that
+// is half taken, has left once the service is shutting down. What is being
+// worked on has all the time that it needs.
+const finishReading = time.Second
+
+// hurry gives every connection finishReading. Those that come to wait for
+// their first request later do not wait at all: see conn.Read.
+func (o *openConns) hurry() {
+	o.closing.Store(true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	end := time.Now().Add(finishReading)
+	for c := range o.conns { // setting deadlines fails only on what is closed
+		_ = c.SetReadDeadline(end)
+		_ = c.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
+	}
 }
 
 // conn notes when the first byte of a request is read. None of fasthttp's
@@ -32,16 +81,21 @@ type conn struct {
 	// first is the time of the first byte of the request being read, zero
 	// while none has come. Only the connection's goroutine touches it.
 	first time.Time
+	fresh bool // nothing has ever been read; like first
 
+	open   *openConns
 	linger atomic.Bool // the rest of a request is still to come
 	mute   atomic.Bool // nothing more is to be said
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
+	if c.fresh && c.open.closing.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.first.IsZero() {
-		c.first = time.Now()
+		c.first, c.fresh = time.Now(), false
 	}
 	return n, err
 }
@@ -64,6 +118,7 @@ const (
 // a reset, which can overtake the answer. So a lingering connection ends its
 // own half first, and takes in what the client was still sending.
 func (c *conn) Close() error {
+	c.open.remove(c)
 	if c.linger.Swap(false) {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			_ = c.SetReadDeadline(time.Now().Add(lingerTime))

@@ -94,6 +94,9 @@ var refusals = [...]struct {
 	{hotpath.ErrUnavailable, unavailable},
 	{audit.ErrUnavailable, unavailable},
 	{audit.ErrUnknown, unavailable},
+	{audit.ErrPending, unavailable},
+	{audit.ErrStaleEpoch, unavailable},
+	{audit.ErrFencedNode, unavailable},
 	{context.DeadlineExceeded, unavailable},
 	{context.Canceled, unavailable},
 
@@ -105,7 +108,7 @@ var refusals = [...]struct {
 
 var (
 	overloaded  = refusal{500, codeInternal, "the service is at its capacity; nothing was decided, try again", true}
-	unavailable = refusal{500, codeInternal, "a dependency of the service cannot be reached; nothing was decided, try again", true}
+	unavailable = refusal{500, codeInternal, "a dependency of the service does not answer; there is no decision, try again", true}
 	unexpected  = refusal{500, codeInternal, "unexpected error; see the service's log for this request_id", false}
 )
 

@@ -166,6 +166,13 @@ func TestMalformedHTTP(t *testing.T) {
 		}
 		c.closed()
 	}
+	for _, text := range []string{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"} {
+		c := s.dial()
+		c.send(text)
+		if a := c.receive(); a.status != 404 || a.code(t) != codeNotFound {
+			t.Errorf("%q: %d %s", text, a.status, a.body)
+		}
+	}
 	if logged := s.logged.String(); strings.Contains(logged, "nonsense") {
 		t.Errorf("the log repeats what was sent: %s", logged)
 	}
@@ -317,6 +324,35 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
+}
+
+// Neither a client that has yet to ask nor one that asks slowly holds it up.
+func TestShutdownWaitsForNobodyElse(t *testing.T) {
+	s := start(t, nil)
+	silent, slow := s.dial(), s.dial()
+	slow.send(post("Content-Length: 100\r\n", "half"))
+	for s.api.open.count() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := s.api.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	silent.closed()
+	if a := slow.receive(); a.status != 408 {
+		t.Errorf("half a request: %d", a.status)
+	}
+	slow.closed()
+	if n := s.api.open.count(); n != 0 {
+		t.Errorf("%d connections stay open", n)
+	}
+}
+
+func (o *openConns) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.conns)
 }
 
 func TestDrainingSendsClientsElsewhere(t *testing.T) {

@@ -52,6 +52,7 @@ type Ops struct {
 	pprof    bool
 	log      *slog.Logger
 	server   *fasthttp.Server
+	open     openConns
 	draining atomic.Bool
 }
 
@@ -84,7 +85,7 @@ func NewOps(o OpsOptions) *Ops {
 
 // Serve answers until Shutdown. It gives nil when it was shut down.
 func (o *Ops) Serve(l net.Listener) error {
-	if err := o.server.Serve(l); err != nil && !o.draining.Load() {
+	if err := o.server.Serve(listener{l, &o.open}); err != nil && !o.draining.Load() {
 		return fmt.Errorf("cannot serve operations: %w", err)
 	}
 	return nil
@@ -96,7 +97,11 @@ func (o *Ops) Drain() { o.draining.Store(true) }
 // Shutdown finishes what is being answered and closes.
 func (o *Ops) Shutdown(ctx context.Context) error {
 	o.Drain()
-	return o.server.ShutdownWithContext(ctx)
+	o.open.hurry()
+	if err := o.server.ShutdownWithContext(ctx); err != nil {
+		return fmt.Errorf("cannot finish the requests for operations: %w", err)
+	}
+	return nil
 }
 
 func (o *Ops) handle(ctx *fasthttp.RequestCtx) {

@@ -43,7 +43,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 // Serve answers requests until Shutdown. It gives nil when it was shut down.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.server.Serve(listener{l}); err != nil && !a.draining.Load() {
+	if err := a.server.Serve(listener{l, &a.open}); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)
 	}
 	return nil
@@ -57,6 +57,7 @@ func (a *API) Drain() { a.draining.Store(true) }
 // (G11). It gives the context's error when that ends first.
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
+	a.open.hurry()
 	if err := a.server.ShutdownWithContext(ctx); err != nil {
 		return fmt.Errorf("cannot finish the requests in flight: %w", err)
 	}

@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"context"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// instantly answers every check at no cost.
+type instantly struct {
+	authorizer
+	answer hotpath.Answer
+}
+
+func (i instantly) Check(context.Context, hotpath.Request, *spend.Action) (hotpath.Answer, ratelimit.Quota, error) {
+	return i.answer, ratelimit.Quota{Limit: 100, Remaining: 99, ResetUnix: 1}, nil
+}
+
+// BenchmarkPostCheck is all that this package does for a check, without the
+// connection: route, decode, encode, headers, metrics.
+func BenchmarkPostCheck(b *testing.B) {
+	a := New(Options{Authorizer: instantly{answer: hotpath.Answer{Check: blockedCheck()}}, Store: &fakeStore{}})
+	var ctx fasthttp.RequestCtx
+	var request fasthttp.Request
+	request.Header.SetMethod("POST")
+	request.SetRequestURI("/v1/checks")
+	request.Header.SetContentType("application/json")
+	request.Header.Set("X-API-Key", goodKey)
+	request.SetBodyString(plainCheck)
+	ctx.Init(&request, nil, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx.Response.Reset()
+		a.handle(&ctx)
+		if ctx.Response.StatusCode() != 200 {
+			b.Fatal(string(ctx.Response.Body()))
+		}
+	}
+}
