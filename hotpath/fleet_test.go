@@ -157,6 +157,48 @@ func (f *fleet) recorded(id spend.ID) *spend.Check {
 	return checks[0]
 }
 
+// passes counts what the trail holds of an action's passes.
+func (f *fleet) passes(a spend.Action) (n int) {
+	f.t.Helper()
+	all, err := f.store.PagePasses(context.Background(), spend.ID{}, 0, 100000)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Fingerprint == spend.FingerprintOf(&a, a.Type) {
+			n++
+		}
+	}
+	return n
+}
+
+// claims are the names of the fingerprints and keys that Redis holds.
+func (f *fleet) claims() []string {
+	f.t.Helper()
+	var all []string
+	for _, pattern := range []string{"f:*", "k:*"} {
+		names, err := f.redis.Keys(context.Background(), pattern).Result()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, names...)
+	}
+	return all
+}
+
+// eventually polls for what happens behind an answer. It is given up well
+// before a stale claim would be taken over.
+func (f *fleet) eventually(what string, done func() bool) {
+	f.t.Helper()
+	for range 150 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.t.Errorf("never: %s", what)
+}
+
 func (f *fleet) flush() {
 	f.t.Helper()
 	if err := f.redis.FlushDB(context.Background()).Err(); err != nil {

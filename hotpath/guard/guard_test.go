@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit/sqlite"
+	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/spend"
+)
+
+func newGuard(t *testing.T) *Guard {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(Options{
+		Redis: server.Options(), Embedded: true, Store: store,
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	t.Cleanup(func() {
+		_ = g.Close()
+		server.Close()
+		store.Close()
+	})
+	return g
+}
+
+// F6: an ask whose names were made for an epoch that is over by the time it is
+// sent must not pass for one of the epoch in force.
+func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	current := ask{windows: *g.windows.Load()}
+	older := ask{windows: marker{epoch: spend.NewID(time.Now()), runID: "embedded", full: true}}
+	if err := errors.Join(g.batch.do(&current), g.batch.do(&older)); err != nil {
+		t.Fatal(err)
+	}
+	if current.reading.lost || !older.reading.lost {
+		t.Errorf("lost: current %t, older %t", current.reading.lost, older.reading.lost)
+	}
+}
+
+// What was lazy when the names were made stays lazy for the ask, even if the
+// loader finished meanwhile: it may have come by before the claim.
+func TestAskStaysLazy(t *testing.T) {
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); !g.windows.Load().full; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("windows are never loaded")
+		}
+	}
+	lazy := *g.windows.Load()
+	lazy.full = false
+	a := ask{windows: lazy}
+	if err := g.batch.do(&a); err != nil || a.reading.lost || a.reading.windows.full {
+		t.Errorf("lost %t, full %t, %v", a.reading.lost, a.reading.windows.full, err)
+	}
+}
+
+func TestValuesRoundTrip(t *testing.T) {
+	h := holder{pending, spend.NewID(time.Now()), spend.NewID(time.Now()), 1795226469123}
+	if got, err := parseHolder(h.String()); err != nil || got != h {
+		t.Errorf("%q: %+v, %v", h, got, err)
+	}
+	k := keyHolder{h, spend.HashKey("k")}
+	k.state = 0
+	if got, err := parseKeyHolder(k.String()); err != nil || got != k {
+		t.Errorf("%q: %+v, %v", k, got, err)
+	}
+	m := marker{epoch: h.node, runID: "abc", full: true}
+	if got := parseMarker(m.String()); got != m {
+		t.Errorf("%q: %+v", m, got)
+	}
+	for _, text := range []string{"", "P", "P|", "X|" + h.String()[2:], h.String() + "|1", "P|a|b|c", "lazy", "a|b|lazy", "|||"} {
+		if _, err := parseHolder(text); err == nil {
+			t.Errorf("%q is a holder", text)
+		}
+		if _, err := parseKeyHolder(text); err == nil {
+			t.Errorf("%q is a holder of a key", text)
+		}
+		if parseMarker(text) != (marker{}) {
+			t.Errorf("%q is a marker", text)
+		}
+	}
+}
+
+func FuzzParseHolder(f *testing.F) {
+	f.Add("P|01a1fbd5194870db84b7e3f3081de164|01a1fbd5194870db84b7e3f3081de164|1795226469123")
+	f.Add("C|00000000000000000000000000000000|01a1fbd5194870db84b7e3f3081de164|-1")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, s string) {
+		h, err := parseHolder(s)
+		if err != nil {
+			return
+		}
+		if again, err := parseHolder(h.String()); err != nil || again != h {
+			t.Errorf("%q does not round-trip", s)
+		}
+	})
+}
+
+// A waiter is answered by a question that began after it asked.
+func TestLookupAnswersAreFresh(t *testing.T) {
+	asked, answer := make(chan []int), make(chan map[int]string)
+	l := lookup[int, string]{load: func(_ context.Context, keys []int) (map[int]string, error) {
+		asked <- keys
+		return <-answer, nil
+	}}
+	get := func() chan string {
+		got := make(chan string, 1)
+		go func() {
+			v, ok, err := l.get(t.Context(), 1)
+			if !ok || err != nil {
+				v = "absent"
+			}
+			got <- v
+		}()
+		return got
+	}
+	first := get()
+	<-asked
+	second := get() // while the first question is under way
+	answer <- nil
+	if v := <-first; v != "absent" {
+		t.Errorf("first: %s", v)
+	}
+	<-asked
+	answer <- map[int]string{1: "there"}
+	if v := <-second; v != "there" {
+		t.Errorf("second: %s", v)
+	}
+}
+
+func TestSuitableServers(t *testing.T) {
+	for info, ok := range map[string]bool{
+		"redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n":  true,
+		"redis_version:8.2.0\r\n":                                  true,
+		"redis_version:6.2.0\r\nmaxmemory_policy:noeviction\r\n":   false,
+		"redis_version:7.0.15\r\nmaxmemory_policy:allkeys-lru\r\n": false,
+		"": false,
+	} {
+		if err := suitable(info); (err == nil) != ok {
+			t.Errorf("%q: %v", info, err)
+		}
+	}
+}
