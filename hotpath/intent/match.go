@@ -89,6 +89,18 @@ func (x *lexicon) addPattern(p *pattern, fields []string) error {
 	return nil
 }
 
+// markStops lets no gap reach over a single word that is a cue which turns.
+func (x *lexicon) markStops() {
+	x.stop = x.groupIDs["stop"]
+	for id, ps := range x.patterns {
+		for _, p := range ps {
+			if p.cue.turns() && p.words == 1 {
+				x.groups[id] |= x.stop
+			}
+		}
+	}
+}
+
 // sortPatterns puts the most telling pattern of each place first: most words,
 // then words rather than classes, then the fewest gaps.
 func (x *lexicon) sortPatterns() {
@@ -173,16 +185,5 @@ func (x *lexicon) matchFrom(t *text, p *pattern, e, i int, used *[maxPatternWord
 // wording that turns the sense ("offer credit instead of ...").
 func (x *lexicon) gapMayHold(t *text, i int) bool {
 	tok := t.tokens[i].term
-	if tok <= softBreak {
-		return false
-	}
-	if tok < 0 {
-		return true
-	}
-	for _, p := range x.patterns[tok] {
-		if p.cue.turns() && p.words == 1 {
-			return false
-		}
-	}
-	return tok != x.terms["instead"] && tok != x.terms["rather"]
+	return tok > softBreak && (tok < 0 || x.groups[tok]&x.stop == 0)
 }

@@ -6,9 +6,10 @@ import "unicode/utf8"
 // of a long one the beginning and the end are read, where people say what they
 // want, and the middle is not.
 const (
-	maxTokens   = 256
+	maxTokens   = 288
 	headTokens  = 192
-	tailBytes   = 384
+	headBytes   = 2560
+	tailBytes   = 288
 	maxHits     = 96
 	maxTypos    = 24 // unknown words looked up as misspellings
 	maxWordSize = 24
@@ -34,7 +35,11 @@ type text struct {
 
 // scan splits s into tokens.
 func (x *lexicon) scan(t *text, s string) {
-	stop := x.scanRange(t, s, 0, headTokens)
+	head := min(len(s), headBytes)
+	for head < len(s) && head > headBytes-utf8.UTFMax && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	stop := x.scanRange(t, s[:head], 0, headTokens)
 	if stop >= len(s) {
 		return
 	}

@@ -91,7 +91,7 @@ func (x *lexicon) reportsOmission(t *text, h *hit) bool {
 		return false
 	}
 	before := t.tokens[h.first-1].term
-	return before >= 0 && x.groups[before]&x.groupIDs["past"] != 0
+	return before >= 0 && x.groups[before]&x.past != 0
 }
 
 // ahead finds the evidence that a cue governs. Unless far, only words that
@@ -135,7 +135,7 @@ func (t *text) deny(x *lexicon, target *hit) {
 		}
 		if tok.hit < 0 {
 			idle++
-			linked = tok.term >= 0 && x.groups[tok.term]&x.groupIDs["or"] != 0
+			linked = tok.term >= 0 && x.groups[tok.term]&x.or != 0
 			continue
 		}
 		h := &t.hits[tok.hit]

@@ -8,6 +8,9 @@ const minTypo = 4
 // have few neighbours, and people get more of their letters wrong.
 const farTypo = 9
 
+// firmTypo is the length below which a misspelling keeps the first letter.
+const firmTypo = 7
+
 // typoIndex finds which of the telling words a misspelling means. It keeps each
 // word under all that is left of it when one letter goes; two words that differ
 // by one edit meet there.
@@ -54,6 +57,9 @@ func (x *typoIndex) correct(w []byte) (term, bool) {
 	best, bestDistance := int32(-1), 2
 	consider := func(ids []int32) {
 		for _, id := range ids {
+			if form := x.forms[id].word; len(form) < firmTypo && form[0] != w[0] {
+				continue
+			}
 			if d := distance(w, x.forms[id].word); d < bestDistance {
 				best, bestDistance = id, d
 			}

@@ -42,7 +42,10 @@ type lexicon struct {
 	patterns [][]*pattern        // by first term: most words first
 	numeric  []*pattern          // those that begin with a number or percentage
 	groupIDs map[string]uint32   // @class name to its bit
-	thin     uint32              // the bit of words a negation looks through
+	thin     uint32              // the bit of words that a negation looks through
+	stop     uint32              // the bit of words that no gap reaches over
+	past     uint32              // the bit of was, has and the like
+	or       uint32              // the bit of or, nor
 	typos    typoIndex           // corrects misspellings of the telling words
 	single   []weights           // by term: fitted weights (weights.tsv)
 	pairs    map[uint64]*weights // by two neighbouring terms: fitted weights
@@ -85,7 +88,8 @@ func parseLexicon(text string) (*lexicon, error) {
 			}
 		}
 	}
-	x.thin = x.groupIDs["thin"]
+	x.thin, x.past, x.or = x.groupIDs["thin"], x.groupIDs["past"], x.groupIDs["or"]
+	x.markStops()
 	x.sortPatterns()
 	return x, nil
 }
