@@ -13,11 +13,11 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// ErrKeyTaken: another check is recorded under the check's idempotency key.
+// ErrKeyTaken means that another check is recorded under the idempotency key.
 var ErrKeyTaken = errors.New("idempotency key is taken")
 
-// ErrPending: the deadline came while the commit was under way. Entry.Settle
-// tells how it ended.
+// ErrPending means that the deadline came while the commit was under way.
+// Entry.Settle tells how it ended.
 var ErrPending = errors.New("commit is still under way")
 
 const (

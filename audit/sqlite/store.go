@@ -86,7 +86,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.takeKey, takeKey},
 	} {
 		var err error
-		if *p.stmt, err = s.writer.PrepareContext(ctx, p.text); err != nil {
+		if *p.stmt, err = s.writer.PrepareContext(ctx, p.text); err != nil { //nolint:sqlclosecheck // closed with the store
 			return err
 		}
 	}
@@ -222,8 +222,7 @@ func classify(err error) error {
 	if errors.As(err, &taken) || errors.As(err, &row) {
 		return err
 	}
-	var engine *sqlite.Error
-	if errors.As(err, &engine) {
+	if engine, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch engine.Code() & 0xff { // without the extended part
 		case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 			return &audit.RowError{Err: err}

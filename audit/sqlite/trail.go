@@ -64,7 +64,7 @@ func enter(tx *sql.Tx, f spend.Fence) error {
 // takeKeys records the idempotency keys, or names those that are taken.
 func (s *Store) takeKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) error {
 	var losers []spend.Hash
-	stmt := tx.Stmt(s.takeKey)
+	stmt := tx.Stmt(s.takeKey) //nolint:sqlclosecheck // closed with the transaction
 	for _, c := range checks {
 		if c.Action.IdempotencyKey == "" {
 			continue
@@ -99,7 +99,7 @@ func insert(tx *sql.Tx, one, many *sql.Stmt, checks []*spend.Check, values func(
 		for _, c := range checks[:n] {
 			args = values(args, c)
 		}
-		if _, err := tx.Stmt(stmt).Exec(args...); err != nil {
+		if _, err := tx.Stmt(stmt).Exec(args...); err != nil { //nolint:sqlclosecheck // closed with the transaction
 			return err
 		}
 		checks = checks[n:]

@@ -50,7 +50,7 @@ func dev(ctx context.Context, p process) error {
 		if err != nil {
 			return err
 		}
-		c.AdminKeys, c.Notices = []config.Secret{config.Secret(key)}, nil
+		c.AdminKeys = []config.Secret{config.Secret(key)}
 	}
 	store, err := sqlite.Open(ctx, filepath.Join(c.DataDir, storeFile), log)
 	if err != nil {

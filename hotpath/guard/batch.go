@@ -287,7 +287,7 @@ func (a *ask) answers(gets []*redis.StringCmd) error {
 			continue
 		}
 		var err error
-		if c.held, err = c.cmd.Result(); err != nil && err != redis.Nil {
+		if c.held, err = c.cmd.Result(); failed(err) {
 			return fmt.Errorf("%w: cannot claim: %w", ErrUnavailable, err)
 		}
 	}
@@ -302,7 +302,7 @@ func (a *ask) answers(gets []*redis.StringCmd) error {
 	a.reading.values = make([]string, 0, len(gets))
 	for _, get := range gets {
 		value, err := get.Result()
-		if err != nil && err != redis.Nil {
+		if failed(err) {
 			return fmt.Errorf("%w: cannot read a claim: %w", ErrUnavailable, err)
 		}
 		a.reading.values = append(a.reading.values, value)
@@ -317,11 +317,11 @@ func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r r
 		return r, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	text, err := t.marker.Result()
-	if err != nil && err != redis.Nil {
+	if failed(err) {
 		return r, fmt.Errorf("%w: cannot read the marker: %w", ErrUnavailable, err)
 	}
 	nonce, err := t.generation.Result()
-	if err != nil && err != redis.Nil {
+	if failed(err) {
 		return r, fmt.Errorf("%w: cannot read the generation: %w (pipeline: %w)", ErrUnavailable, err, pipeErr)
 	}
 	b.clock.Store(&clockReading{redis: r.now, local: sent})

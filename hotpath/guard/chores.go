@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,13 +73,7 @@ func (b *batcher) choresDue() bool {
 
 // keepFailed keeps the chores whose command failed.
 func (b *batcher) keepFailed(chores []chore) {
-	var failed []chore
-	for _, c := range chores {
-		if err := c.cmd.Err(); err != nil && err != redis.Nil {
-			failed = append(failed, c)
-		}
-	}
-	b.keep(failed)
+	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return !failed(c.cmd.Err()) }))
 }
 
 // keep puts chores off: Redis did not answer just now.

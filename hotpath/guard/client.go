@@ -116,3 +116,6 @@ func (c *connections) runID(ctx context.Context) (string, error) {
 	}
 	return infoField(info, "run_id"), suitable(info)
 }
+
+// failed reports an error that is more than "no such key".
+func failed(err error) bool { return err != nil && !errors.Is(err, redis.Nil) }

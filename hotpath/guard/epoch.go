@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"spendgate/hotpath/spend"
 )
 
@@ -105,7 +103,7 @@ func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, 
 		return false, err
 	}
 	text, err := g.conns.plain.Get(ctx, markerKey).Result()
-	if err != nil && err != redis.Nil {
+	if failed(err) {
 		return false, err
 	}
 	found := parseMarker(text)

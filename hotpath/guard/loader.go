@@ -107,7 +107,7 @@ func (g *Guard) loadPasses(ctx context.Context, m marker, passes []audit.LivePas
 			_ = pipe.Process(ctx, cmds[i])
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
+	if _, err := pipe.Exec(ctx); failed(err) {
 		return nil, fmt.Errorf("cannot write windows: %w", err)
 	}
 	for i, p := range passes {

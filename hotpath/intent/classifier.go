@@ -24,7 +24,7 @@ func New() *Classifier {
 	}
 	if err != nil {
 		// The tables are part of the program; a test reads them.
-		panic("intent: " + err.Error())
+		panic("BUG: intent: " + err.Error())
 	}
 	return &Classifier{lexicon: x}
 }

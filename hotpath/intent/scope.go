@@ -61,6 +61,7 @@ func (x *lexicon) applyCues(t *text) {
 			t.deny(x, x.ahead(t, h, true))
 		case cueFailed:
 			t.denyBefore(h)
+		default: // below
 		}
 	}
 	for i := range t.hits[:t.hitCount] {
@@ -74,6 +75,7 @@ func (x *lexicon) applyCues(t *text) {
 			}
 		case cueInstead:
 			t.applyInstead(h)
+		default: // above
 		}
 	}
 	for i := range t.hits[:t.hitCount] {

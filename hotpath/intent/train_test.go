@@ -223,7 +223,9 @@ func parseLines(text string) map[string]weights {
 		if key, rest, ok := strings.Cut(line, "\t"); ok {
 			var w weights
 			for class, field := range strings.Fields(rest) {
-				fmt.Sscan(field, &w[class])
+				if _, err := fmt.Sscan(field, &w[class]); err != nil {
+					panic("BUG: a weight is no number: " + err.Error())
+				}
 			}
 			all[key] = w
 		}
