@@ -1,0 +1,192 @@
+package readme_test
+
+import (
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const runbook = "deploy/RUNBOOK.md"
+
+// Every rule type has one example, which the service takes.
+func compareRules(t *testing.T, n *node) {
+	var types []string
+	for _, row := range rowsOf(section(t, "README.md", "## Rules"))[1:] {
+		ruleType, parameters := code(row[0]), code(row[1])
+		types = append(types, ruleType)
+		status, answer := n.post(t, "/v1/policies", fmt.Sprintf(
+			`{"name": "example", "rules": [{"rule_id": "example", "rule_type": %q, "parameters": %s}]}`, ruleType, parameters))
+		if status != http.StatusCreated {
+			t.Errorf("%s %s: %d %s", ruleType, parameters, status, answer)
+		}
+	}
+	_, refusal := n.post(t, "/v1/policies", `{"name": "none", "rules": [{"rule_id": "r", "rule_type": "none", "parameters": {}}]}`)
+	if listed := strings.Join(types, ", "); !strings.Contains(refusal, "must be one of "+listed+`"`) {
+		t.Errorf("README.md has the rule types %s, but: %s", listed, refusal)
+	}
+}
+
+// The settings of the table are those that the program knows.
+func compareSettings(t *testing.T, n *node) {
+	refusal := n.command("SPENDGATE_NO_SUCH_SETTING=1", "dev")
+	_, list, found := strings.Cut(refusal, "there are SPENDGATE_... ")
+	list, _, cut := strings.Cut(list, ", each also with _FILE")
+	if !found || !cut {
+		t.Fatalf("a misspelt setting is answered with: %s", refusal)
+	}
+	var documented []string
+	for _, row := range rowsOf(section(t, "README.md", "## Settings"))[1:] {
+		documented = append(documented, strings.TrimPrefix(code(row[0]), "SPENDGATE_"))
+	}
+	compareSets(t, "settings in README.md", documented, "settings of the program", strings.Split(list, ", "))
+}
+
+// The commands of the table are those that the program has.
+func compareCommands(t *testing.T, n *node) {
+	var documented []string
+	for _, row := range rowsOf(section(t, "README.md", "## Commands"))[1:] {
+		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1)
+		first := strings.Fields(names[0][1])[1:]
+		documented = append(documented, strings.Join(first, " "))
+		for _, name := range names[1:] {
+			documented = append(documented, first[0]+" "+name[1])
+		}
+	}
+	compareSets(t, "commands in README.md", documented, "commands of the program", commandsOf(n))
+}
+
+// commandsOf lists the leaves of the tree of commands under path.
+func commandsOf(n *node, path ...string) []string {
+	help := n.command("", append(path, "--help")...)
+	_, list, found := strings.Cut(help, "\ncommands:\n")
+	if !found {
+		return []string{strings.Join(path, " ")}
+	}
+	list, _, _ = strings.Cut(list, "\n\n")
+	var leaves []string
+	for line := range strings.Lines(list) {
+		leaves = append(leaves, commandsOf(n, append(slices.Clone(path), strings.Fields(line)[0])...)...)
+	}
+	return leaves
+}
+
+// The runbook explains every metric that a node has, and no other.
+func compareMetrics(t *testing.T, n *node) {
+	var live, documented []string
+	for _, found := range regexp.MustCompile(`(?m)^# TYPE (spendgate_\S+)`).FindAllStringSubmatch(n.metrics(t), -1) {
+		live = append(live, found[1])
+	}
+	for _, row := range rowsOf(section(t, runbook, "## Metrics")) {
+		if name := code(row[0]); strings.HasPrefix(name, "spendgate_") {
+			documented = append(documented, name)
+		}
+	}
+	compareSets(t, "metrics in "+runbook, documented, "metrics of a node", live)
+
+	// Alerts and advice speak of the same ones.
+	for _, name := range regexp.MustCompile(`\bspendgate_[a-z_]+`).FindAllString(readPage(t, runbook), -1) {
+		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+		if !slices.Contains(live, name) && !slices.Contains(live, base) {
+			t.Errorf("%s speaks of %s, which no node has", runbook, name)
+		}
+	}
+}
+
+func compareSets(t *testing.T, nameA string, a []string, nameB string, b []string) {
+	t.Helper()
+	if len(a) == 0 || len(b) == 0 {
+		t.Fatalf("%d %s, %d %s", len(a), nameA, len(b), nameB)
+	}
+	for _, x := range a {
+		if !slices.Contains(b, x) {
+			t.Errorf("%s is among the %s, not the %s", x, nameA, nameB)
+		}
+	}
+	for _, x := range b {
+		if !slices.Contains(a, x) {
+			t.Errorf("%s is among the %s, not the %s", x, nameB, nameA)
+		}
+	}
+}
+
+// What the runbook says of log lines is about lines that are written.
+func TestLogLines(t *testing.T) {
+	var source strings.Builder
+	err := fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != "." {
+			return fs.SkipDir
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(filepath.Join(root(), path))
+		source.Write(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := rowsOf(section(t, runbook, "## Log lines"))
+	if len(rows) < 2 {
+		t.Fatal("no log lines found")
+	}
+	for _, row := range rows[1:] {
+		if message := code(row[0]); !strings.Contains(source.String(), message) {
+			t.Errorf("%s explains %q, which is not logged", runbook, message)
+		}
+	}
+}
+
+// The targets that the pages name are in the Makefile.
+func TestMakeTargets(t *testing.T) {
+	makefile := readPage(t, "Makefile")
+	for _, page := range []string{"README.md", runbook, "CHANGELOG.md"} {
+		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)").FindAllStringSubmatch(readPage(t, page), -1) {
+			if !strings.Contains(makefile, "\n"+found[1]+":") {
+				t.Errorf("%s: there is no %s", page, found[0])
+			}
+		}
+	}
+}
+
+// Links to files and headings lead somewhere.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
+	for _, page := range []string{"README.md", runbook, "CHANGELOG.md"} {
+		for _, found := range link.FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
+			path, anchor := found[1], found[2]
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(filepath.Join(root(), target)); err != nil {
+				t.Errorf("%s: link to %s: %v", page, found[0], err)
+			} else if anchor != "" && !slices.Contains(anchorsOf(t, target), anchor) {
+				t.Errorf("%s: %s has no heading %s", page, target, anchor)
+			}
+		}
+	}
+}
+
+// anchorsOf names the headings of a page as links do.
+func anchorsOf(t *testing.T, page string) []string {
+	t.Helper()
+	var anchors []string
+	for _, found := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
+		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(found[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return anchors
+}

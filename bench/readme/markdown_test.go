@@ -1,0 +1,132 @@
+package readme_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// block is one fenced block of a Markdown page.
+type block struct {
+	page     string
+	line     int // of the opening fence, from 1
+	language string
+	text     string
+	adjacent bool // nothing but blank lines between the block before and this
+}
+
+// root is the folder of the module.
+func root() string { return filepath.Join("..", "..") }
+
+func readPage(t *testing.T, page string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root(), page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// blocksOf gives the fenced blocks of a page in order.
+func blocksOf(t *testing.T, page string) []block {
+	t.Helper()
+	var blocks []block
+	var open *block
+	adjacent := false
+	for i, line := range strings.Split(readPage(t, page), "\n") {
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case open == nil && isFence:
+			open = &block{page: page, line: i + 1, language: fence, adjacent: adjacent}
+		case open != nil && isFence:
+			blocks = append(blocks, *open)
+			open, adjacent = nil, true
+		case open != nil:
+			open.text += line + "\n"
+		case strings.TrimSpace(line) != "":
+			adjacent = false
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s:%d: the block is not closed", page, open.line)
+	}
+	return blocks
+}
+
+// example is commands and, if the page shows it, what they print.
+type example struct {
+	block
+	shown *block
+}
+
+// examplesOf gives the examples of a page that a reader can paste.
+func examplesOf(t *testing.T, page string) []example {
+	t.Helper()
+	var examples []example
+	blocks := blocksOf(t, page)
+	for i, b := range blocks {
+		switch b.language {
+		case "sh", "bash":
+			e := example{block: b}
+			if i+1 < len(blocks) && blocks[i+1].adjacent && isOutput(blocks[i+1]) {
+				e.shown = &blocks[i+1]
+			}
+			examples = append(examples, e)
+		case "json", "text":
+			if !b.adjacent || i == 0 || blocks[i-1].language != "sh" && blocks[i-1].language != "bash" {
+				t.Errorf("%s:%d: no commands print this; they would be directly above", page, b.line)
+			}
+		case "console", "yaml", "promql":
+		default:
+			t.Errorf("%s:%d: a block of %q is neither run nor marked as not runnable", page, b.line, b.language)
+		}
+	}
+	return examples
+}
+
+func isOutput(b block) bool { return b.language == "json" || b.language == "text" }
+
+// withoutBlocks is the prose of a page.
+func withoutBlocks(page string) string {
+	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "")
+}
+
+// section is the part of a page under a heading, up to the next of its level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(readPage(t, page), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", page, heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	text, _, _ := strings.Cut(rest, "\n"+level+" ")
+	return text
+}
+
+// rowsOf gives the cells of the table rows in a text, the headings left out.
+func rowsOf(text string) [][]string {
+	var rows [][]string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if !strings.HasPrefix(cells[0], "---") {
+			rows = append(rows, cells)
+		}
+	}
+	return rows
+}
+
+// code gives the text between the first pair of backticks.
+func code(cell string) string {
+	_, rest, _ := strings.Cut(cell, "`")
+	text, _, _ := strings.Cut(rest, "`")
+	return text
+}

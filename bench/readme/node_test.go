@@ -1,0 +1,144 @@
+package readme_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// node is a single node in a folder that looks like a fresh clone.
+type node struct {
+	dir     string
+	binary  string
+	process *exec.Cmd
+	// Where it listens instead of the defaults.
+	api, ops string
+}
+
+// newClone makes the folder with what the examples use of a clone: the policies
+// and, as make would leave it, the binary.
+func newClone(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	n := &node{dir: dir, binary: filepath.Join(dir, ".bin", "spendgate")}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", n.binary, "./cmd/spendgate")
+	build.Dir = root()
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build: %v\n%s", err, out)
+	}
+	const policies = "deploy/policies"
+	if err := os.CopyFS(filepath.Join(dir, policies), os.DirFS(filepath.Join(root(), policies))); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// environ is what the examples and the node see: nothing of the machine's.
+func (n *node) environ(more ...string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C"}, more...)
+}
+
+// start does what `make run` does, on free ports.
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.process = exec.Command(n.binary, "dev")
+	n.process.Dir = n.dir
+	n.process.Env = n.environ("SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")
+	n.process.Stderr = log
+	if err := n.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.stop(t) })
+	listening := regexp.MustCompile(`msg=listening .*\bapi=(\S+) ops=(\S+)`)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		said, err := os.ReadFile(log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Stat(filepath.Join(n.dir, ".spendgate", "sample.key")) // is made last
+		if found := listening.FindSubmatch(said); found != nil && err == nil {
+			n.api, n.ops = string(found[1]), string(found[2])
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the node does not start:\n%s", said)
+		}
+	}
+}
+
+// stop ends the node as Ctrl-C does, which is a clean end.
+func (n *node) stop(t *testing.T) {
+	_ = n.process.Process.Signal(syscall.SIGINT)
+	killer := time.AfterFunc(15*time.Second, func() { _ = n.process.Process.Kill() })
+	defer killer.Stop()
+	if err := n.process.Wait(); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+}
+
+// here puts the node's addresses in the place of the defaults.
+func (n *node) here(text string) string {
+	hosts := `\b(?:localhost|127\.0\.0\.1)`
+	text = regexp.MustCompile(hosts+`:8080\b`).ReplaceAllLiteralString(text, n.api)
+	return regexp.MustCompile(hosts+`:9090\b`).ReplaceAllLiteralString(text, n.ops)
+}
+
+// command runs the binary with arguments and gives all that it printed.
+func (n *node) command(env string, args ...string) string {
+	c := exec.Command(n.binary, args...)
+	c.Dir, c.Env = n.dir, n.environ(env)
+	out, _ := c.CombinedOutput() // a wrong call is as good
+	return string(out)
+}
+
+// post sends a body with the sample key.
+func (n *node) post(t *testing.T, path, body string) (status int, answer string) {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(n.dir, ".spendgate", "sample.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+n.api+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-API-Key", strings.TrimSpace(string(key)))
+	r.Header.Set("Content-Type", "application/json")
+	return do(t, r)
+}
+
+// metrics gives the text of /metrics.
+func (n *node) metrics(t *testing.T) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.ops+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text := do(t, r)
+	return text
+}
+
+func do(t *testing.T, r *http.Request) (status int, answer string) {
+	t.Helper()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}

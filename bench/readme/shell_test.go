@@ -1,0 +1,91 @@
+package readme_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exampleTimeout is far more than any example takes.
+const exampleTimeout = 20 * time.Second
+
+// shell is one shell into which a reader pastes examples one after another:
+// what one sets, the next finds.
+type shell struct {
+	scratch string // where its scripts and outputs lie
+	stdin   io.Writer
+	done    <-chan string // a line per example: its exit code
+	count   int
+}
+
+func openShell(t *testing.T, dir string, environ []string) *shell {
+	t.Helper()
+	bash := exec.Command("bash", "--noprofile", "--norc")
+	bash.Dir, bash.Env = dir, environ
+	bash.WaitDelay = time.Second
+	stdin, err := bash.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := bash.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bash.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan string)
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			done <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = bash.Process.Kill()
+		for range done { // nobody waits for what it still says
+		}
+		_ = bash.Wait()
+	})
+	return &shell{scratch: t.TempDir(), stdin: stdin, done: done}
+}
+
+// run executes a script and gives what it printed.
+func (s *shell) run(t *testing.T, script string) (stdout string, err error) {
+	t.Helper()
+	s.count++
+	name := filepath.Join(s.scratch, strconv.Itoa(s.count))
+	if err := os.WriteFile(name+".sh", []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(s.stdin, ". '%[1]s.sh' >'%[1]s.out' 2>'%[1]s.err' </dev/null; echo $?\n", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code string
+	select {
+	case code = <-s.done:
+	case <-time.After(exampleTimeout):
+		t.Fatalf("no end after %s:\n%s", exampleTimeout, script)
+	}
+	printed, err := os.ReadFile(name + ".out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	complaints, err := os.ReadFile(name + ".err")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != "0" || len(complaints) > 0 {
+		return string(printed), fmt.Errorf("exit code %s, on stderr: %s", code, strings.TrimSpace(string(complaints)))
+	}
+	return string(printed), nil
+}
