@@ -1,0 +1,180 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// S28: the faults of all settings are reported at once, by name.
+func testSettings(t *testing.T, binary string) {
+	for _, test := range []struct {
+		name  string
+		mode  string
+		bad   fleet.Settings
+		named []string
+	}{
+		{"serve without servers", "serve", nil, []string{"SPENDGATE_REDIS_URL", "SPENDGATE_DATABASE_URL"}},
+		{"migrate without database", "migrate", nil, []string{"SPENDGATE_DATABASE_URL"}},
+		{"everything wrong", "serve", fleet.Settings{
+			"LISTEN_ADDR": "nowhere", "OPS_ADDR": ":x", "REDIS_URL": "http://x", "DATABASE_URL": "mysql://secret-password@x",
+			"TRUSTED_PROXIES": "10.0.0.0/99", "LOG_LEVEL": "loud", "ADMIN_KEY_FILE": "/nonexistent/file", "LISTN_ADDR": ":1",
+		}, []string{
+			"SPENDGATE_LISTEN_ADDR", "SPENDGATE_OPS_ADDR", "SPENDGATE_REDIS_URL", "SPENDGATE_DATABASE_URL",
+			"SPENDGATE_TRUSTED_PROXIES", "SPENDGATE_LOG_LEVEL", "SPENDGATE_ADMIN_KEY", "SPENDGATE_LISTN_ADDR",
+		}},
+		{"dev with bad settings", "dev", fleet.Settings{"LISTEN_ADDR": "nowhere", "LOG_LEVEL": "loud"},
+			[]string{"SPENDGATE_LISTEN_ADDR", "SPENDGATE_LOG_LEVEL"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), test.bad, test.mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code == 0 {
+				t.Error("it exited with 0")
+			}
+			for _, name := range test.named {
+				if !strings.Contains(output, name) {
+					t.Errorf("%s is not named:\n%s", name, output)
+				}
+			}
+			if strings.Contains(output, "secret-password") {
+				t.Errorf("a secret is told:\n%s", output)
+			}
+		})
+	}
+}
+
+// devNode is the embedded single node over a folder.
+type devNode struct {
+	*fleet.Node
+	binary, folder, logs string
+	admin                string
+}
+
+// S28, G1, G2, G3: the embedded single node keeps the same guarantees across
+// its own restart and kill -9.
+func testDev(t *testing.T, binary string) {
+	d := &devNode{binary: binary, folder: filepath.Join(t.TempDir(), "data"), logs: t.TempDir(), admin: "dev-admin-key-0123456789"}
+	node, err := fleet.NewNode(binary, "dev", "dev", d.logs, fleet.Settings{"DATA_DIR": d.folder, "ADMIN_KEY": d.admin, "LOG_LEVEL": "debug"})
+	act(t, err)
+	d.Node = node
+	t.Cleanup(func() {
+		act(t, node.Kill())
+		if strings.Contains(node.Log(), "DATA RACE") {
+			t.Error("DATA RACE")
+		}
+		if t.Failed() {
+			t.Log(tail(node.Log()))
+		}
+	})
+	act(t, node.Start(limited(t, patience)))
+	told := d.tell(t)
+	d.stillKnows(t, told)
+	d.saysWhatItIs(t)
+	d.refusesASecond(t)
+
+	act(t, node.Kill())
+	act(t, node.Start(limited(t, patience)))
+	d.stillKnows(t, told)
+
+	stopped := time.Now()
+	act(t, node.Terminate())
+	unreadyAtOnce(t, node)
+	terminated(t, node, stopped)
+	act(t, node.Start(limited(t, patience)))
+	d.stillKnows(t, told)
+	if text := node.Log(); strings.Contains(text, d.admin) || strings.Contains(text, told.key) {
+		t.Error("the log tells a secret (S25)")
+	}
+}
+
+// devState is what a node was told, and answered.
+type devState struct {
+	key, inactive string
+	policy        fleet.Answer
+	keyed         fleet.Action
+	keyedAnswer   fleet.Answer
+	plain         fleet.Action
+	plainAnswer   fleet.Answer
+}
+
+func (d *devNode) tell(t *testing.T) (s devState) {
+	t.Helper()
+	admin := d.Admin(d.admin)
+	var err error
+	_, s.key, err = admin.CreateKey(t.Context(), "kept", plenty)
+	act(t, err)
+	id, inactive, err := admin.CreateKey(t.Context(), "inactive", plenty)
+	act(t, err)
+	s.inactive = inactive
+	ok(t, must(admin.PatchKey(t.Context(), id, map[string]any{"active": false}))(t), http.StatusOK)
+	c := d.Client(s.key)
+	s.policy = ok(t, must(c.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	s.plain = fleet.Action{AgentID: "dev", PolicyID: standard, ActionType: "spend", Amount: "300.5", Currency: "EUR", Counterparty: "plain"}
+	s.keyed = s.plain
+	s.keyed.Counterparty, s.keyed.IdempotencyKey = "keyed", "kept"
+	s.plainAnswer, s.keyedAnswer = check(t, c, s.plain), check(t, c, s.keyed)
+	return s
+}
+
+// stillKnows compares what the node answers with what it answered.
+func (d *devNode) stillKnows(t *testing.T, s devState) {
+	t.Helper()
+	c := d.Client(s.key)
+	if a := ok(t, must(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body, s.policy.Body) {
+		t.Errorf("the policy is\n%s\nand was\n%s", a.Body, s.policy.Body)
+	}
+	if a := check(t, c, s.keyed); !a.Replayed() || !bytes.Equal(a.Body, s.keyedAnswer.Body) {
+		t.Errorf("the key is answered by\n%s\nand was by\n%s", a, s.keyedAnswer)
+	}
+	if r := check(t, c, s.plain).Result(); !r.Duplicate() || named(t, r) != s.plainAnswer.Result().CheckID {
+		t.Errorf("the action of\n%s\nis answered %+v", s.plainAnswer, r)
+	}
+	for _, a := range []fleet.Answer{s.plainAnswer, s.keyedAnswer} {
+		if again := ok(t, must(c.GetCheck(t.Context(), a.Result().CheckID))(t), 200); !bytes.Equal(again.Body, a.Body) {
+			t.Errorf("answered\n%s\nread again\n%s", a.Body, again.Body)
+		}
+	}
+	if a := must(d.Client(s.inactive).Violations(t.Context(), "limit=1"))(t); a.ErrorCode() != "api_key_inactive" {
+		t.Errorf("the inactive key is answered %s", a)
+	}
+	ok(t, must(c.Violations(t.Context(), "agent_id=dev"))(t), 200)
+}
+
+// saysWhatItIs: at start and in /readyz (S28).
+func (d *devNode) saysWhatItIs(t *testing.T) {
+	t.Helper()
+	if r := readyOf(t, d.Node); !strings.Contains(r.Mode, "embedded single node") || r.Durability == "" {
+		t.Errorf("/readyz: %+v", r)
+	}
+	if !strings.Contains(d.Log(), "embedded single node") {
+		t.Error("it does not say at start what it is")
+	}
+	sample, err := os.ReadFile(filepath.Join(d.folder, "sample.key"))
+	act(t, err)
+	action := fleet.Action{AgentID: "a", PolicyID: "refund-desk", ActionType: "refund", Amount: "42.50", Currency: "USD",
+		Counterparty: "c", Metadata: map[string]any{"days_since_purchase": json.Number("5")}}
+	if r := check(t, d.Client(strings.TrimSpace(string(sample))), action).Result(); r.Decision != "allow" && !r.Duplicate() {
+		t.Errorf("the sample key and policy answer %+v", r)
+	}
+}
+
+// refusesASecond: two nodes over one folder would have two different Redis.
+func (d *devNode) refusesASecond(t *testing.T) {
+	t.Helper()
+	code, output, err := fleet.Run(limited(t, patience), d.binary, d.logs,
+		fleet.Settings{"DATA_DIR": d.folder, "LISTEN_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0"}, "dev")
+	act(t, err)
+	if code == 0 || !strings.Contains(output, "another node uses the data folder") || !strings.Contains(output, d.folder) {
+		t.Errorf("a second node over the same folder exited with %d:\n%s", code, output)
+	}
+}

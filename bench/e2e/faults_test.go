@@ -1,0 +1,230 @@
+package e2e_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// blind is what is expected while a dependency is away: 500 within 2 s, and
+// service within 2 s after (G7).
+func blind(from, back time.Time) expectation {
+	return expectation{mayFail: around(from, back), within: closedIn, mustHit: true}
+}
+
+// G1, G2, G3, G7: Redis is killed and comes back empty.
+func (s *suite) redisKilled(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Redis.Kill())
+		time.Sleep(500 * time.Millisecond)
+		act(t, s.Redis.Start(t.Context()))
+		return from, time.Now()
+	}, blind)
+}
+
+// G3, G7: Redis is emptied, twice in a row.
+func (s *suite) redisFlushed(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		for range 2 {
+			act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+			back = time.Now()
+			time.Sleep(100 * time.Millisecond)
+		}
+		return from, back
+	}, func(from, back time.Time) expectation {
+		return expectation{mayFail: around(from, back), within: closedIn}
+	})
+	// Nothing was away, so what was seen before is known after: duplicates of
+	// actions from before the flush are found in the trail.
+	action := s.action("42")
+	first := check(t, s.client(0), action).Result()
+	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	second := check(t, s.client(1), action).Result()
+	if !second.Duplicate() || named(t, second) != first.CheckID {
+		t.Errorf("after a flush the action of %s was answered %+v", first.CheckID, second)
+	}
+}
+
+// G3 (a restart from an old copy brings old windows back, and the marker that
+// certifies them): what passed after the copy stays a duplicate.
+func (s *suite) redisFromOldCopy(t *testing.T) {
+	act(t, s.Redis.Client.Save(t.Context()).Err())
+	action, keyed := s.action("42"), s.keyed("43")
+	first, original := check(t, s.client(0), action).Result(), check(t, s.client(0), keyed)
+	act(t, s.Redis.Kill())
+	act(t, s.Redis.Start(t.Context()))
+	if n, err := s.Redis.Client.DBSize(t.Context()).Result(); err != nil || n == 0 {
+		t.Fatalf("the old copy holds %d names: %v", n, err)
+	}
+	second := s.answeredWithin(t, resumeIn, s.client(1), action)
+	if r := second.Result(); !r.Duplicate() || named(t, r) != first.CheckID {
+		t.Errorf("the action of %s was answered %s", first.CheckID, second)
+	}
+	again := s.answeredWithin(t, resumeIn, s.client(1), keyed)
+	if !again.Replayed() || string(again.Body) != string(original.Body) {
+		t.Errorf("a key answered by %s is answered by %s", original, again)
+	}
+	act(t, s.Redis.RemoveSaved()) // later restarts are empty again
+}
+
+// answeredWithin sends a check until it is answered 200, which must be soon.
+func (s *suite) answeredWithin(t *testing.T, within time.Duration, c *fleet.Client, a fleet.Action) fleet.Answer {
+	t.Helper()
+	for due := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		answer := must(c.Check(t.Context(), a))(t)
+		switch {
+		case answer.Took() > closedIn:
+			t.Fatalf("answered too late (G7): %s", answer)
+		case answer.Status == http.StatusOK:
+			return answer
+		case answer.Sent.After(due):
+			t.Fatalf("no service %s after it was due: %s", time.Since(due), answer)
+		}
+		refusedBlind(t, answer)
+	}
+}
+
+// refusedBlind ends the test unless the answer is that of a blind node (G7).
+func refusedBlind(t *testing.T, a fleet.Answer) {
+	t.Helper()
+	if a.Status != 500 || a.ErrorCode() != "internal_error" || a.Header.Get("Retry-After") == "" || a.Took() > closedIn {
+		t.Fatalf("a check without a dependency was answered %s, Retry-After %q", a, a.Header.Get("Retry-After"))
+	}
+}
+
+// G7: Redis stops for 3 s and goes on with all that it was told.
+func (s *suite) redisStopped(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Redis.Stop())
+		time.Sleep(3 * time.Second)
+		act(t, s.Redis.Continue())
+		return from, time.Now()
+	}, blind)
+}
+
+// G1, G2, G3, G7: PostgreSQL is killed with all its sessions, and recovers.
+func (s *suite) postgresKilled(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Postgres.Kill())
+		time.Sleep(300 * time.Millisecond)
+		act(t, s.Postgres.Start(t.Context()))
+		return from, time.Now()
+	}, blind)
+}
+
+// G7: PostgreSQL stops for 3 s, commits and all, and goes on.
+func (s *suite) postgresStopped(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Postgres.Stop())
+		time.Sleep(3 * time.Second)
+		act(t, s.Postgres.Continue())
+		return from, time.Now()
+	}, blind)
+}
+
+// G7: without Redis, GETs go on with the keys' state from PostgreSQL; checks
+// are refused in time, and what was refused is not blocked afterwards.
+func (s *suite) readsWithoutRedis(t *testing.T) {
+	recorded := check(t, s.client(0), s.action("900"))
+	known := check(t, s.client(0), s.action("12")).Result()
+	inactiveID, inactive := s.newKey(t, plenty)
+	ok(t, must(s.Nodes[0].Admin(s.AdminKey).PatchKey(t.Context(), inactiveID, map[string]any{"active": false}))(t), 200)
+
+	act(t, s.Redis.Kill())
+	refused, keyed := s.action("55"), s.keyed("56")
+	for n := range 2 {
+		c := s.client(n)
+		refusedBlind(t, must(c.Check(t.Context(), refused))(t))
+		refusedBlind(t, must(c.Check(t.Context(), keyed))(t))
+		for _, path := range []string{"/v1/checks/" + known.CheckID, "/v1/policies/" + standard, "/v1/violations?limit=1"} {
+			if a := must(c.Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != 200 || a.Took() > closedIn {
+				t.Errorf("GET %s without redis: %s", path, a)
+			} else if a.Number("X-RateLimit-Limit") != plenty {
+				t.Errorf("GET %s without redis: X-RateLimit-Limit %s", path, a.Header.Get("X-RateLimit-Limit"))
+			}
+		}
+		if a := must(c.GetCheck(t.Context(), recorded.Result().CheckID))(t); string(a.Body) != string(recorded.Body) {
+			t.Errorf("answered\n%s\nread without redis\n%s", recorded.Body, a)
+		}
+		for key, code := range map[string]string{inactive: "api_key_inactive", "svc_live_wrong": "unauthorized"} {
+			if a := must(s.Nodes[n].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != 401 || a.ErrorCode() != code {
+				t.Errorf("a read without redis with a key that is no good: %s; want %s", a, code)
+			}
+		}
+		ok(t, must(c.Do(t.Context(), http.MethodGet, "/health", nil))(t), 200)
+		if a := must(s.Nodes[n].Ready(t.Context()))(t); a.Status != 503 || !strings.Contains(string(a.Body), `"redis","status":"failing"`) {
+			t.Errorf("/readyz without redis: %s", a)
+		}
+	}
+	act(t, s.Redis.Start(t.Context()))
+	for _, action := range []fleet.Action{refused, keyed} {
+		if r := s.answeredWithin(t, resumeIn, s.client(1), action).Result(); r.Decision != "allow" {
+			t.Errorf("the retry of a check that was refused is %+v", r)
+		}
+	}
+}
+
+// G7: a check whose commit is in doubt is answered 500 in time, and so is its
+// retry meanwhile; the outcome goes to the next identical request, as the
+// original or as a replay, and never as a duplicate of what nobody was told.
+func (s *suite) retryInDoubt(t *testing.T) {
+	const stopped = 5 * time.Second // more than anyone waits
+	actions := []fleet.Action{s.action("55"), s.keyed("56"), s.action("57"), s.keyed("58")}
+	act(t, s.Postgres.Stop())
+	var goingOn sync.WaitGroup
+	back := time.Now().Add(stopped)
+	goingOn.Go(func() {
+		time.Sleep(stopped)
+		if err := s.Postgres.Continue(); err != nil {
+			t.Error(err)
+		}
+	})
+	defer goingOn.Wait()
+	sequences := make([][]fleet.Answer, len(actions))
+	var asking sync.WaitGroup
+	for i, action := range actions {
+		// The first two are sent to the same node again, the others to the other.
+		asking.Go(func() { sequences[i] = s.askUntil(t, i/2, action, back.Add(resumeIn)) })
+	}
+	asking.Wait()
+	for i, answers := range sequences {
+		for _, a := range answers {
+			if a.Took() > closedIn {
+				t.Errorf("answered too late: %s", a)
+			}
+		}
+		last := answers[len(answers)-1]
+		if last.Result().Decision != "allow" {
+			t.Errorf("a check that was answered 500 was answered again by %s (replayed: %t)", last, last.Replayed())
+		}
+		rows := s.rows(t, "counterparty = $1 AND claimed_ms IS NOT NULL", actions[i].Counterparty)
+		if len(rows) != 1 || last.Result().Decision == "allow" && rows[0].CheckID != last.Result().CheckID {
+			t.Errorf("answered %s; recorded as passed: %+v", last, rows)
+		}
+	}
+}
+
+// askUntil sends a check to node 0, then to a node until it is answered 200 or
+// due.
+func (s *suite) askUntil(t *testing.T, node int, a fleet.Action, due time.Time) (answers []fleet.Answer) {
+	for n := 0; ; n = node {
+		answer, err := s.client(n).Check(t.Context(), a)
+		answers = append(answers, answer)
+		switch {
+		case err == nil && answer.Status == http.StatusOK:
+			return answers
+		case err != nil || answer.Status != 500 || answer.ErrorCode() != "internal_error" || answer.Sent.After(due):
+			t.Errorf("a check in doubt was answered %s %v", answer, err)
+			return answers
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+const atOnce = 30
+
+// G2, S18: any number of concurrent requests over all nodes with one key is
+// one row and one body.
+func (s *suite) oneKeyAtOnce(t *testing.T) {
+	for _, amount := range []string{"10", "300", "900", "11", "301"} {
+		action := s.keyed(amount)
+		answers := together(t, atOnce, func(i int) (fleet.Answer, error) { return s.client(i).Check(t.Context(), action) })
+		originals := 0
+		for _, a := range answers {
+			ok(t, a, http.StatusOK)
+			if !a.Replayed() {
+				originals++
+			}
+			if !bytes.Equal(a.Body, answers[0].Body) {
+				t.Errorf("two bodies for one key:\n%s\n%s", answers[0].Body, a.Body)
+			}
+		}
+		if originals != 1 {
+			t.Errorf("%d answers without Idempotent-Replayed, want 1", originals)
+		}
+		rows := s.rows(t, "idempotency_key = $1", action.IdempotencyKey)
+		if len(rows) != 1 || rows[0].CheckID != answers[0].Result().CheckID {
+			t.Errorf("rows of one key: %+v", rows)
+		}
+		if same := s.rows(t, "counterparty = $1", action.Counterparty); len(same) != 1 {
+			t.Errorf("%d rows of one action with one key", len(same))
+		}
+		// The same key with another request is refused, on any node (S18).
+		other := action
+		other.Amount += "1"
+		if a := must(s.client(1).Check(t.Context(), other))(t); a.Status != 422 || a.ErrorCode() != "validation_error" {
+			t.Errorf("a key used for another request: %s", a)
+		}
+	}
+}
+
+// G3, S17: of identical actions over all nodes one passes; the others name it.
+func (s *suite) oneActionAtOnce(t *testing.T) {
+	for _, amount := range []string{"10", "300", "900", "11", "301"} {
+		action := s.action(amount)
+		answers := together(t, atOnce, func(i int) (fleet.Answer, error) { return s.client(i).Check(t.Context(), action) })
+		var passed []string
+		for _, a := range answers {
+			if r := ok(t, a, http.StatusOK).Result(); !r.Duplicate() {
+				passed = append(passed, r.CheckID)
+			} else if r.Decision != "block" || r.RuleID == nil || *r.RuleID != "duplicate_guard" {
+				t.Errorf("a duplicate: %s", a)
+			}
+		}
+		if len(passed) != 1 {
+			t.Fatalf("%d of %d identical actions passed: %q", len(passed), atOnce, passed)
+		}
+		for i, a := range answers {
+			if r := a.Result(); r.Duplicate() {
+				id := named(t, r)
+				if id != passed[0] {
+					t.Errorf("a duplicate of %s, which did not pass", id)
+				}
+				ok(t, must(s.client(i).GetCheck(t.Context(), id))(t), http.StatusOK)
+			}
+		}
+		rows := s.rows(t, "counterparty = $1", action.Counterparty)
+		passes := slices.DeleteFunc(slices.Clone(rows), func(r fleet.Row) bool { return !r.Passed })
+		if len(rows) != atOnce || len(passes) != 1 {
+			t.Errorf("%d rows, %d of which passed", len(rows), len(passes))
+		}
+	}
+}
+
+// S8: versions are consecutive under any concurrency, and all are kept.
+func (s *suite) policyAtOnce(t *testing.T) {
+	const posts = 20
+	id := s.name("policy")
+	answers := together(t, posts, func(i int) (fleet.Answer, error) {
+		p := standardPolicy()
+		p.PolicyID, p.Name = id, strconv.Itoa(i)
+		return s.client(i).PostPolicy(t.Context(), p)
+	})
+	type version struct {
+		Version int    `json:"version"`
+		Created string `json:"created_at"`
+	}
+	bodies := make(map[int][]byte)
+	var created []string
+	for _, a := range answers {
+		var v version
+		if err := json.Unmarshal(ok(t, a, http.StatusCreated).Body, &v); err != nil {
+			t.Fatal(err)
+		}
+		bodies[v.Version] = a.Body
+		created = append(created, v.Created)
+	}
+	for v := 1; v <= posts; v++ {
+		if bodies[v] == nil {
+			t.Errorf("version %d is missing", v)
+			continue
+		}
+		path := fmt.Sprintf("/v1/policies/%s?version=%d", id, v)
+		if a := must(s.client(v).Do(t.Context(), http.MethodGet, path, nil))(t); !bytes.Equal(a.Body, bodies[v]) {
+			t.Errorf("version %d:\n%s\nwas answered as\n%s", v, a.Body, bodies[v])
+		}
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(created))); len(distinct) != 1 {
+		t.Errorf("created_at differs between versions: %q", distinct)
+	}
+}
+
+// G6, S26: one limit over all nodes, and headers that add up.
+func (s *suite) rateLimit(t *testing.T) {
+	const limit = 5
+	_, key := s.newKey(t, limit)
+	opened := time.Now()
+	answers := together(t, atOnce, func(i int) (fleet.Answer, error) {
+		return s.Nodes[i%2].Client(key).Check(t.Context(), s.action("1"))
+	})
+	var left []int64
+	for _, a := range answers {
+		if got := a.Number("X-RateLimit-Limit"); got != limit {
+			t.Errorf("X-RateLimit-Limit %d", got)
+		}
+		reset, earliest := a.Number("X-RateLimit-Reset"), opened.Add(time.Minute).Unix()
+		if reset < earliest || reset > earliest+2 {
+			t.Errorf("X-RateLimit-Reset %d, the window ends at %d", reset, earliest)
+		}
+		switch a.Status {
+		case http.StatusOK:
+			left = append(left, a.Number("X-RateLimit-Remaining"))
+		case http.StatusTooManyRequests:
+			if after := a.Number("Retry-After"); after < 1 || after > 61 || a.ErrorCode() != "rate_limit_exceeded" || a.Number("X-RateLimit-Remaining") != 0 {
+				t.Errorf("a refusal: %s with %v", a, a.Header)
+			}
+		default:
+			t.Errorf("answered %s", a)
+		}
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, []int64{0, 1, 2, 3, 4}) {
+		t.Errorf("the admitted requests were told they had left: %d", left)
+	}
+	// Every endpoint counts, on the other node too, later as well.
+	for i := range 4 {
+		if a := must(s.Nodes[i%2].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != http.StatusTooManyRequests {
+			t.Errorf("a read beyond the limit: %s", a)
+		}
+	}
+}
+
+// G4: what starts after a policy was answered is judged by it, on every node.
+func (s *suite) freshPolicies(t *testing.T) {
+	id := s.name("policy")
+	for round := range 200 {
+		limit, want := 100, "block"
+		if round%2 == 1 {
+			limit, want = 1000, "allow"
+		}
+		writer, reader := s.Nodes[round%2], s.client(round+1)
+		version := s.post(t, writer, fleet.Policy{PolicyID: id, Name: "fresh", Rules: []fleet.Rule{
+			{RuleID: "cap", RuleType: "max_amount", Parameters: map[string]any{"limit": limit}},
+		}})
+		action := s.action("150")
+		action.PolicyID = id
+		if r := check(t, reader, action).Result(); r.PolicyVersion != version || r.Decision != want {
+			t.Fatalf("round %d: judged %s by version %d; version %d was answered before", round, r.Decision, r.PolicyVersion, version)
+		}
+	}
+}
+
+// G5: a key is changed on every node when the PATCH is answered.
+func (s *suite) freshKeys(t *testing.T) {
+	id, key := s.newKey(t, plenty)
+	patch := func(n int, change map[string]any) {
+		t.Helper()
+		ok(t, must(s.Nodes[n%2].Admin(s.AdminKey).PatchKey(t.Context(), id, change))(t), http.StatusOK)
+	}
+	refused := func(a fleet.Answer, status int, code string) {
+		t.Helper()
+		if a.Status != status || a.ErrorCode() != code {
+			t.Fatalf("answered %s; want %d %s", a, status, code)
+		}
+	}
+	for round := range 20 {
+		other := s.Nodes[(round+1)%2].Client(key)
+		check(t, other, s.action("1"))
+
+		patch(round, map[string]any{"active": false})
+		refused(must(other.Check(t.Context(), s.action("1")))(t), 401, "api_key_inactive")
+		refused(must(other.Violations(t.Context(), "limit=1"))(t), 401, "api_key_inactive")
+
+		patch(round, map[string]any{"active": true})
+		check(t, other, s.action("1"))
+
+		patch(round, map[string]any{"rate_limit_rpm": 1})
+		refused(must(other.Check(t.Context(), s.action("1")))(t), 429, "rate_limit_exceeded")
+
+		patch(round, map[string]any{"rate_limit_rpm": plenty})
+		check(t, other, s.action("1"))
+	}
+	// A new key, and one that never was.
+	_, fresh := s.newKey(t, plenty)
+	check(t, s.Nodes[1].Client(fresh), s.action("1"))
+	refused(must(s.Nodes[1].Client(fresh[:len(fresh)-1]).Check(t.Context(), s.action("1")))(t), 401, "unauthorized")
+}
+
+// S21, S22: a check and its violation are read on the other node at once.
+func (s *suite) readableElsewhere(t *testing.T) {
+	for round, amount := range slices.Repeat([]string{"10.50", "300", "900"}, 10) {
+		action := s.action(amount)
+		action.AgentID = s.name("agent")
+		action.Metadata = map[string]any{"days_since_purchase": 3, "note": "ü"}
+		answer := check(t, s.client(round), action)
+		id, other := answer.Result().CheckID, s.client(round+1)
+
+		again := ok(t, must(other.GetCheck(t.Context(), id))(t), http.StatusOK)
+		if !bytes.Equal(again.Body, answer.Body) {
+			t.Errorf("answered\n%s\nread elsewhere\n%s", answer.Body, again.Body)
+		}
+		var page struct {
+			Data []struct {
+				ViolationID string      `json:"violation_id"`
+				CheckID     string      `json:"check_id"`
+				Decision    string      `json:"decision"`
+				Amount      json.Number `json:"amount"`
+			} `json:"data"`
+			Pagination struct {
+				TotalCount int `json:"total_count"`
+			} `json:"pagination"`
+		}
+		listed := ok(t, must(other.Violations(t.Context(), "agent_id="+action.AgentID))(t), http.StatusOK)
+		if err := json.Unmarshal(listed.Body, &page); err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if answer.Result().Decision == "allow" {
+			want = 0
+		}
+		if len(page.Data) != want || page.Pagination.TotalCount != want {
+			t.Fatalf("a check was answered %s, then the other node listed %s", answer.Body, listed.Body)
+		}
+		for _, v := range page.Data {
+			if v.CheckID != id || v.ViolationID != strings.Replace(id, "chk_", "viol_", 1) || v.Decision != answer.Result().Decision || v.Amount != action.Amount {
+				t.Errorf("the violation of %s is %+v", answer.Body, v)
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// stopsIn is when a node that was told to stop has ended (G11).
+const stopsIn = 10 * time.Second
+
+// terminated waits for the end of a node that was told to stop at a time.
+func terminated(t *testing.T, n *fleet.Node, told time.Time) {
+	t.Helper()
+	code, err := n.Wait(limited(t, patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(told); code != 0 || took > stopsIn {
+		t.Errorf("%s ended after %s with code %d", n.Name, took.Round(time.Millisecond), code)
+	}
+	n.Forget()
+}
+
+// unreadyAtOnce waits until /readyz fails, which must be at once.
+func unreadyAtOnce(t *testing.T, n *fleet.Node) {
+	t.Helper()
+	eventually(t, time.Second, "/readyz fails after SIGTERM", func() bool {
+		answer, err := n.Ready(t.Context())
+		return err != nil || answer.Status != http.StatusOK
+	})
+}
+
+// balancer sends each request to the next node that was ready when it last
+// looked, as load balancers do.
+type balancer struct {
+	nodes []*fleet.Node
+	ready []atomic.Bool
+	next  atomic.Int64
+}
+
+func newBalancer(nodes ...*fleet.Node) *balancer {
+	return &balancer{nodes: nodes, ready: make([]atomic.Bool, len(nodes))}
+}
+
+// look asks all nodes for their readiness until the context ends.
+func (b *balancer) look(ctx context.Context) {
+	for ctx.Err() == nil {
+		for i, n := range b.nodes {
+			answer, err := n.Ready(ctx)
+			b.ready[i].Store(err == nil && answer.Status == http.StatusOK)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (b *balancer) pick() *fleet.Node {
+	for {
+		if i := int(b.next.Add(1)) % len(b.nodes); b.ready[i].Load() {
+			return b.nodes[i]
+		}
+		if !b.ready[0].Load() && !b.ready[1].Load() {
+			time.Sleep(time.Millisecond) // before the first look
+		}
+	}
+}
+
+// G11: one node after the other is restarted, and no request fails.
+func (s *suite) rollingRestart(t *testing.T) {
+	_, key := s.newKey(t, plenty)
+	ctx, cancel := context.WithCancel(t.Context())
+	b := newBalancer(s.Nodes[0], s.Nodes[1])
+	var working sync.WaitGroup
+	working.Go(func() { b.look(ctx) })
+	var sent, served [2]atomic.Int64
+	for range 4 {
+		working.Go(func() {
+			for ctx.Err() == nil {
+				n := b.pick()
+				sent[0].Add(1)
+				answer, err := n.Client(key).Check(context.Background(), s.action("5"))
+				if err != nil || answer.Status != http.StatusOK {
+					t.Errorf("%s: %s %v", n.Name, answer, err)
+				}
+				served[0].Add(1)
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, n := range s.Nodes[:2] {
+		told := time.Now()
+		act(t, n.Terminate())
+		terminated(t, n, told)
+		act(t, n.Start(limited(t, patience)))
+		time.Sleep(300 * time.Millisecond) // until the balancer has seen it
+	}
+	cancel()
+	working.Wait()
+	t.Logf("%d requests, %d answered", sent[0].Load(), served[0].Load())
+}
+
+// G11: SIGTERM fails /readyz at once; what was sent before the listener closed
+// is answered and recorded, however slow the commits; then the node exits with
+// 0, within 10 s.
+func (s *suite) finishedAtTheEnd(t *testing.T) {
+	_, key := s.newKey(t, plenty)
+	n := s.Nodes[0]
+	slow, stopSlowing := context.WithCancel(t.Context())
+	var slowing, sending sync.WaitGroup
+	slowing.Go(func() { s.slowCommits(slow, t) })
+
+	var mu sync.Mutex
+	answered := make(map[string]shot)
+	told := make(chan struct{})
+	for range 8 {
+		sending.Go(func() {
+			client := n.Client(key)
+			client.HTTP = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+			for {
+				action := s.action("5")
+				answer, err := client.Check(context.Background(), action)
+				if closed(told) && refusedConnection(err) {
+					return
+				}
+				x := shot{action: action, answer: answer, err: err}
+				if x.failed() && !s.neverTaken(t, x) {
+					t.Errorf("a request in flight: %s", x)
+				}
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				answered[answer.Result().CheckID] = x
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	at := time.Now()
+	close(told)
+	act(t, n.Terminate())
+	unreadyAtOnce(t, n)
+	terminated(t, n, at)
+	sending.Wait()
+	stopSlowing()
+	slowing.Wait()
+
+	inFlight := 0
+	for id, x := range answered {
+		if rows := s.rows(t, "check_id = replace($1, 'chk_', '')::uuid", id); len(rows) != 1 {
+			t.Errorf("answered and not recorded: %s", x)
+		}
+		if x.answer.Sent.After(at) {
+			inFlight++
+		}
+	}
+	if inFlight == 0 {
+		t.Error("nothing was answered after SIGTERM")
+	}
+	t.Logf("%d checks, %d of them sent after SIGTERM", len(answered), inFlight)
+	act(t, n.Start(limited(t, patience)))
+}
+
+// slowCommits makes each commit take about 200 ms: most of the time nobody but
+// this may use the trail.
+func (s *suite) slowCommits(ctx context.Context, t *testing.T) {
+	for ctx.Err() == nil {
+		tx, err := s.Postgres.Pool.Begin(context.Background())
+		if err == nil {
+			_, err = tx.Exec(context.Background(), "LOCK TABLE checks IN EXCLUSIVE MODE; SELECT pg_sleep(0.2)")
+			err = errors.Join(err, tx.Rollback(context.Background()))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// refusedConnection: nobody listened, so that nothing was sent.
+func refusedConnection(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// neverTaken reports whether a request met a listener that was just closing:
+// its connection was in the kernel's queue, and no handler saw it.
+func (s *suite) neverTaken(t *testing.T, x shot) bool {
+	return x.err != nil && x.answer.Took() < 50*time.Millisecond &&
+		len(s.rows(t, "counterparty = $1", x.action.Counterparty)) == 0
+}

@@ -1,0 +1,149 @@
+package e2e_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// staleClaim is when a claim that came to nothing is given to whoever waits
+// for it: about 2.5 s, and what looking into it takes.
+const staleClaim = 4*time.Second + slack
+
+// G1, G2, G3: a node is killed while it works. Nothing that it answered is
+// lost, and the other node fails nobody: who waits for the dead node's claims
+// gets them.
+func (s *suite) nodeKilled(t *testing.T) {
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Nodes[0].Kill())
+		time.Sleep(500 * time.Millisecond)
+		act(t, s.Nodes[0].Start(t.Context()))
+		return from, time.Now()
+	}, func(from, back time.Time) expectation {
+		return expectation{
+			mayFail: func(x shot) bool { return x.worker%2 == 0 && x.err != nil && around(from, back)(x) },
+			within:  staleClaim, mustHit: true,
+		}
+	})
+}
+
+// pausedNode is a third node that was stopped with a claim in Redis and its
+// commit on the way, not yet at PostgreSQL.
+type pausedNode struct {
+	*fleet.Node
+	network *fleet.Proxy
+	answer  chan shot // to the check that it was stopped with
+}
+
+func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
+	t.Helper()
+	database, err := url.Parse(s.Postgres.URL)
+	act(t, err)
+	network, err := fleet.NewProxy(database.Host)
+	act(t, err)
+	database.Host = network.Addr
+	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": database.String()})
+	act(t, err)
+	p := &pausedNode{Node: node, network: network, answer: make(chan shot, 1)}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = network.Close()
+	})
+	act(t, node.Start(limited(t, patience)))
+	check(t, node.Client(s.key), s.action("1")) // it has connected and compiled
+
+	claims := s.claims(t)
+	network.Hold()
+	go func() {
+		answer, err := node.Client(s.key).Check(t.Context(), action)
+		p.answer <- shot{action: action, answer: answer, err: err}
+	}()
+	eventually(t, patience, "the claim is in Redis and its commit on the way", func() bool {
+		return s.claims(t) > claims && network.Kept()
+	})
+	act(t, node.Stop())
+	return p
+}
+
+// claims counts the fingerprints in Redis.
+func (s *suite) claims(t *testing.T) int {
+	t.Helper()
+	names, err := s.Redis.Client.Keys(t.Context(), "f:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// resume lets the node go on, its commit arrive late, and gives its answer.
+func (p *pausedNode) resume(t *testing.T) shot {
+	t.Helper()
+	p.network.Release()
+	act(t, p.Continue())
+	select {
+	case x := <-p.answer:
+		return x
+	case <-time.After(patience):
+		t.Fatal("the resumed node does not answer")
+		return shot{}
+	}
+}
+
+// G3: who waits for a stopped node's claim gets it after about 2.5 s; the
+// resumed node must not pass the same action, though its commit was on its way.
+func (s *suite) claimOfStoppedNode(t *testing.T) {
+	action := s.action("77")
+	paused := s.pauseWith(t, action)
+
+	first := check(t, s.client(0), action)
+	if first.Result().Decision != "allow" || first.Took() > staleClaim {
+		t.Errorf("the waiter was answered %s", first)
+	}
+	second := check(t, s.client(1), action).Result()
+	if !second.Duplicate() || named(t, second) != first.Result().CheckID {
+		t.Errorf("after %s the other node answered %+v", first.Result().CheckID, second)
+	}
+
+	late := paused.resume(t)
+	switch r := late.answer.Result(); {
+	case late.err != nil:
+		t.Error(late)
+	case late.answer.Status == 500: // it was blind; nothing was decided
+	case !r.Duplicate() || named(t, r) != first.Result().CheckID:
+		t.Errorf("the resumed node answered %s; %s had passed", late, first.Result().CheckID)
+	}
+	rows := s.rows(t, "counterparty = $1 AND claimed_ms IS NOT NULL", action.Counterparty)
+	if len(rows) != 1 || rows[0].CheckID != first.Result().CheckID {
+		t.Errorf("recorded as passed: %+v", rows)
+	}
+	// It works again, under a new name.
+	if r := s.answeredWithin(t, resumeIn, paused.Client(s.key), s.action("77")).Result(); r.Decision != "allow" {
+		t.Errorf("the resumed node answers %+v", r)
+	}
+}
+
+// G2: likewise for the key of a stopped node: one row, one answer.
+func (s *suite) keyOfStoppedNode(t *testing.T) {
+	action := s.keyed("78")
+	paused := s.pauseWith(t, action)
+
+	first := check(t, s.client(0), action)
+	if first.Result().Decision != "allow" || first.Took() > staleClaim {
+		t.Errorf("the waiter was answered %s", first)
+	}
+	late := paused.resume(t)
+	if late.err != nil || late.answer.Status != 500 && (string(late.answer.Body) != string(first.Body) || !late.answer.Replayed()) {
+		t.Errorf("the resumed node answered %s; %s had been answered", late, first)
+	}
+	if again := check(t, paused.Client(s.key), action); string(again.Body) != string(first.Body) || !again.Replayed() {
+		t.Errorf("the key answered by %s is answered by %s", first, again)
+	}
+	if rows := s.rows(t, "counterparty = $1", action.Counterparty); len(rows) != 1 {
+		t.Errorf("rows of one key: %+v", rows)
+	}
+}

@@ -1,0 +1,328 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+const (
+	// slack is for a machine that does other things as well.
+	slack = 500 * time.Millisecond
+	// closedIn is when a check is answered although a dependency is away, and
+	// resumeIn when service is back after it (G7).
+	closedIn = 2*time.Second + slack
+	resumeIn = 2*time.Second + slack
+	// patience bounds what the contract gives no time for.
+	patience = 20 * time.Second
+	// plenty is the highest rate limit, for tests that are not about it.
+	plenty = 10000
+	// standard is the policy of most tests: allow, escalate above 200, block
+	// above 500 USD.
+	standard = "standard"
+)
+
+// One test runs all, in order: they share a fleet, and some of them measure
+// time.
+func TestEndToEnd(t *testing.T) {
+	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{Race: raced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("settings", func(t *testing.T) { testSettings(t, binary) })
+	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
+	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
+}
+
+func testFleet(t *testing.T, binary string) {
+	s := newSuite(t, binary)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"S27 readiness and metrics", s.operations},
+		{"G2 one row per key", s.oneKeyAtOnce},
+		{"G3 one of many", s.oneActionAtOnce},
+		{"S8 consecutive versions", s.policyAtOnce},
+		{"G6 one limit for all nodes", s.rateLimit},
+		{"G4 fresh policies", s.freshPolicies},
+		{"G5 fresh keys", s.freshKeys},
+		{"S21 S22 readable elsewhere at once", s.readableElsewhere},
+		{"G3 redis flushed", s.redisFlushed},
+		{"G1 redis killed", s.redisKilled},
+		{"G3 redis back from an old copy", s.redisFromOldCopy},
+		{"G7 redis stopped", s.redisStopped},
+		{"G7 reads without redis", s.readsWithoutRedis},
+		{"G1 postgres killed", s.postgresKilled},
+		{"G7 postgres stopped", s.postgresStopped},
+		{"G7 retry of a check in doubt", s.retryInDoubt},
+		{"G1 node killed", s.nodeKilled},
+		{"G3 claim of a stopped node", s.claimOfStoppedNode},
+		{"G2 key of a stopped node", s.keyOfStoppedNode},
+		{"G11 rolling restart", s.rollingRestart},
+		{"G11 in flight at the end", s.finishedAtTheEnd},
+		{"S25 no secret is told", s.noSecrets},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s.watch(t)
+			test.run(t)
+		})
+	}
+}
+
+// suite is a fleet of two nodes and what the tests know of it.
+type suite struct {
+	*fleet.Fleet
+	key    string // of an API key with plenty
+	names  atomic.Int64
+	mu     sync.Mutex
+	issued []string // raw keys
+}
+
+func newSuite(t *testing.T, binary string) *suite {
+	t.Helper()
+	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2, Settings: fleet.Settings{"LOG_LEVEL": "debug"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &suite{Fleet: f}
+	_, s.key = s.newKey(t, plenty)
+	s.post(t, s.Nodes[0], standardPolicy())
+	return s
+}
+
+func standardPolicy() fleet.Policy {
+	return fleet.Policy{PolicyID: standard, Name: "Standard", Rules: []fleet.Rule{
+		{RuleID: "cap", RuleType: "max_amount", Parameters: map[string]any{"limit": 500, "currency": "USD"}},
+		{RuleID: "ask", RuleType: "escalate_if", Parameters: map[string]any{"amount_above": 200}},
+	}}
+}
+
+// watch shows what the processes said during a test that failed, and fails it
+// for races and panics in them.
+func (s *suite) watch(t *testing.T) {
+	before := s.logs(t)
+	t.Cleanup(func() {
+		for name, text := range s.logs(t) {
+			text = strings.TrimPrefix(text, before[name])
+			for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+				if strings.Contains(text, sign) {
+					t.Errorf("%s: %s", name, sign)
+				}
+			}
+			if t.Failed() {
+				t.Logf("--- %s\n%s", name, tail(text))
+			}
+		}
+		if t.Failed() {
+			s.mend(t)
+		}
+	})
+}
+
+func (s *suite) logs(t *testing.T) map[string]string {
+	t.Helper()
+	logs := map[string]string{"redis": s.Redis.Log(), "postgres": s.Postgres.Log()}
+	for _, n := range s.Nodes {
+		logs[n.Name] = n.Log()
+	}
+	return logs
+}
+
+// tail is the end of a log, its lines cut.
+func tail(text string) string {
+	const lines, width = 20, 400
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		if len(line) > width {
+			all[i] = line[:width] + "..."
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// mend brings back what a test that failed left killed or stopped.
+func (s *suite) mend(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	type startable interface {
+		Running() bool
+		Continue() error
+		Start(context.Context) error
+	}
+	for _, p := range []startable{s.Redis, s.Postgres, s.Nodes[0], s.Nodes[1]} {
+		var err error
+		if p.Running() {
+			err = p.Continue()
+		} else {
+			err = p.Start(ctx)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, n := range s.Nodes[:2] {
+		if err := n.WaitReady(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// newKey makes an API key.
+func (s *suite) newKey(t *testing.T, rpm int) (id, raw string) {
+	t.Helper()
+	id, raw, err := s.Nodes[0].Admin(s.AdminKey).CreateKey(t.Context(), "test", rpm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.issued = append(s.issued, raw)
+	return id, raw
+}
+
+// client is node n's, with the key that has plenty.
+func (s *suite) client(n int) *fleet.Client { return s.Nodes[n%2].Client(s.key) }
+
+// post stores a policy and gives its version.
+func (s *suite) post(t *testing.T, n *fleet.Node, p fleet.Policy) int {
+	t.Helper()
+	answer := must(n.Client(s.key).PostPolicy(t.Context(), p))(t)
+	var stored struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(answer.Body, &stored); err != nil || answer.Status != http.StatusCreated {
+		t.Fatalf("policy: %s", answer)
+	}
+	return stored.Version
+}
+
+// name is distinct each time.
+func (s *suite) name(of string) string { return fmt.Sprintf("%s-%d", of, s.names.Add(1)) }
+
+// action is one that no other equals.
+func (s *suite) action(amount string) fleet.Action {
+	return fleet.Action{
+		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: json.Number(amount), Currency: "USD",
+		Counterparty: s.name("customer"),
+	}
+}
+
+func (s *suite) keyed(amount string) fleet.Action {
+	a := s.action(amount)
+	a.IdempotencyKey = s.name("key")
+	return a
+}
+
+// must gives the answer, or ends the test.
+func must(a fleet.Answer, err error) func(t *testing.T) fleet.Answer {
+	return func(t *testing.T) fleet.Answer {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+}
+
+// ok ends the test unless the status is the given one.
+func ok(t *testing.T, a fleet.Answer, status int) fleet.Answer {
+	t.Helper()
+	if a.Status != status {
+		t.Fatalf("answered %s; want %d", a, status)
+	}
+	return a
+}
+
+// check posts a check that must be answered 200.
+func check(t *testing.T, c *fleet.Client, a fleet.Action) fleet.Answer {
+	t.Helper()
+	return ok(t, must(c.Check(t.Context(), a))(t), http.StatusOK)
+}
+
+// together calls f n times at once and gives the answers.
+func together(t *testing.T, n int, f func(i int) (fleet.Answer, error)) []fleet.Answer {
+	t.Helper()
+	answers, failures := make([]fleet.Answer, n), make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			answers[i], failures[i] = f(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	for _, err := range failures {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return answers
+}
+
+// rows are the recorded checks that satisfy a condition.
+func (s *suite) rows(t *testing.T, condition string, args ...any) []fleet.Row {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	rows, err := s.Postgres.Rows(ctx, condition, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// named gives the check that a duplicate's message names.
+func named(t *testing.T, r fleet.Result) string {
+	t.Helper()
+	if r.Message == nil {
+		t.Fatal("a duplicate without message")
+	}
+	id := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(*r.Message)
+	if id == "" {
+		t.Fatalf("a duplicate that names no check: %s", *r.Message)
+	}
+	return id
+}
+
+// eventually polls until done.
+func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+// act ends the test if what a test does to a process fails.
+func act(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func limited(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,60 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// BuildOptions say how the service is compiled.
+type BuildOptions struct {
+	Race    bool   // with the race detector
+	Version string // what the binary calls itself; empty leaves its default
+}
+
+// Build compiles the service of the module around the working directory into
+// dir and gives the binary's path.
+func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "spendgate")
+	args := []string{"build", "-buildvcs=false", "-o", binary}
+	cgo := "CGO_ENABLED=0"
+	if o.Race {
+		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
+	}
+	if o.Version != "" {
+		args = append(args, "-ldflags", "-X main.version="+o.Version)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/spendgate")...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), cgo)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build the service: %w\n%s", err, bytes.TrimSpace(output))
+	}
+	return binary, nil
+}
+
+// moduleRoot is the folder of the nearest go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the module: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("cannot find the module: no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Settings are SPENDGATE_ variables without their prefix.
+type Settings map[string]string
+
+// Node is one process of the service. A restart keeps its ports and settings.
+type Node struct {
+	*Process
+	Name string
+	API  string // base URL
+	Ops  string // base URL
+	http *http.Client
+}
+
+// NewNode prepares `binary mode` (serve or dev) with ports of its own and its
+// log in dir. Settings win over the defaults.
+func NewNode(binary, mode, name, dir string, s Settings) (*Node, error) {
+	ports := make([]int, 2)
+	for i := range ports {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = port
+	}
+	settings := Settings{"LISTEN_ADDR": loopback(ports[0]), "OPS_ADDR": loopback(ports[1])}
+	maps.Copy(settings, s)
+	return &Node{
+		Process: &Process{
+			name: name, path: binary, args: []string{mode}, env: settings.environ(),
+			logPath: filepath.Join(dir, name+".log"),
+		},
+		Name: name,
+		API:  "http://" + settings["LISTEN_ADDR"],
+		Ops:  "http://" + settings["OPS_ADDR"],
+		http: newHTTPClient(),
+	}, nil
+}
+
+// Run runs the binary to its end with arguments and settings and gives its
+// exit code and all that it wrote.
+func Run(ctx context.Context, binary, dir string, s Settings, args ...string) (code int, output string, err error) {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir, cmd.Env = dir, s.environ()
+	text, err := cmd.CombinedOutput()
+	var exited *exec.ExitError
+	if errors.As(err, &exited) && ctx.Err() == nil {
+		err = nil
+	}
+	if err != nil {
+		return 0, string(text), fmt.Errorf("cannot run %s %q: %w", binary, args, err)
+	}
+	return cmd.ProcessState.ExitCode(), string(text), nil
+}
+
+// environ is the caller's environment with these settings and no others.
+func (s Settings) environ() []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		env = append(env, "SPENDGATE_"+name+"="+s[name])
+	}
+	return env
+}
+
+// newHTTPClient makes a client that keeps its connections, and never sends
+// twice what a server may have seen.
+func newHTTPClient() *http.Client {
+	const connections = 512
+	return &http.Client{
+		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute},
+		Timeout:   30 * time.Second,
+	}
+}
+
+// Start starts the node, again after its end, and waits until it is ready.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.start(); err != nil {
+		return err
+	}
+	if err := n.WaitReady(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, n.Log())
+	}
+	return nil
+}
+
+// Launch starts the node without waiting for anything.
+func (n *Node) Launch() error { return n.start() }
+
+// WaitReady waits until /readyz says that the node is ready.
+func (n *Node) WaitReady(ctx context.Context) error {
+	return n.await(ctx, func(ctx context.Context) error {
+		answer, err := n.Ready(ctx)
+		if err == nil && answer.Status != http.StatusOK {
+			err = fmt.Errorf("/readyz answers %d: %s", answer.Status, answer.Body)
+		}
+		return err
+	})
+}
+
+// Ready gives the answer of /readyz.
+func (n *Node) Ready(ctx context.Context) (Answer, error) {
+	return n.operations().Do(ctx, http.MethodGet, "/readyz", nil)
+}
+
+// Metrics gives the answer of /metrics.
+func (n *Node) Metrics(ctx context.Context) (Answer, error) {
+	return n.operations().Do(ctx, http.MethodGet, "/metrics", nil)
+}
+
+func (n *Node) operations() *Client { return &Client{Base: n.Ops, HTTP: n.http} }
+
+// Client talks to the node with an API key; "" sends none.
+func (n *Node) Client(key string) *Client { return &Client{Base: n.API, Key: key, HTTP: n.http} }
+
+// Admin talks to the node with an admin key.
+func (n *Node) Admin(key string) *Client { return &Client{Base: n.API, AdminKey: key, HTTP: n.http} }
+
+// Forget closes the connections that lie idle.
+func (n *Node) Forget() { n.http.CloseIdleConnections() }

@@ -1,0 +1,8 @@
+package fleet
+
+import "syscall"
+
+// processAttributes make a child that dies with its parent.
+func processAttributes(as *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: as, Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisOptions say how a Redis runs.
+type RedisOptions struct {
+	// Persist lines of configuration, such as `appendonly yes`. Without any,
+	// what is not saved by an explicit SAVE is gone after a restart.
+	Persist []string
+}
+
+// Redis is a redis-server. A restart keeps port, password and folder.
+type Redis struct {
+	*Process
+	URL string
+	// Client is for looking and meddling behind the nodes' backs.
+	Client *redis.Client
+}
+
+// StartRedis starts a Redis with its files in dir.
+func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error) {
+	path, err := findRedis()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot start Redis: %w", err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	password := rand.Text()
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\n", port, password, dir)
+	for _, line := range o.Persist {
+		text += line + "\n"
+	}
+	// The password goes by a file: arguments are visible to every user.
+	configured := filepath.Join(dir, "redis.conf")
+	if err := os.WriteFile(configured, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot start Redis: %w", err)
+	}
+	r := &Redis{
+		Process: &Process{name: "redis", path: path, args: []string{configured}, logPath: filepath.Join(dir, "redis.log")},
+		URL:     fmt.Sprintf("redis://default:%s@%s/0", password, loopback(port)),
+		Client:  redis.NewClient(&redis.Options{Addr: loopback(port), Password: password, DialTimeout: time.Second}),
+	}
+	if err := r.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, r.Log()), r.Close())
+	}
+	return r, nil
+}
+
+// Start starts the server, again after its end, and waits until it answers.
+func (r *Redis) Start(ctx context.Context) error {
+	if err := r.start(); err != nil {
+		return err
+	}
+	return r.await(ctx, func(ctx context.Context) error { return r.Client.Ping(ctx).Err() })
+}
+
+// Close ends the server.
+func (r *Redis) Close() error {
+	_ = r.Client.Close() // it holds nothing that could be lost
+	return r.Kill()
+}
+
+// RemoveSaved removes what SAVE left, so that the next start is empty.
+func (r *Redis) RemoveSaved() error {
+	err := os.Remove(filepath.Join(filepath.Dir(r.logPath), "dump.rdb"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove the saved copy: %w", err)
+	}
+	return nil
+}
