@@ -3,6 +3,7 @@ package hotpath
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,7 @@ type Authorizer struct {
 	local      *localWindows
 	metrics    *metrics
 	log        *slog.Logger
+	settling   sync.WaitGroup // of checks whose clients were refused already
 	now        func() time.Time
 }
 
@@ -49,8 +51,8 @@ type Components struct {
 	Now        func() time.Time // the node's clock: time_restriction, latency
 }
 
-// New makes an Authorizer and starts following the configuration. Close it
-// before its components.
+// New makes an Authorizer and starts following the configuration. Close the
+// writer first, then it, then the guard.
 func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
@@ -61,8 +63,12 @@ func New(c Components) *Authorizer {
 	return a
 }
 
-// Close stops following the configuration.
-func (a *Authorizer) Close() { a.catalog.close() }
+// Close stops following the configuration. The writer must be closed before:
+// what is still being settled is told to the guard.
+func (a *Authorizer) Close() {
+	a.catalog.close()
+	a.settling.Wait()
+}
 
 // Caller is who sent a request, as far as its headers say.
 type Caller struct {

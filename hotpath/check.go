@@ -80,6 +80,7 @@ type checking struct {
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	c := &checking{request: r, deadline: r.Started.Add(blindFor)}
+	c.attempt.Deadline = c.deadline
 	c.attempt.RequestSHA = spend.RequestSHA(action)
 	if action.IdempotencyKey != "" {
 		c.attempt.KeyHash = spend.HashKey(action.IdempotencyKey)
@@ -204,7 +205,8 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		// The client is answered 500 now; claims and slot stay until it is
 		// known what became of the commit.
 		c.handedOver = true
-		go a.settle(entry, c, check)
+		a.guard.Abandon(&c.attempt)
+		a.settling.Go(func() { a.settle(entry, c, check) })
 		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -219,7 +221,7 @@ func (a *Authorizer) settle(entry *audit.Entry, c *checking, check *spend.Check)
 	defer a.writer.Free()
 	switch err := entry.Settle(); {
 	case err == nil:
-		a.guard.Orphaned(&c.attempt, check)
+		a.guard.Committed(&c.attempt, check)
 	case errors.Is(err, audit.ErrPending):
 		// Closing, and the store has not answered: the claims stay, and
 		// whoever meets them fences this node.

@@ -85,8 +85,8 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: time.Now,
 	})
 	f.t.Cleanup(func() {
-		n.Authorizer.Close()
 		n.writer.Close()
+		n.Authorizer.Close()
 		_ = n.guard.Close()
 	})
 	return n

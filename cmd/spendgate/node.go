@@ -165,8 +165,8 @@ func (n *node) close() {
 		defer close(done)
 		n.stopTidy()
 		n.tidied.Wait()
-		n.authorizer.Close()
 		n.writer.Close()
+		n.authorizer.Close()
 		if err := n.guard.Close(); err != nil {
 			n.log.Warn("cannot disconnect from redis", "error", err)
 		}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -162,12 +163,8 @@ func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
 		}
 		b.waiting.Wait()
 	}
-	if len(b.asks) <= maxBatch {
-		asks, b.asks = b.asks, nil
-	} else {
-		asks, b.asks = b.asks[:maxBatch:maxBatch], b.asks[maxBatch:]
-	}
-	chores, b.chores = b.chores, nil
+	asks, b.asks = cut(b.asks)
+	chores, b.chores = cut(b.chores)
 	now := b.now()
 	for _, a := range asks {
 		if a.charge.Key != "" {
@@ -177,6 +174,14 @@ func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
 		}
 	}
 	return asks, chores, true
+}
+
+// cut takes what fits into one pipeline.
+func cut[T any](waiting []T) (taken, left []T) {
+	if len(waiting) <= maxBatch {
+		return waiting, nil
+	}
+	return waiting[:maxBatch:maxBatch], waiting[maxBatch:]
 }
 
 // trip is one pipeline and the commands that every one of them has.
@@ -217,6 +222,8 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 	b.metrics.batch(len(asks), time.Since(sent))
 	b.keepFailed(chores)
 	r, err := b.read(t, known, sent, err)
+	_, answered := errors.AsType[redis.Error](err)
+	b.conns.distrust(ctx, err, answered || readOnly(asks))
 	if err != nil {
 		b.fail(asks, err)
 		return
@@ -235,6 +242,18 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 			}
 		}
 	}
+}
+
+// readOnly reports whether the server is a replica by now.
+func readOnly(asks []*ask) bool {
+	for _, a := range asks {
+		for _, c := range a.claims {
+			if c.cmd != nil && redis.HasErrorPrefix(c.cmd.Err(), "READONLY") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (t *trip) queueCounts(ctx context.Context, asks []*ask) {

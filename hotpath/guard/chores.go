@@ -18,6 +18,7 @@ type chore struct {
 	cmd   redis.Cmder
 	born  time.Time
 	due   time.Time // not before; zero is at once
+	once  bool      // not to be sent again: carried out twice it does harm
 }
 
 const (
@@ -35,7 +36,7 @@ func release(name, value string) chore {
 
 // refund takes a refused request off its window.
 func refund(key string, place ratelimit.Place) chore {
-	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+	return chore{born: time.Now(), once: true, queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
 		return ratelimit.QueueRefund(ctx, pipe, key, place.ExpiresMS, 1)
 	}}
 }
@@ -73,7 +74,7 @@ func (b *batcher) choresDue() bool {
 
 // keepFailed keeps the chores whose command failed.
 func (b *batcher) keepFailed(chores []chore) {
-	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return !failed(c.cmd.Err()) }))
+	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return c.once || !failed(c.cmd.Err()) }))
 }
 
 // keep puts chores off: Redis did not answer just now.
@@ -92,7 +93,7 @@ func (b *batcher) keep(chores []chore) {
 		c.due = now.Add(choreRetry)
 		b.chores = append(b.chores, c)
 	}
-	time.AfterFunc(choreRetry, b.waiting.Signal)
+	time.AfterFunc(choreRetry, b.wake)
 }
 
 // refuse remembers a refusal and refunds it.
@@ -108,4 +109,12 @@ func (b *batcher) forgetRefusals() {
 	b.mu.Lock()
 	b.refusals.Forget()
 	b.mu.Unlock()
+}
+
+// wake makes the batcher look again. The lock keeps it from falling asleep
+// between its look and its wait.
+func (b *batcher) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.Signal()
 }

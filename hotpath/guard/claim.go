@@ -31,15 +31,16 @@ type Attempt struct {
 	Window      time.Duration // of the policy that judges
 	KeyHash     spend.Hash    // zero without an idempotency key
 	RequestSHA  spend.Hash
-	Generation  string // that the policy and the key were loaded under
-	Charge      Charge // counted once, however often Claim is called
+	Generation  string    // that the policy and the key were loaded under
+	Charge      Charge    // counted once, however often Claim is called
+	Deadline    time.Time // when it may no longer claim what another failed to record
 
-	f      held // the fingerprint
-	k      held // the idempotency key
-	fence  spend.Fence
-	flight *flight
-	paid   bool // Charge was counted, at place
-	place  ratelimit.Place
+	f     held // the fingerprint
+	k     held // the idempotency key
+	fence spend.Fence
+	inAir []*flight
+	paid  bool // Charge was counted, at place
+	place ratelimit.Place
 	// verify: f was free only as far as Redis knows.
 	verify bool
 }
@@ -88,15 +89,12 @@ func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
 // caller must end it by Committed, Release or Reclaim; after any other outcome
 // and after an error nothing is held.
 func (g *Guard) Claim(ctx context.Context, at *Attempt) (Outcome, error) {
-	if at.flight == nil {
-		at.flight = &flight{}
-	}
 	out, err := g.claim(ctx, at)
 	if err != nil || out.Kind != Pass && out.Kind != Duplicate {
 		g.drop(at)
 	}
 	if err != nil || out.Kind != Pass && out.Kind != Duplicate && out.Kind != Stale {
-		g.flights.end(at.flight, nil)
+		g.flights.end(at, nil)
 	}
 	return out, err
 }
@@ -157,6 +155,35 @@ func (at *Attempt) read(a *ask) Reading {
 
 // hotBatch claims what the attempt does not hold yet.
 func (g *Guard) hotBatch(ctx context.Context, at *Attempt) (*ask, error) {
+	for range maxDrifts {
+		a, err := g.claimOnce(ctx, at)
+		if err != nil || !at.drifted(a) {
+			return a, err
+		}
+		at.read(a)
+		g.drop(at) // stamped with a wrong time; Redis' is known now
+	}
+	return nil, fmt.Errorf("%w: redis' clock keeps jumping", ErrUnavailable)
+}
+
+// maxDrift is more than a claim waits to be sent; maxDrifts is how often one
+// may be made again with a better time.
+const (
+	maxDrift  = 2 * time.Second
+	maxDrifts = 4
+)
+
+// drifted reports whether a claim just made was stamped by a clock that is not
+// Redis': the node was suspended, or has never heard this server. Its age
+// would be wrong.
+func (at *Attempt) drifted(a *ask) bool {
+	return at.k.mine && a.claims[0].name != "" && at.k.drifted(a) || at.f.mine && a.claims[1].name != "" && at.f.drifted(a)
+}
+
+func (h held) drifted(a *ask) bool { return a.reading.now.Sub(h.since).Abs() > maxDrift }
+
+// claimOnce sends one hot batch.
+func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 	a, err := g.trip(ctx, func(w marker) ask {
 		node := *g.node.Load()
 		if at.fence.Epoch != w.epoch || at.fence.Node != node {
@@ -172,8 +199,7 @@ func (g *Guard) hotBatch(ctx context.Context, at *Attempt) (*ask, error) {
 		now := g.batch.now()
 		if at.keyed() && !at.k.mine {
 			at.k = g.fresh(at, keyName(w.epoch, at.KeyHash), now, keyWindow)
-			value := keyHolder{holder{node: node, check: at.k.id, claimedMS: now.UnixMilli()}, at.RequestSHA}
-			at.k.value = value.String()
+			at.k.value = holder{pending, node, at.k.id, now.UnixMilli()}.String()
 			ask.claims[0] = claim{name: at.k.name, value: at.k.value, px: keyWindow}
 		}
 		if !at.f.mine {
@@ -200,24 +226,24 @@ func (g *Guard) hotBatch(ctx context.Context, at *Attempt) (*ask, error) {
 // others on this node can wait for it from the moment Redis has it.
 func (g *Guard) fresh(at *Attempt, name string, now time.Time, life time.Duration) held {
 	h := held{name: name, id: spend.NewID(time.Now()), since: now, until: now.Add(life)}
-	g.flights.join(at.flight, h.id)
+	g.flights.join(at, h.id)
 	return h
 }
 
 // awaitKey: k is another attempt's. Its row in the store decides; without one
 // the holder is waited for, and taken over once it is stale.
 func (g *Guard) awaitKey(ctx context.Context, at *Attempt, value string) (out Outcome, again bool, err error) {
-	h, err := parseKeyHolder(value)
+	h, err := parseHolder(value)
 	if err != nil {
 		return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	w, cancel := g.newWait(ctx, at, at.k.name, value)
 	defer cancel()
 	for {
-		if f := g.flights.find(h.check); f != nil && f != at.flight {
-			check, err := g.flights.wait(w.ctx, f)
+		if f := g.flights.find(h.check); f != nil && f.of != at {
+			check, err := g.await(w.ctx, at, f)
 			if err != nil {
-				return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+				return out, false, err
 			}
 			if check != nil && check.Action.IdempotencyKey != "" {
 				return at.replay(check), false, nil
@@ -226,7 +252,7 @@ func (g *Guard) awaitKey(ctx context.Context, at *Attempt, value string) (out Ou
 		if check, err := g.records.underKey(w.ctx, at.KeyHash); err != nil || check != nil {
 			return at.replay(check), false, err
 		}
-		changed, stale, err := w.look(h.holder)
+		changed, stale, err := w.look(h)
 		if err != nil || changed {
 			return out, true, err
 		}
@@ -260,10 +286,14 @@ func (g *Guard) takeKey(ctx context.Context, at *Attempt, old string) error {
 		}
 		now := g.batch.now()
 		mine = g.fresh(at, at.k.name, now, keyWindow)
-		mine.value = keyHolder{holder{node: at.fence.Node, check: mine.id, claimedMS: now.UnixMilli()}, at.RequestSHA}.String()
+		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
 		return ask{swap: &swap{name: mine.name, old: old, new: mine.value, px: keyWindow}}
 	})
 	if err == nil && a.swap != nil && a.swap.done {
+		if mine.drifted(a) {
+			g.flights.leave(mine.id) // to be taken over at once, with a better time
+			return nil
+		}
 		mine.mine = true
 		at.k = mine
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -51,8 +52,39 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 	if !embedded {
 		hot.OnConnect = c.vet
 	}
-	c.hot = redis.NewUniversalClient(&hot)
+	cluster, ok := c.plain.(*redis.ClusterClient)
+	if !ok {
+		c.hot = redis.NewUniversalClient(&hot)
+		return c
+	}
+	// All names lie in one slot: one plain connection to its owner, so that
+	// nothing is redirected, repeated, or asked of another node's clock.
+	single := hot.Simple()
+	dial := redis.NewDialer(single)
+	single.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		owner, err := cluster.MasterForKey(ctx, markerKey)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, owner.Options().Addr)
+		if err != nil {
+			cluster.ReloadState(ctx)
+		}
+		return conn, err
+	}
+	c.hot = redis.NewClient(single)
 	return c
+}
+
+// distrust follows a batch that failed: the slot may have another owner, and a
+// server that answers, but is no master any more, would answer so for ever.
+func (c *connections) distrust(ctx context.Context, err error, answered bool) {
+	if answered {
+		_ = c.hot.Do(ctx, "quit").Err()
+	}
+	if cluster, ok := c.plain.(*redis.ClusterClient); ok && (err != nil || answered) {
+		cluster.ReloadState(ctx)
+	}
 }
 
 func (c *connections) close() error { return errors.Join(c.hot.Close(), c.plain.Close()) }
@@ -67,8 +99,10 @@ func (c *connections) vet(ctx context.Context, cn *redis.Conn) error {
 	if err := suitable(info); err != nil {
 		return err
 	}
-	// A Cluster node that does not own the slot answers MOVED: not its marker.
 	text, err := cn.Get(ctx, markerKey).Result()
+	if failed(err) {
+		return fmt.Errorf("cannot read the marker: %w", err) // MOVED: not the owner of the windows
+	}
 	if err == nil && parseMarker(text).runID != infoField(info, "run_id") {
 		c.foreign.Store(true)
 		return errForeignServer

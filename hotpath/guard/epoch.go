@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -112,6 +113,9 @@ func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, 
 			*last = seen
 			return false, nil
 		}
+		if !found.epoch.IsZero() && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
+			return false, errSuperseded
+		}
 		return g.beginEpoch(ctx, epoch, text, runID)
 	}
 	if err := g.conns.plain.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
@@ -120,6 +124,28 @@ func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, 
 	g.enter(found)
 	g.metrics.epochs.WithLabelValues("adopted").Inc()
 	return true, nil
+}
+
+// errSuperseded: Redis has lost nothing, yet the store's epoch is another. Most
+// likely another node lives on another Redis, the winner of a split brain, and
+// taking the epoch back would refuse its commits.
+var errSuperseded = errors.New("another node began an epoch that this redis does not know")
+
+// superseded notices when that state persists: then the other node died
+// between the store and Redis, and somebody has to go on.
+type superseded struct {
+	epoch spend.ID
+	since time.Time
+}
+
+const supersededFor = time.Second
+
+// persists is called by one renewal at a time.
+func (s *superseded) persists(epoch spend.ID) bool {
+	if now := time.Now(); s.epoch != epoch || now.Sub(s.since) > 10*supersededFor {
+		*s = superseded{epoch, now}
+	}
+	return time.Since(s.since) > supersededFor
 }
 
 // beginEpoch: first the fence in Postgres, then a new generation, and the

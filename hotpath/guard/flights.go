@@ -15,10 +15,11 @@ type flights struct {
 	byID map[spend.ID]*flight
 }
 
-// flight is one attempt's claims in the air. Its outcome is final: it ends
-// after its commit is known to stand or known to be impossible.
+// flight is one claim in the air. Its outcome is final: it ends after its
+// commit is known to stand or known to be impossible, or when it is let go.
 type flight struct {
-	ids    []spend.ID
+	id     spend.ID
+	of     *Attempt
 	landed chan struct{} // made by the first who waits
 	ended  bool
 	check  *spend.Check // what was recorded; nil if nothing was
@@ -26,10 +27,11 @@ type flight struct {
 
 func newFlights() *flights { return &flights{byID: make(map[spend.ID]*flight)} }
 
-func (fs *flights) join(f *flight, id spend.ID) {
+func (fs *flights) join(at *Attempt, id spend.ID) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.ids = append(f.ids, id)
+	f := &flight{id: id, of: at}
+	at.inAir = append(at.inAir, f)
 	fs.byID[id] = f
 }
 
@@ -39,17 +41,33 @@ func (fs *flights) find(id spend.ID) *flight {
 	return fs.byID[id]
 }
 
-// end makes the outcome known. Ending twice keeps the first outcome.
-func (fs *flights) end(f *flight, check *spend.Check) {
+// end makes the outcome of an attempt's claims known. Ending twice keeps the
+// first outcome.
+func (fs *flights) end(at *Attempt, check *spend.Check) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	for _, f := range at.inAir {
+		fs.land(f, check)
+	}
+	at.inAir = nil
+}
+
+// leave ends one claim that was let go, while its attempt goes on: who waits
+// for it must not wait for what the attempt now waits for.
+func (fs *flights) leave(id spend.ID) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f := fs.byID[id]; f != nil {
+		fs.land(f, nil)
+	}
+}
+
+func (fs *flights) land(f *flight, check *spend.Check) {
 	if f.ended {
 		return
 	}
 	f.ended, f.check = true, check
-	for _, id := range f.ids {
-		delete(fs.byID, id)
-	}
+	delete(fs.byID, f.id)
 	if f.landed != nil {
 		close(f.landed)
 	}

@@ -48,8 +48,9 @@ type Guard struct {
 	node    atomic.Pointer[spend.ID] // this incarnation
 	fencing fencing
 
-	mu       sync.Mutex // renewing, and changes of node
-	renewing *renewal   // under way
+	mu         sync.Mutex // renewing, and changes of node
+	renewing   *renewal   // under way
+	superseded superseded // belongs to the renewal under way
 
 	load chan struct{} // nudges the loader
 	stop context.CancelFunc
@@ -106,10 +107,27 @@ func (g *Guard) newIncarnation() {
 // start after it returned see the change (G4, G5). The value is random and
 // never used before, so that a lost Redis cannot bring an old one back (F12).
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
-	if err := g.conns.plain.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
-		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
+	for range renewAttempts {
+		known := *g.windows.Load()
+		pipe := g.conns.plain.Pipeline()
+		pipe.Set(ctx, generationKey, rand.Text(), 0)
+		text := pipe.Get(ctx, markerKey)
+		if _, err := pipe.Exec(ctx); failed(err) {
+			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
+		}
+		// On a server whose epoch is over nobody who may commit reads it.
+		epoch, err := g.store.Epoch(ctx)
+		if err != nil {
+			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
+		}
+		if parseMarker(text.Val()).epoch == epoch {
+			return nil
+		}
+		if err := g.renew(ctx, known); err != nil {
+			return err
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }
 
 // Charge is a request to be counted against a caller's limit. The zero Charge

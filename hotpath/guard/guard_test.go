@@ -79,11 +79,6 @@ func TestValuesRoundTrip(t *testing.T) {
 	if got, err := parseHolder(h.String()); err != nil || got != h {
 		t.Errorf("%q: %+v, %v", h, got, err)
 	}
-	k := keyHolder{h, spend.HashKey("k")}
-	k.state = 0
-	if got, err := parseKeyHolder(k.String()); err != nil || got != k {
-		t.Errorf("%q: %+v, %v", k, got, err)
-	}
 	m := marker{epoch: h.node, runID: "abc", full: true}
 	if got := parseMarker(m.String()); got != m {
 		t.Errorf("%q: %+v", m, got)
@@ -91,9 +86,6 @@ func TestValuesRoundTrip(t *testing.T) {
 	for _, text := range []string{"", "P", "P|", "X|" + h.String()[2:], h.String() + "|1", "P|a|b|c", "lazy", "a|b|lazy", "|||"} {
 		if _, err := parseHolder(text); err == nil {
 			t.Errorf("%q is a holder", text)
-		}
-		if _, err := parseKeyHolder(text); err == nil {
-			t.Errorf("%q is a holder of a key", text)
 		}
 		if parseMarker(text) != (marker{}) {
 			t.Errorf("%q is a marker", text)

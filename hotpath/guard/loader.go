@@ -49,6 +49,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if err != nil || !lease {
 		return err
 	}
+	defer g.conns.plain.Del(ctx, loaderName(m.epoch))
 	started, loaded := time.Now(), 0
 	var before spend.ID
 	var contested []audit.LivePass
@@ -137,7 +138,7 @@ func (g *Guard) settleContested(ctx context.Context, m marker, p audit.LivePass,
 	if err != nil {
 		return false, err
 	}
-	if h.state != pending {
+	if h.state == committed {
 		return true, nil
 	}
 	if recorded, err := g.records.recorded(ctx, h.check); err != nil || recorded {

@@ -19,35 +19,50 @@ func (g *Guard) Stamp(at *Attempt, out Outcome, check *spend.Check) {
 	}
 	check.ID = spend.NewID(time.Now())
 	check.Pass = spend.Pass{}
-	g.flights.join(at.flight, check.ID)
+	g.flights.join(at, check.ID)
 }
 
 // Committed ends an attempt whose check is recorded. Its claims stay.
 func (g *Guard) Committed(at *Attempt, check *spend.Check) {
 	at.f, at.k = held{}, held{}
-	g.flights.end(at.flight, check)
+	g.flights.end(at, check)
 }
 
-// Orphaned ends an attempt whose check is recorded although its client was
-// answered 500: the next identical request may have it (F10, G7). With a key
-// the row alone sees to that.
-func (g *Guard) Orphaned(at *Attempt, check *spend.Check) {
-	if at.f.mine && !at.keyed() {
-		if h, err := parseHolder(at.f.value); err == nil {
+// Abandon says of an attempt whose commit is under way that its client is
+// answered 500 now: if it is recorded in the end, the next identical request
+// may have it (F10, G7). With a key the row alone sees to that. The mark
+// precedes the answer, so that the retry finds it. Without a record the mark
+// means nothing.
+func (g *Guard) Abandon(at *Attempt) {
+	h, err := parseHolder(at.f.value)
+	if !at.f.mine || at.keyed() || err != nil {
+		return
+	}
+	marked := make(chan struct{})
+	a := &ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.as(orphan).String(), px: 1, keepLonger: true}}
+	at.f.value = a.swap.new
+	go func() {
+		defer close(marked)
+		if g.batch.do(a) != nil {
 			g.batch.later(markOrphan(at.f.name, h))
 		}
+	}()
+	select {
+	case <-marked:
+	case <-time.After(abandonPatience):
 	}
-	g.Committed(at, check)
 }
+
+// abandonPatience is how long an answer that is late already waits for a mark
+// that Redis would set within a millisecond.
+const abandonPatience = 150 * time.Millisecond
 
 // Release ends an attempt of which nothing is or will be recorded, and leaves
 // nothing behind that would block its retry (G7). An attempt that ended
 // already stays as it is.
 func (g *Guard) Release(at *Attempt) {
-	if at.flight != nil {
-		g.drop(at)
-		g.flights.end(at.flight, nil)
-	}
+	g.drop(at)
+	g.flights.end(at, nil)
 }
 
 // Reclaim prepares an attempt whose commit was refused by the fence for another
@@ -72,7 +87,7 @@ func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
 	g.drop(at)
 	check, err := g.records.underKey(ctx, at.KeyHash)
 	if err != nil || check != nil {
-		g.flights.end(at.flight, nil)
+		g.flights.end(at, nil)
 	}
 	return at.replay(check), err
 }
@@ -94,6 +109,9 @@ func (g *Guard) letGo(h *held) {
 		g.batch.later(restore(h.name, h.value, *h.replaced, h.replacedUntil))
 	default:
 		g.batch.later(release(h.name, h.value))
+	}
+	if !h.id.IsZero() {
+		g.flights.leave(h.id)
 	}
 	*h = held{}
 }

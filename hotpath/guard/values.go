@@ -42,8 +42,9 @@ const (
 	orphan    state = 'O' // recorded, but its client was answered 500
 )
 
-// holder is the value of a claimed fingerprint. Its check ID is fresh for
-// every SET, so that the whole value is never used twice (F8).
+// holder is the value of a claimed fingerprint, or of a claimed idempotency
+// key, whose state stays pending: the store's row tells. Its check ID is fresh
+// for every SET, so that the whole value is never used twice (F8).
 type holder struct {
 	state     state
 	node      spend.ID
@@ -53,13 +54,9 @@ type holder struct {
 
 func (h holder) String() string {
 	b := append(make([]byte, 0, 84), byte(h.state), '|')
-	return string(h.appendTail(b))
-}
-
-func (h holder) appendTail(b []byte) []byte {
 	b = append(hex.AppendEncode(b, h.node[:]), '|')
 	b = append(hex.AppendEncode(b, h.check[:]), '|')
-	return strconv.AppendInt(b, h.claimedMS, 10)
+	return string(strconv.AppendInt(b, h.claimedMS, 10))
 }
 
 // age is how long the claim has stood at now, by Redis' clock.
@@ -84,46 +81,14 @@ func parseHolder(s string) (h holder, err error) {
 	if len(parts) != 3 {
 		return h, errForeignValue
 	}
-	return h, h.parseTail(parts)
-}
-
-func (h *holder) parseTail(parts []string) (err error) {
-	if h.node, err = spend.ParseID(parts[0], ""); err != nil {
-		return errForeignValue
+	var nodeErr, checkErr, timeErr error
+	h.node, nodeErr = spend.ParseID(parts[0], "")
+	h.check, checkErr = spend.ParseID(parts[1], "")
+	h.claimedMS, timeErr = strconv.ParseInt(parts[2], 10, 64)
+	if nodeErr != nil || checkErr != nil || timeErr != nil {
+		return holder{}, errForeignValue
 	}
-	if h.check, err = spend.ParseID(parts[1], ""); err != nil {
-		return errForeignValue
-	}
-	if h.claimedMS, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
-		return errForeignValue
-	}
-	return nil
-}
-
-// keyHolder is the value of a claimed idempotency key: a holder without state
-// and the hash of the request it was claimed for.
-type keyHolder struct {
-	holder
-	requestSHA spend.Hash
-}
-
-func (k keyHolder) String() string {
-	b := append(k.appendTail(make([]byte, 0, 148)), '|')
-	return string(hex.AppendEncode(b, k.requestSHA[:]))
-}
-
-func parseKeyHolder(s string) (k keyHolder, err error) {
-	parts := strings.Split(s, "|")
-	if len(parts) != 4 {
-		return k, errForeignValue
-	}
-	if err := k.parseTail(parts[:3]); err != nil {
-		return k, err
-	}
-	if n, err := hex.Decode(k.requestSHA[:], []byte(parts[3])); err != nil || n != len(k.requestSHA) {
-		return k, errForeignValue
-	}
-	return k, nil
+	return h, nil
 }
 
 // marker is the value that certifies Redis' windows: the epoch they belong to,

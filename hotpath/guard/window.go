@@ -19,9 +19,13 @@ func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string)
 	w, cancel := g.newWait(ctx, at, at.f.name, value)
 	defer cancel()
 	for {
+		own := g.flights.find(h.check)
 		recorded, err := g.recorded(w.ctx, at, h.check)
 		if err != nil {
 			return out, false, err
+		}
+		if recorded && (own != nil || w.pause > 0) {
+			return out, true, nil // it was waited for: its state may be another now
 		}
 		if recorded {
 			return g.meetRecorded(w.ctx, at, h)
@@ -63,18 +67,50 @@ func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 // everything else.
 func (g *Guard) recorded(ctx context.Context, at *Attempt, id spend.ID) (bool, error) {
 	f := g.flights.find(id)
-	if f == nil || f == at.flight {
+	if f == nil || f.of == at {
 		return g.records.recorded(ctx, id)
 	}
-	check, err := g.flights.wait(ctx, f)
+	check, err := g.await(ctx, at, f)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return false, err
 	}
 	if check != nil && check.ID == id {
 		g.records.seen.add(id)
 		return true, nil
 	}
 	return false, nil
+}
+
+// flightPatience is how long a flight is waited for before the store is asked
+// whether it answers at all: with a store that does not, nobody waits on (G7).
+const flightPatience = 300 * time.Millisecond
+
+// errOthersFailed refuses a check that waited for others which failed: their
+// store is away, and taking turns at it could go on for ever (G7).
+var errOthersFailed = fmt.Errorf("%w: another check's commit failed", ErrUnavailable)
+
+// late reports whether the attempt may no longer claim what others let go.
+func (at *Attempt) late() bool { return !at.Deadline.IsZero() && time.Now().After(at.Deadline) }
+
+// await waits for a flight of this node.
+func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check, error) {
+	for {
+		slice, cancel := context.WithTimeout(ctx, flightPatience)
+		check, err := g.flights.wait(slice, f)
+		cancel()
+		if err == nil && check == nil && at.late() {
+			return nil, errOthersFailed
+		}
+		if err == nil {
+			return check, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		if _, _, err := g.records.checks.get(ctx, f.id); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // meetRecorded: f's holder is in the trail.
@@ -137,6 +173,10 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 	if err != nil || a.swap == nil || !a.swap.done {
 		return false, err
 	}
+	if mine.drifted(a) {
+		g.flights.leave(mine.id) // to be taken over at once, with a better time
+		return false, nil
+	}
 	mine.mine = true
 	mine.until = mine.since.Add(a.swap.life)
 	mine.replaced, mine.replacedUntil = replaced, time.Now().Add(a.swap.lifeLeft)
@@ -162,6 +202,22 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, agai
 		// Out of this policy's window; others' may still see it.
 		at.f.until = maxTime(at.f.until, now.Add(left))
 		at.f.replaced, at.f.replacedUntil = &h, time.Now().Add(left)
+		if left <= at.Window {
+			return Outcome{Kind: Pass}, false, nil
+		}
+		a, err := g.trip(ctx, func(w marker) ask {
+			if w.epoch != at.fence.Epoch {
+				return ask{}
+			}
+			return ask{swap: &swap{name: at.f.name, old: at.f.value, new: at.f.value, px: left, keepLonger: true}}
+		})
+		if err != nil {
+			return out, false, err
+		}
+		if a.swap == nil || !a.swap.done {
+			g.letGo(&at.f)
+			return out, true, nil
+		}
 		return Outcome{Kind: Pass}, false, nil
 	}
 	a, err := g.trip(ctx, func(w marker) ask {
@@ -209,7 +265,12 @@ func (w *wait) look(h holder) (changed, stale bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	if a.reading.values[0] != w.value {
+	switch value := a.reading.values[0]; {
+	case a.reading.windows.epoch != w.at.fence.Epoch:
+		return true, false, nil // the name is another now
+	case value == "" && w.at.late():
+		return false, false, errOthersFailed
+	case value != w.value:
 		return true, false, nil
 	}
 	if h.age(a.reading.now) > staleAfter || w.grounded(h) {
@@ -231,5 +292,5 @@ func (w *wait) look(h holder) (changed, stale bool, err error) {
 // the air for it: left behind by a flight that ended, or by this very attempt.
 func (w *wait) grounded(h holder) bool {
 	f := w.g.flights.find(h.check)
-	return w.g.fencing.isOwn(h.node) && (f == nil || f == w.at.flight)
+	return w.g.fencing.isOwn(h.node) && (f == nil || f.of == w.at)
 }
