@@ -13,6 +13,8 @@ type Subject struct {
 	audit.Store
 	// Exec runs one statement on the database itself.
 	Exec func(t *testing.T, sql string) error
+	// Count runs a query of one number.
+	Count func(t *testing.T, sql string) int
 	// ExpireKeys is the statement that makes every idempotency key expire.
 	ExpireKeys string
 	// Forbidden are further statements that the database must refuse (G8).

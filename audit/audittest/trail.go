@@ -41,8 +41,10 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	empty.Pass, empty.LatencyMS = spend.Pass{}, 0
 
 	batch := []*spend.Check{full, empty}
-	for _, a := range []string{"0", "1", "0.000000001", "999999999.999999999", "100000000000000000.1", "9999", "10000",
-		"0.0001", "0.00001", "123456789012345678", "9999999999.999999999", "1000000000.000000001", "100000000", "0.1"} {
+	for _, a := range []string{
+		"0", "1", "0.000000001", "999999999.999999999", "100000000000000000.1", "9999", "10000",
+		"0.0001", "0.00001", "123456789012345678", "9999999999.999999999", "1000000000.000000001", "100000000", "0.1",
+	} {
 		c := newCheck(f)
 		c.Action.Amount = amount(a)
 		batch = append(batch, c)
@@ -71,8 +73,7 @@ func batchIsAllOrNothing(t *testing.T, s Subject) {
 	again.ID = first.ID // recorded already
 	others := []*spend.Check{keyed(blocked(newCheck(f)), newKeyText()), keyed(newCheck(f), newKeyText())}
 	err := s.Commit(t.Context(), append(others, again))
-	var row *audit.RowError
-	if !errors.As(err, &row) {
+	if _, ok := errors.AsType[*audit.RowError](err); !ok {
 		t.Errorf("got %v, want a RowError", err)
 	}
 	mustLack(t, s, others...)

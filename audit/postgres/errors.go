@@ -62,8 +62,7 @@ func lostConnection(err error) bool {
 	if err == nil || errors.Is(err, pgx.ErrNoRows) || errors.As(err, new(*pgconn.ConnectError)) {
 		return false
 	}
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return answer.Code == codeAdminShutdown || answer.Code == codeCrashShutdown
 	}
 	return true

@@ -79,6 +79,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		writers:  newSessions(&config.ConnConfig.Config, o.Writers),
 		controls: newSessions(&config.ConnConfig.Config, controls),
 	}
+	config.AfterConnect = prepareRead
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
@@ -122,6 +123,13 @@ func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 	_ = conn.Exec(ctx, optionalSettings).Close() // the next use finds a lost connection
 	return nil
+}
+
+// prepareRead has each query planned for its own values: only then are the
+// partitions that it cannot touch left out before they cost anything, and a
+// new partition or fresh statistics make no query plan for all of them.
+func prepareRead(ctx context.Context, conn *pgx.Conn) error {
+	return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_custom_plan").Close()
 }
 
 // Close closes all connections; no method may be in use.

@@ -86,6 +86,12 @@ func TestStore(t *testing.T) {
 				_, err := s.reads.Exec(t.Context(), sql)
 				return err
 			},
+			Count: func(t *testing.T, sql string) (n int) {
+				if err := s.reads.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			},
 			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - interval '25 hours'",
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies",

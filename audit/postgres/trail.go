@@ -85,10 +85,16 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-// livePass bounds the identifiers by the horizon, so that only the partitions
-// of the last minutes or days are touched, whatever the trail's age.
-const livePass = ` claimed_ms IS NOT NULL AND until_ms > @now
-	AND check_id >= first_id(@now - (SELECT ms FROM horizon)) `
+// oldestPass is the smallest identifier that a pass in force at nowMS can
+// have. A query that is given it touches the partitions of the last minutes or
+// days only, whatever the trail's age. It is asked for apart: a planner that
+// does not know the value prepares for every partition there is.
+func (s *Store) oldestPass(ctx context.Context, nowMS int64) (oldest spend.ID, err error) {
+	err = s.read(ctx, "cannot read the horizon of passes", func(ctx context.Context) error {
+		return s.reads.QueryRow(ctx, "SELECT first_id($1 - ms) FROM horizon", nowMS).Scan(uuid(&oldest))
+	})
+	return oldest, err
+}
 
 // LivePasses implements audit.Trail.
 func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
@@ -96,11 +102,16 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 	if len(fingerprints) == 0 {
 		return latest, nil
 	}
+	oldest, err := s.oldestPass(ctx, nowMS)
+	if err != nil {
+		return nil, err
+	}
 	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
-		`SELECT p.* FROM unnest(@fingerprints::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
+		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
 			SELECT c.fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
-			WHERE c.fingerprint = f.fingerprint AND`+livePass+`ORDER BY check_id DESC LIMIT 1) AS p`,
-		pgx.NamedArgs{"fingerprints": byteas(fingerprints), "now": nowMS})
+			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3
+			ORDER BY check_id DESC LIMIT 1) AS p`,
+		byteas(fingerprints), nowMS, [16]byte(oldest))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
 	}
@@ -112,10 +123,15 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 	if before.IsZero() {
 		before = newest
 	}
+	oldest, err := s.oldestPass(ctx, nowMS)
+	if err != nil {
+		return nil, err
+	}
 	return collect(ctx, s, "cannot page through passes", scanPass,
 		`SELECT fingerprint, check_id, claimed_ms, until_ms FROM checks
-			WHERE check_id < @before::uuid AND`+livePass+`ORDER BY check_id DESC LIMIT @limit`,
-		pgx.NamedArgs{"before": [16]byte(before), "now": nowMS, "limit": limit})
+			WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3
+			ORDER BY check_id DESC LIMIT $4`,
+		nowMS, [16]byte(oldest), [16]byte(before), limit)
 }
 
 func scanPass(row pgx.CollectableRow) (audit.LivePass, error) {

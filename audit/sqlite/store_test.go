@@ -38,6 +38,12 @@ func TestStore(t *testing.T) {
 				_, err := s.writer.ExecContext(t.Context(), sql)
 				return err
 			},
+			Count: func(t *testing.T, sql string) (n int) {
+				if err := s.reader.QueryRowContext(t.Context(), sql).Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			},
 			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - 25 * 3600 * 1000",
 			Forbidden: []string{
 				"REPLACE INTO checks SELECT * FROM checks",
@@ -135,6 +141,29 @@ func TestBusy(t *testing.T) {
 	}
 	if err := s.Commit(t.Context(), []*spend.Check{c}); err != nil {
 		t.Errorf("with the file free again: %v", err)
+	}
+}
+
+// TestTurn holds the one writing connection: a commit waits for its turn no
+// longer than its context lasts.
+func TestTurn(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	tx, err := s.writer.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Commit(ctx, []*spend.Check{minimal(spend.Fence{})}) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, audit.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("the commit waits for ever")
 	}
 }
 
