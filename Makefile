@@ -16,6 +16,9 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 
+# How many checks bench-soak makes.
+CHECKS ?= 10000000
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +52,40 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
 .PHONY: bench
 bench: ## run the Go benchmarks for BENCHTIME (1s) each
 	@deploy/servers/with-servers.sh go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+# Binaries that measure find what they measure in .bin.
+.PHONY: bench-build
+bench-build: build
+	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/system ./bench/peers
+
+.PHONY: bench-system
+bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -duration, ...)
+	@deploy/servers/with-servers.sh .bin/system $(BENCHFLAGS)
+
+.PHONY: bench-scale
+bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component, first bottleneck
+	@deploy/servers/with-servers.sh .bin/system -scale $(BENCHFLAGS)
+
+.PHONY: bench-soak
+bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
+	@deploy/servers/with-servers.sh .bin/system -soak $(CHECKS) $(BENCHFLAGS)
+
+# The peers are modules of their own: their packages are none of the service's.
+.bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
+	@echo "building OPA (once, some minutes)"
+	cd bench/peers/opa && CGO_ENABLED=0 go build -trimpath -o ../../../$@ github.com/open-policy-agent/opa
+
+.bin/cerbos: bench/peers/cerbos/build.sh
+	@echo "building Cerbos (once, some minutes)"
+	bench/peers/cerbos/build.sh $@
+
+.PHONY: bench-peers
+bench-peers: bench-build .bin/opa .bin/cerbos ## measure side by side with OPA and Cerbos
+	@deploy/servers/with-servers.sh .bin/peers $(BENCHFLAGS)
+
+.PHONY: bench-policy
+bench-policy: ## evaluate one policy with spendgate, OPA's library and cedar-go
+	cd bench/peers/micro && go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
 
 # The linter is a module of its own: its packages are none of the service's.
 LINT_MODULE := deploy/lint

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package load
+
+import (
+	"context"
+	"errors"
+)
+
+// Run needs Linux.
+func Run(context.Context, Options) (Result, error) {
+	return Result{}, errors.New("the load generator needs Linux")
+}

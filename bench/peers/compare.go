@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"spendgate/bench/load"
+	"spendgate/bench/load/chart"
+	"spendgate/bench/load/stack"
+)
+
+// comparison is the contenders and what was measured of them.
+type comparison struct {
+	settings
+	out      io.Writer
+	dir      string
+	adminKey string
+	workload load.Workload
+	machine  load.Machine
+
+	servers    []*stack.Server
+	contenders []contender
+	serial     uint64 // of the next action
+}
+
+// report is what peers.json holds.
+type report struct {
+	Machine  load.Machine   `json:"machine"`
+	Workload load.Workload  `json:"workload"`
+	Agreed   uint64         `json:"answers_compared_first"`
+	Summary  []load.Summary `json:"summary"`
+	Bars     []bar          `json:"bars"`
+	Runs     []load.Result  `json:"runs"`
+}
+
+// compared is how many answers must be right before anything is measured.
+const compared = 5000
+
+func (c *comparison) run(ctx context.Context) error {
+	r := report{Machine: c.machine, Workload: c.workload, Agreed: compared}
+	if err := c.agree(ctx); err != nil {
+		return err
+	}
+	for _, connections := range c.connections {
+		rounds := make([][]load.Result, len(c.contenders))
+		for range c.rounds {
+			if err := c.round(ctx, connections, rounds); err != nil {
+				return err
+			}
+		}
+		r.Summary = append(r.Summary, load.Summarise(rounds[0], rounds[1:]...))
+		for _, peer := range rounds[1:] {
+			r.Summary = append(r.Summary, load.Summarise(peer))
+		}
+		r.Bars = append(r.Bars, judge(connections, r.Summary[len(r.Summary)-len(rounds)])...)
+		for _, results := range rounds {
+			r.Runs = append(r.Runs, results...)
+		}
+	}
+	if err := load.WriteSummaries(c.out, r.Summary); err != nil {
+		return err
+	}
+	writeBars(c.out, r.Bars)
+	return c.keep(r)
+}
+
+// agree sends the same actions to every contender; every answer must be right.
+func (c *comparison) agree(ctx context.Context) error {
+	var next uint64
+	for _, contender := range c.contenders {
+		o := c.options(contender, 8)
+		o.Warmup, o.Duration, o.Requests = 0, time.Minute, compared
+		result, err := load.Run(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", contender.name, err)
+		}
+		if result.Failures() > 0 || result.Right < compared {
+			return fmt.Errorf("%s does not decide as it should: %d right answers, errors %v, for example %v",
+				contender.name, result.Right, result.Errors, result.Examples)
+		}
+		next = max(next, result.NextSerial)
+	}
+	c.serial = next
+	_, err := fmt.Fprintf(c.out, "all contenders decide alike: %d answers compared\n", compared)
+	return err
+}
+
+// round measures every contender once, on the same actions.
+func (c *comparison) round(ctx context.Context, connections int, rounds [][]load.Result) error {
+	next := c.serial
+	for i, contender := range c.contenders {
+		r, err := load.Run(ctx, c.options(contender, connections))
+		if err != nil {
+			return fmt.Errorf("%s: %w", contender.name, err)
+		}
+		r.Name = fmt.Sprint(contender.name, " ", connections)
+		rounds[i] = append(rounds[i], r)
+		next = max(next, r.NextSerial)
+		if _, err := fmt.Fprintf(c.out, "%-16s %8.0f/s  p50 %7.2f  p99 %7.2f ms  server CPU %6.1f us  generator %5.1f  failed %d\n",
+			r.Name, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Server(), r.CPU[load.Generator], r.Failures()); err != nil {
+			return err
+		}
+	}
+	c.serial = next
+	return nil
+}
+
+func (c *comparison) options(to contender, connections int) load.Options {
+	return load.Options{
+		Addrs: []string{to.addr}, Workload: c.workload, FirstSerial: c.serial, Target: to.target,
+		Connections: connections, Warmup: c.warmup, Duration: c.duration, Processes: to.processes,
+	}
+}
+
+func (c *comparison) keep(r report) error {
+	path := filepath.Join(c.results, "peers")
+	if err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, r) }); err != nil {
+		return err
+	}
+	return load.WriteFile(path+".svg", c.picture(r.Summary).WriteSVG)
+}
+
+func (c *comparison) picture(summaries []load.Summary) chart.Bars {
+	picture := chart.Bars{
+		Title:  "spendgate records every check durably; OPA and Cerbos decide and keep nothing",
+		Series: []string{"spendgate + Redis + PostgreSQL", "OPA", "Cerbos"},
+		Panels: []chart.Panel{{Title: "CPU of all servers, us a decision"}, {Title: "decisions a second"}, {Title: "p99, ms"}},
+		Note: fmt.Sprintf("%s, %d cores shared with the load generator, %s, version %s; median and extremes of %d rounds",
+			c.machine.CPU, c.machine.Cores, c.machine.Measured[:len("2006-01-02")], c.machine.Version, c.rounds),
+	}
+	for i, connections := range c.connections {
+		of := summaries[i*len(c.contenders) : (i+1)*len(c.contenders)]
+		groups := make([]chart.Group, len(picture.Panels))
+		for _, s := range of {
+			for j, figure := range []load.Spread{s.ServerCPU, s.PerSecond, s.P99} {
+				groups[j].Bars = append(groups[j].Bars, chart.Bar{Value: figure.Median, Low: figure.Min, High: figure.Max})
+			}
+		}
+		for j := range picture.Panels {
+			groups[j].Label = fmt.Sprint(connections, " conns")
+			picture.Panels[j].Groups = append(picture.Panels[j].Groups, groups[j])
+		}
+	}
+	return picture
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"spendgate/bench/load"
+	"spendgate/bench/load/chart"
+	"spendgate/bench/load/stack"
+)
+
+// bench is a deployment under measurement.
+type bench struct {
+	settings
+	out      io.Writer
+	dir      string
+	adminKey string
+	machine  load.Machine
+	workload load.Workload
+
+	backends  stack.Backends
+	processes []load.Process // of the backends
+	nodes     []*stack.Node
+	keys      []string
+	serial    uint64 // of the next action: no run repeats another's
+}
+
+// start starts the first node and prepares the workload on it.
+func (b *bench) start(ctx context.Context) error {
+	var err error
+	if b.backends, err = stack.BackendsFromEnv(); err != nil {
+		return err
+	}
+	if b.processes, err = b.backends.Processes(ctx); err != nil {
+		return err
+	}
+	if err := b.addNode(ctx); err != nil {
+		return err
+	}
+	deployment := load.Deployment{URL: "http://" + b.nodes[0].Addr, AdminKey: b.adminKey}
+	b.keys, err = deployment.Prepare(ctx, b.workload)
+	return err
+}
+
+func (b *bench) addNode(ctx context.Context) error {
+	n, err := stack.StartNode(ctx, b.backends, fmt.Sprintf("node%d", len(b.nodes)+1), b.adminKey, b.dir)
+	if err == nil {
+		b.nodes = append(b.nodes, n)
+	}
+	return err
+}
+
+// stop ends the nodes, each of which must end well.
+func (b *bench) stop() error {
+	var failures []error
+	for _, n := range b.nodes {
+		failures = append(failures, n.Stop())
+	}
+	return errors.Join(failures...)
+}
+
+// options are those of a run against all nodes.
+func (b *bench) options(connections int) load.Options {
+	o := load.Options{
+		Workload: b.workload, FirstSerial: b.serial, Connections: connections,
+		Target: func() load.Target { return load.NewSpendgate(b.keys) },
+		Warmup: b.warmup, Duration: b.duration, Processes: b.processes,
+	}
+	for _, n := range b.nodes {
+		o.Addrs = append(o.Addrs, n.Addr)
+		o.Processes = append(o.Processes, n.Process())
+	}
+	return o
+}
+
+// measure runs a load and prints a line about it.
+func (b *bench) measure(ctx context.Context, name string, o load.Options) (load.Result, error) {
+	r, err := load.Run(ctx, o)
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", name, err)
+	}
+	r.Name = name
+	b.serial = max(b.serial, r.NextSerial)
+	_, err = fmt.Fprintf(b.out, "%-24s %8.0f/s  p50 %7.2f  p99 %7.2f ms  server CPU %6.1f us  failed %d\n",
+		name, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Server(), r.Failures())
+	return r, err
+}
+
+// keep writes the results of a plan: JSON for machines, a picture for people.
+func (b *bench) keep(name string, report any, picture chart.Bars) error {
+	path := filepath.Join(b.results, name)
+	err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, report) })
+	return errors.Join(err, load.WriteFile(path+".svg", picture.WriteSVG))
+}
+
+// note is the small print of a picture.
+func (b *bench) note() string {
+	return fmt.Sprintf("%s, %d cores shared with the load generator, %s, version %s",
+		b.machine.CPU, b.machine.Cores, b.machine.Measured[:len("2006-01-02")], b.machine.Version)
+}
+
+// bar is a spread as the pictures show it.
+func bar(s load.Spread) chart.Bar { return chart.Bar{Value: s.Median, Low: s.Min, High: s.Max} }

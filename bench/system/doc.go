@@ -1,0 +1,14 @@
+// Command system measures a deployment of spendgate as it runs in production:
+// real Redis, real PostgreSQL with its default durability, everything switched
+// on, every answer checked. It is run inside deploy/servers/with-servers.sh.
+//
+//	system          one node: closed loops, an open loop at half of the
+//	                capacity, a lone client, look-ups and simulations
+//	system -scale   1, 2 and 4 nodes: what each component costs, and what
+//	                becomes the bottleneck
+//	system -soak N  N checks, and how memory grows with them
+//
+// Closed loops alternate with a server that gives every request the same
+// answer: the ratios to it say what a check costs beyond HTTP, whatever else
+// the machine was doing. Results are printed and written to bench/results.
+package main

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"spendgate/bench/load"
+)
+
+// version is set when the binary is linked (-X main.version=...).
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "system:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what the command line says.
+type settings struct {
+	rounds      int
+	warmup      time.Duration
+	duration    time.Duration
+	connections []int
+	results     string
+	scale       bool
+	soak        uint64
+	echo        string
+}
+
+func parse(args []string) (settings, error) {
+	s := settings{connections: []int{16, 64, 256}}
+	flags := flag.NewFlagSet("system", flag.ContinueOnError)
+	flags.IntVar(&s.rounds, "rounds", 3, "rounds of each closed loop")
+	flags.DurationVar(&s.warmup, "warmup", 2*time.Second, "of each run, not measured")
+	flags.DurationVar(&s.duration, "duration", 8*time.Second, "of each run, measured")
+	flags.StringVar(&s.results, "results", "bench/results", "folder for the results")
+	flags.BoolVar(&s.scale, "scale", false, "measure 1, 2 and 4 nodes")
+	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
+	flags.StringVar(&s.echo, "echo", "", "be the server of the baseline, on this address")
+	flags.Func("connections", "of the closed loops, separated by commas (default 16,64,256)", func(list string) error {
+		s.connections = nil
+		for word := range strings.SplitSeq(list, ",") {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				return err
+			}
+			s.connections = append(s.connections, n)
+		}
+		return nil
+	})
+	err := flags.Parse(args)
+	return s, err
+}
+
+func run(ctx context.Context, out io.Writer, args []string) error {
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if s.echo != "" {
+		return serveEcho(ctx, s.echo)
+	}
+	dir, err := os.MkdirTemp("", "spendgate-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	b := &bench{
+		settings: s, out: out, dir: dir, adminKey: rand.Text(),
+		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
+	}
+	switch {
+	case s.scale:
+		return b.runScale(ctx)
+	case s.soak > 0:
+		return b.runSoak(ctx)
+	default:
+		return b.runSystem(ctx)
+	}
+}

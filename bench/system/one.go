@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"spendgate/bench/load"
+	"spendgate/bench/load/chart"
+	"spendgate/bench/load/stack"
+)
+
+// systemReport is what system.json holds.
+type systemReport struct {
+	Machine  load.Machine   `json:"machine"`
+	Workload load.Workload  `json:"workload"`
+	Summary  []load.Summary `json:"summary"`
+	// Allocations of the node for each check, at the most connections.
+	Allocations    float64       `json:"node_allocations_per_check"`
+	AllocatedBytes float64       `json:"node_bytes_allocated_per_check"`
+	Runs           []load.Result `json:"runs"`
+}
+
+// runSystem measures one node.
+func (b *bench) runSystem(ctx context.Context) (err error) {
+	if err := b.start(ctx); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	report := systemReport{Machine: b.machine, Workload: b.workload}
+	capacity, err := b.closedLoops(ctx, &report)
+	if err != nil {
+		return err
+	}
+	if err := b.quietLoops(ctx, &report, capacity/2); err != nil {
+		return err
+	}
+	if err := b.reads(ctx, &report); err != nil {
+		return err
+	}
+	if err := load.WriteSummaries(b.out, report.Summary); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(b.out, "\nthe node allocates %.1f times and %.0f bytes a check\n",
+		report.Allocations, report.AllocatedBytes); err != nil {
+		return err
+	}
+	return b.keep("system", report, b.systemPicture(report.Summary))
+}
+
+// closedLoops alternates the baseline and the node, and gives the node's
+// throughput at the most connections.
+func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity float64, err error) {
+	server, addr, err := b.startEcho(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	for _, connections := range b.connections {
+		var echoes, checks []load.Result
+		for range b.rounds {
+			o := b.options(connections)
+			o.Addrs, o.Processes = []string{addr}, []load.Process{{Name: "echo", PID: server.PID()}}
+			o.Target = func() load.Target { return load.NewEcho(b.workload.Keys) }
+			echo, err := b.measure(ctx, fmt.Sprint("echo ", connections), o)
+			if err != nil {
+				return 0, err
+			}
+			before, err := b.nodes[0].Metrics(ctx)
+			if err != nil {
+				return 0, err
+			}
+			check, err := b.measure(ctx, fmt.Sprint("closed ", connections), b.options(connections))
+			if err != nil {
+				return 0, err
+			}
+			if err := b.countAllocations(ctx, before, report); err != nil {
+				return 0, err
+			}
+			echoes, checks = append(echoes, echo), append(checks, check)
+		}
+		report.Runs = append(append(report.Runs, echoes...), checks...)
+		report.Summary = append(report.Summary,
+			load.Summarise(echoes),
+			load.Summarise(checks, echoes))
+		capacity = load.SpreadOver(checks, load.Throughput).Median
+	}
+	return capacity, nil
+}
+
+// countAllocations tells what the node allocated for each check of a run.
+func (b *bench) countAllocations(ctx context.Context, before stack.Metrics, report *systemReport) error {
+	after, err := b.nodes[0].Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	if checks := after.Since(before, "spendgate_decisions_total"); checks > 0 {
+		report.Allocations = after.Since(before, "go_memstats_mallocs_total") / checks
+		report.AllocatedBytes = after.Since(before, "go_memstats_alloc_bytes_total") / checks
+	}
+	return nil
+}
+
+// quietLoops measures a node that is not saturated.
+func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float64) error {
+	open, lone := "open at half", "lone client"
+	results := make(map[string][]load.Result)
+	for range b.rounds {
+		o := b.options(b.connections[len(b.connections)-1])
+		o.Rate = rate
+		r, err := b.measure(ctx, open, o)
+		if err != nil {
+			return err
+		}
+		results[open] = append(results[open], r)
+		if r, err = b.measure(ctx, lone, b.options(1)); err != nil {
+			return err
+		}
+		results[lone] = append(results[lone], r)
+	}
+	for _, name := range []string{open, lone} {
+		report.Runs = append(report.Runs, results[name]...)
+		report.Summary = append(report.Summary, load.Summarise(results[name]))
+	}
+	return nil
+}
+
+func (b *bench) systemPicture(summaries []load.Summary) chart.Bars {
+	picture := chart.Bars{
+		Title: "One node, durably recorded checks", Series: []string{"spendgate"}, Note: b.note(),
+		Panels: []chart.Panel{{Title: "CPU of all servers, us a check"}, {Title: "checks a second"}, {Title: "p99, ms"}},
+	}
+	for _, connections := range b.connections {
+		for _, s := range summaries {
+			if s.Name != fmt.Sprint("closed ", connections) {
+				continue
+			}
+			for i, figure := range []load.Spread{s.ServerCPU, s.PerSecond, s.P99} {
+				picture.Panels[i].Groups = append(picture.Panels[i].Groups,
+					chart.Group{Label: strconv.Itoa(connections) + " conns", Bars: []chart.Bar{bar(figure)}})
+			}
+		}
+	}
+	return picture
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/bench/load"
+	"spendgate/bench/load/chart"
+)
+
+// soakReport is what soak.json holds.
+type soakReport struct {
+	Machine load.Machine `json:"machine"`
+	Points  []soakPoint  `json:"points"`
+	Failed  uint64       `json:"failures"`
+}
+
+// soakPoint is the memory after so many checks, in MiB.
+type soakPoint struct {
+	Checks   uint64  `json:"checks"`
+	Node     float64 `json:"node_resident_mib"`
+	Heap     float64 `json:"node_heap_mib"`
+	Routines float64 `json:"node_goroutines"`
+}
+
+const (
+	soakPoints  = 20
+	soakNoLimit = 24 * time.Hour // a step ends by its number of checks
+	mebibyte    = 1 << 20
+)
+
+// runSoak sends many checks and looks at the node's memory in between.
+func (b *bench) runSoak(ctx context.Context) (err error) {
+	if err := b.start(ctx); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	report := soakReport{Machine: b.machine}
+	var done uint64
+	for done < b.soak {
+		o := b.options(slices.Max(b.connections))
+		o.Warmup, o.Duration, o.Requests = 0, soakNoLimit, max(b.soak/soakPoints, 1)
+		r, err := b.measure(ctx, fmt.Sprint("after ", done), o)
+		if err != nil {
+			return err
+		}
+		done += r.Right
+		report.Failed += r.Failures()
+		point, err := b.memory(ctx, done)
+		if err != nil {
+			return err
+		}
+		report.Points = append(report.Points, point)
+		if _, err := fmt.Fprintf(b.out, "%10d checks: node %.1f MiB resident, heap %.1f MiB, %.0f goroutines\n",
+			point.Checks, point.Node, point.Heap, point.Routines); err != nil {
+			return err
+		}
+	}
+	return b.keep("soak", report, b.soakPicture(report.Points))
+}
+
+func (b *bench) memory(ctx context.Context, checks uint64) (soakPoint, error) {
+	resident, err := b.nodes[0].Resident()
+	if err != nil {
+		return soakPoint{}, err
+	}
+	m, err := b.nodes[0].Metrics(ctx)
+	return soakPoint{
+		Checks: checks, Node: float64(resident) / mebibyte,
+		Heap: m.Sum("go_memstats_heap_inuse_bytes") / mebibyte, Routines: m.Sum("go_goroutines"),
+	}, err
+}
+
+func (b *bench) soakPicture(points []soakPoint) chart.Bars {
+	panel := chart.Panel{Title: "MiB after so many checks"}
+	for _, p := range points {
+		panel.Groups = append(panel.Groups, chart.Group{
+			Label: fmt.Sprintf("%.2g M", float64(p.Checks)/1e6),
+			Bars:  []chart.Bar{{Value: p.Node}, {Value: p.Heap}},
+		})
+	}
+	return chart.Bars{
+		Title: "Memory of a node", Series: []string{"resident", "heap in use"},
+		Note: b.note(), Panels: []chart.Panel{panel},
+	}
+}
