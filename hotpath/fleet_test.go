@@ -3,7 +3,6 @@ package hotpath_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -361,33 +360,3 @@ func embeddedBackend() backend {
 		},
 	}
 }
-
-// faultyStore is a store whose commits can be held up or spoilt.
-type faultyStore struct {
-	audit.Store
-	mu     sync.Mutex
-	commit commitFault
-}
-
-type (
-	realCommit  func(context.Context, []*spend.Check) error
-	commitFault func(context.Context, []*spend.Check, realCommit) error
-)
-
-func (s *faultyStore) onCommit(f commitFault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commit = f
-}
-
-func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check) error {
-	s.mu.Lock()
-	f := s.commit
-	s.mu.Unlock()
-	if f == nil {
-		return s.Store.Commit(ctx, checks)
-	}
-	return f(ctx, checks, s.Store.Commit)
-}
-
-var errTest = errors.New("made to fail")

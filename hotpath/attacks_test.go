@@ -1,0 +1,251 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/spend"
+)
+
+// Attacks on the protocol, each of which once succeeded. They need to steer
+// clock, network and store, so they run on the embedded backends.
+
+// The node's idea of Redis' time is old: a suspended machine, a stepped clock.
+// A claim must not be born aged.
+func TestClaimIsStampedByRedisClock(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm"))
+	f.mini.Advance(10 * time.Minute) // the node's own clock did not see it
+	first, second := f.check(0, refundOf(t, "10", "c")), f.check(0, refundOf(t, "10", "c"))
+	if !first.passed() || !second.duplicate() {
+		t.Errorf("first %s\nsecond %s", first, second)
+	}
+}
+
+// S17: windows are lazy, and a check under a short window succeeds one under a
+// long window. Once loaded, the long one must still be seen.
+func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.post(0, "long", guardRules(60))
+	f.post(0, "short", guardRules(1))
+	action := refundOf(t, "10", "c")
+	a := f.check(0, under(action, "long"))
+	f.mini.Advance(10 * time.Minute)
+	gate := make(chan struct{})
+	f.nodes[0].faults.pages = func() { <-gate }
+	f.flush()
+	b := f.check(0, under(action, "short")) // recorded while windows are lazy
+	close(gate)
+	time.Sleep(300 * time.Millisecond) // the loader
+	f.mini.Advance(2 * time.Minute)
+	c := f.check(0, under(action, "long"))
+	if !a.passed() || !b.passed() || !c.duplicate() {
+		t.Errorf("\nunder 60 minutes %s\nunder 1 minute %s\nunder 60 minutes %s", a, b, c)
+	}
+}
+
+// G6: the reply to a pipeline of refunds is lost. Sent again, it would admit
+// more than the limit.
+func TestRefundIsNotSentTwice(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	o := f.mini.Options()
+	p := newProxy(t, o.Addrs[0])
+	o.Addrs = []string{p.ln.Addr().String()}
+	far := f.start(o, true)
+	raw, _, err := far.CreateKey(t.Context(), "limited", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	burst := func(n *node) (admitted int) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for range 40 {
+			wg.Go(func() {
+				if _, err := n.Admit(t.Context(), hotpath.KeyCaller([]byte(raw)), false); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					admitted++
+				}
+			})
+		}
+		wg.Wait()
+		return admitted
+	}
+	p.delay.Store(int64(3 * time.Millisecond))
+	refund := []byte("DECRBY")
+	p.swallow.Store(&refund)
+	admitted := burst(far)
+	time.Sleep(500 * time.Millisecond)
+	// Another node remembers no refusal.
+	if admitted += burst(f.start(f.mini.Options(), true)); admitted > 5 {
+		t.Errorf("admitted %d of a limit of 5 in one window", admitted)
+	}
+}
+
+// G7: windows are lost, or the configuration changed, and the store hangs. No
+// check waits for another one's turn to find that out.
+func TestBlindChecksDoNotQueue(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
+	blind := func(t *testing.T, f *fleet, node int) {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				started := time.Now()
+				o := f.check(node, refundOf(t, "10", fmt.Sprint("c", i)))
+				if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+					t.Errorf("after %s: %s", took, o)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	t.Run("windows lost", func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 1)
+		f.check(0, refundOf(t, "1", "warm"))
+		f.nodes[0].faults.epoch = hang
+		f.flush()
+		blind(t, f, 0)
+	})
+	t.Run("configuration changed", func(t *testing.T) {
+		f := newFleet(t, embeddedBackend(), 2)
+		f.check(1, refundOf(t, "1", "warm"))
+		f.post(0, "p", plainRules)
+		f.nodes[1].faults.config = hang
+		blind(t, f, 1)
+	})
+}
+
+// G7: identical checks wait for one whose store hangs, or fails slowly. None is
+// answered later than 2 s.
+func TestWaitersAreRefusedInTime(t *testing.T) {
+	hang := func(ctx context.Context) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
+	}
+	for name, commit := range map[string]commitFault{
+		"the store hangs": func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+		},
+		"commits fail slowly": func(context.Context, []*spend.Check, realCommit) error {
+			time.Sleep(900 * time.Millisecond)
+			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, embeddedBackend(), 1)
+			f.check(0, refundOf(t, "1", "warm"))
+			s := f.nodes[0].faults
+			s.onCommit(commit)
+			if name == "the store hangs" {
+				s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+			}
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					started := time.Now()
+					o := f.check(0, refundOf(t, "10", "c"))
+					if took := time.Since(started); took > 2*time.Second || o.err == nil {
+						t.Errorf("check %d after %s: %s", i, took, o)
+					}
+				})
+			}
+			wg.Wait()
+			s.onCommit(nil)
+		})
+	}
+}
+
+// G7, F10: the client retries at once after its 500, while the commit is still
+// under way. It is given the recorded answer, not called a duplicate.
+func TestOrphanRetriedAtOnce(t *testing.T) {
+	for retryOn := range 2 {
+		t.Run(fmt.Sprint("node ", retryOn), func(t *testing.T) {
+			f := newFleet(t, embeddedBackend(), 2)
+			action := refundOf(t, "10", "c")
+			held, release := f.nodes[0].holdCommit(nil)
+			lost := f.check(0, action)
+			<-held
+			if !errors.Is(lost.err, hotpath.ErrUnavailable) {
+				t.Fatalf("answered before its commit: %s", lost)
+			}
+			var retry outcome
+			var wg sync.WaitGroup
+			wg.Go(func() { retry = f.check(retryOn, action) })
+			time.Sleep(100 * time.Millisecond)
+			release()
+			wg.Wait()
+			if retry.err != nil || !retry.answer.Replayed {
+				t.Errorf("the retry: %s", retry)
+			}
+		})
+	}
+}
+
+// G4 in a split brain: a policy is posted through the side that lost. It is
+// answered only once the side that may commit sees it.
+func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm")) // node 0 lives on the old master
+	promoted, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(promoted.Close)
+	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
+	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
+	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}
+	if err := f.nodes[0].CreatePolicy(t.Context(), p); err != nil {
+		return // refused, which promises nothing
+	}
+	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {
+		t.Errorf("version %d was answered: %s", p.Version, o)
+	}
+}
+
+// One key, one fingerprint, one node: A owns k and waits for an f that B has
+// let go, while B waits for A's k. Neither may wait for the other.
+func TestNoWaitingCycle(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	o := f.mini.Options()
+	p := newProxy(t, o.Addrs[0])
+	o.Addrs = []string{p.ln.Addr().String()}
+	f.nodes = append(f.nodes, f.start(o, true)) // node 1 is 3 ms from Redis
+	for round := range 8 {
+		p.delay.Store(0)
+		f.check(1, refundOf(t, "1", fmt.Sprint("warm", round)))
+		p.delay.Store(int64(3 * time.Millisecond))
+		action := refundOf(t, "10", fmt.Sprint("c", round))
+		mine := keyed(action, fmt.Sprint("k", round))
+		held, fail := f.nodes[0].holdCommit(fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest))
+		var wg sync.WaitGroup
+		wg.Go(func() { f.check(0, action) }) // holds f, and will fail
+		<-held
+		send := func(who string) {
+			wg.Go(func() {
+				started := time.Now()
+				if o := f.check(1, mine); o.err != nil || time.Since(started) > 2*time.Second {
+					t.Errorf("round %d, %s after %s: %s", round, who, time.Since(started), o)
+				}
+			})
+		}
+		send("A")
+		time.Sleep(60 * time.Millisecond) // A owns k and looks at f
+		fail()
+		for i := range 12 {
+			send(fmt.Sprint("B", i))
+			time.Sleep(2 * time.Millisecond)
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}

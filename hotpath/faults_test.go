@@ -1,0 +1,150 @@
+package hotpath_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// faultyStore is a store whose calls can be held up or spoilt. Hooks are set
+// while nothing is under way, but for commit.
+type faultyStore struct {
+	audit.Store
+	pages                       func()
+	epoch, config, reads, fence func(context.Context) error
+
+	mu     sync.Mutex
+	commit commitFault
+}
+
+func (s *faultyStore) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
+	if s.pages != nil {
+		s.pages()
+	}
+	return s.Store.PagePasses(ctx, before, nowMS, limit)
+}
+
+func (s *faultyStore) Epoch(ctx context.Context) (spend.ID, error) {
+	if s.epoch != nil {
+		return spend.ID{}, s.epoch(ctx)
+	}
+	return s.Store.Epoch(ctx)
+}
+
+func (s *faultyStore) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
+	if s.config != nil {
+		return audit.ConfigChanges{}, s.config(ctx)
+	}
+	return s.Store.ConfigChanges(ctx, since)
+}
+
+func (s *faultyStore) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if s.reads != nil {
+		return nil, s.reads(ctx)
+	}
+	return s.Store.Checks(ctx, ids)
+}
+
+func (s *faultyStore) Fence(ctx context.Context, node spend.ID) error {
+	if s.fence != nil {
+		return s.fence(ctx)
+	}
+	return s.Store.Fence(ctx, node)
+}
+
+type (
+	realCommit  func(context.Context, []*spend.Check) error
+	commitFault func(context.Context, []*spend.Check, realCommit) error
+)
+
+func (s *faultyStore) onCommit(f commitFault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commit = f
+}
+
+func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check) error {
+	s.mu.Lock()
+	f := s.commit
+	s.mu.Unlock()
+	if f == nil {
+		return s.Store.Commit(ctx, checks)
+	}
+	return f(ctx, checks, s.Store.Commit)
+}
+
+var errTest = errors.New("made to fail")
+
+// proxy stands before Redis: it delays requests and loses replies.
+type proxy struct {
+	ln      net.Listener
+	target  string
+	delay   atomic.Int64
+	swallow atomic.Pointer[[]byte] // the next request with this text is carried out, its reply lost
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{ln: ln, target: target}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(c)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close() //nolint:errcheck // nothing is lost with it
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer server.Close() //nolint:errcheck // nothing is lost with it
+	var lose atomic.Bool
+	go func() {
+		defer client.Close() //nolint:errcheck // nothing is lost with it
+		buf := make([]byte, 1<<20)
+		for {
+			n, err := server.Read(buf)
+			if err != nil || lose.Load() {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		time.Sleep(time.Duration(p.delay.Load()))
+		if w := p.swallow.Load(); w != nil && bytes.Contains(buf[:n], *w) {
+			p.swallow.Store(nil)
+			lose.Store(true)
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
