@@ -30,8 +30,11 @@ func testSettings(t *testing.T, binary string) {
 			"SPENDGATE_LISTEN_ADDR", "SPENDGATE_OPS_ADDR", "SPENDGATE_REDIS_URL", "SPENDGATE_DATABASE_URL",
 			"SPENDGATE_TRUSTED_PROXIES", "SPENDGATE_LOG_LEVEL", "SPENDGATE_ADMIN_KEY", "SPENDGATE_LISTN_ADDR",
 		}},
-		{"dev with bad settings", "dev", fleet.Settings{"LISTEN_ADDR": "nowhere", "LOG_LEVEL": "loud"},
-			[]string{"SPENDGATE_LISTEN_ADDR", "SPENDGATE_LOG_LEVEL"}},
+		{
+			"dev with bad settings", "dev",
+			fleet.Settings{"LISTEN_ADDR": "nowhere", "LOG_LEVEL": "loud"},
+			[]string{"SPENDGATE_LISTEN_ADDR", "SPENDGATE_LOG_LEVEL"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), test.bad, test.mode)
@@ -161,8 +164,10 @@ func (d *devNode) saysWhatItIs(t *testing.T) {
 	}
 	sample, err := os.ReadFile(filepath.Join(d.folder, "sample.key"))
 	act(t, err)
-	action := fleet.Action{AgentID: "a", PolicyID: "refund-desk", ActionType: "refund", Amount: "42.50", Currency: "USD",
-		Counterparty: "c", Metadata: map[string]any{"days_since_purchase": json.Number("5")}}
+	action := fleet.Action{
+		AgentID: "a", PolicyID: "refund-desk", ActionType: "refund", Amount: "42.50", Currency: "USD",
+		Counterparty: "c", Metadata: map[string]any{"days_since_purchase": json.Number("5")},
+	}
 	if r := check(t, d.Client(strings.TrimSpace(string(sample))), action).Result(); r.Decision != "allow" && !r.Duplicate() {
 		t.Errorf("the sample key and policy answer %+v", r)
 	}

@@ -100,6 +100,13 @@ func newSuite(t *testing.T, binary string) *suite {
 		}
 	})
 	s := &suite{Fleet: f}
+	t.Cleanup(func() {
+		if s.key == "" { // it failed before the first test
+			for name, text := range s.logs() {
+				t.Logf("--- %s\n%s", name, tail(text))
+			}
+		}
+	})
 	_, s.key = s.newKey(t, plenty)
 	s.post(t, s.Nodes[0], standardPolicy())
 	return s
@@ -115,9 +122,9 @@ func standardPolicy() fleet.Policy {
 // watch shows what the processes said during a test that failed, and fails it
 // for races and panics in them.
 func (s *suite) watch(t *testing.T) {
-	before := s.logs(t)
+	before := s.logs()
 	t.Cleanup(func() {
-		for name, text := range s.logs(t) {
+		for name, text := range s.logs() {
 			text = strings.TrimPrefix(text, before[name])
 			for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {
 				if strings.Contains(text, sign) {
@@ -134,8 +141,7 @@ func (s *suite) watch(t *testing.T) {
 	})
 }
 
-func (s *suite) logs(t *testing.T) map[string]string {
-	t.Helper()
+func (s *suite) logs() map[string]string {
 	logs := map[string]string{"redis": s.Redis.Log(), "postgres": s.Postgres.Log()}
 	for _, n := range s.Nodes {
 		logs[n.Name] = n.Log()

@@ -44,8 +44,8 @@ func (p *Process) start() error {
 	if err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
-	defer log.Close() //nolint:errcheck // the child has its own
-	cmd := exec.Command(p.path, p.args...)
+	defer log.Close()                                                   //nolint:errcheck // the child has its own
+	cmd := exec.CommandContext(context.Background(), p.path, p.args...) // it outlives whoever starts it
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Dir(p.logPath), p.env, log, log
 	cmd.SysProcAttr = processAttributes(p.as)
 	if err := cmd.Start(); err != nil {

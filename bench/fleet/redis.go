@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,10 +42,8 @@ func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error)
 		return nil, err
 	}
 	password := rand.Text()
-	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\n", port, password, dir)
-	for _, line := range o.Persist {
-		text += line + "\n"
-	}
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\n%s\n",
+		port, password, dir, strings.Join(o.Persist, "\n"))
 	// The password goes by a file: arguments are visible to every user.
 	configured := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(configured, []byte(text), 0o600); err != nil {
