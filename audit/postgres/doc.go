@@ -13,5 +13,5 @@
 // Reads go through a pool and to the primary only. Times that matter between
 // nodes are the server's; the role needs no more than its own tables, and for
 // Migrate the right to create them. Through PgBouncer in transaction mode, add
-// default_query_exec_mode=exec to the URL.
+// default_query_exec_mode=cache_describe to the URL.
 package postgres
