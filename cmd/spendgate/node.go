@@ -68,6 +68,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	redis.SetLogger(redisLog{log})
 	n := &node{backends: b, log: log}
 	n.guard = guard.New(guard.Options{
 		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: registry,
@@ -117,7 +118,7 @@ func (n *node) listen(c config.Config) error {
 		func() error { return n.api.Serve(api) },
 		func() error { return n.ops.Serve(ops) },
 	}
-	n.log.Info("listening", "mode", n.mode, "version", version, "api", api.Addr(), "ops", ops.Addr())
+	n.log.Info("listening", "mode", n.mode, "version", version, "api", api.Addr().String(), "ops", ops.Addr().String())
 	return nil
 }
 
@@ -248,4 +249,12 @@ func redisOptions(r config.Redis) redis.UniversalOptions {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return o
+}
+
+// redisLog takes what go-redis has to say of broken connections: what follows
+// from them is logged by the guard.
+type redisLog struct{ log *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "redis client: "+fmt.Sprintf(format, v...))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"spendgate/audit/postgres"
@@ -34,5 +35,9 @@ func migrate(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	return postgres.Migrate(ctx, string(c.DatabaseURL))
+	if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.stdout, "the schema is up to date")
+	return err
 }

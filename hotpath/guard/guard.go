@@ -82,10 +82,14 @@ func (g *Guard) Close() error {
 	return g.conns.close()
 }
 
-// Ping fails when Redis cannot be reached or is not fit for claims.
+// Ping fails when Redis cannot be reached, is not fit for claims, or takes no
+// writes: it is full, or no master any more.
 func (g *Guard) Ping(ctx context.Context) error {
 	if _, err := g.conns.runID(ctx); err != nil {
-		return fmt.Errorf("redis: %w", err)
+		return err
+	}
+	if err := g.conns.plain.Set(ctx, probeKey, "", time.Second).Err(); err != nil {
+		return fmt.Errorf("cannot write: %w", err)
 	}
 	return nil
 }

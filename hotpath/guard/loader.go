@@ -89,7 +89,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		g.windows.CompareAndSwap(now, &full)
 	}
 	g.metrics.lazy.Set(0)
-	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond))
+	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond).String())
 	return nil
 }
 

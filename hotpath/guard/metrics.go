@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "spendgate", Subsystem: "redis", Name: "round_trip_seconds",
 			Help: "Time of one Redis round trip.", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
 		}),
-		tripErrors:    counter("round_trip_errors_total", "Redis round trips that failed; their checks were refused."),
+		tripErrors:    counter("round_trip_errors_total", "Redis round trips that failed: those of checks, which were refused, and those of releases, which are tried again."),
 		choresDropped: counter("chores_dropped_total", "Releases and refunds given up while Redis was away."),
 		waits:         counter("waits_total", "Checks that waited for another check's claim."),
 		takeovers:     counter("takeovers_total", "Claims taken over from a check that will never be recorded."),

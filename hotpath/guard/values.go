@@ -16,6 +16,7 @@ import (
 const (
 	markerKey     = "m:{0}"
 	generationKey = "g:{0}"
+	probeKey      = "p:{0}"
 )
 
 // keyName is where an idempotency key is claimed in an epoch. The epoch in the

@@ -210,7 +210,7 @@ func (a *API) logFailure(x *exchange) {
 		slog.String("path", printable(string(x.ctx.URI().PathOriginal()))),
 		slog.Int("status", x.refusal.status),
 		slog.String("code", x.refusal.code),
-		slog.Duration("duration", time.Since(x.started)),
+		slog.String("duration", time.Since(x.started).Round(time.Microsecond).String()),
 	}
 	if level == slog.LevelError {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
