@@ -56,7 +56,20 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 	if err != nil {
 		return fmt.Errorf("cannot migrate: %w", err)
 	}
-	return makePartitions(ctx, conn, time.Now())
+	return makeTodaysPartition(ctx, conn, time.Now())
+}
+
+// makeTodaysPartition makes all that are missing, but insists on today's only:
+// another node may be at the others, and Tidy tries again.
+func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	err := makePartitions(ctx, conn, now)
+	if err == nil {
+		return nil
+	}
+	if exists, look := hasPartition(ctx, conn, now.UTC().Format(time.DateOnly)); look == nil && exists {
+		return nil
+	}
+	return err
 }
 
 func runMigrations(ctx context.Context, tx pgx.Tx) error {

@@ -42,8 +42,7 @@ func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) error {
 }
 
 func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
-	var exists bool
-	err := conn.QueryRow(ctx, "SELECT to_regclass('checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
+	exists, err := hasPartition(ctx, conn, day)
 	if err != nil || exists {
 		return err
 	}
@@ -56,6 +55,11 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 		err = errors.Join(err, rollback)
 	}
 	return err
+}
+
+func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool, err error) {
+	err = conn.QueryRow(ctx, "SELECT to_regclass('checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
+	return exists, err
 }
 
 // removeKeys removes expired keys. Rows that a commit is using are left for
