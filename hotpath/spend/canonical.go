@@ -1,14 +1,10 @@
 package spend
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Hash is a SHA-256.
@@ -48,7 +44,7 @@ func RequestSHA(a *Action) Hash {
 	b = appendPart(b, a.MerchantOrVendor)
 	b = appendPart(b, a.ReasonText)
 	if a.Metadata.JSON != "" {
-		b = appendCanonical(b, jsontext.NewDecoder(strings.NewReader(a.Metadata.JSON)))
+		b = appendCanonical(b, a.Metadata.JSON)
 	}
 	return sha256.Sum256(b)
 }
@@ -62,54 +58,63 @@ func appendAmount(b []byte, a Amount) []byte {
 	return append(binary.BigEndian.AppendUint64(b, a.coef), a.scale)
 }
 
-// appendCanonical writes the next JSON value so that equal values, and only
-// they, are written alike. The text must be well-formed, without duplicate
+// appendCanonical writes a JSON value so that equal values, and only they, are
+// written alike. The text must be compact and well-formed, without duplicate
 // member names.
-func appendCanonical(b []byte, dec *jsontext.Decoder) []byte {
-	tok, err := dec.ReadToken()
-	if err != nil {
-		return b // not reached: the text was checked when it was decoded
-	}
-	switch kind := tok.Kind(); kind {
+func appendCanonical(b []byte, text string) []byte {
+	switch text[0] {
 	case '{':
-		var members [][]byte
-		for dec.PeekKind() != '}' {
-			name, _ := dec.ReadToken()
-			members = append(members, appendCanonical(appendPart(nil, name.String()), dec))
-		}
-		_, _ = dec.ReadToken()
-		slices.SortFunc(members, bytes.Compare)
-		b = binary.AppendUvarint(append(b, '{'), uint64(len(members)))
-		return append(b, bytes.Join(members, nil)...)
+		return appendCanonicalObject(b, text[1:len(text)-1])
 	case '[':
 		b = append(b, '[')
-		for dec.PeekKind() != ']' {
-			b = appendCanonical(b, dec)
+		for inside := text[1 : len(text)-1]; inside != ""; inside = strings.TrimPrefix(inside, ",") {
+			var value string
+			value, inside = cutValue(inside)
+			b = appendCanonical(b, value)
 		}
-		_, _ = dec.ReadToken()
 		return append(b, ']')
 	case '"':
-		return appendPart(append(b, '"'), tok.String())
-	case '0':
-		return appendPart(append(b, '0'), canonicalNumber(tok.String()))
-	default: // null, true, false
-		return append(b, byte(kind))
+		return appendPart(append(b, '"'), unquote(text))
+	case 't', 'f', 'n': // true, false, null
+		return append(b, text[0])
+	default:
+		return appendCanonicalNumber(append(b, '0'), text)
 	}
 }
 
-// canonicalNumber spells equal numbers alike without ever rounding one.
-func canonicalNumber(s string) string {
+func appendCanonicalObject(b []byte, inside string) []byte {
+	type member struct{ name, value string }
+	var few [8]member // most objects need no more
+	members := few[:0]
+	for inside != "" {
+		name, value, rest, ok := cutMember(inside)
+		if !ok {
+			break // not reached: the text was checked when it was decoded
+		}
+		members = append(members, member{name, value})
+		inside = rest
+	}
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	b = binary.AppendUvarint(append(b, '{'), uint64(len(members)))
+	for _, m := range members {
+		b = appendCanonical(appendPart(b, m.name), m.value)
+	}
+	return b
+}
+
+// appendCanonicalNumber writes equal numbers alike without ever rounding one.
+func appendCanonicalNumber(b []byte, s string) []byte {
 	n, ok := scanNumber(s)
 	if ok && n.isZero() {
-		return "0"
+		return append(b, '0')
 	}
 	if !ok || len(n.exponent) > maxExponentDigits {
-		return strings.ToLower(s)
+		return appendPart(append(b, 'e'), strings.ToLower(s)) // as it is spelt
+	}
+	sign := byte('+')
+	if n.negative {
+		sign = '-'
 	}
 	digits, exp := n.significant()
-	sign := ""
-	if n.negative {
-		sign = "-"
-	}
-	return sign + digits + "e" + strconv.Itoa(exp)
+	return binary.AppendVarint(appendPart(append(b, sign), digits), int64(exp))
 }
