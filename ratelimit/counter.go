@@ -14,9 +14,10 @@ const KeyPrefix = "r:{0}:"
 
 // Count is the counting of n requests of one caller, queued in a pipeline.
 type Count struct {
-	n       int64
-	total   *redis.IntCmd
-	expires *redis.DurationCmd
+	n         int64
+	total     *redis.IntCmd
+	expires   *redis.DurationCmd // nil when the window's end was known
+	expiresMS int64
 }
 
 // QueueCount adds n requests to a counter. The window is opened by the first
@@ -24,9 +25,20 @@ type Count struct {
 // gets it from the next.
 func QueueCount(ctx context.Context, pipe redis.Pipeliner, key string, n int64) Count {
 	c := Count{n: n, total: pipe.IncrBy(ctx, key, n)}
-	pipe.Do(ctx, "PEXPIRE", key, Window.Milliseconds(), "NX")
+	QueueEnd(ctx, pipe, key)
 	c.expires = pipe.PExpireTime(ctx, key)
 	return c
+}
+
+// QueueCountWithin is QueueCount for a window whose end is known and not near:
+// one command instead of three.
+func QueueCountWithin(ctx context.Context, pipe redis.Pipeliner, key string, n, expiresMS int64) Count {
+	return Count{n: n, total: pipe.IncrBy(ctx, key, n), expiresMS: expiresMS}
+}
+
+// QueueEnd gives a counter without an end one.
+func QueueEnd(ctx context.Context, pipe redis.Pipeliner, key string) *redis.Cmd {
+	return pipe.Do(ctx, "PEXPIRE", key, Window.Milliseconds(), "NX")
 }
 
 // Place gives the i-th of the n requests its place, once the pipeline has run.
@@ -35,12 +47,20 @@ func (c Count) Place(i int64) (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("cannot count a request: %w", err)
 	}
-	expires, err := c.expires.Result()
-	if err != nil {
-		return Place{}, fmt.Errorf("cannot read the end of a rate window: %w", err)
+	p := Place{Position: total - c.n + i + 1, ExpiresMS: c.expiresMS}
+	if c.expires != nil {
+		expires, err := c.expires.Result()
+		if err != nil {
+			return Place{}, fmt.Errorf("cannot read the end of a rate window: %w", err)
+		}
+		p.ExpiresMS = expires.Milliseconds()
 	}
-	return Place{Position: total - c.n + i + 1, ExpiresMS: expires.Milliseconds()}, nil
+	return p, nil
 }
+
+// Endless reports whether the count opened a counter whose end it did not set:
+// the window that was known is gone. QueueEnd mends that.
+func (c Count) Endless() bool { return c.expires == nil && c.total.Val() == c.n }
 
 // refundScript takes refused requests off the window they were counted in, and
 // off no later one: a counter below the truth would admit too many.
@@ -51,39 +71,66 @@ func QueueRefund(ctx context.Context, pipe redis.Pipeliner, key string, expiresM
 	return pipe.Eval(ctx, refundScript, []string{key}, expiresMS, n)
 }
 
-// Refusals remembers callers that were refused, so that asking again costs
-// Redis nothing until their window ends. It belongs to one goroutine.
-type Refusals struct {
-	byKey map[string]refusal
+// Memory is what a node remembers of windows, to spare Redis commands: when
+// they end, and which callers were refused. It is never asked whether a
+// request is admitted. It belongs to one goroutine at a time.
+type Memory struct {
+	windows map[string]window
 }
 
-type refusal struct {
-	limit int
-	place Place
+type window struct {
+	expiresMS int64
+	limit     int   // refused under this limit; 0 when not refused
+	refused   Place // where
 }
 
-// maxRefusals bounds the memory of refusals; past it they are forgotten, which
-// costs commands, not correctness.
-const maxRefusals = 1 << 16
+const (
+	// maxWindows bounds the memory; past it windows are forgotten, which costs
+	// commands, not correctness.
+	maxWindows = 1 << 16
+	// margin keeps away from a window's end, which this node's idea of Redis'
+	// time could miss.
+	margin = 2 * time.Second
+)
 
-// Note remembers that a request was refused under a limit.
-func (r *Refusals) Note(key string, limit int, place Place) {
-	if r.byKey == nil || len(r.byKey) >= maxRefusals {
-		r.byKey = make(map[string]refusal)
+func (m *Memory) put(key string, w window) {
+	if m.windows == nil || len(m.windows) >= maxWindows {
+		m.windows = make(map[string]window)
 	}
-	r.byKey[key] = refusal{limit, place}
+	m.windows[key] = w
 }
 
-// Forget drops every refusal: the counters they were read from are gone.
-func (r *Refusals) Forget() { r.byKey = nil }
+// NoteEnd remembers when a window ends.
+func (m *Memory) NoteEnd(key string, expiresMS int64) {
+	if m.windows[key].expiresMS != expiresMS {
+		m.put(key, window{expiresMS: expiresMS})
+	}
+}
 
-// Known gives the refusal that still holds for the key: its window has not
+// End gives the end of the window that is open at now, unless that is near.
+func (m *Memory) End(key string, now time.Time) (expiresMS int64, ok bool) {
+	w := m.windows[key]
+	return w.expiresMS, now.Add(margin).UnixMilli() < w.expiresMS
+}
+
+// NoteRefusal remembers that a request was refused under a limit.
+func (m *Memory) NoteRefusal(key string, limit int, place Place) {
+	m.put(key, window{expiresMS: place.ExpiresMS, limit: limit, refused: place})
+}
+
+// Refused gives the refusal that still holds for the key: its window has not
 // ended at now, and the limit is the one it was refused under, since a changed
 // key is judged anew.
-func (r *Refusals) Known(key string, limit int, now time.Time) (Place, bool) {
-	known, ok := r.byKey[key]
-	if !ok || known.limit != limit || known.place.Ended(now) {
+func (m *Memory) Refused(key string, limit int, now time.Time) (Place, bool) {
+	w := m.windows[key]
+	if w.limit == 0 || w.limit != limit || w.refused.Ended(now) {
 		return Place{}, false
 	}
-	return known.place, true
+	return w.refused, true
 }
+
+// ForgetWindow drops one window: it is not what it was.
+func (m *Memory) ForgetWindow(key string) { delete(m.windows, key) }
+
+// Forget drops every window: the counters they were read from are gone.
+func (m *Memory) Forget() { m.windows = nil }

@@ -25,6 +25,7 @@ type ask struct {
 	gets    []string
 
 	counted bool            // charge was counted now, not refused from memory
+	ends    int64           // when charge's window ends, if that is known
 	place   ratelimit.Place // where charge stands in its window
 	reading reading
 	err     error // nothing is known of this ask's commands
@@ -80,13 +81,13 @@ type batcher struct {
 	clock   atomic.Pointer[clockReading]
 	metrics *metrics
 
-	mu       sync.Mutex
-	waiting  *sync.Cond
-	asks     []*ask
-	chores   []chore
-	refusals ratelimit.Refusals
-	closed   bool
-	stopped  chan struct{}
+	mu      sync.Mutex
+	waiting *sync.Cond
+	asks    []*ask
+	chores  []chore
+	memory  ratelimit.Memory
+	closed  bool
+	stopped chan struct{}
 }
 
 type clockReading struct{ redis, local time.Time }
@@ -168,9 +169,12 @@ func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
 	now := b.now()
 	for _, a := range asks {
 		if a.charge.Key != "" {
-			var known bool
-			a.place, known = b.refusals.Known(a.charge.Key, a.charge.Limit, now)
-			a.counted = !known
+			var refused bool
+			a.place, refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
+			a.counted = !refused
+			if ends, ok := b.memory.End(a.charge.Key, now); ok {
+				a.ends = ends
+			}
 		}
 	}
 	return asks, chores, true
@@ -234,13 +238,30 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 		a.reading.windows.full = r.windows.full && a.windows.full
 		a.err = a.answers(queued[i])
 	}
-	for _, c := range t.counts {
+	b.placeAll(t.counts)
+}
+
+// placeAll tells every counted ask where it stands, and remembers the windows.
+func (b *batcher) placeAll(counts map[string]*counting) {
+	var endless []chore
+	b.mu.Lock()
+	for key, c := range counts {
 		for i, a := range c.asks {
 			var err error
 			if a.place, err = c.count.Place(int64(i)); err != nil && a.err == nil {
 				a.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 			}
 		}
+		if c.count.Endless() {
+			b.memory.ForgetWindow(key)
+			endless = append(endless, endWindow(key))
+		} else {
+			b.memory.NoteEnd(key, c.asks[0].place.ExpiresMS)
+		}
+	}
+	b.mu.Unlock()
+	if len(endless) > 0 {
+		b.later(endless...)
 	}
 }
 
@@ -272,7 +293,11 @@ func (t *trip) queueCounts(ctx context.Context, asks []*ask) {
 		c.asks = append(c.asks, a)
 	}
 	for key, c := range t.counts {
-		c.count = ratelimit.QueueCount(ctx, t.pipe, key, int64(len(c.asks)))
+		if ends := c.asks[0].ends; ends > 0 {
+			c.count = ratelimit.QueueCountWithin(ctx, t.pipe, key, int64(len(c.asks)), ends)
+		} else {
+			c.count = ratelimit.QueueCount(ctx, t.pipe, key, int64(len(c.asks)))
+		}
 	}
 }
 

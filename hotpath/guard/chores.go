@@ -34,6 +34,13 @@ func release(name, value string) chore {
 	}}
 }
 
+// endWindow gives a counter an end that was opened without one.
+func endWindow(key string) chore {
+	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
+		return ratelimit.QueueEnd(ctx, pipe, key)
+	}}
+}
+
 // refund takes a refused request off its window.
 func refund(key string, place ratelimit.Place) chore {
 	return chore{born: time.Now(), once: true, queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
@@ -99,15 +106,15 @@ func (b *batcher) keep(chores []chore) {
 // refuse remembers a refusal and refunds it.
 func (b *batcher) refuse(charge Charge, place ratelimit.Place) {
 	b.mu.Lock()
-	b.refusals.Note(charge.Key, charge.Limit, place)
+	b.memory.NoteRefusal(charge.Key, charge.Limit, place)
 	b.mu.Unlock()
 	b.later(refund(charge.Key, place))
 }
 
-// forgetRefusals: the counters went with the windows.
-func (b *batcher) forgetRefusals() {
+// forgetWindows: the counters went with the claims.
+func (b *batcher) forgetWindows() {
 	b.mu.Lock()
-	b.refusals.Forget()
+	b.memory.Forget()
 	b.mu.Unlock()
 }
 

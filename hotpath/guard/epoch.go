@@ -186,7 +186,7 @@ func (g *Guard) swapMarker(ctx context.Context, seen, next string) (bool, error)
 
 // enter makes the windows those of this node's next claims.
 func (g *Guard) enter(m marker) {
-	g.batch.forgetRefusals()
+	g.batch.forgetWindows()
 	g.windows.Store(&m)
 	lazy := 0.0
 	if !m.full {
