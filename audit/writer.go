@@ -48,6 +48,7 @@ type Writer struct {
 	o       WriterOptions
 	metrics *writerMetrics
 	taken   atomic.Int64 // slots
+	timers  sync.Pool
 
 	mu      sync.Mutex
 	waiting *sync.Cond
@@ -58,10 +59,11 @@ type Writer struct {
 
 // Entry is one check on its way into the trail.
 type Entry struct {
-	check *spend.Check
-	phase atomic.Int32
-	done  chan struct{}
-	err   error
+	writer *Writer
+	check  *spend.Check
+	phase  atomic.Int32
+	done   chan struct{}
+	err    error
 }
 
 // The phases of an Entry: it can be withdrawn until its commit begins.
@@ -97,7 +99,7 @@ func (w *Writer) Free() { w.taken.Add(-1) }
 // Append queues a check, which must not change any more. The caller holds a
 // slot until the Entry is settled.
 func (w *Writer) Append(check *spend.Check) *Entry {
-	e := &Entry{check: check, done: make(chan struct{})}
+	e := &Entry{writer: w, check: check, done: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -119,8 +121,16 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 //	ErrUnavailable                the store did not take it in time
 //	ErrPending                    nobody knows yet: Settle tells
 func (e *Entry) Wait(deadline time.Time) error {
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
+	timer, ok := e.writer.timers.Get().(*time.Timer)
+	if ok {
+		timer.Reset(time.Until(deadline))
+	} else {
+		timer = time.NewTimer(time.Until(deadline))
+	}
+	defer func() {
+		timer.Stop() // leaves nothing in its channel
+		e.writer.timers.Put(timer)
+	}()
 	select {
 	case <-e.done:
 		return e.err

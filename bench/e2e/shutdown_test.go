@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
@@ -123,6 +124,7 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 	var mu sync.Mutex
 	answered := make(map[string]shot)
 	told := make(chan struct{})
+	var missed atomic.Int32
 	for range 8 {
 		sending.Go(func() {
 			client := n.Client(key)
@@ -134,15 +136,16 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 					return
 				}
 				x := shot{action: action, answer: answer, err: err}
-				if x.failed() && !s.neverTaken(t, x) {
-					t.Errorf("a request in flight: %s", x)
-				}
-				if err != nil {
+				if x.failed() {
+					if !s.neverTaken(t, x) || missed.Add(1) > 1 {
+						t.Errorf("a request in flight: %s", x)
+					}
 					return
 				}
 				mu.Lock()
 				answered[answer.Result().CheckID] = x
 				mu.Unlock()
+				time.Sleep(rand.N(50 * time.Millisecond)) // not all in step
 			}
 		})
 	}
@@ -207,6 +210,6 @@ func refusedConnection(err error) bool {
 // neverTaken reports whether a request met a listener that was just closing:
 // its connection was in the kernel's queue, and no handler saw it.
 func (s *suite) neverTaken(t *testing.T, x shot) bool {
-	return x.err != nil && x.answer.Took() < 50*time.Millisecond &&
+	return x.err != nil && x.answer.Took() < 20*time.Millisecond &&
 		len(s.rows(t, "counterparty = $1", x.action.Counterparty)) == 0
 }

@@ -55,7 +55,9 @@ func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
 		_ = network.Close()
 	})
 	act(t, node.Start(limited(t, patience)))
-	check(t, node.Client(s.key), s.action("1")) // it has connected and compiled
+	for range 4 { // all its connections are made, and the policy is compiled
+		check(t, node.Client(s.key), s.action("1"))
+	}
 
 	claims := s.claims(t)
 	network.Hold()
@@ -104,6 +106,27 @@ func (s *suite) claimOfStoppedNode(t *testing.T) {
 	if first.Result().Decision != "allow" || first.Took() > staleClaim {
 		t.Errorf("the waiter was answered %s", first)
 	}
+	s.resumesInVain(t, paused, action, first)
+}
+
+// G3: Redis forgets the claim of a stopped node, whose commit then arrives.
+// That belongs to the windows that were lost, and is refused: the action has
+// passed on another node meanwhile.
+func (s *suite) commitOfLostWindows(t *testing.T) {
+	action := s.action("79")
+	paused := s.pauseWith(t, action)
+	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+
+	first := check(t, s.client(0), action)
+	if first.Result().Decision != "allow" || first.Took() > closedIn {
+		t.Errorf("after a flush the other node answered %s", first)
+	}
+	s.resumesInVain(t, paused, action, first)
+}
+
+// resumesInVain lets a node go on whose action has passed elsewhere.
+func (s *suite) resumesInVain(t *testing.T, paused *pausedNode, action fleet.Action, first fleet.Answer) {
+	t.Helper()
 	second := check(t, s.client(1), action).Result()
 	if !second.Duplicate() || named(t, second) != first.Result().CheckID {
 		t.Errorf("after %s the other node answered %+v", first.Result().CheckID, second)

@@ -68,6 +68,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G1 node killed", s.nodeKilled},
 		{"G3 claim of a stopped node", s.claimOfStoppedNode},
 		{"G2 key of a stopped node", s.keyOfStoppedNode},
+		{"G3 commit of lost windows", s.commitOfLostWindows},
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"S25 no secret is told", s.noSecrets},
