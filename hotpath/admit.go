@@ -21,55 +21,64 @@ func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
 // the store's and the count this node's; others pass read false. The quota is
 // valid also with ErrRateLimited; its Limit is 0 when nothing is known.
 func (a *Authorizer) Admit(ctx context.Context, c Caller, read bool) (ratelimit.Quota, error) {
-	var paid *guard.Reading
-	_, q, err := a.admit(ctx, c, &paid)
+	q, err := a.admit(ctx, c, &admission{})
 	if read && errors.Is(err, ErrUnavailable) {
 		return a.admitLocally(ctx, c)
 	}
 	return q, err
 }
 
-// admit proves the caller's identity fresh and counts the request, once: paid
-// is the reading in which it was. The view is the one that was fresh.
-func (a *Authorizer) admit(ctx context.Context, c Caller, paid **guard.Reading) (*view, ratelimit.Quota, error) {
+// admission is what is known of a request so far.
+type admission struct {
+	// fresh: the configuration was loaded, or proved unchanged, since the
+	// request began. Whatever changes after that need not bind it (G4, G5), so
+	// that a stream of changes starves nobody.
+	fresh bool
+	paid  *guard.Reading // in which the request was counted, which is done once
+}
+
+// admit proves the caller's identity fresh and counts the request.
+func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (ratelimit.Quota, error) {
 	for range maxReclaims {
 		view := a.catalog.view()
 		id := view.identify(c)
 		charge := id.charge
-		if *paid != nil {
+		if ad.paid != nil {
 			charge = guard.Charge{}
 		}
 		r, err := a.guard.Ask(ctx, charge)
 		if err != nil {
-			return view, ratelimit.Quota{}, err
+			return ratelimit.Quota{}, err
 		}
 		if r.Counted {
-			*paid = &r
+			ad.paid = &r
 		}
-		if r.Generation != view.generation {
+		if !ad.fresh && r.Generation != view.generation {
 			if err := a.catalog.load(ctx, r.Generation); err != nil {
-				return view, ratelimit.Quota{}, err
+				return ratelimit.Quota{}, err
 			}
+			ad.fresh = true
 			continue
 		}
+		ad.fresh = true
 		if id.err != nil {
-			return view, ratelimit.Quota{}, id.err
+			return ratelimit.Quota{}, id.err
 		}
-		if *paid != nil {
-			r.Place, r.Counted = (*paid).Place, true
+		if ad.paid != nil {
+			r.Place, r.Counted = ad.paid.Place, true
 		}
 		q, admitted := r.Place.Judge(id.charge.Limit)
 		if admitted {
-			return view, q, nil
+			return q, nil
 		}
 		if !r.Counted && r.Place.Ended(r.Now) {
 			continue // refused from memory, in a window that is over
 		}
 		a.guard.Refuse(id.charge, r)
 		a.metrics.limited.Inc()
-		return view, q, ErrRateLimited
+		return q, ErrRateLimited
 	}
-	return nil, ratelimit.Quota{}, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+	return ratelimit.Quota{}, fmt.Errorf("%w: a rate window keeps ending", ErrUnavailable)
 }
 
 // admitLocally admits a read while Redis is away.

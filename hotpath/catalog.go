@@ -198,36 +198,24 @@ func (c *catalog) forget(id string) {
 }
 
 // program gives the latest version of a policy, compiled: at least as new as
-// the view that the caller took before.
+// the view that the caller took before. It is loaded once for all that want it
+// now, and joined only by those who saw the same drops: a load that began
+// before a change has another name.
 func (c *catalog) program(policyID string) (*policy.Program, error) {
-	for range maxReclaims {
-		c.mu.Lock()
-		p, drops := c.programs[policyID], c.drops
-		c.mu.Unlock()
-		if p != nil {
-			return p, nil
-		}
-		// Joined only by those who saw the same drops: what they may not use,
-		// a load that began before a change, has another name.
-		p, err := c.compileOnce(policyID, drops)
-		if err != nil || p != nil {
-			return p, err
-		}
+	c.mu.Lock()
+	p, drops := c.programs[policyID], c.drops
+	c.mu.Unlock()
+	if p != nil {
+		return p, nil
 	}
-	return nil, fmt.Errorf("%w: policy %s keeps changing", ErrUnavailable, policyID)
-}
-
-// compileOnce loads and compiles a policy, once for all that want it now. It
-// gives nil if programs were dropped meanwhile.
-func (c *catalog) compileOnce(policyID string, drops int64) (*policy.Program, error) {
 	v, err, _ := c.compiling.Do(policyID+"@"+strconv.FormatInt(drops, 10), func() (any, error) {
 		p, size, err := c.compile(policyID)
-		if err == nil && !c.keep(policyID, p, size, drops) {
-			p = nil
+		if err == nil {
+			c.keep(policyID, p, size, drops)
 		}
 		return p, err
 	})
-	p, _ := v.(*policy.Program)
+	p, _ = v.(*policy.Program)
 	return p, err
 }
 
@@ -251,11 +239,11 @@ func (c *catalog) compile(policyID string) (*policy.Program, int, error) {
 
 // keep stores a program unless programs were dropped since it was read: it may
 // be one of them.
-func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) bool {
+func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops != drops {
-		return false
+		return
 	}
 	c.forget(id)
 	for other := range c.programs { // any will do: what is in use comes back
@@ -266,7 +254,6 @@ func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) bool
 	}
 	c.programs[id], c.sizes[id] = p, size
 	c.programBytes += size
-	return true
 }
 
 // poll follows the store's own generation, so that a change whose author died

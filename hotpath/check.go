@@ -46,6 +46,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 			if err := a.catalog.load(ctx, out.Reading.Generation); err != nil {
 				return Answer{}, c.quota, err
 			}
+			c.admission.fresh = true
 			continue
 		case guard.Limited:
 			a.metrics.limited.Inc()
@@ -71,7 +72,7 @@ type checking struct {
 	request    Request
 	attempt    guard.Attempt
 	identity   identity
-	paid       *guard.Reading // the request was counted already, apart from the attempt
+	admission  admission
 	resolution spend.Resolution
 	quota      ratelimit.Quota
 	deadline   time.Time // when the check is refused unless it is recorded
@@ -100,36 +101,38 @@ func (a *Authorizer) end(c *checking) {
 // prepare finds key and policy in this node's configuration and makes the
 // attempt ready for it. What it refuses is proved fresh, and counted, first.
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
-	for range maxReclaims {
-		view := a.catalog.view()
-		c.identity = view.identify(c.request.Caller)
-		var program *policy.Program
-		err := c.identity.err
-		if err == nil {
-			program, err = a.catalog.program(action.PolicyID)
+	view, program, err := a.look(c, action.PolicyID)
+	if err != nil {
+		if c.quota, err = a.admit(ctx, c.request.Caller, &c.admission); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			fresh, q, admitErr := a.admit(ctx, c.request.Caller, &c.paid)
-			if c.quota = q; admitErr != nil {
-				return nil, admitErr
-			}
-			if fresh == view {
-				return nil, err
-			}
-			continue
+		if view, program, err = a.look(c, action.PolicyID); err != nil {
+			return nil, err
 		}
-		if c.resolution.Type == spend.Unspecified {
-			c.resolution = a.resolve(action)
-		}
-		at := &c.attempt
-		at.Generation, at.Window = view.generation, program.Window()
-		at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
-		if at.Charge = c.identity.charge; c.paid != nil {
-			at.Charge = guard.Charge{}
-		}
-		return program, nil
 	}
-	return nil, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+	if c.resolution.Type == spend.Unspecified {
+		c.resolution = a.resolve(action)
+	}
+	at := &c.attempt
+	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
+	at.Window = program.Window()
+	if at.Generation = view.generation; c.admission.fresh {
+		at.Generation = ""
+	}
+	if at.Charge = c.identity.charge; c.admission.paid != nil {
+		at.Charge = guard.Charge{}
+	}
+	return program, nil
+}
+
+// look reads this node's configuration as it is now.
+func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program, error) {
+	view := a.catalog.view()
+	if c.identity = view.identify(c.request.Caller); c.identity.err != nil {
+		return view, nil, c.identity.err
+	}
+	program, err := a.catalog.program(policyID)
+	return view, program, err
 }
 
 // claim asks the guard. An answer shows that the dependencies are alive: time
@@ -145,7 +148,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 	if soonest := now.Add(commitAtLeast); soonest.After(c.deadline) {
 		c.deadline = soonest
 	}
-	if c.paid == nil {
+	if c.admission.paid == nil {
 		c.quota, _ = out.Reading.Place.Judge(c.identity.charge.Limit)
 	}
 	return out, nil

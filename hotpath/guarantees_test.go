@@ -351,6 +351,37 @@ func TestNewVersionJudgesAtOnce(t *testing.T) {
 	})
 }
 
+// A stream of configuration changes starves no check.
+func TestChangesStarveNobody(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					f.post(0, "other", plainRules)
+				}
+			}
+		})
+		for i := range 10 {
+			actions := make([]spend.Action, 20)
+			for j := range actions {
+				actions[j] = refundOf(t, fmt.Sprint(i+1), fmt.Sprint("c-", j))
+			}
+			for _, o := range f.checkAll(actions...) {
+				if !o.passed() {
+					t.Errorf("while policies change: %s", o)
+				}
+			}
+		}
+		close(stop)
+		wg.Wait()
+	})
+}
+
 // G5: a key deactivated or re-limited is so on every node, at once.
 func TestKeyChangesAtOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

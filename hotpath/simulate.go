@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"spendgate/hotpath/guard"
@@ -16,32 +15,25 @@ import (
 // actions earlier in the batch make duplicates, as they would in real checks.
 // The checks are in the order of the actions.
 func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error) {
-	var paid *guard.Reading
-	for range maxReclaims {
-		fresh, q, err := a.admit(ctx, r.Caller, &paid)
-		if err != nil {
-			return nil, 0, q, err
-		}
-		program, err := a.catalog.program(policyID)
-		if err != nil {
-			return nil, 0, q, err
-		}
-		types := make([]spend.Resolution, len(actions))
-		fingerprints := make([]spend.Hash, len(actions))
-		for i, action := range actions {
-			types[i] = a.resolve(action)
-			fingerprints[i] = spend.FingerprintOf(action, types[i].Type)
-		}
-		seen, reading, err := a.guard.Peek(ctx, guard.Charge{}, fingerprints)
-		if err != nil {
-			return nil, 0, q, err
-		}
-		if reading.Generation != fresh.generation {
-			continue
-		}
-		return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), q, nil
+	q, err = a.admit(ctx, r.Caller, &admission{})
+	if err != nil {
+		return nil, 0, q, err
 	}
-	return nil, 0, q, fmt.Errorf("%w: the configuration keeps changing", ErrUnavailable)
+	program, err := a.catalog.program(policyID)
+	if err != nil {
+		return nil, 0, q, err
+	}
+	types := make([]spend.Resolution, len(actions))
+	fingerprints := make([]spend.Hash, len(actions))
+	for i, action := range actions {
+		types[i] = a.resolve(action)
+		fingerprints[i] = spend.FingerprintOf(action, types[i].Type)
+	}
+	seen, err := a.guard.Peek(ctx, fingerprints)
+	if err != nil {
+		return nil, 0, q, err
+	}
+	return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), q, nil
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the

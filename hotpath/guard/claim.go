@@ -31,7 +31,7 @@ type Attempt struct {
 	Window      time.Duration // of the policy that judges
 	KeyHash     spend.Hash    // zero without an idempotency key
 	RequestSHA  spend.Hash
-	Generation  string    // that the policy and the key were loaded under
+	Generation  string    // that the policy and the key were loaded under; empty when they are known to be fresh
 	Charge      Charge    // counted once, however often Claim is called
 	Deadline    time.Time // when it may no longer claim what another failed to record
 
@@ -107,7 +107,7 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 			return Outcome{}, err
 		}
 		reading := at.read(a)
-		if reading.Generation != at.Generation {
+		if at.Generation != "" && reading.Generation != at.Generation {
 			return Outcome{Kind: Stale, Reading: reading}, nil
 		}
 		if _, admitted := reading.Place.Judge(at.Charge.Limit); !admitted {

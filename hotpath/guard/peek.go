@@ -13,32 +13,31 @@ type Seen struct {
 	Age     time.Duration
 }
 
-// Peek counts a request and reads which fingerprints a recorded check left,
-// for simulations: it claims nothing (G10). A claim that is not recorded yet
-// is not seen. Keys of the answer are the fingerprints found.
-func (g *Guard) Peek(ctx context.Context, charge Charge, fingerprints []spend.Hash) (map[spend.Hash]Seen, Reading, error) {
+// Peek reads which fingerprints a recorded check left, for simulations: it
+// claims nothing (G10). A claim that is not recorded yet is not seen. Keys of
+// the answer are the fingerprints found.
+func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.Hash]Seen, error) {
 	a, err := g.trip(ctx, func(w marker) ask {
-		ask := ask{charge: charge}
+		var ask ask
 		for _, fp := range fingerprints {
 			ask.gets = append(ask.gets, fingerprintName(w.epoch, fp))
 		}
 		return ask
 	})
 	if err != nil {
-		return nil, Reading{}, err
+		return nil, err
 	}
-	reading := Reading{a.reading.generation, a.place, a.counted, a.reading.now}
 	found := make(map[spend.Hash]Seen, len(fingerprints))
 	for i, fp := range fingerprints {
 		seen, ok, err := g.peekOne(ctx, fp, a.reading.values[i], a.reading)
 		if err != nil {
-			return nil, reading, err
+			return nil, err
 		}
 		if ok {
 			found[fp] = seen
 		}
 	}
-	return found, reading, nil
+	return found, nil
 }
 
 func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r reading) (Seen, bool, error) {
