@@ -38,6 +38,9 @@ type pausedNode struct {
 	answer  chan shot // to the check that it was stopped with
 }
 
+// pausedName is what a paused node's database sessions call themselves.
+const pausedName = "paused"
+
 func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
 	t.Helper()
 	database, err := url.Parse(s.Postgres.URL)
@@ -45,6 +48,9 @@ func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
 	network, err := fleet.NewProxy(database.Host)
 	act(t, err)
 	database.Host = network.Addr
+	query := database.Query()
+	query.Set("application_name", pausedName)
+	database.RawQuery = query.Encode()
 	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": database.String()})
 	act(t, err)
 	p := &pausedNode{Node: node, network: network, answer: make(chan shot, 1)}
@@ -82,10 +88,18 @@ func (s *suite) claims(t *testing.T) int {
 	return len(names)
 }
 
-// resume lets the node go on, its commit arrive late, and gives its answer.
-func (p *pausedNode) resume(t *testing.T) shot {
+// resume lets the node's commit arrive late, and when that has come to an end
+// the node go on; it gives the node's answer.
+func (s *suite) resume(t *testing.T, p *pausedNode) shot {
 	t.Helper()
+	returned := p.network.Returned()
 	p.network.Release()
+	eventually(t, patience, "the late commit has come to an end", func() bool {
+		var busy int
+		err := s.Postgres.Pool.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'", pausedName).Scan(&busy)
+		return err == nil && busy == 0 && p.network.Returned() > returned
+	})
 	act(t, p.Continue())
 	select {
 	case x := <-p.answer:
@@ -132,7 +146,7 @@ func (s *suite) resumesInVain(t *testing.T, paused *pausedNode, action fleet.Act
 		t.Errorf("after %s the other node answered %+v", first.Result().CheckID, second)
 	}
 
-	late := paused.resume(t)
+	late := s.resume(t, paused)
 	switch r := late.answer.Result(); {
 	case late.err != nil:
 		t.Error(late)
@@ -159,7 +173,7 @@ func (s *suite) keyOfStoppedNode(t *testing.T) {
 	if first.Result().Decision != "allow" || first.Took() > staleClaim {
 		t.Errorf("the waiter was answered %s", first)
 	}
-	late := paused.resume(t)
+	late := s.resume(t, paused)
 	if late.err != nil || late.answer.Status != 500 && (string(late.answer.Body) != string(first.Body) || !late.answer.Replayed()) {
 		t.Errorf("the resumed node answered %s; %s had been answered", late, first)
 	}

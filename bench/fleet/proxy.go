@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // Proxy stands between a node and a server and can keep back what the node
@@ -14,6 +15,8 @@ type Proxy struct {
 	Addr     string // where to connect
 	target   string
 	listener net.Listener
+
+	returned atomic.Int64
 
 	mu    sync.Mutex
 	moved *sync.Cond
@@ -48,6 +51,9 @@ func (p *Proxy) Kept() bool {
 	defer p.mu.Unlock()
 	return p.kept
 }
+
+// Returned counts the bytes that came back from the server so far.
+func (p *Proxy) Returned() int64 { return p.returned.Load() }
 
 // Release delivers what was kept back, also for clients that are gone.
 func (p *Proxy) Release() {
@@ -131,6 +137,14 @@ func (p *Proxy) pass() {
 }
 
 func (p *Proxy) backward(client, server net.Conn) {
-	defer client.Close()           //nolint:errcheck // the end, whatever it says
-	_, _ = io.Copy(client, server) // ends with either connection
+	defer client.Close()                                   //nolint:errcheck // the end, whatever it says
+	_, _ = io.Copy(client, io.TeeReader(server, tally{p})) // ends with either connection
+}
+
+// tally counts what is written to it.
+type tally struct{ proxy *Proxy }
+
+func (t tally) Write(b []byte) (int, error) {
+	t.proxy.returned.Add(int64(len(b)))
+	return len(b), nil
 }
