@@ -30,18 +30,17 @@ func (s *suite) nodeKilled(t *testing.T) {
 	})
 }
 
-// pausedNode is a third node that was stopped with a claim in Redis and its
-// commit on the way, not yet at PostgreSQL.
-type pausedNode struct {
+// distantNode is a third node, with a network between it and PostgreSQL.
+type distantNode struct {
 	*fleet.Node
 	network *fleet.Proxy
-	answer  chan shot // to the check that it was stopped with
+	answer  chan shot // to the check that it was paused with
 }
 
-// pausedName is what a paused node's database sessions call themselves.
-const pausedName = "paused"
+// distantName is what its database sessions call themselves.
+const distantName = "distant"
 
-func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
+func (s *suite) distant(t *testing.T) *distantNode {
 	t.Helper()
 	database, err := url.Parse(s.Postgres.URL)
 	act(t, err)
@@ -49,33 +48,47 @@ func (s *suite) pauseWith(t *testing.T, action fleet.Action) *pausedNode {
 	act(t, err)
 	database.Host = network.Addr
 	query := database.Query()
-	query.Set("application_name", pausedName)
+	query.Set("application_name", distantName)
 	database.RawQuery = query.Encode()
 	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": database.String()})
 	act(t, err)
-	p := &pausedNode{Node: node, network: network, answer: make(chan shot, 1)}
 	t.Cleanup(func() {
-		if err := p.Kill(); err != nil {
+		if err := node.Kill(); err != nil {
 			t.Error(err)
 		}
 		_ = network.Close()
 	})
 	act(t, node.Start(limited(t, patience)))
-	for range 4 { // all its connections are made, and the policy is compiled
-		check(t, node.Client(s.key), s.action("1"))
-	}
+	d := &distantNode{Node: node, network: network, answer: make(chan shot, 1)}
+	s.warm(t, d)
+	return d
+}
 
+// warm sees to it that all connections of a node are made, and the policy is
+// compiled.
+func (s *suite) warm(t *testing.T, d *distantNode) {
+	t.Helper()
+	for range 4 {
+		s.answeredWithin(t, resumeIn, d.Client(s.key), s.action("1"))
+	}
+}
+
+// pauseWith stops a node with a claim in Redis and its commit on the way, not
+// yet at PostgreSQL.
+func (s *suite) pauseWith(t *testing.T, action fleet.Action) *distantNode {
+	t.Helper()
+	d := s.distant(t)
 	claims := s.claims(t)
-	network.Hold()
+	d.network.Hold()
 	go func() {
-		answer, err := node.Client(s.key).Check(t.Context(), action)
-		p.answer <- shot{action: action, answer: answer, err: err}
+		answer, err := d.Client(s.key).Check(t.Context(), action)
+		d.answer <- shot{action: action, answer: answer, err: err}
 	}()
 	eventually(t, patience, "the claim is in Redis and its commit on the way", func() bool {
-		return s.claims(t) > claims && network.Kept()
+		return s.claims(t) > claims && d.network.Kept()
 	})
-	act(t, node.Stop())
-	return p
+	act(t, d.Stop())
+	return d
 }
 
 // claims counts the fingerprints in Redis.
@@ -90,14 +103,14 @@ func (s *suite) claims(t *testing.T) int {
 
 // resume lets the node's commit arrive late, and when that has come to an end
 // the node go on; it gives the node's answer.
-func (s *suite) resume(t *testing.T, p *pausedNode) shot {
+func (s *suite) resume(t *testing.T, p *distantNode) shot {
 	t.Helper()
 	returned := p.network.Returned()
 	p.network.Release()
 	eventually(t, patience, "the late commit has come to an end", func() bool {
 		var busy int
 		err := s.Postgres.Pool.QueryRow(t.Context(),
-			"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'", pausedName).Scan(&busy)
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'", distantName).Scan(&busy)
 		return err == nil && busy == 0 && p.network.Returned() > returned
 	})
 	act(t, p.Continue())
@@ -139,7 +152,7 @@ func (s *suite) commitOfLostWindows(t *testing.T) {
 }
 
 // resumesInVain lets a node go on whose action has passed elsewhere.
-func (s *suite) resumesInVain(t *testing.T, paused *pausedNode, action fleet.Action, first fleet.Answer) {
+func (s *suite) resumesInVain(t *testing.T, paused *distantNode, action fleet.Action, first fleet.Answer) {
 	t.Helper()
 	second := check(t, s.client(1), action).Result()
 	if !second.Duplicate() || named(t, second) != first.Result().CheckID {
@@ -182,5 +195,34 @@ func (s *suite) keyOfStoppedNode(t *testing.T) {
 	}
 	if rows := s.rows(t, "counterparty = $1", action.Counterparty); len(rows) != 1 {
 		t.Errorf("rows of one key: %+v", rows)
+	}
+}
+
+// G7: a check that was recorded, but answered 500 because PostgreSQL's answer
+// did not come, is given to the next identical request, on any node: without
+// key once, as a replay, then it is what others are duplicates of; with its key
+// each time.
+func (s *suite) recordedThoughRefused(t *testing.T) {
+	d := s.distant(t)
+	for _, action := range []fleet.Action{s.action("81"), s.keyed("82")} {
+		d.network.HoldAnswers()
+		refusedBlind(t, must(d.Client(s.key).Check(t.Context(), action))(t))
+		rows := s.rows(t, "counterparty = $1", action.Counterparty)
+		if len(rows) != 1 {
+			t.Fatalf("the commit did not arrive: %+v", rows)
+		}
+		first, second := check(t, s.client(0), action), check(t, s.client(1), action)
+		d.network.Release()
+		if !first.Replayed() || first.Result().CheckID != rows[0].CheckID {
+			t.Errorf("%s was recorded and answered 500; its retry is answered %s (replayed: %t)", rows[0].CheckID, first, first.Replayed())
+		}
+		if action.IdempotencyKey == "" {
+			if r := second.Result(); !r.Duplicate() || named(t, r) != rows[0].CheckID {
+				t.Errorf("%s was given to its retry; one more is answered %s", rows[0].CheckID, second)
+			}
+		} else if !second.Replayed() || string(second.Body) != string(first.Body) {
+			t.Errorf("the key answered by %s is answered by %s", first, second)
+		}
+		s.warm(t, d)
 	}
 }

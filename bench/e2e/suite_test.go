@@ -69,6 +69,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G3 claim of a stopped node", s.claimOfStoppedNode},
 		{"G2 key of a stopped node", s.keyOfStoppedNode},
 		{"G3 commit of lost windows", s.commitOfLostWindows},
+		{"G7 recorded though refused", s.recordedThoughRefused},
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"S25 no secret is told", s.noSecrets},

@@ -3,27 +3,31 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 )
 
-// Proxy stands between a node and a server and can keep back what the node
+// Proxy stands between a node and a server and can keep back what one of them
 // sends, to deliver it later: a network that lost nothing, but was slow.
 type Proxy struct {
 	Addr     string // where to connect
 	target   string
 	listener net.Listener
-
 	returned atomic.Int64
 
-	mu    sync.Mutex
-	moved *sync.Cond
-	held  bool
-	kept  bool // something was kept back since the last Hold
-	conns map[net.Conn]struct{}
-	over  bool
+	mu       sync.Mutex
+	moved    *sync.Cond
+	requests gate
+	answers  gate
+	conns    map[net.Conn]struct{}
+	over     bool
+}
+
+// gate is one direction.
+type gate struct {
+	held bool
+	kept bool // something was kept back since it was held
 }
 
 // NewProxy starts a proxy of a TCP address on a port of its own.
@@ -42,14 +46,21 @@ func NewProxy(target string) (*Proxy, error) {
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held, p.kept = true, false
+	p.requests = gate{held: true}
 }
 
-// Kept reports whether anything was kept back since Hold.
+// HoldAnswers keeps back what the server sends from now on.
+func (p *Proxy) HoldAnswers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = gate{held: true}
+}
+
+// Kept reports whether anything was kept back, either way, since it was held.
 func (p *Proxy) Kept() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.kept
+	return p.requests.kept || p.answers.kept
 }
 
 // Returned counts the bytes that came back from the server so far.
@@ -59,7 +70,7 @@ func (p *Proxy) Returned() int64 { return p.returned.Load() }
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = false
+	p.requests.held, p.answers.held = false, false
 	p.moved.Broadcast()
 }
 
@@ -67,7 +78,7 @@ func (p *Proxy) Release() {
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held, p.over = false, true
+	p.requests.held, p.answers.held, p.over = false, false, true
 	p.moved.Broadcast()
 	for c := range p.conns {
 		_ = c.Close() // wakes whoever reads from it
@@ -90,8 +101,8 @@ func (p *Proxy) accept() {
 			continue
 		}
 		if p.keep(client) && p.keep(server) {
-			go p.forward(server, client)
-			go p.backward(client, server)
+			go p.carry(server, client, &p.requests, nil)
+			go p.carry(client, server, &p.answers, &p.returned)
 		}
 	}
 }
@@ -107,44 +118,33 @@ func (p *Proxy) keep(c net.Conn) bool {
 	return true
 }
 
-// forward carries what the client sends, when it may.
-func (p *Proxy) forward(server, client net.Conn) {
-	defer server.Close() //nolint:errcheck // the end, whatever it says
+// carry delivers what from sends to the other end, when it may.
+func (p *Proxy) carry(to, from net.Conn, g *gate, count *atomic.Int64) {
+	defer to.Close() //nolint:errcheck // the end, whatever it says
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := client.Read(buf)
+		n, err := from.Read(buf)
+		if n > 0 && count != nil {
+			count.Add(int64(n))
+		}
+		p.pass(g)
 		if n > 0 {
-			p.pass()
-			if _, err := server.Write(buf[:n]); err != nil {
+			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
 		}
 		if err != nil {
-			p.pass()
 			return
 		}
 	}
 }
 
-// pass waits while sending is held.
-func (p *Proxy) pass() {
+// pass waits while a direction is held.
+func (p *Proxy) pass(g *gate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.held {
-		p.kept = true
+	for g.held {
+		g.kept = true
 		p.moved.Wait()
 	}
-}
-
-func (p *Proxy) backward(client, server net.Conn) {
-	defer client.Close()                                   //nolint:errcheck // the end, whatever it says
-	_, _ = io.Copy(client, io.TeeReader(server, tally{p})) // ends with either connection
-}
-
-// tally counts what is written to it.
-type tally struct{ proxy *Proxy }
-
-func (t tally) Write(b []byte) (int, error) {
-	t.proxy.returned.Add(int64(len(b)))
-	return len(b), nil
 }

@@ -28,8 +28,8 @@ const (
 	// drainDelay is how long a node that was told to stop goes on taking
 	// requests, so that the balancer sees /readyz fail first (G11).
 	drainDelay = 3 * time.Second
-	// finishIn bounds what comes after; the whole stop takes under 10 s.
-	finishIn  = 5 * time.Second
+	// finishIn bounds all that comes after; the whole stop takes under 10 s.
+	finishIn  = 6 * time.Second
 	tidyEvery = 10 * time.Minute
 	// maxSkew is how far the clocks of node, Redis and store may lie apart
 	// before the node is not ready.
@@ -91,7 +91,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
 	n.startTidying()
 	if err := n.listen(c); err != nil {
-		n.close()
+		n.close(context.Background())
 		return nil, err
 	}
 	return n, nil
@@ -150,7 +150,7 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	bounded, cancel := context.WithTimeout(context.Background(), finishIn)
 	defer cancel()
 	err = errors.Join(err, n.api.Shutdown(bounded))
-	n.close()
+	n.close(bounded)
 	err = errors.Join(err, n.ops.Shutdown(bounded))
 	serving.Wait()
 	n.log.Info("stopped")
@@ -160,7 +160,7 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 // close ends what newNode began, but for the listeners. A store that does not
 // answer must not keep the process: what is in doubt stays claimed, and other
 // nodes find out.
-func (n *node) close() {
+func (n *node) close(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -175,7 +175,7 @@ func (n *node) close() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(finishIn):
+	case <-ctx.Done():
 		n.log.Warn("the store does not answer; stopping without it")
 	}
 }
