@@ -83,17 +83,16 @@ func (s *suite) rollingRestart(t *testing.T) {
 	b := newBalancer(s.Nodes[0], s.Nodes[1])
 	var working sync.WaitGroup
 	working.Go(func() { b.look(ctx) })
-	var sent, served [2]atomic.Int64
+	var served atomic.Int64
 	for range 4 {
 		working.Go(func() {
 			for ctx.Err() == nil {
 				n := b.pick()
-				sent[0].Add(1)
 				answer, err := n.Client(key).Check(context.Background(), s.action("5"))
 				if err != nil || answer.Status != http.StatusOK {
 					t.Errorf("%s: %s %v", n.Name, answer, err)
 				}
-				served[0].Add(1)
+				served.Add(1)
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -108,7 +107,7 @@ func (s *suite) rollingRestart(t *testing.T) {
 	}
 	cancel()
 	working.Wait()
-	t.Logf("%d requests, %d answered", sent[0].Load(), served[0].Load())
+	t.Logf("%d requests", served.Load())
 }
 
 // G11: SIGTERM fails /readyz at once; what was sent before the listener closed
