@@ -49,6 +49,7 @@ type Writer struct {
 	metrics *writerMetrics
 	taken   atomic.Int64 // slots
 	timers  sync.Pool
+	pace    pace
 
 	mu      sync.Mutex
 	waiting *sync.Cond
@@ -258,8 +259,14 @@ func (w *Writer) store(batch []*Entry) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
+	w.pace.begin()
+	defer w.pace.end()
 	return w.o.Trail.Commit(ctx, checks)
 }
+
+// Busy is how long the commit under way will probably still take; 0 when none
+// is. A check that is appended before then waits for it.
+func (w *Writer) Busy() time.Duration { return w.pace.left() }
 
 func settle(batch []*Entry, err error) {
 	for _, e := range batch {

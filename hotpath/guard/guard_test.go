@@ -3,8 +3,11 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-func newGuard(t *testing.T) *Guard {
+func newGuard(t *testing.T, busy func() time.Duration) *Guard {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -26,7 +29,7 @@ func newGuard(t *testing.T) *Guard {
 		t.Fatal(err)
 	}
 	g := New(Options{
-		Redis: server.Options(), Embedded: true, Store: store,
+		Redis: server.Options(), Embedded: true, Store: store, Busy: busy,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	t.Cleanup(func() {
@@ -40,7 +43,7 @@ func newGuard(t *testing.T) *Guard {
 // F6: an ask whose names were made for an epoch that is over by the time it is
 // sent must not pass for one of the epoch in force.
 func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
-	g := newGuard(t)
+	g := newGuard(t, nil)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,7 @@ func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
 // What was lazy when the names were made stays lazy for the ask, even if the
 // loader finished meanwhile: it may have come by before the claim.
 func TestAskStaysLazy(t *testing.T) {
-	g := newGuard(t)
+	g := newGuard(t, nil)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}
@@ -151,5 +154,46 @@ func TestSuitableServers(t *testing.T) {
 		if err := suitable(info); (err == nil) != ok {
 			t.Errorf("%q: %v", info, err)
 		}
+	}
+}
+
+// While a commit is under way claims gather, so that they share a round trip;
+// whatever else is asked goes at once.
+func TestClaimsGather(t *testing.T) {
+	var g *Guard
+	waiting := func() int {
+		g.batch.mu.Lock()
+		defer g.batch.mu.Unlock()
+		return len(g.batch.asks)
+	}
+	var gathering atomic.Bool
+	g = newGuard(t, func() time.Duration {
+		if !gathering.Load() {
+			t.Error("an ask that claims nothing was kept waiting")
+			return 0
+		}
+		for waiting() < 2 { // the commit that is under way takes as long as that
+			time.Sleep(time.Millisecond)
+		}
+		return 0
+	})
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	gathering.Store(true)
+	asks := make([]ask, 2)
+	var wg sync.WaitGroup
+	for i := range asks {
+		a := &asks[i]
+		a.windows = *g.windows.Load()
+		a.claims[1] = claim{name: fmt.Sprint("f:{0}:", i), value: "x", px: time.Minute}
+		wg.Go(func() { _ = g.batch.do(a) })
+	}
+	wg.Wait()
+	if err := errors.Join(asks[0].err, asks[1].err); err != nil {
+		t.Fatal(err)
+	}
+	if asks[0].reading.values == nil || asks[0].reading.now != asks[1].reading.now {
+		t.Error("two claims took two round trips")
 	}
 }
