@@ -279,25 +279,44 @@ func (g *Guard) absentUnderKey(ctx context.Context, node spend.ID, keyHash spend
 // takeKey swaps k to this attempt; whether it worked or not, a hot batch is
 // next.
 func (g *Guard) takeKey(ctx context.Context, at *Attempt, old string) error {
-	var mine held
-	a, err := g.trip(ctx, func(w marker) ask {
-		if w.epoch != at.fence.Epoch {
-			return ask{} // the names are others now; the hot batch starts over
-		}
-		now := g.batch.now()
-		mine = g.fresh(at, at.k.name, now, keyWindow)
-		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
-		return ask{swap: &swap{name: mine.name, old: old, new: mine.value, px: keyWindow}}
-	})
-	if err == nil && a.swap != nil && a.swap.done {
-		if mine.drifted(a) {
-			g.flights.leave(mine.id) // to be taken over at once, with a better time
-			return nil
-		}
-		mine.mine = true
+	mine, a, err := g.take(ctx, at, at.k.name, old, keyWindow, false)
+	if a != nil {
 		at.k = mine
 	}
 	return err
+}
+
+// take swaps a name that still has the old value to a fresh claim of the
+// attempt. It gives no ask when that was not to be done.
+func (g *Guard) take(ctx context.Context, at *Attempt, name, old string, life time.Duration, keepLonger bool) (mine held, a *ask, err error) {
+	a, err = g.swap(ctx, at, func() swap {
+		now := g.batch.now()
+		mine = g.fresh(at, name, now, life)
+		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
+		return swap{name: name, old: old, new: mine.value, px: life, keepLonger: keepLonger}
+	})
+	if a != nil && mine.drifted(a) {
+		g.flights.leave(mine.id) // to be taken over at once, with a better time
+		a = nil
+	}
+	mine.mine = a != nil
+	return mine, a, err
+}
+
+// swap replaces a value in the attempt's epoch. It gives no ask when the value
+// is another by now, or the epoch: the hot batch then starts over.
+func (g *Guard) swap(ctx context.Context, at *Attempt, build func() swap) (*ask, error) {
+	a, err := g.trip(ctx, func(w marker) ask {
+		if w.epoch != at.fence.Epoch {
+			return ask{}
+		}
+		s := build()
+		return ask{swap: &s}
+	})
+	if err != nil || a.swap == nil || !a.swap.done {
+		return nil, err
+	}
+	return a, nil
 }
 
 // replay answers a recorded check of the attempt's key: again if the request

@@ -142,17 +142,11 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (out Out
 	if err != nil || !ok || check.RequestSHA != at.RequestSHA {
 		return out, false, err
 	}
-	a, err := g.trip(ctx, func(w marker) ask {
-		if w.epoch != at.fence.Epoch {
-			return ask{}
-		}
-		return ask{swap: &swap{name: at.f.name, old: h.String(), new: h.as(committed).String(), px: 1, keepLonger: true}}
+	a, err := g.swap(ctx, at, func() swap {
+		return swap{name: at.f.name, old: h.String(), new: h.as(committed).String(), px: 1, keepLonger: true}
 	})
-	if err != nil {
-		return out, false, err
-	}
-	if a.swap == nil || !a.swap.done {
-		return out, true, nil
+	if err != nil || a == nil {
+		return out, err == nil, err
 	}
 	return Outcome{Kind: Replay, Check: check}, false, nil
 }
@@ -160,24 +154,10 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (out Out
 // takeFingerprint swaps f to this attempt. replaced is the recorded claim that
 // it succeeds, if any.
 func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, replaced *holder) (taken bool, err error) {
-	var mine held
-	a, err := g.trip(ctx, func(w marker) ask {
-		if w.epoch != at.fence.Epoch {
-			return ask{}
-		}
-		now := g.batch.now()
-		mine = g.fresh(at, at.f.name, now, at.Window)
-		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
-		return ask{swap: &swap{name: mine.name, old: h.String(), new: mine.value, px: at.Window, keepLonger: true}}
-	})
-	if err != nil || a.swap == nil || !a.swap.done {
+	mine, a, err := g.take(ctx, at, at.f.name, h.String(), at.Window, true)
+	if err != nil || a == nil {
 		return false, err
 	}
-	if mine.drifted(a) {
-		g.flights.leave(mine.id) // to be taken over at once, with a better time
-		return false, nil
-	}
-	mine.mine = true
 	mine.until = mine.since.Add(a.swap.life)
 	mine.replaced, mine.replacedUntil = replaced, time.Now().Add(a.swap.lifeLeft)
 	at.f = mine
@@ -205,32 +185,26 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, agai
 		if left <= at.Window {
 			return Outcome{Kind: Pass}, false, nil
 		}
-		a, err := g.trip(ctx, func(w marker) ask {
-			if w.epoch != at.fence.Epoch {
-				return ask{}
-			}
-			return ask{swap: &swap{name: at.f.name, old: at.f.value, new: at.f.value, px: left, keepLonger: true}}
+		a, err := g.swap(ctx, at, func() swap {
+			return swap{name: at.f.name, old: at.f.value, new: at.f.value, px: left, keepLonger: true}
 		})
 		if err != nil {
 			return out, false, err
 		}
-		if a.swap == nil || !a.swap.done {
+		if a == nil {
 			g.letGo(&at.f)
 			return out, true, nil
 		}
 		return Outcome{Kind: Pass}, false, nil
 	}
-	a, err := g.trip(ctx, func(w marker) ask {
-		if w.epoch != at.fence.Epoch {
-			return ask{}
-		}
-		return ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.String(), px: left}}
+	a, err := g.swap(ctx, at, func() swap {
+		return swap{name: at.f.name, old: at.f.value, new: h.String(), px: left}
 	})
 	if err != nil {
 		return out, false, err
 	}
 	at.f.mine = false
-	if a.swap == nil || !a.swap.done {
+	if a == nil {
 		return out, true, nil
 	}
 	return g.meetRecorded(ctx, at, h)
