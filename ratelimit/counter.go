@@ -1,11 +1,10 @@
 package ratelimit
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"spendgate/hotpath/resp"
 )
 
 // KeyPrefix begins the name of every counter; the braces keep it in the slot
@@ -15,60 +14,76 @@ const KeyPrefix = "r:{0}:"
 // Count is the counting of n requests of one caller, queued in a pipeline.
 type Count struct {
 	n         int64
-	total     *redis.IntCmd
-	expires   *redis.DurationCmd // nil when the window's end was known
-	expiresMS int64
+	total     resp.Index
+	expires   resp.Index // unless the window's end was known
+	expiresMS int64      // that end; 0 when not known
 }
 
 // QueueCount adds n requests to a counter. The window is opened by the first
 // and closed by Redis; a counter left without an end by a broken connection
 // gets it from the next.
-func QueueCount(ctx context.Context, pipe redis.Pipeliner, key string, n int64) Count {
-	c := Count{n: n, total: pipe.IncrBy(ctx, key, n)}
-	QueueEnd(ctx, pipe, key)
-	c.expires = pipe.PExpireTime(ctx, key)
+func QueueCount(pipe *resp.Pipeline, key string, n int64) Count {
+	c := Count{n: n, total: incrBy(pipe, key, n)}
+	QueueEnd(pipe, key)
+	c.expires = pipe.Command("PEXPIRETIME")
+	pipe.Text(key)
 	return c
 }
 
 // QueueCountWithin is QueueCount for a window whose end is known and not near:
 // one command instead of three.
-func QueueCountWithin(ctx context.Context, pipe redis.Pipeliner, key string, n, expiresMS int64) Count {
-	return Count{n: n, total: pipe.IncrBy(ctx, key, n), expiresMS: expiresMS}
+func QueueCountWithin(pipe *resp.Pipeline, key string, n, expiresMS int64) Count {
+	return Count{n: n, total: incrBy(pipe, key, n), expiresMS: expiresMS}
+}
+
+func incrBy(pipe *resp.Pipeline, key string, n int64) resp.Index {
+	i := pipe.Command("INCRBY")
+	pipe.Text(key)
+	pipe.Int(n)
+	return i
 }
 
 // QueueEnd gives a counter without an end one.
-func QueueEnd(ctx context.Context, pipe redis.Pipeliner, key string) *redis.Cmd {
-	return pipe.Do(ctx, "PEXPIRE", key, Window.Milliseconds(), "NX")
+func QueueEnd(pipe *resp.Pipeline, key string) resp.Index {
+	i := pipe.Command("PEXPIRE")
+	pipe.Text(key)
+	pipe.Int(Window.Milliseconds())
+	pipe.Text("NX")
+	return i
 }
 
 // Place gives the i-th of the n requests its place, once the pipeline has run.
-func (c Count) Place(i int64) (Place, error) {
-	total, err := c.total.Result()
+func (c Count) Place(pipe *resp.Pipeline, i int64) (Place, error) {
+	total, err := pipe.Reply(c.total).Int()
 	if err != nil {
 		return Place{}, fmt.Errorf("cannot count a request: %w", err)
 	}
 	p := Place{Position: total - c.n + i + 1, ExpiresMS: c.expiresMS}
-	if c.expires != nil {
-		expires, err := c.expires.Result()
-		if err != nil {
+	if c.expiresMS == 0 {
+		if p.ExpiresMS, err = pipe.Reply(c.expires).Int(); err != nil {
 			return Place{}, fmt.Errorf("cannot read the end of a rate window: %w", err)
 		}
-		p.ExpiresMS = expires.Milliseconds()
 	}
 	return p, nil
 }
 
 // Endless reports whether the count opened a counter whose end it did not set:
 // the window that was known is gone. QueueEnd mends that.
-func (c Count) Endless() bool { return c.expires == nil && c.total.Val() == c.n }
+func (c Count) Endless(pipe *resp.Pipeline) bool {
+	total, err := pipe.Reply(c.total).Int()
+	return err == nil && c.expiresMS != 0 && total == c.n
+}
 
 // refundScript takes refused requests off the window they were counted in, and
 // off no later one: a counter below the truth would admit too many.
 const refundScript = `if redis.call('PEXPIRETIME', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DECRBY', KEYS[1], ARGV[2]) end return 0`
 
 // QueueRefund takes n refused requests off again.
-func QueueRefund(ctx context.Context, pipe redis.Pipeliner, key string, expiresMS, n int64) *redis.Cmd {
-	return pipe.Eval(ctx, refundScript, []string{key}, expiresMS, n)
+func QueueRefund(pipe *resp.Pipeline, key string, expiresMS, n int64) resp.Index {
+	i := pipe.Script(refundScript, key)
+	pipe.Int(expiresMS)
+	pipe.Int(n)
+	return i
 }
 
 // Memory is what a node remembers of windows, to spare Redis commands: when

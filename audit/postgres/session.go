@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
+	"spendgate/hotpath/idle"
 )
 
 // sessions is a fixed number of connections that are spoken to by hand, made
@@ -38,8 +38,8 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	}
 	select {
 	case s := <-p.idle:
-		if s.stale() {
-			s.drop()
+		if s.conn != nil && idle.Stale(s.conn) {
+			s.drop() // spares an ErrUnknown after each restart of the server
 		}
 		if s.conn == nil {
 			if err := s.connect(ctx, p.config); err != nil {
@@ -90,16 +90,8 @@ func (s *session) drop() {
 	if s.conn == nil {
 		return
 	}
-	_ = plain(s.conn).Close() // nothing depends on it any more
+	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
 	s.conn, s.frontend = nil, nil
-}
-
-// plain is the connection below TLS.
-func plain(c net.Conn) net.Conn {
-	if encrypted, ok := c.(*tls.Conn); ok {
-		return encrypted.NetConn()
-	}
-	return c
 }
 
 // exchange sends the message in s.buf, a transaction that begins with BEGIN

@@ -1,12 +1,10 @@
 package guard
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"spendgate/hotpath/resp"
 	"spendgate/ratelimit"
 )
 
@@ -20,10 +18,17 @@ type ask struct {
 
 	counted bool            // charge was counted now, not refused from memory
 	ends    int64           // when charge's window ends, if that is known
+	share   share           // of the count that charge is part of
 	place   ratelimit.Place // where charge stands in its window
 	reading reading
-	err     error // nothing is known of this ask's commands
-	done    chan struct{}
+	err     error      // nothing is known of this ask's commands
+	sent    resp.Index // of the first get
+}
+
+// share is one request's part in a count of several: the nth, from 0.
+type share struct {
+	counting int
+	nth      int64
 }
 
 // claim is SET NX PX GET of one name; a claim without name asks nothing.
@@ -31,7 +36,7 @@ type claim struct {
 	name, value string
 	px          time.Duration
 	held        string // the value found instead; empty when claimed
-	cmd         *redis.StringCmd
+	sent        resp.Index
 }
 
 // swap replaces a value that is still old.
@@ -43,7 +48,7 @@ type swap struct {
 	done     bool
 	life     time.Duration // of new
 	lifeLeft time.Duration // of old
-	cmd      *redis.Cmd
+	sent     resp.Index
 }
 
 // swapScript is compare-and-set with a life; only takeovers, orphans and lazy
@@ -58,55 +63,87 @@ return {px, left}`
 // releaseScript deletes a claim that is still the given one.
 const releaseScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
-// queue adds the ask's own commands and gives those of its gets.
-func (a *ask) queue(ctx context.Context, pipe redis.Pipeliner) (gets []*redis.StringCmd) {
+// queue adds the ask's own commands.
+func (a *ask) queue(p *resp.Pipeline) {
 	for i := range a.claims {
 		if c := &a.claims[i]; c.name != "" {
-			c.cmd = redis.NewStringCmd(ctx, "set", c.name, c.value, "nx", "get", "px", c.px.Milliseconds())
-			_ = pipe.Process(ctx, c.cmd)
+			c.queue(p)
 		}
 	}
-	if s := a.swap; s != nil {
-		keep := 0
-		if s.keepLonger {
-			keep = 1
+	if a.swap != nil {
+		a.swap.queue(p)
+	}
+	for i, name := range a.gets {
+		sent := queueGet(p, name)
+		if i == 0 {
+			a.sent = sent
 		}
-		s.cmd = pipe.Eval(ctx, swapScript, []string{s.name}, s.old, s.new, s.px.Milliseconds(), keep)
 	}
-	for _, name := range a.gets {
-		gets = append(gets, pipe.Get(ctx, name))
+}
+
+func (c *claim) queue(p *resp.Pipeline) {
+	c.sent = p.Command("SET")
+	p.Text(c.name)
+	p.Text(c.value)
+	p.Text("NX")
+	p.Text("GET")
+	p.Text("PX")
+	p.Int(c.px.Milliseconds())
+}
+
+func (s *swap) queue(p *resp.Pipeline) resp.Index {
+	s.sent = p.Script(swapScript, s.name)
+	p.Text(s.old)
+	p.Text(s.new)
+	p.Int(s.px.Milliseconds())
+	keep := int64(0)
+	if s.keepLonger {
+		keep = 1
 	}
-	return gets
+	p.Int(keep)
+	return s.sent
+}
+
+func queueGet(p *resp.Pipeline, name string) resp.Index {
+	i := p.Command("GET")
+	p.Text(name)
+	return i
+}
+
+func queueRelease(p *resp.Pipeline, name, value string) resp.Index {
+	i := p.Script(releaseScript, name)
+	p.Text(value)
+	return i
 }
 
 // answers reads the replies to the ask's own commands. One that failed alone
 // (a key of another type, a dead shard) fails this ask alone.
-func (a *ask) answers(gets []*redis.StringCmd) error {
+func (a *ask) answers(p *resp.Pipeline) error {
 	for i := range a.claims {
 		c := &a.claims[i]
 		if c.name == "" {
 			continue
 		}
-		var err error
-		if c.held, err = c.cmd.Result(); failed(err) {
+		held, err := p.Reply(c.sent).Text()
+		if err != nil {
 			return fmt.Errorf("%w: cannot claim: %w", ErrUnavailable, err)
 		}
+		c.held = string(held)
 	}
 	if s := a.swap; s != nil {
-		lives, err := s.cmd.Int64Slice()
-		if err != nil || len(lives) != 2 {
+		life, left, err := p.Reply(s.sent).Ints()
+		if err != nil {
 			return fmt.Errorf("%w: cannot swap a claim: %w", ErrUnavailable, err)
 		}
-		s.done = lives[0] > 0
-		s.life, s.lifeLeft = time.Duration(lives[0])*time.Millisecond, time.Duration(lives[1])*time.Millisecond
+		s.done = life > 0
+		s.life, s.lifeLeft = time.Duration(life)*time.Millisecond, time.Duration(left)*time.Millisecond
 	}
-	a.reading.values = make([]string, 0, len(gets))
-	for _, get := range gets {
-		value, err := get.Result()
-		if failed(err) {
+	for i := range a.gets {
+		value, err := p.Reply(a.sent + resp.Index(i)).Text()
+		if err != nil {
 			return fmt.Errorf("%w: cannot read a claim: %w", ErrUnavailable, err)
 		}
-		a.reading.values = append(a.reading.values, value)
+		a.reading.values = append(a.reading.values, string(value))
 	}
 	return nil
 }

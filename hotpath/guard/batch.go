@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"spendgate/hotpath/resp"
+	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
 
@@ -36,13 +37,25 @@ type batcher struct {
 	clock   atomic.Pointer[clockReading]
 	metrics *metrics
 
+	// Of the goroutine that sends, reused from trip to trip.
+	pipe   resp.Pipeline
+	counts counts
+	last   lastSeen
+
 	mu      sync.Mutex
 	waiting *sync.Cond
-	asks    []*ask
+	rounds  []*round // that wait to be sent
+	spare   []*ask   // an empty slice that was a round's
 	chores  []chore
 	memory  ratelimit.Memory
 	closed  bool
 	stopped chan struct{}
+}
+
+// round is the asks of one pipeline.
+type round struct {
+	asks []*ask
+	done chan struct{} // closed when they are answered
 }
 
 type clockReading struct{ redis, local time.Time }
@@ -55,17 +68,21 @@ func newBatcher(conns *connections, windows *atomic.Pointer[marker], busy func()
 
 // do sends the ask with the next pipeline. Its error is also in a.err.
 func (b *batcher) do(a *ask) error {
-	a.done = make(chan struct{})
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
 		a.err = fmt.Errorf("%w: guard is closed", ErrUnavailable)
 		return a.err
 	}
-	b.asks = append(b.asks, a)
+	if n := len(b.rounds); n == 0 || len(b.rounds[n-1].asks) == maxBatch {
+		b.rounds = append(b.rounds, &round{asks: b.spare, done: make(chan struct{})})
+		b.spare = nil
+	}
+	r := b.rounds[len(b.rounds)-1]
+	r.asks = append(r.asks, a)
 	b.mu.Unlock()
 	b.waiting.Signal()
-	<-a.done
+	<-r.done
 	return a.err
 }
 
@@ -99,14 +116,16 @@ func (b *batcher) run() {
 	defer close(b.stopped)
 	for {
 		b.gather()
-		asks, chores, ok := b.take()
+		r, chores, ok := b.take()
 		if !ok {
 			return
 		}
-		b.send(asks, chores)
-		for _, a := range asks {
-			close(a.done)
-		}
+		b.send(r.asks, chores)
+		close(r.done)
+		clear(r.asks)
+		b.mu.Lock()
+		b.spare = r.asks[:0]
+		b.mu.Unlock()
 	}
 }
 
@@ -125,10 +144,10 @@ func (b *batcher) gather() {
 		return
 	}
 	b.mu.Lock()
-	for len(b.asks) == 0 && !b.choresDue() && !b.closed {
+	for !b.due() {
 		b.waiting.Wait()
 	}
-	only := len(b.asks) > 0 && len(b.asks) < maxBatch && !slices.ContainsFunc(b.asks, func(a *ask) bool { return a.claims[1].name == "" })
+	only := len(b.rounds) == 1 && !slices.ContainsFunc(b.rounds[0].asks, func(a *ask) bool { return a.claims[1].name == "" })
 	b.mu.Unlock()
 	if !only {
 		return
@@ -138,20 +157,30 @@ func (b *batcher) gather() {
 	}
 }
 
-// take waits for work and takes all of it, up to a full pipeline.
-func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
+// due reports whether there is anything to do. Called with mu held.
+func (b *batcher) due() bool { return len(b.rounds) > 0 || b.choresDue() || b.closed }
+
+// take waits for work and takes a full pipeline of it at most. It gives false
+// when the batcher is closed and nothing is left.
+func (b *batcher) take() (r *round, chores []chore, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.asks) == 0 && !b.choresDue() {
-		if b.closed {
-			return nil, nil, false
-		}
+	for !b.due() {
 		b.waiting.Wait()
 	}
-	asks, b.asks = cut(b.asks)
-	chores, b.chores = cut(b.chores)
+	switch {
+	case len(b.rounds) > 0:
+		r = b.rounds[0]
+		b.rounds = slices.Delete(b.rounds, 0, 1)
+	case b.choresDue():
+		r = &round{done: make(chan struct{})}
+	default:
+		return nil, nil, false
+	}
+	n := min(len(b.chores), maxBatch)
+	chores, b.chores = b.chores[:n:n], b.chores[n:]
 	now := b.now()
-	for _, a := range asks {
+	for _, a := range r.asks {
 		if a.charge.Key != "" {
 			var refused bool
 			a.place, refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
@@ -161,99 +190,59 @@ func (b *batcher) take() (asks []*ask, chores []chore, ok bool) {
 			}
 		}
 	}
-	return asks, chores, true
+	return r, chores, true
 }
 
-// cut takes what fits into one pipeline.
-func cut[T any](waiting []T) (taken, left []T) {
-	if len(waiting) <= maxBatch {
-		return waiting, nil
-	}
-	return waiting[:maxBatch:maxBatch], waiting[maxBatch:]
-}
-
-// trip is one pipeline and the commands that every one of them has.
-type trip struct {
-	pipe       redis.Pipeliner
-	time       *redis.TimeCmd
-	generation *redis.StringCmd
-	counts     map[string]*counting
-	marker     *redis.StringCmd
-}
-
-type counting struct {
-	asks  []*ask
-	count ratelimit.Count
-}
+// trip is where the commands that every pipeline has are in it.
+type trip struct{ time, generation, marker resp.Index }
 
 // send runs one pipeline: TIME, the generation, chores, counters, claims, and
 // last the marker, whose equality with the one known before certifies
 // everything in between (F5).
 func (b *batcher) send(asks []*ask, chores []chore) {
-	ctx := context.Background() // bounded by the client's own timeouts
 	known := *b.windows.Load()
-	t := trip{pipe: b.conns.hot.Pipeline()}
-	t.time = t.pipe.Time(ctx)
-	t.generation = t.pipe.Get(ctx, generationKey)
+	p := &b.pipe
+	p.Reset()
+	t := trip{time: p.Command("TIME"), generation: queueGet(p, generationKey)}
 	for i := range chores {
-		chores[i].cmd = chores[i].queue(ctx, t.pipe)
+		chores[i].sent = chores[i].queue(p)
 	}
-	t.queueCounts(ctx, asks)
-	queued := make([][]*redis.StringCmd, len(asks))
-	for i, a := range asks {
-		queued[i] = a.queue(ctx, t.pipe)
+	b.counts.queue(p, asks)
+	for _, a := range asks {
+		a.queue(p)
 	}
-	t.marker = t.pipe.Get(ctx, markerKey)
+	t.marker = queueGet(p, markerKey)
 
+	ctx := context.Background() // bounded by the connection's own timeouts
 	sent := time.Now()
-	_, err := t.pipe.Exec(ctx)
+	err := b.conns.hot.run(ctx, p)
 	b.metrics.batch(len(asks), time.Since(sent))
 	b.keepFailed(chores)
 	r, err := b.read(t, known, sent, err)
-	_, answered := errors.AsType[redis.Error](err)
-	b.conns.distrust(ctx, err, answered || readOnly(asks))
+	if err != nil || readOnly(p, asks) {
+		b.conns.distrust(ctx)
+	}
 	if err != nil {
 		b.fail(asks, err)
 		return
 	}
-	for i, a := range asks {
+	for _, a := range asks {
 		a.reading = r
 		a.reading.lost = r.lost || !r.windows.sameWindows(a.windows)
 		a.reading.windows.full = r.windows.full && a.windows.full
-		a.err = a.answers(queued[i])
+		a.err = a.answers(p)
 	}
-	b.placeAll(t.counts)
-}
-
-// placeAll tells every counted ask where it stands, and remembers the windows.
-func (b *batcher) placeAll(counts map[string]*counting) {
-	var endless []chore
-	b.mu.Lock()
-	for key, c := range counts {
-		for i, a := range c.asks {
-			var err error
-			if a.place, err = c.count.Place(int64(i)); err != nil && a.err == nil {
-				a.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
-			}
-		}
-		if c.count.Endless() {
-			b.memory.ForgetWindow(key)
-			endless = append(endless, endWindow(key))
-		} else {
-			b.memory.NoteEnd(key, c.asks[0].place.ExpiresMS)
-		}
-	}
-	b.mu.Unlock()
-	if len(endless) > 0 {
-		b.later(endless...)
-	}
+	b.placeAll(asks)
 }
 
 // readOnly reports whether the server is a replica by now.
-func readOnly(asks []*ask) bool {
+func readOnly(p *resp.Pipeline, asks []*ask) bool {
 	for _, a := range asks {
 		for _, c := range a.claims {
-			if c.cmd != nil && redis.HasErrorPrefix(c.cmd.Err(), "READONLY") {
+			if c.name == "" {
+				continue
+			}
+			if e, ok := errors.AsType[resp.Error](p.Reply(c.sent).Err()); ok && strings.HasPrefix(string(e), "READONLY") {
 				return true
 			}
 		}
@@ -261,47 +250,51 @@ func readOnly(asks []*ask) bool {
 	return false
 }
 
-func (t *trip) queueCounts(ctx context.Context, asks []*ask) {
-	for _, a := range asks {
-		if !a.counted {
-			continue
-		}
-		if t.counts == nil {
-			t.counts = make(map[string]*counting, 8)
-		}
-		c := t.counts[a.charge.Key]
-		if c == nil {
-			c = &counting{}
-			t.counts[a.charge.Key] = c
-		}
-		c.asks = append(c.asks, a)
+// lastSeen is what the last trip read, parsed: it hardly ever changes.
+type lastSeen struct {
+	markerText string
+	marker     marker
+	epoch      spend.ID
+	nonce      string
+	generation string // the label of epoch and nonce
+}
+
+func (l *lastSeen) parseMarker(text []byte) marker {
+	if string(text) != l.markerText {
+		l.markerText = string(text)
+		l.marker = parseMarker(l.markerText)
 	}
-	for key, c := range t.counts {
-		if ends := c.asks[0].ends; ends > 0 {
-			c.count = ratelimit.QueueCountWithin(ctx, t.pipe, key, int64(len(c.asks)), ends)
-		} else {
-			c.count = ratelimit.QueueCount(ctx, t.pipe, key, int64(len(c.asks)))
-		}
+	return l.marker
+}
+
+func (l *lastSeen) label(epoch spend.ID, nonce []byte) string {
+	if l.generation == "" || epoch != l.epoch || string(nonce) != l.nonce {
+		l.epoch, l.nonce = epoch, string(nonce)
+		l.generation = generationLabel(epoch.Text(""), l.nonce)
 	}
+	return l.generation
 }
 
 // read takes what the whole trip saw. Commands fail one by one, so that the
 // pipeline's own error says too little: without time and marker nothing holds.
 func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r reading, err error) {
-	if r.now, err = t.time.Result(); err != nil {
-		return r, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if pipeErr != nil {
+		return r, fmt.Errorf("%w: %w", ErrUnavailable, pipeErr)
 	}
-	text, err := t.marker.Result()
-	if failed(err) {
+	if r.now, err = b.pipe.Reply(t.time).Time(); err != nil {
+		return r, fmt.Errorf("%w: cannot read the time: %w", ErrUnavailable, err)
+	}
+	text, err := b.pipe.Reply(t.marker).Text()
+	if err != nil {
 		return r, fmt.Errorf("%w: cannot read the marker: %w", ErrUnavailable, err)
 	}
-	nonce, err := t.generation.Result()
-	if failed(err) {
-		return r, fmt.Errorf("%w: cannot read the generation: %w (pipeline: %w)", ErrUnavailable, err, pipeErr)
+	nonce, err := b.pipe.Reply(t.generation).Text()
+	if err != nil {
+		return r, fmt.Errorf("%w: cannot read the generation: %w", ErrUnavailable, err)
 	}
 	b.clock.Store(&clockReading{redis: r.now, local: sent})
-	found := parseMarker(text)
-	r.lost = known.epoch.IsZero() || !found.sameWindows(known) || nonce == ""
+	found := b.last.parseMarker(text)
+	r.lost = known.epoch.IsZero() || !found.sameWindows(known) || len(nonce) == 0
 	r.windows = known
 	r.windows.full = known.full && found.full // what was lazy when the trip began is lazy for it
 	if !r.lost && found != known {
@@ -309,7 +302,7 @@ func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r r
 			b.windows.CompareAndSwap(now, &found)
 		}
 	}
-	r.generation = generationLabel(known.epoch.Text(""), nonce)
+	r.generation = b.last.label(known.epoch, nonce)
 	return r, nil
 }
 

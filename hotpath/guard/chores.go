@@ -1,12 +1,10 @@
 package guard
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"spendgate/hotpath/resp"
 	"spendgate/ratelimit"
 )
 
@@ -14,8 +12,8 @@ import (
 // and is kept while Redis is away. A chore that is lost costs others a wait
 // (stale claims are fenced), never a wrong answer.
 type chore struct {
-	queue func(context.Context, redis.Pipeliner) redis.Cmder
-	cmd   redis.Cmder
+	queue func(*resp.Pipeline) resp.Index
+	sent  resp.Index
 	born  time.Time
 	due   time.Time // not before; zero is at once
 	once  bool      // not to be sent again: carried out twice it does harm
@@ -29,42 +27,44 @@ const (
 
 // release deletes a claim, if it is still this one.
 func release(name, value string) chore {
-	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
-		return pipe.Eval(ctx, releaseScript, []string{name}, value)
+	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
+		return queueRelease(p, name, value)
 	}}
 }
 
 // endWindow gives a counter an end that was opened without one.
 func endWindow(key string) chore {
-	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
-		return ratelimit.QueueEnd(ctx, pipe, key)
+	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
+		return ratelimit.QueueEnd(p, key)
 	}}
 }
 
 // refund takes a refused request off its window.
 func refund(key string, place ratelimit.Place) chore {
-	return chore{born: time.Now(), once: true, queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
-		return ratelimit.QueueRefund(ctx, pipe, key, place.ExpiresMS, 1)
+	return chore{born: time.Now(), once: true, queue: func(p *resp.Pipeline) resp.Index {
+		return ratelimit.QueueRefund(p, key, place.ExpiresMS, 1)
 	}}
 }
 
 // markOrphan says of a recorded claim that its client was answered 500, and
 // leaves its life as it is.
 func markOrphan(name string, h holder) chore {
-	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
-		return pipe.Eval(ctx, swapScript, []string{name}, h.String(), h.as(orphan).String(), 1, 1)
+	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
+		s := swap{name: name, old: h.String(), new: h.as(orphan).String(), px: time.Millisecond, keepLonger: true}
+		return s.queue(p)
 	}}
 }
 
 // restore puts back the recorded claim that a failed one had replaced, for
 // what was left of its life: other policies' windows may still see it (S17).
 func restore(name, mine string, old holder, until time.Time) chore {
-	return chore{born: time.Now(), queue: func(ctx context.Context, pipe redis.Pipeliner) redis.Cmder {
-		left := time.Until(until).Milliseconds()
-		if left <= 0 {
-			return pipe.Eval(ctx, releaseScript, []string{name}, mine)
+	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
+		left := time.Until(until)
+		if left < time.Millisecond {
+			return queueRelease(p, name, mine)
 		}
-		return pipe.Eval(ctx, swapScript, []string{name}, mine, old.String(), left, 0)
+		s := swap{name: name, old: mine, new: old.String(), px: left}
+		return s.queue(p)
 	}}
 }
 
@@ -81,7 +81,7 @@ func (b *batcher) choresDue() bool {
 
 // keepFailed keeps the chores whose command failed.
 func (b *batcher) keepFailed(chores []chore) {
-	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return c.once || !failed(c.cmd.Err()) }))
+	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return c.once || b.pipe.Reply(c.sent).Err() == nil }))
 }
 
 // keep puts chores off: Redis did not answer just now.

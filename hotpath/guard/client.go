@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -26,9 +27,9 @@ const (
 // its windows may lack the last claims (F4).
 var errForeignServer = errors.New("redis server is not the one its windows were built on")
 
-// connections are the two clients of one Redis deployment.
+// connections are the two ways to one Redis deployment.
 type connections struct {
-	hot   redis.UniversalClient // claims; refuses servers whose windows may be old
+	hot   link                  // claims; refuses servers whose windows may be old
 	plain redis.UniversalClient // epochs and generations; any server
 	// embedded is set for a Redis inside this process, which has no INFO and
 	// whose data lives exactly as long as the process.
@@ -48,20 +49,22 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	c.plain = redis.NewUniversalClient(&o)
-	hot := o
 	if !embedded {
-		hot.OnConnect = c.vet
+		o.OnConnect = c.vet
 	}
-	cluster, ok := c.plain.(*redis.ClusterClient)
-	if !ok {
-		c.hot = redis.NewUniversalClient(&hot)
-		return c
+	dial := redis.NewDialer(o.Simple())
+	if cluster, ok := c.plain.(*redis.ClusterClient); ok {
+		// All names lie in one slot: one connection to its owner, so that
+		// nothing is redirected, repeated, or asked of another node's clock.
+		o.IsClusterMode, o.Addrs, dial = false, o.Addrs[:1], ownerDialer(cluster, dial)
 	}
-	// All names lie in one slot: one plain connection to its owner, so that
-	// nothing is redirected, repeated, or asked of another node's clock.
-	single := hot.Simple()
-	dial := redis.NewDialer(single)
-	single.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	c.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) { return taken(ctx, o, dial) }
+	return c
+}
+
+// ownerDialer connects to the owner of the slot, whatever address is given.
+func ownerDialer(cluster *redis.ClusterClient, dial dialer) dialer {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		owner, err := cluster.MasterForKey(ctx, markerKey)
 		if err != nil {
 			return nil, err
@@ -72,22 +75,21 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 		}
 		return conn, err
 	}
-	c.hot = redis.NewClient(single)
-	return c
 }
 
 // distrust follows a batch that failed: the slot may have another owner, and a
 // server that answers, but is no master any more, would answer so for ever.
-func (c *connections) distrust(ctx context.Context, err error, answered bool) {
-	if answered {
-		_ = c.hot.Do(ctx, "quit").Err()
-	}
-	if cluster, ok := c.plain.(*redis.ClusterClient); ok && (err != nil || answered) {
+func (c *connections) distrust(ctx context.Context) {
+	c.hot.drop()
+	if cluster, ok := c.plain.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)
 	}
 }
 
-func (c *connections) close() error { return errors.Join(c.hot.Close(), c.plain.Close()) }
+func (c *connections) close() error {
+	c.hot.drop()
+	return c.plain.Close()
+}
 
 // vet looks at a server before its first claim: its version and eviction
 // policy (F18), and whether its windows were built on it (F4).

@@ -1,20 +1,17 @@
 //go:build unix
 
-package postgres
+package idle
 
 import (
 	"errors"
+	"net"
 	"syscall"
 )
 
-// stale reports whether an idle connection was closed by the server, or has
-// something to say that nobody asked for. Finding that before the first byte
-// is sent spares an ErrUnknown after each restart of the server.
-func (s *session) stale() bool {
-	if s.conn == nil {
-		return false
-	}
-	socket, ok := plain(s.conn).(syscall.Conn)
+// Stale reports whether an idle connection was closed by its server, or holds
+// something that nobody asked for. What it cannot look at is not stale.
+func Stale(c net.Conn) bool {
+	socket, ok := Plain(c).(syscall.Conn)
 	if !ok {
 		return false
 	}

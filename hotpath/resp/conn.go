@@ -1,0 +1,168 @@
+package resp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// errProtocol: what came is no RESP2, or more than any command here answers.
+// The connection is of no use any more.
+var errProtocol = errors.New("redis sent what is no reply")
+
+const (
+	maxLine     = 4096    // a refusal is the longest
+	maxBulk     = 1 << 20 // no value of the service comes near
+	maxElements = 16      // no array of the service does
+)
+
+// Conn is a connection that is authenticated and has its database selected. It
+// belongs to one goroutine at a time.
+type Conn struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// NewConn begins to speak on a connection on which nothing is under way.
+func NewConn(conn net.Conn) *Conn {
+	return &Conn{conn: conn, in: bufio.NewReaderSize(conn, 16<<10)}
+}
+
+// Run sends the pipeline and reads its replies. With an error the connection
+// is of no use any more, the commands without reply may have been carried out
+// or may yet be, and the replies that came stand.
+func (c *Conn) Run(p *Pipeline, deadline time.Time) error {
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return fmt.Errorf("cannot send to redis: %w", err)
+	}
+	if _, err := c.conn.Write(p.out); err != nil {
+		return fmt.Errorf("cannot send to redis: %w", err)
+	}
+	for range p.commands {
+		r, err := c.read(p, true)
+		if err != nil {
+			return fmt.Errorf("cannot read from redis: %w", err)
+		}
+		p.replies = append(p.replies, r)
+	}
+	return nil
+}
+
+// read takes one reply; arrays hold no arrays.
+func (c *Conn) read(p *Pipeline, arrays bool) (Reply, error) {
+	line, err := c.line()
+	if err != nil {
+		return Reply{}, err
+	}
+	switch kind, rest := line[0], line[1:]; kind {
+	case '+', '-':
+		return Reply{kind: kind, text: p.keep(rest)}, nil
+	case ':':
+		n, err := parseInt(rest)
+		return Reply{kind: kind, number: n}, err
+	case '$':
+		n, err := length(rest, maxBulk)
+		if err != nil || n < 0 {
+			return Reply{kind: nilKind}, err
+		}
+		text, err := c.bulk(p, n)
+		return Reply{kind: kind, text: text}, err
+	case '*':
+		n, err := length(rest, maxElements)
+		if err != nil || n < 0 {
+			return Reply{kind: nilKind}, err
+		}
+		if !arrays {
+			return Reply{}, errProtocol
+		}
+		return c.array(p, n)
+	default:
+		return Reply{}, errProtocol
+	}
+}
+
+func (c *Conn) array(p *Pipeline, n int) (Reply, error) {
+	from := len(p.elements)
+	for range n {
+		r, err := c.read(p, false)
+		if err != nil {
+			return Reply{}, err
+		}
+		p.elements = append(p.elements, r)
+	}
+	return Reply{kind: '*', elements: p.elements[from:]}, nil
+}
+
+// line gives the next line without its end, at least one byte long and valid
+// until the next read.
+func (c *Conn) line() ([]byte, error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil {
+		return nil, err
+	}
+	n := len(line) - len("\r\n")
+	if n < 1 || n > maxLine || line[n] != '\r' {
+		return nil, errProtocol
+	}
+	return line[:n], nil
+}
+
+// bulk reads n bytes and the end of their line.
+func (c *Conn) bulk(p *Pipeline, n int) ([]byte, error) {
+	from := len(p.in)
+	for need := n + len("\r\n"); need > 0; {
+		chunk, err := c.in.Peek(min(need, c.in.Size()))
+		if err != nil {
+			return nil, err
+		}
+		p.in = append(p.in, chunk...)
+		need -= len(chunk)
+		if _, err := c.in.Discard(len(chunk)); err != nil {
+			return nil, err
+		}
+	}
+	to := from + n
+	if p.in[to] != '\r' || p.in[to+1] != '\n' {
+		return nil, errProtocol
+	}
+	return p.in[from:to:to], nil
+}
+
+// keep copies what the next read overwrites.
+func (p *Pipeline) keep(line []byte) []byte {
+	from := len(p.in)
+	p.in = append(p.in, line...)
+	return p.in[from:len(p.in):len(p.in)]
+}
+
+// length parses the size of a bulk string or an array; -1 is an absent one.
+func length(digits []byte, most int64) (int, error) {
+	n, err := parseInt(digits)
+	if err != nil || n < -1 || n > most {
+		return 0, errProtocol
+	}
+	return int(n), nil
+}
+
+func parseInt(digits []byte) (int64, error) {
+	negative := len(digits) > 0 && digits[0] == '-'
+	if negative {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 { // 18 nines fit
+		return 0, errProtocol
+	}
+	var n int64
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, errProtocol
+		}
+		n = n*10 + int64(d-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, nil
+}
