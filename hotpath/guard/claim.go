@@ -39,7 +39,8 @@ type Attempt struct {
 	k     held // the idempotency key
 	fence spend.Fence
 	inAir []*flight
-	paid  bool // Charge was counted, at place
+	few   [2]*flight // where inAir begins
+	paid  bool       // Charge was counted, at place
 	place ratelimit.Place
 	// verify: f was free only as far as Redis knows.
 	verify bool

@@ -31,6 +31,9 @@ func (fs *flights) join(at *Attempt, id spend.ID) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := &flight{id: id, of: at}
+	if at.inAir == nil {
+		at.inAir = at.few[:0]
+	}
 	at.inAir = append(at.inAir, f)
 	fs.byID[id] = f
 }

@@ -27,8 +27,7 @@ func keyName(epoch spend.ID, h spend.Hash) string { return claimName("k:{0}:", e
 func fingerprintName(epoch spend.ID, h spend.Hash) string { return claimName("f:{0}:", epoch, h) }
 
 func claimName(prefix string, epoch spend.ID, h spend.Hash) string {
-	b := make([]byte, 0, len(prefix)+33+len(h))
-	b = append(epoch.Append(b, prefix), ':')
+	b := append(epoch.Append(make([]byte, 0, 80), prefix), ':') // on the stack
 	return string(append(b, h[:]...))
 }
 
