@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,6 +191,7 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 		}
 		w.waiting.Wait()
 	}
+	w.yield()
 	var keys map[string]struct{}
 	n := 0
 	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
@@ -215,6 +217,19 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 		w.queue = nil // let the backing array go
 	}
 	return batch, true
+}
+
+// yield lets goroutines that are ready run before the commit begins, until
+// none of them appends: the checks of one round trip to Redis come back
+// together, and the first must not leave without the others. Called with mu
+// held.
+func (w *Writer) yield() {
+	for before := 0; before < len(w.queue) && len(w.queue) < maxBatch; {
+		before = len(w.queue)
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
+	}
 }
 
 // commit writes the batch and settles every entry, now or, when the outcome is

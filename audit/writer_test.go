@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -290,4 +291,33 @@ func TestCloseDrains(t *testing.T) {
 			t.Errorf("%d rows", len(s.rows))
 		}
 	})
+}
+
+// Checks that come back from one round trip leave in one commit, although the
+// writer is idle when the first of them arrives.
+func TestReadyChecksShareACommit(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
+	const checks, most = 32, 4
+	var s trail
+	w := s.newWriter(checks)
+	defer w.Close()
+	trip := make(chan struct{})
+	var waiting, done sync.WaitGroup
+	for range checks {
+		waiting.Add(1)
+		done.Go(func() {
+			c := check(1, "")
+			waiting.Done()
+			<-trip
+			if err := w.Append(c).Wait(time.Now().Add(time.Minute)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiting.Wait()
+	close(trip)
+	done.Wait()
+	if n := len(s.batches); n > most {
+		t.Errorf("%d checks took %d commits", checks, n)
+	}
 }

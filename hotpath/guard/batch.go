@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -168,6 +169,7 @@ func (b *batcher) take() (r *round, chores []chore, ok bool) {
 	for !b.due() {
 		b.waiting.Wait()
 	}
+	b.yield()
 	switch {
 	case len(b.rounds) > 0:
 		r = b.rounds[0]
@@ -191,6 +193,18 @@ func (b *batcher) take() (r *round, chores []chore, ok bool) {
 		}
 	}
 	return r, chores, true
+}
+
+// yield lets goroutines that are ready ask before the pipeline leaves, until
+// none of them does: requests are read from the network in bunches. Called
+// with mu held.
+func (b *batcher) yield() {
+	for before := 0; len(b.rounds) == 1 && before < len(b.rounds[0].asks); {
+		before = len(b.rounds[0].asks)
+		b.mu.Unlock()
+		runtime.Gosched()
+		b.mu.Lock()
+	}
 }
 
 // trip is where the commands that every pipeline has are in it.
