@@ -17,9 +17,12 @@ type systemReport struct {
 	Workload load.Workload  `json:"workload"`
 	Summary  []load.Summary `json:"summary"`
 	// Allocations of the node for each check, at the most connections.
-	Allocations    float64       `json:"node_allocations_per_check"`
-	AllocatedBytes float64       `json:"node_bytes_allocated_per_check"`
-	Runs           []load.Result `json:"runs"`
+	Allocations    float64 `json:"node_allocations_per_check"`
+	AllocatedBytes float64 `json:"node_bytes_allocated_per_check"`
+	// Sharing is by the name of the run.
+	Sharing map[string]sharing `json:"sharing"`
+	Written written            `json:"written"`
+	Runs    []load.Result      `json:"runs"`
 }
 
 // runSystem measures one node.
@@ -28,7 +31,7 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 		return errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	report := systemReport{Machine: b.machine, Workload: b.workload}
+	report := systemReport{Machine: b.machine, Workload: b.workload, Sharing: make(map[string]sharing)}
 	capacity, err := b.closedLoops(ctx, &report)
 	if err != nil {
 		return err
@@ -57,49 +60,61 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	for _, connections := range b.connections {
-		var echoes, checks []load.Result
-		for range b.rounds {
-			o := b.options(connections)
-			o.Addrs, o.Processes = []string{addr}, []load.Process{{Name: "echo", PID: server.PID()}}
-			o.Target = func() load.Target { return load.NewEcho(b.workload.Keys) }
-			echo, err := b.measure(ctx, fmt.Sprint("echo ", connections), o)
-			if err != nil {
-				return 0, err
-			}
-			before, err := b.nodes[0].Metrics(ctx)
-			if err != nil {
-				return 0, err
-			}
-			check, err := b.measure(ctx, fmt.Sprint("closed ", connections), b.options(connections))
-			if err != nil {
-				return 0, err
-			}
-			if err := b.countAllocations(ctx, before, report); err != nil {
-				return 0, err
-			}
-			echoes, checks = append(echoes, echo), append(checks, check)
-		}
-		report.Runs = append(append(report.Runs, echoes...), checks...)
-		report.Summary = append(report.Summary,
-			load.Summarise(echoes),
-			load.Summarise(checks, echoes))
-		capacity = load.SpreadOver(checks, load.Throughput).Median
+	echo := load.Options{
+		Addrs: []string{addr}, Processes: []load.Process{{Name: "echo", PID: server.PID()}},
+		Target: func() load.Target { return load.NewEcho(b.workload.Keys) },
 	}
-	return capacity, nil
+	report.Written, err = b.writtenBy(ctx, func() error {
+		for _, connections := range b.connections {
+			if capacity, err = b.closedLoop(ctx, connections, echo, report); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return capacity, err
 }
 
-// countAllocations tells what the node allocated for each check of a run.
-func (b *bench) countAllocations(ctx context.Context, before stack.Metrics, report *systemReport) error {
-	after, err := b.nodes[0].Metrics(ctx)
-	if err != nil {
-		return err
+// closedLoop measures one number of connections and gives the throughput.
+func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Options, report *systemReport) (capacity float64, err error) {
+	var echoes, checks []load.Result
+	for range b.rounds {
+		o := b.options(connections)
+		o.Addrs, o.Processes, o.Target = echo.Addrs, echo.Processes, echo.Target
+		echoed, err := b.measure(ctx, fmt.Sprint("echo ", connections), o)
+		if err != nil {
+			return 0, err
+		}
+		before, err := b.metrics(ctx)
+		if err != nil {
+			return 0, err
+		}
+		check, err := b.measure(ctx, fmt.Sprint("closed ", connections), b.options(connections))
+		if err != nil {
+			return 0, err
+		}
+		after, err := b.metrics(ctx)
+		if err != nil {
+			return 0, err
+		}
+		report.count(check.Name, before, after)
+		echoes, checks = append(echoes, echoed), append(checks, check)
 	}
+	report.Runs = append(append(report.Runs, echoes...), checks...)
+	report.Summary = append(report.Summary,
+		load.Summarise(echoes),
+		load.Summarise(checks, echoes))
+	return load.SpreadOver(checks, load.Throughput).Median, nil
+}
+
+// count tells what the node allocated for each check of a run, and how many
+// checks shared its batches.
+func (r *systemReport) count(run string, before, after stack.Metrics) {
+	r.Sharing[run] = sharingOf(before, after)
 	if checks := after.Since(before, "spendgate_decisions_total"); checks > 0 {
-		report.Allocations = after.Since(before, "go_memstats_mallocs_total") / checks
-		report.AllocatedBytes = after.Since(before, "go_memstats_alloc_bytes_total") / checks
+		r.Allocations = after.Since(before, "go_memstats_mallocs_total") / checks
+		r.AllocatedBytes = after.Since(before, "go_memstats_alloc_bytes_total") / checks
 	}
-	return nil
 }
 
 // quietLoops measures a node that is not saturated.
@@ -114,9 +129,18 @@ func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float
 			return err
 		}
 		results[open] = append(results[open], r)
+		before, err := b.metrics(ctx)
+		if err != nil {
+			return err
+		}
 		if r, err = b.measure(ctx, lone, b.options(1)); err != nil {
 			return err
 		}
+		after, err := b.metrics(ctx)
+		if err != nil {
+			return err
+		}
+		report.Sharing[lone] = sharingOf(before, after)
 		results[lone] = append(results[lone], r)
 	}
 	for _, name := range []string{open, lone} {

@@ -23,6 +23,7 @@ type scaleReport struct {
 type scaleStep struct {
 	Nodes   int          `json:"nodes"`
 	Summary load.Summary `json:"summary"`
+	Sharing sharing      `json:"sharing"`
 	// Cores is how many cores each component kept busy.
 	Cores map[string]float64 `json:"cores_busy"`
 	// Alone is how many checks a second each component could carry if it had
@@ -47,6 +48,10 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 			}
 		}
 		var rounds []load.Result
+		before, err := b.metrics(ctx)
+		if err != nil {
+			return err
+		}
 		for range b.rounds {
 			r, err := b.measure(ctx, fmt.Sprintf("%d nodes, %d conns", nodes, connections), b.options(connections))
 			if err != nil {
@@ -55,7 +60,13 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 			rounds = append(rounds, r)
 		}
 		report.Runs = append(report.Runs, rounds...)
-		report.Steps = append(report.Steps, b.step(nodes, rounds))
+		after, err := b.metrics(ctx)
+		if err != nil {
+			return err
+		}
+		step := b.step(nodes, rounds)
+		step.Sharing = sharingOf(before, after)
+		report.Steps = append(report.Steps, step)
 	}
 	if err := b.printScale(report.Steps); err != nil {
 		return err
