@@ -105,6 +105,18 @@ func (a Amount) AppendMoney(dst []byte) []byte { return a.append(dst, max(int(a.
 // String is the shortest plain decimal.
 func (a Amount) String() string { return string(a.Append(nil)) }
 
+// MarshalJSON writes the shortest plain decimal.
+func (a Amount) MarshalJSON() ([]byte, error) { return a.Append(nil), nil }
+
+// UnmarshalJSON is ParseAmount: a string, even one of digits, is no number.
+func (a *Amount) UnmarshalJSON(text []byte) error {
+	parsed, err := ParseAmount(string(text))
+	if err == nil {
+		*a = parsed
+	}
+	return err
+}
+
 func (a Amount) append(dst []byte, decimals int) []byte {
 	unit := pow10[a.scale]
 	dst = strconv.AppendUint(dst, a.coef/unit, 10)

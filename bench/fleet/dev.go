@@ -1,0 +1,56 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Dev is the embedded single node, which needs no servers.
+type Dev struct {
+	*Node
+	Key      string // its sample API key
+	AdminKey string
+}
+
+// StartDev starts a single node with its state in dir and waits until it has
+// made its keys and policies. Kill ends it.
+func StartDev(ctx context.Context, binary, dir string) (*Dev, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make a folder for the node: %w", err)
+	}
+	n, err := NewNode(binary, "dev", "dev", dir, Settings{"DATA_DIR": dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Start(ctx); err != nil {
+		return nil, errors.Join(err, n.Kill())
+	}
+	d := &Dev{Node: n}
+	if err := d.readKeys(ctx, dir); err != nil {
+		return nil, errors.Join(err, n.Kill())
+	}
+	return d, nil
+}
+
+// readKeys waits for the sample key, which is written last.
+func (d *Dev) readKeys(ctx context.Context, dir string) error {
+	err := d.await(ctx, func(context.Context) error {
+		content, err := os.ReadFile(filepath.Join(dir, "sample.key"))
+		d.Key = strings.TrimSpace(string(content))
+		if err == nil && d.Key == "" {
+			err = fs.ErrNotExist // it is being written
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("no sample key: %w\n%s", err, d.Log())
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "admin.key"))
+	d.AdminKey = strings.TrimSpace(string(content))
+	return err
+}

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Action is a planned movement of money (interface, section 2.3). Empty
+// optional fields are not sent.
+type Action struct {
+	AgentID          string     `json:"agent_id"`
+	PolicyID         string     `json:"policy_id"`
+	ActionType       ActionType `json:"action_type,omitempty"` // or ReasonText
+	Amount           Amount     `json:"amount"`
+	Currency         string     `json:"currency"` // three letters
+	Counterparty     string     `json:"counterparty"`
+	PaymentMethod    string     `json:"payment_method,omitempty"`
+	MerchantOrVendor string     `json:"merchant_or_vendor,omitempty"`
+	ReasonText       string     `json:"reason_text,omitempty"`
+	// IdempotencyKey makes requests one check for 24 hours. Give one that
+	// belongs to the action, such as an order's number, and a retry after a
+	// crash is safe too. Check makes one when it is empty.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	// Metadata is context for rules. json.Number and strings keep decimals exact.
+	Metadata map[string]any `json:"metadata,omitempty"`
+}
+
+// Result is the answer to an action (interface, section 2.4). What the service
+// says with null is empty.
+type Result struct {
+	CheckID                 string    `json:"check_id"`
+	Decision                Decision  `json:"decision"`
+	Confidence              string    `json:"confidence"` // high, medium or low
+	ReasonCode              string    `json:"reason_code,omitempty"`
+	Message                 string    `json:"message,omitempty"`
+	ViolatedRuleID          string    `json:"violated_rule_id,omitempty"`
+	ViolatedRuleDescription string    `json:"violated_rule_description,omitempty"`
+	PolicyVersion           int       `json:"policy_version"`
+	NextStep                string    `json:"next_step,omitempty"`
+	LatencyMS               int64     `json:"latency_ms"`
+	Timestamp               Timestamp `json:"timestamp"`
+
+	// Replayed is that the service gave an earlier answer again, because the
+	// idempotency key was known.
+	Replayed bool `json:"-"`
+	// Body is the answer as it came; that of a replay is byte for byte the
+	// first one.
+	Body []byte `json:"-"`
+
+	checked bool // is the answer of Check
+}
+
+// Allowed reports whether the action may be carried out: the service answered
+// a Check of it with 200 and allow. It is false of nil, of a simulated result
+// and of one that was read again later.
+func (r *Result) Allowed() bool { return r != nil && r.checked && r.Decision == Allow }
+
+// Check asks whether an action may be carried out. Repetitions carry one
+// idempotency key, the action's or a new one. Errors: *Error when the service
+// refused the request, and then decided and recorded nothing; *UndecidedError
+// when it may have decided. On every error the result is nil.
+func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
+	if a.IdempotencyKey == "" {
+		a.IdempotencyKey = NewIdempotencyKey()
+	}
+	body, err := encode(a)
+	if err != nil {
+		return nil, err
+	}
+	answer, unknown, err := c.send(ctx, request{
+		method: http.MethodPost, path: "/v1/checks", body: body, status: http.StatusOK, repeatable: true,
+	})
+	if err == nil {
+		var r *Result
+		if r, err = readResult(answer.body); err == nil {
+			r.Replayed = answer.header.Get("Idempotent-Replayed") == "true"
+			r.checked = true
+			return r, nil
+		}
+		unknown = true
+	}
+	if unknown {
+		return nil, &UndecidedError{IdempotencyKey: a.IdempotencyKey, Err: err}
+	}
+	return nil, err
+}
+
+// NewIdempotencyKey makes a key that nobody else makes: 130 random bits.
+func NewIdempotencyKey() string { return "go-" + rand.Text() }
+
+// GetCheck reads the answer of an earlier check. It is a record, no permission.
+func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
+	path := "/v1/checks/" + url.PathEscape(checkID)
+	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
+	if err != nil {
+		return nil, err
+	}
+	return readResult(answer.body)
+}
+
+// readResult takes nothing for a decision that is not one.
+func readResult(body []byte) (*Result, error) {
+	r := new(Result)
+	if err := decode(body, r); err != nil {
+		return nil, err
+	}
+	r.Body = body
+	return r, r.validate()
+}
+
+func (r *Result) validate() error {
+	if !strings.HasPrefix(r.CheckID, "chk_") || r.Decision == Undecided || r.PolicyVersion < 1 {
+		return errors.New("the service's answer cannot be understood: it is no check result")
+	}
+	return nil
+}
+
+// Simulation is the answer to Simulate (interface, section 4.6).
+type Simulation struct {
+	Mode          string            `json:"mode"` // demo or simulation
+	PolicyID      string            `json:"policy_id"`
+	PolicyVersion int               `json:"policy_version"`
+	Results       []Result          `json:"results"` // one per action, in their order
+	Summary       SimulationSummary `json:"summary"`
+}
+
+// SimulationSummary counts a simulation's results.
+type SimulationSummary struct {
+	Total     int `json:"total"`
+	Allowed   int `json:"allowed"`
+	Blocked   int `json:"blocked"`
+	Escalated int `json:"escalated"`
+}
+
+// Simulate judges up to 100 actions by a policy and records nothing: what it
+// says permits nothing. Without an API key it is a demo, of up to 10 actions.
+// An action's empty PolicyID is the simulation's.
+func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action) (*Simulation, error) {
+	all := make([]Action, len(actions))
+	for i, a := range actions {
+		if a.PolicyID == "" {
+			a.PolicyID = policyID
+		}
+		all[i] = a
+	}
+	body, err := encode(struct {
+		PolicyID string   `json:"policy_id"`
+		Actions  []Action `json:"actions"`
+	}{policyID, all})
+	if err != nil {
+		return nil, err
+	}
+	answer, _, err := c.send(ctx, request{
+		method: http.MethodPost, path: "/v1/simulate", body: body, status: http.StatusOK, repeatable: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := new(Simulation)
+	if err := decode(answer.body, s); err != nil {
+		return nil, err
+	}
+	if len(s.Results) != len(actions) {
+		return nil, fmt.Errorf("the service's answer cannot be understood: %d results of %d actions", len(s.Results), len(actions))
+	}
+	for i := range s.Results {
+		if err := s.Results[i].validate(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,116 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The defaults of Options.
+const (
+	DefaultAttempts       = 4
+	DefaultAttemptTimeout = 10 * time.Second // the service answers within 2 s even when it is in trouble (G7)
+	DefaultMaxWait        = time.Minute      // the service's rate windows
+)
+
+// Options say whom a Client asks and how patiently.
+type Options struct {
+	BaseURL  string // http://host:port or https://host, without /v1
+	APIKey   string // for all but Simulate, which is in demo mode without it, and Health
+	AdminKey string // for the API keys
+
+	Attempts       int           // at most, of one request; 1 repeats nothing
+	AttemptTimeout time.Duration // of each
+	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
+
+	HTTPClient *http.Client // nil makes one; redirects are never followed
+	UserAgent  string       // "spendgate-client" when empty
+}
+
+// String names the service and no key.
+func (o Options) String() string { return "options of a spendgate client of " + o.BaseURL }
+
+// GoString is String, so that %#v shows no key either.
+func (o Options) GoString() string { return o.String() }
+
+// Client asks one service. It may be used by many goroutines at once.
+type Client struct {
+	base     string
+	attempts int
+	timeout  time.Duration
+	maxWait  time.Duration
+	http     http.Client
+	// identify puts the keys into a request; as a function they cannot be
+	// printed with the Client.
+	identify func(http.Header)
+	pause    func(context.Context, time.Duration) error
+}
+
+// New checks the options and makes a Client; it sends nothing.
+func New(o Options) (*Client, error) {
+	u, err := url.Parse(o.BaseURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("client: BaseURL must be http://host:port or https://host")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("client: BaseURL must have no user, query or fragment")
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = "spendgate-client"
+	}
+	for name, value := range map[string]string{"APIKey": o.APIKey, "AdminKey": o.AdminKey, "UserAgent": o.UserAgent} {
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return nil, errors.New("client: " + name + " has a character that no header can carry")
+		}
+	}
+	c := &Client{
+		base:     strings.TrimRight(o.BaseURL, "/"),
+		attempts: o.Attempts, timeout: o.AttemptTimeout, maxWait: o.MaxWait,
+		identify: identification(o.APIKey, o.AdminKey, o.UserAgent),
+		pause:    pause,
+	}
+	if c.attempts <= 0 {
+		c.attempts = DefaultAttempts
+	}
+	if c.timeout <= 0 {
+		c.timeout = DefaultAttemptTimeout
+	}
+	if c.maxWait <= 0 {
+		c.maxWait = DefaultMaxWait
+	}
+	if o.HTTPClient != nil {
+		c.http = *o.HTTPClient
+	}
+	// A redirect would carry the key to where nobody meant to send it.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// String names the service and no key.
+func (c *Client) String() string { return "spendgate client of " + c.base }
+
+func identification(apiKey, adminKey, userAgent string) func(http.Header) {
+	return func(h http.Header) {
+		h.Set("User-Agent", userAgent)
+		if apiKey != "" {
+			h.Set("X-API-Key", apiKey)
+		}
+		if adminKey != "" {
+			h.Set("X-Admin-Key", adminKey)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

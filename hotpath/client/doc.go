@@ -1,0 +1,26 @@
+// Package client asks a spendgate service from Go. It needs nothing but the
+// standard library's HTTP client and brings no part of the server along.
+//
+//	c, err := client.New(client.Options{BaseURL: "https://spendgate.internal", APIKey: key})
+//	result, err := c.Check(ctx, client.Action{...})
+//	if err != nil {
+//		return err // nothing was allowed
+//	}
+//	if !result.Allowed() {
+//		return errors.New(result.NextStep)
+//	}
+//	// move the money
+//
+// It fails closed: Allowed is true only of the answer of a Check that came
+// whole, with status 200 and the decision allow. The zero Decision is none.
+//
+// What may be repeated without harm is repeated, with exponential backoff and
+// full jitter, after a lost connection, a 5xx and a 429, whose Retry-After is
+// honoured. A Check always carries an idempotency key, so that its repetitions
+// are one check; what would be done twice (a new policy version, a new API
+// key) is sent again only when it cannot have been done. No other 4xx is
+// repeated.
+//
+// What the service refuses is an *Error. A Check whose outcome is not known is
+// an *UndecidedError, which holds the idempotency key to ask again with.
+package client

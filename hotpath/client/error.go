@@ -1,0 +1,99 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The codes of an Error (interface, section 7).
+const (
+	CodeUnauthorized   = "unauthorized"
+	CodeKeyInactive    = "api_key_inactive"
+	CodeBadRequest     = "bad_request"
+	CodeValidation     = "validation_error"
+	CodeDemoLimit      = "demo_limit_exceeded"
+	CodePolicyNotFound = "policy_not_found"
+	CodeCheckNotFound  = "check_not_found"
+	CodeKeyNotFound    = "key_not_found"
+	CodeRateLimited    = "rate_limit_exceeded"
+	CodeInternal       = "internal_error"
+)
+
+// Error is an answer that is no success. Code is empty when it was not the
+// service that answered, but something in front of it or at a wrong address.
+type Error struct {
+	Status     int    // of HTTP
+	Code       string // CodeRateLimited and so on
+	Message    string // for people; of a validation error it names every faulty field
+	RequestID  string // names the request in the service's log
+	RetryAfter time.Duration
+}
+
+// Error holds no key: neither what was sent nor where to is repeated.
+func (e *Error) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("%d %s: the answer is not spendgate's; is the address right?", e.Status, http.StatusText(e.Status))
+	}
+	text := fmt.Sprintf("%s: %s (%d, %s)", printable(e.Code), printable(e.Message), e.Status, printable(e.RequestID))
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf("; try again after %d s", e.RetryAfter/time.Second)
+	}
+	return text
+}
+
+// definite reports whether the service itself refused what was asked, so that
+// it certainly was not done.
+func (e *Error) definite() bool { return e.Status/100 == 4 && e.Code != "" }
+
+// temporary reports whether the same request may succeed later.
+func (e *Error) temporary() bool {
+	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
+}
+
+// UndecidedError is a Check of which it is not known whether the service
+// decided it. Nothing is allowed. The same action with this idempotency key
+// asks again: a decision that was made is then given, else one is made.
+type UndecidedError struct {
+	IdempotencyKey string
+	Err            error // an *Error is found in it with errors.As
+}
+
+// Error says why there is no decision.
+func (e *UndecidedError) Error() string { return "there is no decision: " + e.Err.Error() }
+
+// Unwrap gives the last attempt's error.
+func (e *UndecidedError) Unwrap() error { return e.Err }
+
+// refusal reads the body of an error.
+func refusal(response *http.Response, body []byte) *Error {
+	e := &Error{Status: response.StatusCode}
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(min(seconds, maxRetryAfter)) * time.Second
+	}
+	var envelope struct {
+		Error struct {
+			Code      string `json:"code"`
+			Message   string `json:"message"`
+			RequestID string `json:"request_id"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &envelope) == nil {
+		e.Code, e.Message, e.RequestID = envelope.Error.Code, envelope.Error.Message, envelope.Error.RequestID
+	}
+	return e
+}
+
+// maxRetryAfter, in seconds, keeps a silly header from overflowing.
+const maxRetryAfter = 24 * 60 * 60
+
+// printable keeps a text that others chose from commanding a terminal.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.QuoteToGraphic(s)
+	}
+	return s
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+)
+
+// Key is the record of an API key (S25).
+type Key struct {
+	KeyID        string    `json:"key_id"`
+	Name         string    `json:"name"`
+	RateLimitRPM int       `json:"rate_limit_rpm"` // requests per minute, over the fleet
+	Active       bool      `json:"active"`
+	CreatedAt    Timestamp `json:"created_at"`
+}
+
+// NewKey is an API key as it is made: the only time that it is shown
+// (interface, section 2.6).
+type NewKey struct {
+	KeyID        string    `json:"key_id"`
+	Name         string    `json:"name"`
+	APIKey       string    `json:"api_key"`
+	RateLimitRPM int       `json:"rate_limit_rpm"`
+	CreatedAt    Timestamp `json:"created_at"`
+}
+
+// String names the key and does not show it.
+func (k NewKey) String() string { return "API key " + k.KeyID }
+
+// GoString is String.
+func (k NewKey) GoString() string { return k.String() }
+
+// KeyChange is what to change of a key; nil fields stay.
+type KeyChange struct {
+	Active       *bool   `json:"active,omitzero"`
+	Name         *string `json:"name,omitzero"`
+	RateLimitRPM *int    `json:"rate_limit_rpm,omitzero"` // 1 to 10,000
+}
+
+// KeyQuery is a page of the keys.
+type KeyQuery struct {
+	Limit  int    // 1 to 100; 0 is the service's default of 20
+	Cursor string // Pagination.NextCursor of a page
+}
+
+// KeyPage is one page, newest first.
+type KeyPage struct {
+	Data       []Key      `json:"data"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// CreateKey makes an API key. A nil limit is the service's default. It needs
+// the admin key, and is not repeated when the key may have been made.
+func (c *Client) CreateKey(ctx context.Context, name string, rateLimitRPM *int) (*NewKey, error) {
+	body, err := encode(struct {
+		Name         string `json:"name"`
+		RateLimitRPM *int   `json:"rate_limit_rpm,omitzero"`
+	}{name, rateLimitRPM})
+	if err != nil {
+		return nil, err
+	}
+	answer, _, err := c.send(ctx, request{
+		method: http.MethodPost, path: "/v1/keys", body: body, status: http.StatusCreated, admin: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := new(NewKey)
+	if err := decode(answer.body, k); err != nil {
+		return nil, err
+	}
+	if k.KeyID == "" || k.APIKey == "" {
+		return nil, errors.New("the service's answer cannot be understood: it is no API key")
+	}
+	return k, nil
+}
+
+// UpdateKey changes a key. When it returns without an error, the change is in
+// force on every node (G5). It needs the admin key.
+func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) (*Key, error) {
+	body, err := encode(change)
+	if err != nil {
+		return nil, err
+	}
+	answer, _, err := c.send(ctx, request{
+		method: http.MethodPatch, path: "/v1/keys/" + url.PathEscape(keyID), body: body,
+		status: http.StatusOK, repeatable: true, admin: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := new(Key)
+	if err := decode(answer.body, k); err != nil {
+		return nil, err
+	}
+	if k.KeyID == "" {
+		return nil, errors.New("the service's answer cannot be understood: it is no API key")
+	}
+	return k, nil
+}
+
+// Keys reads a page of the keys. It needs the admin key.
+func (c *Client) Keys(ctx context.Context, q KeyQuery) (*KeyPage, error) {
+	path := "/v1/keys" + queryString(map[string]string{"limit": optionalInt(q.Limit), "cursor": q.Cursor})
+	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true, admin: true})
+	if err != nil {
+		return nil, err
+	}
+	page := new(KeyPage)
+	if err := decode(answer.body, page); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// AllKeys reads the keys page by page. An error is the last that it yields.
+func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] {
+	return pages(q.Cursor, func(cursor string) ([]Key, Pagination, error) {
+		page, err := c.Keys(ctx, KeyQuery{Limit: q.Limit, Cursor: cursor})
+		if err != nil {
+			return nil, Pagination{}, err
+		}
+		return page.Data, page.Pagination, nil
+	})
+}
+
+// Health is what the service says of itself (interface, section 4.8).
+type Health struct {
+	Status    string    `json:"status"` // ok
+	Version   string    `json:"version"`
+	Timestamp Timestamp `json:"timestamp"`
+}
+
+// Health asks whether the service answers. It needs no key.
+func (c *Client) Health(ctx context.Context) (*Health, error) {
+	h := new(Health)
+	if err := c.get(ctx, "/health", h); err != nil {
+		return nil, err
+	}
+	if h.Status == "" {
+		return nil, errors.New("the service's answer cannot be understood: it is no health report")
+	}
+	return h, nil
+}

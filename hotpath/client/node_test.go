@@ -1,0 +1,227 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/client"
+)
+
+// startNode runs the real service, a single node, and gives clients of it: one
+// with its sample key and its admin key, one with neither.
+func startNode(t *testing.T) (c, anonymous *client.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := fleet.StartDev(t.Context(), binary, filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err = client.New(client.Options{BaseURL: node.API, APIKey: node.Key, AdminKey: node.AdminKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	anonymous, err = client.New(client.Options{BaseURL: node.API})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, anonymous
+}
+
+func amount(t *testing.T, s string) client.Amount {
+	t.Helper()
+	a, err := client.ParseAmount(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func code(err error) string {
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		return refused.Code
+	}
+	return fmt.Sprint(err)
+}
+
+// Every endpoint of the service, asked through the client.
+func TestRealNode(t *testing.T) {
+	c, anonymous := startNode(t)
+	t.Run("policies", func(t *testing.T) { policies(t, c) })
+	t.Run("checks", func(t *testing.T) { checks(t, c) })
+	t.Run("simulation", func(t *testing.T) { simulation(t, c, anonymous) })
+	t.Run("violations", func(t *testing.T) { violations(t, c) })
+	t.Run("keys", func(t *testing.T) { keys(t, c) })
+	t.Run("health", func(t *testing.T) {
+		if h, err := anonymous.Health(t.Context()); err != nil || h.Status != "ok" || h.Version != "test" || h.Timestamp.IsZero() {
+			t.Error(h, err)
+		}
+	})
+}
+
+func policies(t *testing.T, c *client.Client) {
+	rules := []client.Rule{
+		{RuleID: "cap", RuleType: "max_amount", Description: "a cap", Parameters: json.RawMessage(`{"limit":999999999999999.9,"currency":"USD"}`)},
+		{RuleID: "review", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":200.0}`)},
+	}
+	for want := range 2 {
+		p, err := c.CreatePolicy(t.Context(), client.NewPolicy{
+			PolicyID: "p:1", Name: "n", Description: "d", Rules: rules, Metadata: json.RawMessage(`{"k":1.50}`),
+		})
+		if err != nil || p.Version != want+1 {
+			t.Fatal(p, err)
+		}
+	}
+	p, err := c.Policy(t.Context(), "p:1", 1)
+	if err != nil || p.Version != 1 || len(p.Rules) != 2 || string(p.Rules[0].Parameters) != string(rules[0].Parameters) ||
+		p.Name != "n" || p.Description != "d" || string(p.Metadata) != `{"k":1.50}` || p.CreatedAt.IsZero() {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := c.Policy(t.Context(), "p:1", 0); err != nil || p.Version != 2 {
+		t.Error(p, err)
+	}
+	if _, err := c.Policy(t.Context(), "p:1", 3); code(err) != client.CodePolicyNotFound {
+		t.Error(err)
+	}
+	if _, err := c.CreatePolicyJSON(t.Context(), []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation ||
+		!strings.Contains(err.Error(), "nope") {
+		t.Error(err)
+	}
+	if p, err := c.CreatePolicy(t.Context(), client.NewPolicy{Name: "n", Rules: rules}); err != nil || !strings.HasPrefix(p.PolicyID, "pol_") {
+		t.Error(p, err)
+	}
+}
+
+func checks(t *testing.T, c *client.Client) {
+	a := client.Action{
+		AgentID: "a", PolicyID: "p:1", ActionType: client.Refund, Amount: amount(t, "100"), Currency: "USD", Counterparty: "c",
+		PaymentMethod: "card", MerchantOrVendor: "m", ReasonText: "because", Metadata: map[string]any{"country": "DE"},
+		IdempotencyKey: "order-1",
+	}
+	first, err := c.Check(t.Context(), a)
+	if err != nil || !first.Allowed() || first.Replayed {
+		t.Fatal(first, err)
+	}
+	again, err := c.Check(t.Context(), a)
+	if err != nil || !again.Allowed() || !again.Replayed || string(again.Body) != string(first.Body) {
+		t.Error(again, err)
+	}
+	read, err := c.GetCheck(t.Context(), first.CheckID)
+	if err != nil || string(read.Body) != string(first.Body) || read.Allowed() {
+		t.Error(read, err)
+	}
+	a.Amount = amount(t, "100.01")
+	if _, err := c.Check(t.Context(), a); code(err) != client.CodeValidation {
+		t.Error(err)
+	}
+	a.IdempotencyKey = ""
+	a.Amount = amount(t, "100")
+	if r, err := c.Check(t.Context(), a); err != nil || r.Allowed() || r.ReasonCode != "duplicate_action_detected" || r.Decision != client.Block {
+		t.Error(r, err)
+	}
+	// All nineteen digits arrive.
+	a.Amount = amount(t, "999999999999999.9001")
+	if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Block || !strings.Contains(r.Message, "999999999999999.9001 USD") {
+		t.Error(r, err)
+	}
+	a.Amount = amount(t, "200.01")
+	if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Escalate || r.ViolatedRuleID != "review" || r.Allowed() {
+		t.Error(r, err)
+	}
+	a.Counterparty = "\xff"
+	if _, err := c.Check(t.Context(), a); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+		t.Error(err)
+	}
+	if _, err := c.GetCheck(t.Context(), "chk_00000000000000000000000000000000"); code(err) != client.CodeCheckNotFound {
+		t.Error(err)
+	}
+}
+
+func simulation(t *testing.T, c, anonymous *client.Client) {
+	a := client.Action{AgentID: "s", ActionType: client.Spend, Amount: amount(t, "1"), Currency: "USD", Counterparty: "c"}
+	for mode, c := range map[string]*client.Client{"simulation": c, "demo": anonymous} {
+		s, err := c.Simulate(t.Context(), "p:1", []client.Action{a, a})
+		if err != nil || s.Mode != mode || s.PolicyVersion != 2 || s.Summary != (client.SimulationSummary{Total: 2, Allowed: 1, Blocked: 1}) {
+			t.Fatal(s, err)
+		}
+		if r := s.Results[0]; r.Decision != client.Allow || r.Allowed() {
+			t.Errorf("a simulated allow: %+v", r)
+		}
+	}
+	if _, err := anonymous.Simulate(t.Context(), "p:1", make([]client.Action, 11)); code(err) != client.CodeDemoLimit {
+		t.Error(err)
+	}
+	if _, err := anonymous.Check(t.Context(), a); code(err) != client.CodeUnauthorized {
+		t.Error(err)
+	}
+}
+
+func violations(t *testing.T, c *client.Client) {
+	for i := range 5 {
+		a := client.Action{AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Amount: amount(t, fmt.Sprint(300+i)), Currency: "USD", Counterparty: "c"}
+		if r, err := c.Check(t.Context(), a); err != nil || r.Decision != client.Escalate {
+			t.Fatal(r, err)
+		}
+	}
+	query := client.ViolationQuery{AgentID: "v", ActionType: client.Credit, Decision: client.Escalate, From: "2020-01-01", To: "2999-01-01", Limit: 2}
+	page, err := c.Violations(t.Context(), query)
+	if err != nil || len(page.Data) != 2 || !page.Pagination.HasMore || page.Pagination.TotalCount != 5 {
+		t.Fatal(page, err)
+	}
+	var got []string
+	for v, err := range c.AllViolations(t.Context(), query) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, v.Amount.String())
+	}
+	if fmt.Sprint(got) != "[304 303 302 301 300]" {
+		t.Error(got)
+	}
+	query.From = "yesterday"
+	if _, err := c.Violations(t.Context(), query); code(err) != client.CodeValidation {
+		t.Error(err)
+	}
+}
+
+func keys(t *testing.T, c *client.Client) {
+	made := make(map[string]bool)
+	for range 3 {
+		k, err := c.CreateKey(t.Context(), "till", new(7))
+		if err != nil || k.RateLimitRPM != 7 || !strings.HasPrefix(k.APIKey, "svc_live_") {
+			t.Fatal(k, err)
+		}
+		made[k.KeyID] = true
+	}
+	for id := range made {
+		k, err := c.UpdateKey(t.Context(), id, client.KeyChange{Active: new(false), Name: new("old"), RateLimitRPM: new(9)})
+		if err != nil || k.Active || k.Name != "old" || k.RateLimitRPM != 9 {
+			t.Error(k, err)
+		}
+	}
+	for k, err := range c.AllKeys(t.Context(), client.KeyQuery{Limit: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(made, k.KeyID)
+	}
+	if len(made) != 0 {
+		t.Errorf("not listed: %v", made)
+	}
+	if _, err := c.UpdateKey(t.Context(), "key_00000000000000000000000000000000", client.KeyChange{Active: new(true)}); code(err) != client.CodeKeyNotFound {
+		t.Error(err)
+	}
+}

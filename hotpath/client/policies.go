@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Rule is a rule of a policy (interface, section 2.2).
+type Rule struct {
+	RuleID      string `json:"rule_id"`
+	RuleType    string `json:"rule_type"`
+	Description string `json:"description,omitempty"`
+	// Parameters is an object; as text its numbers keep their digits.
+	Parameters json.RawMessage `json:"parameters"`
+}
+
+// NewPolicy is a policy as it is created. An empty PolicyID is generated; one
+// that exists gets a new version.
+type NewPolicy struct {
+	PolicyID    string          `json:"policy_id,omitempty"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Rules       []Rule          `json:"rules"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
+}
+
+// Policy is one version of a policy (interface, section 2.1).
+type Policy struct {
+	PolicyID    string          `json:"policy_id"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Version     int             `json:"version"`
+	Rules       []Rule          `json:"rules"`
+	CreatedAt   Timestamp       `json:"created_at"` // of the policy's first version
+	UpdatedAt   Timestamp       `json:"updated_at"` // of this version
+	Metadata    json.RawMessage `json:"metadata"`   // an object or null
+
+	Body []byte `json:"-"` // the answer as it came
+}
+
+// CreatePolicy stores a policy's next version. When it returns without an
+// error, every check that starts later is judged by this version or a newer
+// one (G4). It is not repeated when it may have been stored: on an error that
+// is no *Error with a 4xx status, look with Policy.
+func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error) {
+	body, err := encode(p)
+	if err != nil {
+		return nil, err
+	}
+	return c.CreatePolicyJSON(ctx, body)
+}
+
+// CreatePolicyJSON is CreatePolicy of a body that is JSON already; it is sent
+// as it is.
+func (c *Client) CreatePolicyJSON(ctx context.Context, body []byte) (*Policy, error) {
+	answer, _, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated})
+	if err != nil {
+		return nil, err
+	}
+	return readPolicy(answer.body)
+}
+
+// Policy reads a version of a policy, the latest when version is 0.
+func (c *Client) Policy(ctx context.Context, policyID string, version int) (*Policy, error) {
+	path := "/v1/policies/" + url.PathEscape(policyID)
+	if version != 0 {
+		path += "?version=" + strconv.Itoa(version)
+	}
+	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
+	if err != nil {
+		return nil, err
+	}
+	return readPolicy(answer.body)
+}
+
+func readPolicy(body []byte) (*Policy, error) {
+	p := new(Policy)
+	if err := decode(body, p); err != nil {
+		return nil, err
+	}
+	if p.PolicyID == "" || p.Version < 1 {
+		return nil, errors.New("the service's answer cannot be understood: it is no policy")
+	}
+	p.Body = body
+	return p, nil
+}

@@ -1,0 +1,164 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	strict "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+	// maxAnswer bounds what a wrong address could send.
+	maxAnswer = 64 << 20
+)
+
+// request is what is sent, perhaps several times.
+type request struct {
+	method, path string
+	body         []byte // JSON; nil for none
+	status       int    // of a success
+	// repeatable requests have the same effect sent once or twice.
+	repeatable bool
+	admin      bool // needs the admin key only
+}
+
+// reply is a success.
+type reply struct {
+	header http.Header
+	body   []byte
+}
+
+// attempt is how sending a request once ended.
+type attempt struct {
+	reply
+	err error
+	// reached is that the service may have done what was asked although err
+	// says that it did not.
+	reached bool
+	// retry is that another attempt may end otherwise.
+	retry bool
+	after time.Duration // Retry-After
+}
+
+// send sends a request until it succeeds, is refused or should not be sent
+// again. unknown is that the service may have done what was asked although
+// err is not nil.
+func (c *Client) send(ctx context.Context, r request) (answer reply, unknown bool, err error) {
+	for i := 0; ; i++ {
+		a := c.once(ctx, r)
+		if a.err == nil {
+			return a.reply, false, nil
+		}
+		unknown = unknown || a.reached
+		// A 429 was not looked at; what may have been done is not done again.
+		again := a.retry && (r.repeatable || !a.reached)
+		wait := backoff(i, a.after)
+		switch {
+		case ctx.Err() != nil:
+			return reply{}, unknown, fmt.Errorf("%w (given up: %w)", a.err, context.Cause(ctx))
+		case !again || a.after > c.maxWait || endsBefore(ctx, wait):
+			return reply{}, unknown, a.err
+		case i+1 >= c.attempts:
+			return reply{}, unknown, fmt.Errorf("%w (attempt %d of %d)", a.err, i+1, c.attempts)
+		}
+		if err := c.pause(ctx, wait); err != nil {
+			return reply{}, unknown, fmt.Errorf("%w (given up: %w)", a.err, err)
+		}
+	}
+}
+
+// backoff doubles with every attempt, with full jitter: many clients that lost
+// one service come back spread out. Retry-After is waited for in any case.
+func backoff(attempt int, after time.Duration) time.Duration {
+	limit := min(firstBackoff<<min(attempt, 10), maxBackoff)
+	return after + rand.N(limit)
+}
+
+// endsBefore reports whether the context will be over before the wait is:
+// waiting would only hide why.
+func endsBefore(ctx context.Context, wait time.Duration) bool {
+	deadline, bounded := ctx.Deadline()
+	return bounded && time.Until(deadline) < wait
+}
+
+// once sends a request and reads the whole answer.
+func (c *Client) once(ctx context.Context, r request) attempt {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var content io.Reader
+	if r.body != nil {
+		content = bytes.NewReader(r.body)
+	}
+	sent, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, content)
+	if err != nil {
+		return attempt{err: fmt.Errorf("cannot make a request: %w", err)}
+	}
+	c.identify(sent.Header)
+	// Only one key is anybody's business.
+	sent.Header.Del(map[bool]string{true: "X-API-Key", false: "X-Admin-Key"}[r.admin])
+	if r.body != nil {
+		sent.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(sent)
+	if err != nil {
+		return attempt{err: fmt.Errorf("no answer from the service: %w", err), reached: !neverSent(err), retry: true}
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return attempt{err: fmt.Errorf("the service's answer broke off: %w", err), reached: true, retry: true}
+	}
+	if response.StatusCode != r.status || len(body) > maxAnswer {
+		e := refusal(response, body)
+		return attempt{err: e, reached: !e.definite(), retry: e.temporary(), after: e.RetryAfter}
+	}
+	return attempt{reply: reply{response.Header, body}}
+}
+
+// neverSent reports whether there was no connection to send anything on.
+func neverSent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// get reads the object at a path.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
+	if err != nil {
+		return err
+	}
+	return decode(answer.body, into)
+}
+
+// decode reads an answer: one JSON value, no name twice, names exactly as they
+// are spelt. Members that a later version of the service may add are ignored.
+func decode(body []byte, into any) error {
+	if err := strict.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("the service's answer cannot be understood: %w", err)
+	}
+	return nil
+}
+
+// encode writes a request. It refuses text that is not UTF-8, which would
+// reach the service as another text.
+func encode(v any) ([]byte, error) {
+	numbers := strict.MarshalToFunc(func(e *jsontext.Encoder, n json.Number) error {
+		return e.WriteValue(jsontext.Value(n))
+	})
+	body, err := strict.Marshal(v, strict.WithMarshalers(numbers), strict.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the request: %w", err)
+	}
+	return body, nil
+}
