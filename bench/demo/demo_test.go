@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/config"
 )
 
 func draw(seed uint64, run string, count int) []step {
@@ -36,8 +37,8 @@ func TestScript(t *testing.T) {
 		kinds, seen, inferred := make(map[kind]int), make(map[string]bool), 0
 		for i, s := range steps {
 			kinds[s.kind]++
-			if _, err := spend.ParseAmount(string(s.action.Amount)); err != nil {
-				t.Fatalf("amount %s: %v", s.action.Amount, err)
+			if s.action.Amount.IsZero() {
+				t.Fatalf("no amount: %+v", s.action)
 			}
 			if s.action.ActionType == "" && s.action.ReasonText == "" {
 				t.Fatalf("neither type nor text: %+v", s.action)
@@ -97,12 +98,12 @@ func fakeNode(t *testing.T, change bool) *httptest.Server {
 		id, _ := strings.CutPrefix(r.URL.Path, "/v1/policies/")
 		switch key, _ := body["idempotency_key"].(string); {
 		case r.Method == http.MethodGet && stored[id]:
-			answer(200, `{"version":1}`)
+			answer(200, `{"policy_id":"`+id+`","version":1}`)
 		case r.Method == http.MethodGet:
 			answer(404, `{"error":{"code":"policy_not_found","message":"none"}}`)
 		case r.URL.Path == "/v1/policies":
 			stored[body["policy_id"].(string)] = true
-			answer(201, `{"version":1}`)
+			answer(201, fmt.Sprintf(`{"policy_id":%q,"version":1}`, body["policy_id"]))
 		case !limited:
 			limited = true
 			w.Header().Set("Retry-After", "1")
@@ -113,7 +114,7 @@ func fakeNode(t *testing.T, change bool) *httptest.Server {
 		default:
 			count++
 			text := fmt.Sprintf(`{"check_id":"chk_%d","decision":"block","confidence":"high",`+
-				`"reason_code":"max_amount_exceeded","violated_rule_id":"cap","latency_ms":2}`, count)
+				`"reason_code":"max_amount_exceeded","violated_rule_id":"cap","policy_version":1,"latency_ms":2,"timestamp":"2026-01-02T03:04:05.000Z"}`, count)
 			first[key] = text
 			answer(200, text)
 		}
@@ -128,9 +129,9 @@ func playAgainst(t *testing.T, server *httptest.Server, key string) (string, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(server.URL, "svc_live_1")
-	if key != "" {
-		n = newNode(server.URL, "other")
+	n, err := newNode(server.URL, config.Secret(cmp.Or(key, "svc_live_1")))
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := ensurePolicies(t.Context(), n, "../../deploy/policies"); err != nil {
 		return "", err

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -53,7 +54,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	n := newNode(settings.APIURL, key)
+	n, err := newNode(settings.APIURL, key)
+	if err != nil {
+		return err
+	}
 	if err := ensurePolicies(ctx, n, *policies); err != nil {
 		return err
 	}
@@ -97,15 +101,15 @@ func ensurePolicies(ctx context.Context, n *node, folder string) error {
 func play(ctx context.Context, n *node, table *table, steps []step) error {
 	table.head()
 	started := time.Now()
-	bodies := make(map[int]string) // of answers, by step
+	bodies := make([][]byte, len(steps)) // of answers, by step
 	var changed []int
 	for i, s := range steps {
 		a, err := n.check(ctx, s.action)
 		if err != nil {
 			return err
 		}
-		bodies[i] = a.body
-		if s.kind == replay && a.body != bodies[s.of] {
+		bodies[i] = a.Body
+		if s.kind == replay && !bytes.Equal(a.Body, bodies[s.of]) {
 			changed = append(changed, i+1)
 		}
 		table.row(i+1, s, a)

@@ -4,21 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-)
 
-// action is the body of a check (interface, section 2.3).
-type action struct {
-	AgentID        string         `json:"agent_id"`
-	PolicyID       string         `json:"policy_id"`
-	ActionType     string         `json:"action_type,omitempty"`
-	Amount         json.Number    `json:"amount"` // as text: money is no float
-	Currency       string         `json:"currency"`
-	Counterparty   string         `json:"counterparty"`
-	PaymentMethod  string         `json:"payment_method,omitempty"`
-	ReasonText     string         `json:"reason_text,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"`
-	Metadata       map[string]any `json:"metadata,omitempty"`
-}
+	"spendgate/hotpath/client"
+)
 
 // kind is what a step of the script is there to show.
 type kind int
@@ -34,7 +22,7 @@ const (
 type step struct {
 	kind   kind
 	of     int // the earlier step, unless fresh
-	action action
+	action client.Action
 }
 
 // writer draws a script.
@@ -82,7 +70,7 @@ func (w *writer) again(k kind) step {
 		case duplicate:
 			a.IdempotencyKey = ""
 		case misuse:
-			a.Amount += "9" // after the cents: another amount
+			a.Amount = parse(a.Amount.String() + "9") // another amount
 		case fresh, replay:
 		}
 		return step{kind: k, of: i, action: a}
@@ -91,9 +79,9 @@ func (w *writer) again(k kind) step {
 }
 
 // fresh draws an action that no earlier one equals.
-func (w *writer) fresh() action {
+func (w *writer) fresh() client.Action {
 	for {
-		var a action
+		var a client.Action
 		switch draw := w.random.IntN(100); {
 		case draw < 35:
 			a = w.refund()
@@ -108,7 +96,7 @@ func (w *writer) fresh() action {
 		if w.chance(55) {
 			a.IdempotencyKey = fmt.Sprintf("demo-%s-%d", w.run, len(w.steps))
 		}
-		fingerprint := a.AgentID + " " + string(a.Amount) + " " + a.Counterparty
+		fingerprint := a.AgentID + " " + a.Amount.String() + " " + a.Counterparty
 		if !w.used[fingerprint] {
 			w.used[fingerprint] = true
 			return a
@@ -116,8 +104,8 @@ func (w *writer) fresh() action {
 	}
 }
 
-func (w *writer) refund() action {
-	a := action{
+func (w *writer) refund() client.Action {
+	a := client.Action{
 		AgentID: w.pick("support-1", "support-2", "support-3"), PolicyID: "refund-desk", ActionType: "refund",
 		Amount: w.amount(15, 240), Currency: w.pick("USD", "USD", "USD", "EUR"), Counterparty: w.customer(),
 		Metadata: map[string]any{"days_since_purchase": 1 + w.random.IntN(36)},
@@ -133,7 +121,7 @@ func (w *writer) refund() action {
 		a.ActionType, a.Amount, a.Metadata = "credit", w.amount(5, 80), nil
 	}
 	if w.chance(30) {
-		a.ReasonText = map[string]string{
+		a.ReasonText = map[client.ActionType]string{
 			"refund": w.pick("customer returned the damaged shoes and wants the money back",
 				"refund for order 4411, it never arrived", "reverse the duplicate charge on the card"),
 			"credit": w.pick("goodwill credit for the late delivery", "store credit for the inconvenience"),
@@ -143,8 +131,8 @@ func (w *writer) refund() action {
 	return a
 }
 
-func (w *writer) discount() action {
-	a := action{
+func (w *writer) discount() client.Action {
+	a := client.Action{
 		AgentID: w.pick("sales-1", "sales-2"), PolicyID: "discounts", ActionType: "discount",
 		Amount: w.amount(10, 280), Currency: "USD", Counterparty: w.customer(),
 		Metadata: map[string]any{
@@ -165,8 +153,8 @@ func (w *writer) discount() action {
 	return a
 }
 
-func (w *writer) purchase() action {
-	a := action{
+func (w *writer) purchase() client.Action {
+	a := client.Action{
 		AgentID: w.pick("buyer-1", "buyer-2"), PolicyID: "procurement", ActionType: "spend",
 		Amount: w.amount(40, 1400), Currency: w.pick("USD", "USD", "EUR"),
 		Counterparty:  w.pick("aws", "cloudflare", "dell", "figma", "github", "staples"),
@@ -189,8 +177,8 @@ func (w *writer) purchase() action {
 	return a
 }
 
-func (w *writer) expense() action {
-	a := action{
+func (w *writer) expense() client.Action {
+	a := client.Action{
 		AgentID: w.pick("travel-1", "travel-2", "office-1"), PolicyID: "employee-expenses", ActionType: "spend",
 		Amount: w.amount(8, 310), Currency: w.pick("USD", "EUR", "GBP"),
 		Counterparty: w.pick("hotel-astoria", "railways", "airline-7", "bistro-luna", "taxi-coop", "paper-and-pens"), PaymentMethod: "card",
@@ -217,8 +205,16 @@ func (w *writer) expense() action {
 }
 
 // amount draws whole units from a range and cents.
-func (w *writer) amount(from, to int) json.Number {
-	return json.Number(fmt.Sprintf("%d.%02d", from+w.random.IntN(to-from), w.random.IntN(20)*5))
+func (w *writer) amount(from, to int) client.Amount {
+	return parse(fmt.Sprintf("%d.%02d", from+w.random.IntN(to-from), w.random.IntN(20)*5))
+}
+
+func parse(amount string) client.Amount {
+	a, err := client.ParseAmount(amount)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return a
 }
 
 func (w *writer) customer() string { return fmt.Sprintf("customer-%04d", 1+w.random.IntN(9999)) }

@@ -46,14 +46,14 @@ func (t *table) head() {
 
 // row prints one answer.
 func (t *table) row(number int, s step, a answer) {
-	effect, reason := a.Decision, a.ReasonCode
+	effect, reason := a.Decision.String(), a.ReasonCode
 	if a.refusal != "" {
 		effect, reason = "refused", a.refusal
 	}
-	asked := cmp.Or(s.action.ActionType, "(text)")
+	asked := cmp.Or(string(s.action.ActionType), "(text)")
 	t.record(s, a, asked, effect, reason)
 	t.printf("%4d  %-17s  %-9s  %9s %s  %-20s  %s  %-6s  %s\n", number, s.action.PolicyID, asked,
-		s.action.Amount, s.action.Currency, s.action.Counterparty, t.color(effect), a.Confidence, why(s, a, reason))
+		s.action.Amount.AppendMoney(nil), s.action.Currency, s.action.Counterparty, t.color(effect), a.Confidence, why(s, a, reason))
 }
 
 func (t *table) record(s step, a answer, asked, effect, reason string) {
@@ -64,14 +64,14 @@ func (t *table) record(s step, a answer, asked, effect, reason string) {
 	if reason != "" {
 		t.reasons[[2]string{effect, reason}]++
 	}
-	if a.replayed {
+	if a.Replayed {
 		t.replayed++
 	}
 	if s.action.ActionType == "" {
 		t.inferred++
 	}
 	t.took = append(t.took, a.took)
-	if a.refusal == "" && !a.replayed {
+	if a.refusal == "" && !a.Replayed {
 		t.judged = append(t.judged, time.Duration(a.LatencyMS)*time.Millisecond)
 	}
 }
@@ -79,15 +79,15 @@ func (t *table) record(s step, a answer, asked, effect, reason string) {
 // why says in a few words what the decision rests on.
 func why(s step, a answer, reason string) string {
 	var parts []string
-	if a.replayed {
+	if a.Replayed {
 		parts = append(parts, fmt.Sprintf("replay of #%d", s.of+1))
 	} else if s.kind == duplicate {
 		parts = append(parts, fmt.Sprintf("#%d again", s.of+1))
 	}
 	if reason != "" {
 		rule := ""
-		if a.RuleID != "" && a.RuleID != reason {
-			rule = " (" + a.RuleID + ")"
+		if a.ViolatedRuleID != "" && a.ViolatedRuleID != reason {
+			rule = " (" + a.ViolatedRuleID + ")"
 		}
 		parts = append(parts, reason+rule)
 	}

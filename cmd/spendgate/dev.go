@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 	"spendgate/deploy/policies"
+	"spendgate/hotpath/client"
 	"spendgate/hotpath/guard/embedded"
 )
 
@@ -114,7 +114,10 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 	if key, _, err = n.authorizer.CreateKey(ctx, "sample", sampleKeyRPM); err != nil {
 		return "", err
 	}
-	client := newAPI(baseURL(n.apiAddr), "X-API-Key", config.Secret(key))
+	api, err := newClient(client.Options{BaseURL: baseURL(n.apiAddr), APIKey: key})
+	if err != nil {
+		return "", err
+	}
 	entries, err := policies.Files.ReadDir(".")
 	if err != nil {
 		return "", err
@@ -129,7 +132,7 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 			return "", err
 		}
 		for _, policy := range ready {
-			if _, err := client.do(ctx, http.MethodPost, "/v1/policies", policy.Body); err != nil {
+			if _, err := api.CreatePolicyJSON(ctx, policy.Body); err != nil {
 				return "", fmt.Errorf("cannot store the ready policy %s: %w", policy.Source, err)
 			}
 		}

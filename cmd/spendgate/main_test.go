@@ -38,7 +38,9 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 			return
 		}
 		status, answer, _ := strings.Cut(n.answers[0], " ")
-		n.answers = n.answers[1:]
+		if status != "502" { // which is asked again
+			n.answers = n.answers[1:]
+		}
 		code := map[string]int{"200": 200, "201": 201, "302": 302, "404": 404, "422": 422, "429": 429, "502": 502}[status]
 		if code == 429 {
 			w.Header().Set("Retry-After", "17")
@@ -139,29 +141,29 @@ func TestKeysCreate(t *testing.T) {
 
 func TestKeysList(t *testing.T) {
 	pages := []string{
-		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"t2"}],` +
+		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"2026-01-02T03:04:05.600Z"}],` +
 			`"pagination":{"next_cursor":"c&2","has_more":true,"total_count":2}}`,
-		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}],` +
+		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z"}],` +
 			`"pagination":{"next_cursor":null,"has_more":false,"total_count":2}}`,
 	}
 	n := newFakeNode(t, append(pages, pages...)...)
 	r := n.run(t, "", "keys", "list")
 	r.check(t, 0, "KEY ID  NAME         PER MINUTE  STATE     CREATED\n", "")
-	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    t2`+"\n", "")
-	r.check(t, 0, `key_1   b            5           inactive  t1`+"\n", "")
+	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    2026-01-02T03:04:05.600Z`+"\n", "")
+	r.check(t, 0, `key_1   b            5           inactive  2026-01-02T03:04:05.000Z`+"\n", "")
 	n.run(t, "", "keys", "list", "--json").check(t, 0, `"key_id": "key_1"`, "")
-	n.check(t, "GET /v1/keys?limit=100 admin ", "GET /v1/keys?limit=100&cursor=c%262 admin ",
-		"GET /v1/keys?limit=100 admin ", "GET /v1/keys?limit=100&cursor=c%262 admin ")
+	n.check(t, "GET /v1/keys?limit=100 admin ", "GET /v1/keys?cursor=c%262&limit=100 admin ",
+		"GET /v1/keys?limit=100 admin ", "GET /v1/keys?cursor=c%262&limit=100 admin ")
 
-	none := `200 {"data":[],"pagination":{"next_cursor":null}}`
+	none := `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`
 	n = newFakeNode(t, none)
 	n.run(t, "", "keys", "list", "--json").check(t, 0, "[]\n", "")
 }
 
 func TestKeysUpdate(t *testing.T) {
-	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"t1"}`
+	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z"}`
 	n := newFakeNode(t, answer, answer, answer)
-	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  t1\n", "")
+	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  2026-01-02T03:04:05.000Z\n", "")
 	n.run(t, "", "keys", "update", "--name", "b", "key_1", "--rate-limit", "5").check(t, 0, "inactive", "")
 	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
 	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"name":"b","rate_limit_rpm":5}`,
@@ -203,9 +205,10 @@ func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
 }
 
 func TestPoliciesGet(t *testing.T) {
-	n := newFakeNode(t, `200 {"limit":0.10,"version":2}`, `200 {}`)
-	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").check(t, 0, "{\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
-	n.run(t, "", "policies", "get", "a/../b").check(t, 0, "{}\n", "")
+	n := newFakeNode(t, `200 {"policy_id":"refund-desk","limit":0.10,"version":2}`, `200 {"policy_id":"a/../b","version":1}`)
+	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").
+		check(t, 0, "{\n  \"policy_id\": \"refund-desk\",\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
+	n.run(t, "", "policies", "get", "a/../b").check(t, 0, `"policy_id": "a/../b"`, "")
 	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
 }
 
@@ -215,14 +218,14 @@ func TestAnswersThatAreNone(t *testing.T) {
 		`429 {"error":{"code":"rate_limit_exceeded","message":"too many","request_id":"req_1"}}`:  "try again after 17 s",
 		"502 <html>": "502 Bad Gateway: the answer is not spendgate's",
 		"302 ":       "302 Found: the answer is not spendgate's",
-		"200 <html>": "not JSON",
+		"200 <html>": "cannot be understood",
 	} {
 		n := newFakeNode(t, answer)
 		n.run(t, "", "policies", "get", "x").check(t, 1, "", want)
 	}
 	n := newFakeNode(t)
 	n.Close()
-	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the node")
+	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the service")
 }
 
 func TestSettingsOfClients(t *testing.T) {

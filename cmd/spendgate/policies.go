@@ -4,9 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 
 	"spendgate/cmd/spendgate/policyfile"
 )
@@ -58,15 +55,8 @@ func storePolicies(ctx context.Context, p process, policies []policyfile.Policy)
 		return err
 	}
 	for _, policy := range policies {
-		answer, err := api.do(ctx, http.MethodPost, "/v1/policies", policy.Body)
+		stored, err := api.CreatePolicyJSON(ctx, policy.Body)
 		if err != nil {
-			return fmt.Errorf("%s: %w", policy.Source, err)
-		}
-		var stored struct {
-			PolicyID string `json:"policy_id"`
-			Version  int    `json:"version"`
-		}
-		if err := decode(answer, &stored); err != nil {
 			return fmt.Errorf("%s: %w", policy.Source, err)
 		}
 		if _, err := fmt.Fprintf(p.stdout, "%s version %d\n", printable(stored.PolicyID), stored.Version); err != nil {
@@ -89,11 +79,10 @@ func policiesGet(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		path := "/v1/policies/" + url.PathEscape(args[0])
-		if *wanted > 0 {
-			path += "?version=" + strconv.Itoa(*wanted)
+		policy, err := api.Policy(ctx, args[0], *wanted)
+		if err != nil {
+			return err
 		}
-		answer, err := api.do(ctx, http.MethodGet, path, nil)
-		return writeAnswer(p.stdout, answer, err)
+		return writeJSON(p.stdout, policy.Body)
 	}
 }
