@@ -134,3 +134,29 @@ func LoadClient(environ []string) (Client, error) {
 	}
 	return c, nil
 }
+
+// Tools is what the tool server for agents runs with.
+type Tools struct {
+	APIURL   string // without a slash at the end
+	APIKey   Secret // empty when it is not set
+	Token    Secret // that HTTP clients must send; empty for none
+	LogLevel slog.Level
+}
+
+// LoadTools reads the settings of the tool server. The address is required.
+// Its error holds all faults, one a line.
+func LoadTools(environ []string) (Tools, error) {
+	s := newSource(environ)
+	t := Tools{
+		APIURL:   read(s, "API_URL", "", parseAPIURL),
+		APIKey:   read(s, "API_KEY", "", parseKey),
+		Token:    read(s, "MCP_TOKEN", "", parseKey),
+		LogLevel: read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+	}
+	s.require("API_URL", "http://127.0.0.1:8080")
+	s.refuseUnknown()
+	if err := errors.Join(s.faults...); err != nil {
+		return Tools{}, err
+	}
+	return t, nil
+}

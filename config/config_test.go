@@ -310,3 +310,25 @@ func TestLoadClient(t *testing.T) {
 		}
 	}
 }
+
+func TestLoadTools(t *testing.T) {
+	got, err := LoadTools([]string{
+		"SPENDGATE_API_URL=https://gate.example/", "SPENDGATE_API_KEY_FILE=" + writeFile(t, "svc_live_1\n"),
+		"SPENDGATE_MCP_TOKEN=hush", "SPENDGATE_LOG_LEVEL=warn",
+	})
+	if err != nil || got != (Tools{APIURL: "https://gate.example", APIKey: "svc_live_1", Token: "hush", LogLevel: slog.LevelWarn}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for fault, environ := range map[string][]string{
+		"SPENDGATE_API_URL: is required":       {"SPENDGATE_API_KEY=svc_live_1"},
+		"SPENDGATE_API_URL: must be http://":   {"SPENDGATE_API_URL=gate"},
+		"SPENDGATE_API_KEY: is given twice":    {"SPENDGATE_API_URL=http://gate", "SPENDGATE_API_KEY=a", "SPENDGATE_API_KEY_FILE=b"},
+		"SPENDGATE_MCP_TOKEN: has a key with":  {"SPENDGATE_API_URL=http://gate", "SPENDGATE_MCP_TOKEN=a b"},
+		"SPENDGATE_API_KAY: is no setting":     {"SPENDGATE_API_URL=http://gate", "SPENDGATE_API_KAY=a"},
+		"SPENDGATE_LOG_LEVEL: must be debug, ": {"SPENDGATE_API_URL=http://gate", "SPENDGATE_LOG_LEVEL=loud"},
+	} {
+		if _, err := LoadTools(environ); err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("%v: %v", environ, err)
+		}
+	}
+}

@@ -59,6 +59,7 @@ func root() command {
 			{name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate)},
 			keysCommand(),
 			policiesCommand(),
+			mcpCommand(),
 			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
 		},
 	}

@@ -35,9 +35,9 @@ type Policy struct {
 	Description string          `json:"description,omitempty"`
 	Version     int             `json:"version"`
 	Rules       []Rule          `json:"rules"`
-	CreatedAt   Timestamp       `json:"created_at"` // of the policy's first version
-	UpdatedAt   Timestamp       `json:"updated_at"` // of this version
-	Metadata    json.RawMessage `json:"metadata"`   // an object or null
+	CreatedAt   Timestamp       `json:"created_at"`         // of the policy's first version
+	UpdatedAt   Timestamp       `json:"updated_at"`         // of this version
+	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
 	Body []byte `json:"-"` // the answer as it came
 }
@@ -84,6 +84,9 @@ func readPolicy(body []byte) (*Policy, error) {
 	}
 	if p.PolicyID == "" || p.Version < 1 {
 		return nil, errors.New("the service's answer cannot be understood: it is no policy")
+	}
+	if string(p.Metadata) == "null" {
+		p.Metadata = nil
 	}
 	p.Body = body
 	return p, nil

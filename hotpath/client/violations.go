@@ -30,12 +30,13 @@ type Violation struct {
 // ViolationQuery selects violations; empty fields select all (interface,
 // section 4.5).
 type ViolationQuery struct {
-	AgentID    string
-	ActionType ActionType
-	Decision   Decision // Block or Escalate
-	From, To   string   // RFC 3339 times or dates, both inclusive; a date is its whole UTC day
-	Limit      int      // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor     string   // Pagination.NextCursor of a page of the same query
+	AgentID    string     `json:"agent_id,omitempty"`
+	ActionType ActionType `json:"action_type,omitempty"`
+	Decision   Decision   `json:"decision,omitempty"` // Block or Escalate
+	From       string     `json:"from,omitempty"`     // an RFC 3339 time or a date, which is its whole UTC day
+	To         string     `json:"to,omitempty"`       // the same; both are inclusive
+	Limit      int        `json:"limit,omitempty"`    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor     string     `json:"cursor,omitempty"`   // Pagination.NextCursor of a page of the same query
 }
 
 // Pagination is where a page stands.

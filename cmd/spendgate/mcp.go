@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"spendgate/config"
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/mcp"
+)
+
+const (
+	// An agent waits for these, so they are short; the duplicate guard and the
+	// idempotency key make trying again safe.
+	toolTimeout = 5 * time.Second
+	toolMaxWait = 3 * time.Second
+)
+
+func mcpCommand() command {
+	return command{
+		name:    "mcp",
+		summary: "offer the service to AI agents as tools (Model Context Protocol)",
+		details: `Speaks over standard input and output, or over HTTP with --http. Logs go to standard error.
+
+SPENDGATE_API_URL       the service (required)
+SPENDGATE_API_KEY       the API key; without it only simulate_actions works, in demo mode
+SPENDGATE_MCP_TOKEN     with --http, what clients must send as Authorization: Bearer;
+                        required when the address is not a loopback one
+
+Over HTTP the tools are at http://ADDR/mcp. Whoever reaches them acts with the API key:
+:8081 means 127.0.0.1:8081. Requests from pages of other origins are refused. There are
+no sessions, so any of several replicas may answer.
+
+Tools: check_financial_action, create_policy, get_policy, simulate_actions, list_violations.
+An agent should not edit the rules that bind it: give it --no-policy-writes.`,
+		setup: mcpSetup,
+	}
+}
+
+func mcpSetup(flags *flag.FlagSet) action {
+	addr := flags.String("http", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
+	noPolicyWrites := flags.Bool("no-policy-writes", false, "do not offer create_policy")
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) > 0 {
+			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		}
+		c, err := config.LoadTools(p.environ)
+		if err != nil {
+			return err
+		}
+		log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+		api, err := client.New(client.Options{
+			BaseURL: c.APIURL, APIKey: string(c.APIKey), UserAgent: "spendgate-mcp/" + version,
+			AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,
+		})
+		if err != nil {
+			return err
+		}
+		if c.APIKey == "" {
+			log.Warn("SPENDGATE_API_KEY is not set: only simulate_actions works, in demo mode")
+		}
+		server := mcp.New(mcp.Options{
+			Client: api, HasKey: c.APIKey != "", PolicyWrites: !*noPolicyWrites, Version: version, Logger: log,
+		})
+		if !isSet(flags, "http") {
+			return server.ServeStdio(ctx, p.stdin, p.stdout)
+		}
+		return serveTools(ctx, server, *addr, c.Token, log)
+	}
+}
+
+// serveTools serves HTTP until the context ends, then finishes what is under
+// way.
+func serveTools(ctx context.Context, tools *mcp.Server, addr string, token config.Secret, log *slog.Logger) error {
+	listener, err := listenForTools(addr, token)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: tools.Handler(string(token)), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
+	log.Info("serving tools", "url", "http://"+listener.Addr().String()+mcp.Path, "token", token != "")
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("stopping")
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcp.StopTimeout)
+	defer cancel()
+	if err := server.Shutdown(bounded); err != nil {
+		return errors.Join(fmt.Errorf("calls under way did not end: %w", err), server.Close())
+	}
+	return nil
+}
+
+// listenForTools takes the address. Beyond this machine it wants a token:
+// whoever can call the tools spends under the API key.
+func listenForTools(addr string, token config.Secret) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, usageError{text: fmt.Sprintf("--http must be host:port or :port, not %q", addr)}
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("--http: %w", err)
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); token == "" && (!ok || !tcp.IP.IsLoopback()) {
+		return nil, errors.Join(
+			fmt.Errorf("%s can be reached from other machines: set SPENDGATE_MCP_TOKEN or SPENDGATE_MCP_TOKEN_FILE, or listen on 127.0.0.1", addr),
+			listener.Close())
+	}
+	return listener, nil
+}

@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	stdjson "encoding/json"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"spendgate/hotpath/client"
+)
+
+// policyQuery are the arguments of get_policy.
+type policyQuery struct {
+	PolicyID string `json:"policy_id"`
+	Version  int    `json:"version,omitempty"`
+}
+
+// simulation are the arguments of simulate_actions.
+type simulation struct {
+	PolicyID string          `json:"policy_id"`
+	Actions  []client.Action `json:"actions"`
+}
+
+// schemaOf derives a plain schema: one type each, no unions with null, which
+// simple clients fill in wrongly. Every property is described.
+func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[client.Amount]():      {Type: "number", Minimum: new(0.0)},
+		reflect.TypeFor[client.Decision]():    {Type: "string", Enum: []any{"allow", "block", "escalate"}},
+		reflect.TypeFor[client.ActionType]():  {Type: "string", Enum: []any{"refund", "credit", "discount", "spend"}},
+		reflect.TypeFor[client.Timestamp]():   {Type: "string"},
+		reflect.TypeFor[stdjson.RawMessage](): {Type: "object"},
+		reflect.TypeFor[map[string]any]():     {Type: "object"},
+	}})
+	if err != nil {
+		panic("BUG: no schema: " + err.Error())
+	}
+	complete(s, texts)
+	return s
+}
+
+// complete describes the properties, at every depth, and removes null.
+func complete(s *jsonschema.Schema, texts map[string]string) {
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
+	}
+	for name, property := range s.Properties {
+		property.Description = texts[name]
+		complete(property, texts)
+	}
+	if s.Items != nil {
+		complete(s.Items, texts)
+	}
+}
+
+func outputSchema[T any]() *jsonschema.Schema { return schemaOf[T](outputTexts()) }
+
+// actionSchema is an action of a check, or of a simulation, which names the
+// policy itself.
+func actionSchema(check bool) *jsonschema.Schema {
+	s := schemaOf[client.Action](actionTexts())
+	s.Properties["currency"].Pattern = "^[A-Za-z]{3}$"
+	s.Properties["metadata"] = metadataSchema(s.Properties["metadata"].Description)
+	if !check {
+		s.Required = []string{"agent_id", "amount", "currency", "counterparty"}
+		s.Properties["policy_id"].Description = "Leave it out; if given, it must be the simulation's policy_id."
+		s.Properties["idempotency_key"].Description = "Ignored here: a simulation records nothing."
+	}
+	return s
+}
+
+// metadataSchema takes any keys and names those that rules read.
+func metadataSchema(description string) *jsonschema.Schema {
+	texts := metadataTexts()
+	return &jsonschema.Schema{
+		Type: "object", Description: description,
+		Properties: map[string]*jsonschema.Schema{
+			"days_since_purchase": {Type: "integer", Minimum: new(0.0), Description: texts["days_since_purchase"]},
+			"discount_percent":    {Type: "number", Minimum: new(0.0), Description: texts["discount_percent"]},
+			"country":             {Type: "string", Description: texts["country"]},
+			"category":            {Type: "string", Description: texts["category"]},
+		},
+		PropertyOrder: []string{"days_since_purchase", "discount_percent", "country", "category"},
+	}
+}
+
+func simulateSchema() *jsonschema.Schema {
+	s := schemaOf[simulation](simulationTexts())
+	s.Properties["actions"].Items = actionSchema(false)
+	s.Properties["actions"].MinItems, s.Properties["actions"].MaxItems = new(1), new(100)
+	return s
+}
+
+func policySchema() *jsonschema.Schema {
+	s := schemaOf[client.NewPolicy](policyTexts())
+	rules := s.Properties["rules"]
+	rules.MinItems = new(1)
+	rules.Items.Properties["rule_type"].Enum = []any{
+		"max_amount", "refund_age_limit", "blocked_categories", "vendor_allowlist", "blocked_payment_rails",
+		"discount_cap", "geography_block", "time_restriction", "duplicate_guard", "escalate_if",
+	}
+	return s
+}
+
+func getSchema() *jsonschema.Schema {
+	s := schemaOf[policyQuery](policyTexts())
+	s.Properties["policy_id"].Description = "The policy to read."
+	s.Properties["version"].Minimum = new(1.0)
+	return s
+}
+
+func listSchema() *jsonschema.Schema {
+	s := schemaOf[client.ViolationQuery](listTexts())
+	s.Properties["decision"].Enum = []any{"block", "escalate"}
+	s.Properties["limit"].Minimum, s.Properties["limit"].Maximum = new(1.0), new(100.0)
+	return s
+}

@@ -1,0 +1,140 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+)
+
+const (
+	// Path is where the HTTP transport is served.
+	Path = "/mcp"
+	// callTimeout bounds a tool call, the client's retries included.
+	callTimeout = 30 * time.Second
+	// maxBody bounds a message over HTTP: the service itself takes 1 MiB.
+	maxBody = 2 << 20
+)
+
+// instructions tell a model what the server is for.
+const instructions = `spendgate decides whether an AI agent may move money. Before every refund, credit, discount or payment, call
+check_financial_action with exactly the action that is planned, and carry it out only if the decision is "allow".
+"block": do not, and do not split or reword the action to get round it. "escalate": pause and hand it to a human.
+A tool error is no decision: do not act. simulate_actions answers what would happen and permits nothing.`
+
+// Options are what a tool server needs.
+type Options struct {
+	Client *client.Client
+	// HasKey is whether the client has an API key. Without one simulate_actions
+	// works, in demo mode, and the other tools answer what to set.
+	HasKey bool
+	// PolicyWrites offers create_policy: an agent should not edit the rules
+	// that bind it.
+	PolicyWrites bool
+	Version      string
+	Logger       *slog.Logger // never to the standard output: that is the protocol's
+}
+
+// Server is a tool server. It may serve any number of transports at once.
+type Server struct {
+	client  *client.Client
+	hasKey  bool
+	pending *pendingKeys
+	log     *slog.Logger
+	mcp     *sdk.Server
+}
+
+// New makes a tool server; it sends nothing.
+func New(o Options) *Server {
+	s := &Server{client: o.Client, hasKey: o.HasKey, pending: newPendingKeys(time.Now), log: o.Logger}
+	s.mcp = sdk.NewServer(
+		&sdk.Implementation{Name: "spendgate", Title: "spendgate: may this agent move this money?", Version: o.Version},
+		&sdk.ServerOptions{
+			Instructions: instructions, Logger: slog.New(quiet{o.Logger.Handler()}),
+			// The list of tools never changes, and nothing is logged to clients.
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		},
+	)
+	for _, t := range s.tools() {
+		if t.definition.Name != createPolicy || o.PolicyWrites {
+			s.mcp.AddTool(t.definition, s.handler(t))
+		}
+	}
+	return s
+}
+
+// handler reads the arguments, runs a tool and reports how it went. Nothing of
+// arguments and answers is logged.
+func (s *Server) handler(t tool) sdk.ToolHandler {
+	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		started := time.Now()
+		result, err := s.call(ctx, t, r.Params.Arguments)
+		outcome := "ok"
+		if err != nil {
+			result, outcome = failure(t, err), outcomeOf(err)
+		}
+		s.log.Info("tool call", "tool", t.definition.Name, "outcome", outcome, "took", time.Since(started).Round(time.Millisecond))
+		return result, nil
+	}
+}
+
+func (s *Server) call(ctx context.Context, t tool, arguments []byte) (*sdk.CallToolResult, error) {
+	if t.needsKey && !s.hasKey {
+		return nil, errNoKey
+	}
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	if err := checkArguments(t.input, arguments); err != nil {
+		return nil, err
+	}
+	return t.run(ctx, arguments)
+}
+
+// Handler serves the streamable HTTP transport at Path. Every request stands
+// for itself: any replica may answer it. With a token it is required as
+// Authorization: Bearer.
+//
+// Pages in a browser are kept out: a request of another origin is refused, and
+// so is one to a loopback address under a name that is none (DNS rebinding).
+func (s *Server) Handler(token string) http.Handler {
+	stream := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.mcp }, &sdk.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
+		PropagateRequestCancellation: true, Logger: slog.New(quiet{s.log.Handler()}),
+	})
+	mux := http.NewServeMux()
+	mux.Handle(Path, authenticate(token, stream))
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+// authenticate wants the token, if there is one.
+func authenticate(token string, next http.Handler) http.Handler {
+	if token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte("Bearer " + token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "missing or wrong token; send Authorization: Bearer", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// quiet passes warnings and errors of the SDK on, not its daily life.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+}

@@ -1,0 +1,102 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// StopTimeout is how long the calls under way may take when a server is told
+// to stop.
+const StopTimeout = 8 * time.Second
+
+// ServeStdio speaks with one client over a pair of streams until the input or
+// the context ends. Either is a clean end: calls under way are finished, and
+// the error is nil.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	streams := &sdk.IOTransport{Reader: io.NopCloser(in), Writer: writeCloser{out}, MaxLineLength: maxBody}
+	// The context must not cancel the calls under way.
+	session, err := s.mcp.Connect(context.WithoutCancel(ctx), patient{streams}, nil)
+	if err != nil {
+		return fmt.Errorf("cannot speak over the standard streams: %w", err)
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- session.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	go func() { ended <- session.Close() }()
+	select {
+	case <-ended:
+	case <-time.After(StopTimeout): // a call that hangs must not keep the process
+	}
+	return nil
+}
+
+// patient is a transport whose input ends when what came over it is answered.
+// The SDK cancels the calls under way at the end of its input, and so a client
+// that writes its requests and closes the stream would get no answers.
+type patient struct{ sdk.Transport }
+
+func (p patient) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := p.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &patientConn{Connection: c, unanswered: make(map[jsonrpc.ID]bool)}, nil
+}
+
+type patientConn struct {
+	sdk.Connection
+	mu         sync.Mutex
+	unanswered map[jsonrpc.ID]bool
+	settled    chan struct{} // closed when the input is over and all is answered
+}
+
+func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	message, err := c.Connection.Read(ctx)
+	c.mu.Lock()
+	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() {
+		c.unanswered[r.ID] = true
+	}
+	var settled chan struct{}
+	if errors.Is(err, io.EOF) && len(c.unanswered) > 0 {
+		settled = make(chan struct{})
+		c.settled = settled
+	}
+	c.mu.Unlock()
+	if settled != nil {
+		select {
+		case <-settled:
+		case <-time.After(callTimeout):
+		}
+	}
+	return message, err
+}
+
+func (c *patientConn) Write(ctx context.Context, message jsonrpc.Message) error {
+	err := c.Connection.Write(ctx, message)
+	if r, ok := message.(*jsonrpc.Response); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.unanswered, r.ID)
+		if c.settled != nil && len(c.unanswered) == 0 {
+			close(c.settled)
+			c.settled = nil
+		}
+	}
+	return err
+}
+
+// writeCloser leaves the stream open: it is the process'.
+type writeCloser struct{ io.Writer }
+
+func (writeCloser) Close() error { return nil }

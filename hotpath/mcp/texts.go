@@ -1,0 +1,135 @@
+package mcp
+
+// What a model reads: when to call a tool, and what its answer asks.
+
+const checkDescription = `Ask whether a planned movement of money is permitted. Call it BEFORE every refund, credit, discount or payment,
+once per action, with exactly the values that will be carried out. The answer is recorded permanently.
+
+What the decision asks of you:
+- "allow": carry out exactly this action, once.
+- "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
+- "escalate": pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
+An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
+
+The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate.`
+
+const createDescription = `Store a policy, or the next version of one that exists, with the rules by which actions are judged. It takes effect at
+once, for everybody: call it only when a human with authority over the rules asked for exactly this change, never to get an action of your own
+allowed. Old versions are kept. Try the result with simulate_actions.`
+
+const getDescription = `Read a policy and its rules: to find out which limits apply before you plan an action, or why a check was blocked. Reading
+permits nothing: ask check_financial_action about the action itself.`
+
+const simulateDescription = `Judge up to 100 actions by a policy without recording anything: to plan, to compare alternatives, or to try a new policy. A
+simulated "allow" is no permission: before acting, call check_financial_action. Without an API key it is a demo of up to 10 actions.`
+
+const listDescription = `List checks that were blocked or escalated, newest first: to review what agents were refused and why. All filters are optional.`
+
+func actionTexts() map[string]string {
+	return map[string]string{
+		"agent_id":           "Your own stable name as an agent, the same on every call, for example support-bot-7.",
+		"policy_id":          "The policy to judge by. Use the one you were told to use.",
+		"action_type":        "What the action is. If you cannot tell, leave it out and describe the action in reason_text.",
+		"amount":             "How much, as an exact decimal number in the currency's main unit, for example 42.50. Not negative.",
+		"currency":           "Three letters, ISO 4217, for example USD.",
+		"counterparty":       "Who gets the money: the customer, vendor or account identifier, spelt the same every time.",
+		"payment_method":     "How it is paid, for example card, ach, wire or crypto. Give it whenever you know it: rules may need it.",
+		"merchant_or_vendor": "The merchant or vendor, if it is another than the counterparty.",
+		"reason_text":        "Why, in plain words. Required if action_type is left out.",
+		"idempotency_key": "Names this one action, for example order-1001-refund. With the same key the same request gets the first answer again, for 24 hours. " +
+			"If you leave it out, one is made, and kept when you repeat a call that failed.",
+		"metadata": "Facts that rules read, and any others. Give those you know, truthfully: a rule may block an action that lacks them.",
+	}
+}
+
+func metadataTexts() map[string]string {
+	return map[string]string{
+		"days_since_purchase": "For refunds: whole days since the purchase.",
+		"discount_percent":    "For discounts: the percentage, for example 12.5.",
+		"country":             "The counterparty's country, two letters.",
+		"category":            "What is bought, for example travel.",
+	}
+}
+
+func simulationTexts() map[string]string {
+	texts := actionTexts()
+	texts["policy_id"] = "The policy to judge all the actions by."
+	texts["actions"] = "The actions, 1 to 100, judged in this order."
+	return texts
+}
+
+func policyTexts() map[string]string {
+	return map[string]string{
+		"policy_id":   "The policy's name, letters, digits and . _ : -; an existing one gets a new version. Made up if left out.",
+		"name":        "A title for people.",
+		"description": "What it is for, for people.",
+		"rules":       "All the rules, in order. A new version has only the rules given here.",
+		"rule_id":     "The rule's name, unique within the policy.",
+		"rule_type":   "What kind of rule. All block, but for escalate_if.",
+		"metadata":    "Anything else to keep with the policy.",
+		"version":     "A certain version, from 1. The latest if left out.",
+		"parameters": `By rule_type: max_amount {"limit": 500, "currency": "USD"} (currency optional); refund_age_limit {"max_days": 30}; ` +
+			`blocked_categories {"categories": ["gambling"]}; vendor_allowlist {"vendors": ["aws"]}; blocked_payment_rails {"rails": ["crypto"]}; ` +
+			`discount_cap {"max_percent": 20}; geography_block {"blocked_countries": ["KP"]}; time_restriction {"allowed_days": ["mon", "tue"], ` +
+			`"allowed_hours_utc": "08:00-18:00"} (either or both); duplicate_guard {"window_minutes": 60}; escalate_if {"amount_above": 200, ` +
+			`"action_types": ["refund"]} (action_types optional). Rules that read metadata or payment_method also take "on_missing": "block", ` +
+			`"escalate" or "skip": what to do when the field is absent.`,
+	}
+}
+
+func listTexts() map[string]string {
+	return map[string]string{
+		"agent_id":    "Only of this agent.",
+		"action_type": "Only of this type.",
+		"decision":    "Only blocked, or only escalated ones.",
+		"from":        "From this time on, RFC 3339 (2026-01-31T12:00:00Z), or from the start of this UTC day (2026-01-31).",
+		"to":          "Up to this time, or to the end of this UTC day.",
+		"limit":       "How many at most, 1 to 100. 20 if left out.",
+		"cursor":      "For the next page: next_cursor of the page before, with the same filters.",
+	}
+}
+
+func outputTexts() map[string]string {
+	return map[string]string{
+		"check_id":                  "Names the check in the record.",
+		"decision":                  "allow: carry out exactly this action. block: do not. escalate: a human decides.",
+		"confidence":                "How sure the premises are: low or medium when the action type was taken from reason_text or facts were missing.",
+		"reason_code":               "A label for the reason. Absent on allow.",
+		"message":                   "What was found, with figures.",
+		"violated_rule_id":          "The rule that fired. Absent on allow.",
+		"violated_rule_description": "What that rule is for.",
+		"policy_version":            "The version of the policy that judged.",
+		"next_step":                 "What to do now.",
+		"latency_ms":                "How long the decision took, in milliseconds.",
+		"timestamp":                 "When it was decided, UTC.",
+		"mode":                      "demo without an API key, else simulation.",
+		"policy_id":                 "The policy.",
+		"results":                   "What would be decided, one per action, in their order.",
+		"summary":                   "The results, counted.",
+		"total":                     "All actions.",
+		"allowed":                   "How many would be allowed.",
+		"blocked":                   "How many would be blocked.",
+		"escalated":                 "How many would be escalated.",
+		"name":                      "Its title.",
+		"description":               "What it is for.",
+		"version":                   "Its version, from 1.",
+		"rules":                     "Its rules, in order.",
+		"rule_id":                   "The rule's name.",
+		"rule_type":                 "The kind of rule.",
+		"parameters":                "The rule's figures and lists.",
+		"created_at":                "When the first version was stored, UTC.",
+		"updated_at":                "When this version was stored, UTC.",
+		"metadata":                  "What was kept with it. Absent if nothing was.",
+		"data":                      "The violations, newest first.",
+		"pagination":                "Where this page stands.",
+		"next_cursor":               "The cursor for the next page. Absent on the last.",
+		"has_more":                  "Whether there is another page.",
+		"total_count":               "How many violations there are in all for these filters.",
+		"violation_id":              "Names the violation.",
+		"agent_id":                  "The agent that asked.",
+		"action_type":               "What the action was.",
+		"amount":                    "How much.",
+		"currency":                  "Three letters.",
+		"counterparty":              "Who would have got the money.",
+	}
+}

@@ -1,0 +1,186 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+)
+
+// The names of the tools (interface, section 4.9).
+const (
+	checkAction     = "check_financial_action"
+	createPolicy    = "create_policy"
+	getPolicy       = "get_policy"
+	simulateActions = "simulate_actions"
+	listViolations  = "list_violations"
+)
+
+// tool is one of the five: what a client is told of it and what it does with
+// arguments that fit its schema.
+type tool struct {
+	definition *sdk.Tool
+	input      *jsonschema.Schema
+	needsKey   bool
+	// onError is what a model should do when there is an error.
+	onError string
+	run     func(context.Context, []byte) (*sdk.CallToolResult, error)
+}
+
+func (s *Server) tools() []tool {
+	return []tool{
+		define(checkAction, "Check a financial action", checkDescription, sdk.ToolAnnotations{},
+			actionSchema(true), outputSchema[client.Result](), s.check),
+		define(createPolicy, "Create a policy or its next version", createDescription, sdk.ToolAnnotations{DestructiveHint: new(true)},
+			policySchema(), outputSchema[client.Policy](), s.createPolicy),
+		define(getPolicy, "Read a policy", getDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+			getSchema(), outputSchema[client.Policy](), s.getPolicy),
+		define(simulateActions, "Simulate actions", simulateDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+			simulateSchema(), outputSchema[client.Simulation](), s.simulate),
+		define(listViolations, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+			listSchema(), outputSchema[client.ViolationPage](), s.listViolations),
+	}
+}
+
+// define completes a tool. Hints speak to clients, so none is left to its
+// default: a tool that only reads can be repeated, and none leaves the service.
+func define(name, title, description string, hints sdk.ToolAnnotations, input, output *jsonschema.Schema,
+	run func(context.Context, []byte) (*sdk.CallToolResult, error),
+) tool {
+	hints.Title = title
+	hints.IdempotentHint = hints.ReadOnlyHint
+	hints.OpenWorldHint = new(false)
+	if hints.DestructiveHint == nil {
+		hints.DestructiveHint = new(false)
+	}
+	t := tool{
+		definition: &sdk.Tool{
+			Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output,
+		},
+		input: input, needsKey: name != simulateActions, run: run,
+	}
+	if name == checkAction {
+		t.onError = "There is no decision. Do not carry the action out."
+	}
+	return t
+}
+
+// check asks about an action. One that names no idempotency key is given one,
+// kept while the outcome is unknown: the same call again is the same check.
+func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var a client.Action
+	if err := decode(arguments, &a); err != nil {
+		return nil, err
+	}
+	call, err := callOf(a)
+	if err != nil {
+		return nil, err
+	}
+	if a.IdempotencyKey == "" {
+		a.IdempotencyKey = s.pending.take(call)
+	}
+	result, err := s.client.Check(ctx, a)
+	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided {
+		s.pending.keep(call, a.IdempotencyKey)
+		return nil, err
+	}
+	s.pending.drop(call, a.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	return answer(decisionText(result), result, false)
+}
+
+// decisionText says the decision first, and all that a model needs if it sees
+// only the text.
+func decisionText(r *client.Result) string {
+	text := "Decision: " + r.Decision.String() + "."
+	if r.Message != "" {
+		text += "\n" + r.Message
+	}
+	if r.ViolatedRuleID != "" {
+		text += fmt.Sprintf("\nRule: %s (%s), policy version %d. Reason: %s.", r.ViolatedRuleID, r.ViolatedRuleDescription, r.PolicyVersion, r.ReasonCode)
+	}
+	if r.NextStep != "" {
+		text += "\nNext step: " + r.NextStep
+	}
+	text += "\nCheck: " + r.CheckID
+	if r.Replayed {
+		text += " (the answer of an earlier request with this idempotency key)"
+	}
+	return text
+}
+
+func (s *Server) createPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	// The arguments are the body: every digit of them arrives.
+	p, err := s.client.CreatePolicyJSON(ctx, arguments)
+	if err != nil {
+		return nil, err
+	}
+	return answer(fmt.Sprintf("Stored policy %s, version %d. Every check from now on is judged by it.", p.PolicyID, p.Version), p, false)
+}
+
+func (s *Server) getPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var q policyQuery
+	if err := decode(arguments, &q); err != nil {
+		return nil, err
+	}
+	p, err := s.client.Policy(ctx, q.PolicyID, q.Version)
+	if err != nil {
+		return nil, err
+	}
+	return answer(fmt.Sprintf("Policy %s, version %d, has %d rules:", p.PolicyID, p.Version, len(p.Rules)), p, true)
+}
+
+func (s *Server) simulate(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var q simulation
+	if err := decode(arguments, &q); err != nil {
+		return nil, err
+	}
+	result, err := s.client.Simulate(ctx, q.PolicyID, q.Actions)
+	if err != nil {
+		return nil, err
+	}
+	sum := result.Summary
+	text := fmt.Sprintf("Simulated %d actions against policy %s, version %d: %d would be allowed, %d blocked, %d escalated. "+
+		"Nothing was recorded, and nothing is permitted by this:", sum.Total, result.PolicyID, result.PolicyVersion, sum.Allowed, sum.Blocked, sum.Escalated)
+	return answer(text, result, true)
+}
+
+func (s *Server) listViolations(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var q client.ViolationQuery
+	if err := decode(arguments, &q); err != nil {
+		return nil, err
+	}
+	page, err := s.client.Violations(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("%d of %d violations, newest first:", len(page.Data), page.Pagination.TotalCount)
+	if page.Pagination.HasMore {
+		text = fmt.Sprintf("%d of %d violations, newest first; call again with cursor %s for more:",
+			len(page.Data), page.Pagination.TotalCount, page.Pagination.NextCursor)
+	}
+	return answer(text, page, true)
+}
+
+// answer is a text and the structured value; what the text only announces is
+// in it too, for clients that pass on nothing else.
+func answer(text string, value any, full bool) (*sdk.CallToolResult, error) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the answer: %w", err)
+	}
+	if full {
+		text += "\n" + string(body)
+	}
+	return &sdk.CallToolResult{
+		Content:           []sdk.Content{&sdk.TextContent{Text: text}},
+		StructuredContent: json.RawMessage(body),
+	}, nil
+}
