@@ -29,6 +29,13 @@ if [ -n "$race" ]; then
   export CGO_ENABLED=1
 fi
 
+# The MCP tool server is also asked by another implementation.
+if TEST_MCP_INSPECTOR=$(deploy/inspector/install.sh); then
+  export TEST_MCP_INSPECTOR
+else
+  echo "NOTICE: no MCP inspector, so its test is skipped" >&2
+fi
+
 go vet ./...
 # shellcheck disable=SC2086 # no word when empty
 go test $race ${TEST_FLAGS:-} ./...

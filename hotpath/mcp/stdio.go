@@ -22,47 +22,58 @@ const StopTimeout = 8 * time.Second
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	streams := &sdk.IOTransport{Reader: io.NopCloser(in), Writer: writeCloser{out}, MaxLineLength: maxBody}
 	// The context must not cancel the calls under way.
-	session, err := s.mcp.Connect(context.WithoutCancel(ctx), patient{streams}, nil)
+	session, err := s.mcp.Connect(context.WithoutCancel(ctx), patient{streams, ctx}, nil)
 	if err != nil {
 		return fmt.Errorf("cannot speak over the standard streams: %w", err)
 	}
-	ended := make(chan error, 2)
+	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
-	go func() { ended <- session.Close() }()
 	select {
-	case <-ended:
+	case err := <-ended:
+		return err
 	case <-time.After(StopTimeout): // a call that hangs must not keep the process
+		return nil
 	}
-	return nil
 }
 
-// patient is a transport whose input ends when what came over it is answered.
-// The SDK cancels the calls under way at the end of its input, and so a client
-// that writes its requests and closes the stream would get no answers.
-type patient struct{ sdk.Transport }
+// patient is a transport whose input ends when what came over it is answered;
+// it also ends with a context. The SDK gives calls under way up at the end of
+// its input and when it is closed: a client that writes its requests and
+// closes the stream would get no answers.
+type patient struct {
+	sdk.Transport
+	stop context.Context // the life of what it is handed to
+}
 
 func (p patient) Connect(ctx context.Context) (sdk.Connection, error) {
 	c, err := p.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &patientConn{Connection: c, unanswered: make(map[jsonrpc.ID]bool)}, nil
+	return &patientConn{Connection: c, stop: p.stop, unanswered: make(map[jsonrpc.ID]bool)}, nil
 }
 
 type patientConn struct {
 	sdk.Connection
+	stop       context.Context
 	mu         sync.Mutex
 	unanswered map[jsonrpc.ID]bool
 	settled    chan struct{} // closed when the input is over and all is answered
 }
 
 func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
+	stopped, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.stop, cancel)()
+	message, err := c.Connection.Read(stopped)
+	if err != nil && c.stop.Err() != nil {
+		err = io.EOF
+	}
 	c.mu.Lock()
 	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() {
 		c.unanswered[r.ID] = true

@@ -1,0 +1,375 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+)
+
+const (
+	secret  = "svc_live_0123456789abcdef0123456789abcdef"
+	allowed = `{"check_id":"chk_1","decision":"allow","confidence":"high","reason_code":null,"message":"fine","violated_rule_id":null,` +
+		`"violated_rule_description":null,"policy_version":3,"next_step":"Proceed.","latency_ms":1,"timestamp":"2026-01-02T03:04:05.600Z"}`
+	arguments = `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":%s,"currency":"USD","counterparty":"c"}`
+)
+
+// service stands in for the API: it keeps what it got and answers as told, the
+// last answer for ever.
+type service struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []string // method, URI, key and body
+	answers  []string // status, a space and the body; "lost" closes the connection
+}
+
+func serve(t *testing.T, answers ...string) *service {
+	t.Helper()
+	s := &service{answers: answers}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.requests = append(s.requests, strings.Join([]string{r.Method, r.URL.RequestURI(), r.Header.Get("X-API-Key"), string(body)}, " "))
+		answer := s.answers[0]
+		if len(s.answers) > 1 {
+			s.answers = s.answers[1:]
+		}
+		s.mu.Unlock()
+		status, text, _ := strings.Cut(answer, " ")
+		if status == "lost" {
+			panic(http.ErrAbortHandler)
+		}
+		if status == "429" {
+			w.Header().Set("Retry-After", "17")
+		}
+		w.WriteHeader(map[string]int{"200": 200, "201": 201, "401": 401, "404": 404, "422": 422, "429": 429, "500": 500}[status])
+		io.WriteString(w, text) //nolint:errcheck // the client would notice
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// keys are the idempotency keys of the requests, in order.
+func (s *service) keys(t *testing.T) []string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys []string
+	for _, request := range s.requests {
+		var body struct {
+			Key string `json:"idempotency_key"`
+		}
+		_, text, _ := strings.Cut(request, "{")
+		if err := json.Unmarshal([]byte("{"+text), &body); err != nil || body.Key == "" {
+			t.Fatalf("no key in %s: %v", request, err)
+		}
+		keys = append(keys, body.Key)
+	}
+	return keys
+}
+
+// newServer is a tool server of the service; change may alter its options.
+func newServer(t *testing.T, s *service, log io.Writer, change func(*Options)) *Server {
+	t.Helper()
+	c, err := client.New(client.Options{BaseURL: s.URL, APIKey: secret, Attempts: 1, MaxWait: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Client: c, HasKey: true, PolicyWrites: true, Version: "1", Logger: slog.New(slog.NewTextHandler(log, nil))}
+	if change != nil {
+		change(&o)
+	}
+	return New(o)
+}
+
+// connect gives a session of the SDK's own client with the server.
+func connect(t *testing.T, s *Server) *sdk.ClientSession {
+	t.Helper()
+	clientEnd, serverEnd := sdk.NewInMemoryTransports()
+	if _, err := s.mcp.Connect(t.Context(), serverEnd, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dial(t, clientEnd)
+}
+
+func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
+	t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// called is what a tool answered.
+type called struct {
+	text       string
+	structured string // as the SDK's client reads it, through floats
+	isError    bool
+}
+
+func callTool(t *testing.T, session *sdk.ClientSession, tool, arguments string) called {
+	t.Helper()
+	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
+	if err != nil {
+		t.Fatalf("%s %s: %v", tool, arguments, err)
+	}
+	structured, err := json.Marshal(r.StructuredContent)
+	if err != nil || len(r.Content) != 1 {
+		t.Fatal(err, r.Content)
+	}
+	return called{r.Content[0].(*sdk.TextContent).Text, string(structured), r.IsError}
+}
+
+func (c called) check(t *testing.T, isError bool, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(c.text, want) {
+			t.Errorf("no %q in: %s", want, c.text)
+		}
+	}
+	if c.isError != isError || isError != (c.structured == "null") {
+		t.Errorf("isError %v, structured %s: %s", c.isError, c.structured, c.text)
+	}
+}
+
+// Every argument of every tool reaches the API, digit by digit.
+func TestArgumentsReachTheAPI(t *testing.T) {
+	policy := `{"policy_id":"p/1","name":"n","version":2,"rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":1.50}}],"metadata":null}`
+	for _, test := range []struct{ tool, arguments, answer, want string }{
+		{
+			checkAction, `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+			"200 " + allowed,
+			`POST /v1/checks ` + secret + ` {"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+		},
+		{createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`},
+		{getPolicy, `{"policy_id":"p/1","version":2}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
+		{getPolicy, `{"policy_id":"p/1","version":null}`, "200 " + policy, `GET /v1/policies/p%2F1 ` + secret + ` `},
+		{simulateActions, `{"policy_id":"p","actions":[{"agent_id":"a","amount":0.10,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
+			`200 {"mode":"demo","policy_id":"p","policy_version":1,"results":[` + allowed + `],"summary":{"total":1,"allowed":1,"blocked":0,"escalated":0}}`,
+			`POST /v1/simulate ` + secret + ` {"policy_id":"p","actions":[{"agent_id":"a","policy_id":"p","amount":0.1,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`},
+		{listViolations, `{"agent_id":"a","action_type":"spend","decision":"block","from":"2026-01-01","to":"2026-01-02","limit":7,"cursor":"x"}`,
+			`200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`,
+			`GET /v1/violations?action_type=spend&agent_id=a&cursor=x&decision=block&from=2026-01-01&limit=7&to=2026-01-02 ` + secret + ` `},
+		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` + secret + ` `},
+	} {
+		s := serve(t, test.answer)
+		callTool(t, connect(t, newServer(t, s, io.Discard, nil)), test.tool, test.arguments).check(t, false)
+		if len(s.requests) != 1 || s.requests[0] != test.want {
+			t.Errorf("%s sent\n%s\nwant\n%s", test.tool, strings.Join(s.requests, "\n"), test.want)
+		}
+	}
+}
+
+// What does not fit is refused by name, before anything is sent.
+func TestArgumentsAreRefused(t *testing.T) {
+	s := serve(t, "200 "+allowed)
+	session := connect(t, newServer(t, s, io.Discard, nil))
+	for _, test := range []struct{ tool, arguments, want string }{
+		{checkAction, `{"agent_id":"a","amuont":1}`, "amuont is not known: there are agent_id, policy_id, action_type, amount,"},
+		{checkAction, `{"agent_id":"a","amount":null}`, "policy_id is required; amount is required; currency is required; counterparty is required"},
+		{checkAction, fmt.Sprintf(arguments, `"42.50"`), "amount must be a number"},
+		{checkAction, fmt.Sprintf(arguments, `-1`), "amount must be 0 or more"},
+		{checkAction, fmt.Sprintf(arguments, `1.0000000001`), "amount must have at most 18 integer and 9 fraction digits"},
+		{checkAction, fmt.Sprintf(arguments, `1,"amount":2`), "no name twice"},
+		{checkAction, `{"metadata":[]}`, "metadata must be an object"},
+		{checkAction, `{"metadata":{"country":1}}`, "metadata.country must be a string"},
+		{checkAction, `[]`, "arguments must be an object"},
+		{simulateActions, `{"policy_id":"p","actions":[{},{"amount":true,"nope":1}]}`, "actions[1].amount must be a number"},
+		{simulateActions, `{"policy_id":"p","actions":{}}`, "actions must be an array"},
+		{getPolicy, `{"policy_id":"p","version":0}`, "version must be 1 or more"},
+		{getPolicy, `{"policy_id":"p","version":"2"}`, "version must be an integer"},
+		{getPolicy, `{"policy_id":"p","version":1.5}`, "version "},
+		{listViolations, `{"decision":"allowed"}`, `decision unknown decision "allowed"`},
+		{createPolicy, `{"name":"n","rules":[{"rule_id":"r","type":"x"}]}`, "rules[0].type is not known"},
+	} {
+		callTool(t, session, test.tool, test.arguments).check(t, true, test.want)
+	}
+	if len(s.requests) != 0 {
+		t.Errorf("sent %v", s.requests)
+	}
+}
+
+// What the API refuses, and what does not answer, is a tool error that says
+// what to do; nothing of it reads like an allow.
+func TestErrorsOfTheAPI(t *testing.T) {
+	body := func(code string) string {
+		return fmt.Sprintf(`{"error":{"code":%q,"message":"because of this","request_id":"req_1"}}`, code)
+	}
+	for answer, wants := range map[string][]string{
+		"404 " + body("policy_not_found"):                      {"Error policy_not_found (HTTP 404): because of this", "req_1", "Do not carry the action out."},
+		"422 " + body("validation_error"):                      {"Error validation_error (HTTP 422): because of this"},
+		"401 " + body("api_key_inactive"):                      {"Error api_key_inactive (HTTP 401)"},
+		"429 " + body("rate_limit_exceeded"):                   {"Error rate_limit_exceeded (HTTP 429)", "Retry after: 17 seconds"},
+		"500 " + body("internal_error"):                        {"Error internal_error (HTTP 500)", "call again with exactly the same arguments", "idempotency_key go-"},
+		"lost":                                                 {"no answer from the service", "call again with exactly the same arguments"},
+		"200 <html>":                                           {"cannot be understood", "There is no decision"},
+		"200 " + strings.Replace(allowed, "allow", "maybe", 1): {"unknown decision", "There is no decision"},
+	} {
+		log := new(bytes.Buffer)
+		got := callTool(t, connect(t, newServer(t, serve(t, answer), log, nil)), checkAction, fmt.Sprintf(arguments, "1"))
+		got.check(t, true, wants...)
+		if strings.Contains(got.text+log.String(), secret) || strings.Contains(got.text, "Decision: allow") {
+			t.Errorf("%s\n%s", got.text, log)
+		}
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	blocked := strings.NewReplacer(`"allow"`, `"block"`, `"reason_code":null`, `"reason_code":"max_amount_exceeded"`, `"violated_rule_id":null`, `"violated_rule_id":"cap"`).Replace(allowed)
+	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+allowed), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
+	got.check(t, false, "Decision: allow.", "Next step: Proceed.", "Check: chk_1")
+	if strings.Contains(got.structured, "null") || !strings.Contains(got.structured, `"timestamp":"2026-01-02T03:04:05.600Z"`) {
+		t.Error(got.structured)
+	}
+	got = callTool(t, connect(t, newServer(t, serve(t, "200 "+blocked), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
+	got.check(t, false, "Decision: block.", "Rule: cap", "Reason: max_amount_exceeded")
+}
+
+// Without a key only the simulation works, and says so.
+func TestWithoutAKey(t *testing.T) {
+	s := serve(t, `404 {"error":{"code":"policy_not_found","message":"none","request_id":"req_1"}}`)
+	session := connect(t, newServer(t, s, io.Discard, func(o *Options) { o.HasKey = false }))
+	for _, tool := range []string{checkAction, createPolicy, getPolicy, listViolations} {
+		callTool(t, session, tool, `{}`).check(t, true, "SPENDGATE_API_KEY")
+	}
+	if len(s.requests) != 0 {
+		t.Error(s.requests)
+	}
+	callTool(t, session, simulateActions, `{"policy_id":"p","actions":[]}`).check(t, true, "policy_not_found")
+}
+
+// The same call after a failure is the same check; after an answer it is not.
+func TestIdempotencyKeys(t *testing.T) {
+	failed := `500 {"error":{"code":"internal_error","message":"m","request_id":"req_1"}}`
+	s := serve(t, failed, "lost", "200 "+allowed, "200 "+allowed, failed, "200 "+allowed)
+	session := connect(t, newServer(t, s, io.Discard, nil))
+	other := strings.Replace(fmt.Sprintf(arguments, "42.50"), `"c"`, `"d"`, 1)
+	spelt := `{"counterparty":"c","currency":"USD","amount":4250e-2,"action_type":"refund","policy_id":"p","agent_id":"a","payment_method":null}`
+	for _, arguments := range []string{
+		fmt.Sprintf(arguments, "42.50"), // fails
+		spelt,                           // fails again, the same call in another spelling
+		other,                           // another call meanwhile
+		fmt.Sprintf(arguments, "42.5"),  // is answered
+		fmt.Sprintf(arguments, "42.5"),  // a new check, fails
+		fmt.Sprintf(arguments, "42.5"),
+	} {
+		callTool(t, session, checkAction, arguments)
+	}
+	k := s.keys(t)
+	if k[0] != k[1] || k[0] != k[3] || k[2] == k[0] || k[4] == k[0] || k[5] != k[4] {
+		t.Errorf("keys %v", k)
+	}
+}
+
+func TestToolsAreDescribed(t *testing.T) {
+	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range tools.Tools {
+		names = append(names, tool.Name)
+		for _, s := range []any{tool.InputSchema, tool.OutputSchema} {
+			text, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var schema jsonschema.Schema
+			if err := json.Unmarshal(text, &schema); err != nil || schema.Type != "object" {
+				t.Fatal(err, string(text))
+			}
+			plain(t, tool.Name, &schema)
+		}
+		hints := tool.Annotations
+		reads := tool.Name != checkAction && tool.Name != createPolicy
+		if hints.ReadOnlyHint != reads || hints.IdempotentHint != reads || *hints.DestructiveHint != (tool.Name == createPolicy) || *hints.OpenWorldHint {
+			t.Errorf("%s: %+v", tool.Name, hints)
+		}
+		if len(tool.Description) < 100 || tool.Title == "" {
+			t.Errorf("%s is not described", tool.Name)
+		}
+	}
+	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations simulate_actions]" {
+		t.Error(names)
+	}
+	tools, err = connect(t, newServer(t, serve(t, ""), io.Discard, func(o *Options) { o.PolicyWrites = false })).ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 4 {
+		t.Fatal(tools, err)
+	}
+	for _, tool := range tools.Tools {
+		if tool.Name == createPolicy {
+			t.Error("create_policy is listed")
+		}
+	}
+}
+
+// plain wants one type of every property, no union, and a description.
+func plain(t *testing.T, path string, s *jsonschema.Schema) {
+	t.Helper()
+	if s.Type == "" || len(s.Types) > 0 || len(s.AnyOf)+len(s.OneOf)+len(s.AllOf) > 0 {
+		t.Errorf("%s has no single type: %v", path, s)
+	}
+	for name, property := range s.Properties {
+		if property.Description == "" {
+			t.Errorf("%s.%s is not described", path, name)
+		}
+		plain(t, path+"."+name, property)
+	}
+	if s.Items != nil {
+		plain(t, path+"[]", s.Items)
+	}
+}
+
+// A client that writes its calls and closes the stream gets its answers.
+func TestInputThatEnds(t *testing.T) {
+	var out bytes.Buffer
+	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` + fmt.Sprintf(arguments, "1") + `}}
+`
+	s := newServer(t, serve(t, "200 "+allowed), io.Discard, nil)
+	if err := s.ServeStdio(t.Context(), strings.NewReader(in), &out); err != nil || !strings.Contains(out.String(), "Decision: allow.") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// A server that is told to stop finishes the call under way.
+func TestStopFinishesCalls(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		stop()
+		time.Sleep(50 * time.Millisecond) // the stop comes first
+		io.WriteString(w, allowed)        //nolint:errcheck // the client would notice
+	}))
+	defer api.Close()
+	in, feed := io.Pipe()
+	defer feed.Close() //nolint:errcheck // never fails
+	var out bytes.Buffer
+	ended := make(chan error)
+	server := newServer(t, &service{Server: api}, io.Discard, nil)
+	go func() { ended <- server.ServeStdio(ctx, in, &out) }()
+	io.WriteString(feed, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":`+fmt.Sprintf(arguments, "1")+"}}\n") //nolint:errcheck // read to its end
+	if err := <-ended; err != nil || !strings.Contains(out.String(), "Decision: allow.") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
