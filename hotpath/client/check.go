@@ -63,7 +63,7 @@ func (r *Result) Allowed() bool { return r != nil && r.checked && r.Decision == 
 // Check asks whether an action may be carried out. Repetitions carry one
 // idempotency key, the action's or a new one. Errors: *Error when the service
 // refused the request, and then decided and recorded nothing; *UndecidedError
-// when it may have decided. On every error the result is nil.
+// when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if a.IdempotencyKey == "" {
 		a.IdempotencyKey = NewIdempotencyKey()
@@ -82,12 +82,11 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 			r.checked = true
 			return r, nil
 		}
-		unknown = true
 	}
-	if unknown {
-		return nil, &UndecidedError{IdempotencyKey: a.IdempotencyKey, Err: err}
+	if refused, ok := errors.AsType[*Error](err); ok && refused.definite() && !unknown {
+		return nil, err
 	}
-	return nil, err
+	return nil, &UndecidedError{IdempotencyKey: a.IdempotencyKey, Err: err}
 }
 
 // NewIdempotencyKey makes a key that nobody else makes: 130 random bits.

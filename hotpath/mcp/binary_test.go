@@ -1,0 +1,251 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/fleet"
+)
+
+// program is the real thing: the compiled tool server and a node for it.
+type program struct {
+	binary string
+	node   *fleet.Dev
+}
+
+// environ is the tool server's; more is NAME=value after the prefix.
+func (p *program) environ(more ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
+	for _, entry := range append([]string{"API_URL=" + p.node.API, "API_KEY=" + p.node.Key}, more...) {
+		env = append(env, "SPENDGATE_"+entry)
+	}
+	return env
+}
+
+// stdio gives a session over the streams of a tool server that it starts.
+func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
+	t.Helper()
+	cmd := exec.Command(p.binary, append([]string{"mcp"}, args...)...)
+	cmd.Env = p.environ()
+	return dial(t, &sdk.CommandTransport{Command: cmd})
+}
+
+// http starts a tool server and gives its URL. At the test's end it has to end
+// clean at a signal and to have told no secret.
+func (p *program) http(t *testing.T, token string) string {
+	t.Helper()
+	cmd := exec.Command(p.binary, "mcp", "--http", ":0")
+	cmd.Env = p.environ("MCP_TOKEN=" + token)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	lines := bufio.NewScanner(log)
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		for lines.Scan() {
+			said.WriteString(lines.Text() + "\n")
+		}
+		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), p.node.Key) || token != "" && strings.Contains(said.String(), token) {
+			t.Errorf("%v\n%s", err, said.String())
+		}
+	})
+	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
+		if found := regexp.MustCompile(`msg="serving tools" url=(\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+			return found[1]
+		}
+	}
+	t.Fatalf("the tool server does not start:\n%s", said.String())
+	return ""
+}
+
+func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
+	t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return session
+}
+
+// call gives a tool's text and whether it is an error.
+func call(t *testing.T, session *sdk.ClientSession, tool string, arguments any) (text string, isError bool) {
+	t.Helper()
+	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Content[0].(*sdk.TextContent).Text, r.IsError
+}
+
+func refund(amount, counterparty string) map[string]any {
+	return map[string]any{
+		"agent_id": "a", "policy_id": "refund-desk", "action_type": "refund", "amount": json.Number(amount), "currency": "USD",
+		"counterparty": counterparty, "metadata": map[string]any{"days_since_purchase": 5},
+	}
+}
+
+func TestProgram(t *testing.T) {
+	dir := t.TempDir()
+	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := fleet.StartDev(t.Context(), binary, filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &program{binary, node}
+	t.Run("stdio", func(t *testing.T) { everyTool(t, p.stdio(t), "stdio") })
+	t.Run("http", func(t *testing.T) {
+		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
+	})
+	t.Run("no policy writes", func(t *testing.T) { withoutPolicyWrites(t, p) })
+	t.Run("inspector", func(t *testing.T) { askedByInspector(t, p) })
+	t.Run("killed node", func(t *testing.T) { nodeKilled(t, p) })
+}
+
+// everyTool calls the five tools of the real program.
+func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
+	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "v1.2.3" {
+		t.Errorf("%+v", v)
+	}
+	for _, c := range []struct {
+		tool      string
+		arguments map[string]any
+		want      string
+		isError   bool
+	}{
+		{"check_financial_action", refund("12.50", run), "Decision: allow.", false},
+		{"check_financial_action", refund("12.50", run), "Reason: duplicate_action_detected", false},
+		{"check_financial_action", refund("999999999999999.9001", run), "999999999999999.9001 USD exceeds the limit", false},
+		{"check_financial_action", map[string]any{"policy_id": "none"}, "agent_id is required", true},
+		{"create_policy", map[string]any{"policy_id": run, "name": "n", "rules": []any{
+			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1.50")}},
+		}}, "Stored policy " + run + ", version 1", false},
+		{"create_policy", map[string]any{"name": "n", "rules": []any{}}, "Error validation_error (HTTP 422)", true},
+		{"get_policy", map[string]any{"policy_id": run, "version": 1}, `{"limit":1.50}`, false},
+		{"get_policy", map[string]any{"policy_id": run, "version": 2}, "Error policy_not_found (HTTP 404)", true},
+		{"simulate_actions", map[string]any{"policy_id": run, "actions": []any{
+			map[string]any{"agent_id": "a", "action_type": "spend", "amount": json.Number("1.51"), "currency": "USD", "counterparty": "c"},
+		}}, "0 would be allowed, 1 blocked", false},
+		{"list_violations", map[string]any{"agent_id": "a", "decision": "block", "limit": 1}, `"amount":999999999999999.9001`, false},
+	} {
+		text, isError := call(t, session, c.tool, c.arguments)
+		if !strings.Contains(text, c.want) || isError != c.isError {
+			t.Errorf("%s %v: %v, %s", c.tool, c.arguments, isError, text)
+		}
+	}
+}
+
+func withoutPolicyWrites(t *testing.T, p *program) {
+	session := p.stdio(t, "--no-policy-writes")
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 4 {
+		t.Error(tools, err)
+	}
+	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_policy", Arguments: map[string]any{"name": "n"}}); err == nil {
+		t.Error("create_policy can be called")
+	}
+}
+
+// nodeKilled: while the API is away a call is an error, and the same call later
+// is the same check, under the key that the error named.
+func nodeKilled(t *testing.T, p *program) {
+	session := p.stdio(t)
+	if err := p.node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for range 2 {
+		text, isError := call(t, session, "check_financial_action", refund("33", "killed"))
+		key := regexp.MustCompile(`idempotency_key (\S+)\.`).FindStringSubmatch(text)
+		if !isError || key == nil {
+			t.Fatal(text)
+		}
+		keys = append(keys, key[1])
+	}
+	if keys[0] != keys[1] {
+		t.Errorf("one call, two keys: %v", keys)
+	}
+	if err := p.node.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := call(t, session, "check_financial_action", refund("33.0", "killed"))
+	named := refund("33", "killed")
+	named["idempotency_key"] = keys[0]
+	again, _ := call(t, session, "check_financial_action", named)
+	check := regexp.MustCompile(`Check: \S+`)
+	if !strings.HasPrefix(first, "Decision: allow.") || check.FindString(again) != check.FindString(first) || !strings.Contains(again, "earlier request") {
+		t.Errorf("%s\n%s", first, again)
+	}
+}
+
+// askedByInspector lets another implementation of the protocol ask, whose
+// command line also judges the schemas.
+func askedByInspector(t *testing.T, p *program) {
+	inspector := os.Getenv("TEST_MCP_INSPECTOR")
+	if inspector == "" {
+		t.Skip("TEST_MCP_INSPECTOR is not set; deploy/inspector/install.sh installs the MCP inspector and prints its value")
+	}
+	url := p.http(t, "hush")
+	targets := map[string][]string{
+		"stdio": {"-e", "SPENDGATE_API_URL=" + p.node.API, "-e", "SPENDGATE_API_KEY=" + p.node.Key, "--", p.binary, "mcp"},
+		"http":  {"--transport", "http", "--header", "Authorization: Bearer hush", "--", url},
+	}
+	for name, target := range targets {
+		ask := func(want string, code int, args ...string) {
+			t.Helper()
+			cmd := exec.Command("node", slices.Concat([]string{inspector, "--cli"}, args, target)...)
+			// It keeps notes in the home folder.
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+			out, _ := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
+				t.Errorf("%s %v: exit %d\n%s", name, args, cmd.ProcessState.ExitCode(), out)
+			}
+		}
+		ask(`"name": "simulate_actions"`, 0, "--method", "tools/list", "--strict")
+		tool := func(name string, pairs ...string) []string {
+			return slices.Concat([]string{"--method", "tools/call", "--tool-name", name, "--tool-arg"}, pairs)
+		}
+		action := []string{"agent_id=a", "policy_id=refund-desk", "action_type=refund", "currency=USD", "counterparty=inspector-" + name}
+		ask("Decision: allow.", 0, tool("check_financial_action", append(action, "amount=12.5", `metadata={"days_since_purchase":5}`)...)...)
+		ask("Decision: block.", 0, tool("check_financial_action", append(action, "amount=600", `metadata={"days_since_purchase":5}`)...)...)
+		ask("Decision: escalate.", 0, tool("check_financial_action", append(action, "amount=13")...)...)
+		ask("is not known", 5, tool("check_financial_action", append(action, "amuont=12.5")...)...)
+		ask("policy_not_found", 5, tool("get_policy", "policy_id=none")...)
+		ask(`"limit": 500`, 0, tool("get_policy", "policy_id=refund-desk", "version=1")...)
+		ask("would be allowed", 0, tool("simulate_actions", "policy_id=refund-desk",
+			`actions=[{"agent_id":"a","action_type":"refund","amount":1.5,"currency":"USD","counterparty":"c"}]`)...)
+		ask("Stored policy "+name+"-p, version 1", 0, tool("create_policy", "policy_id="+name+"-p", "name=n",
+			`rules=[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]`)...)
+		ask(fmt.Sprintf("inspector-%s", name), 0, tool("list_violations", "decision=block", "limit=1")...)
+	}
+}
