@@ -29,11 +29,12 @@ if [ -n "$race" ]; then
   export CGO_ENABLED=1
 fi
 
-# The MCP tool server is also asked by another implementation.
-if TEST_MCP_INSPECTOR=$(deploy/inspector/install.sh); then
-  export TEST_MCP_INSPECTOR
+# With these the MCP tool server is asked by another implementation, and the
+# README's TypeScript is compiled.
+if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
+  export TEST_NODE_MODULES
 else
-  echo "NOTICE: no MCP inspector, so its test is skipped" >&2
+  echo "NOTICE: no Node.js programs, so the tests with the MCP inspector and of TypeScript are skipped" >&2
 fi
 
 go vet ./...

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,7 +56,7 @@ func blocksOf(t *testing.T, page string) []block {
 	return blocks
 }
 
-// example is commands and, if the page shows it, what they print.
+// example is commands or a program and, if the page shows it, what they print.
 type example struct {
 	block
 	shown *block
@@ -67,23 +68,28 @@ func examplesOf(t *testing.T, page string) []example {
 	var examples []example
 	blocks := blocksOf(t, page)
 	for i, b := range blocks {
-		switch b.language {
-		case "sh", "bash":
+		switch {
+		case b.runs():
 			e := example{block: b}
 			if i+1 < len(blocks) && blocks[i+1].adjacent && isOutput(blocks[i+1]) {
 				e.shown = &blocks[i+1]
 			}
 			examples = append(examples, e)
-		case "json", "text":
-			if !b.adjacent || i == 0 || blocks[i-1].language != "sh" && blocks[i-1].language != "bash" {
+		case isOutput(b):
+			if !b.adjacent || i == 0 || !blocks[i-1].runs() {
 				t.Errorf("%s:%d: no commands print this; they would be directly above", page, b.line)
 			}
-		case "console", "yaml", "promql":
+		case slices.Contains([]string{"console", "yaml", "promql"}, b.language):
 		default:
 			t.Errorf("%s:%d: a block of %q is neither run nor marked as not runnable", page, b.line, b.language)
 		}
 	}
 	return examples
+}
+
+// runs reports whether the block is run.
+func (b block) runs() bool {
+	return slices.Contains([]string{"sh", "bash", "go", "python", "ts"}, b.language)
 }
 
 func isOutput(b block) bool { return b.language == "json" || b.language == "text" }

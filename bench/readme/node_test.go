@@ -2,6 +2,7 @@ package readme_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,8 +19,8 @@ type node struct {
 	dir     string
 	binary  string
 	process *exec.Cmd
-	// Where it listens instead of the defaults.
-	api, ops string
+	// Where it and its tool server listen instead of the defaults.
+	api, ops, tools string
 }
 
 // newClone makes the folder with what the examples use of a clone: the policies
@@ -60,6 +61,14 @@ func (n *node) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.stop(t) })
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.tools = free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
 	listening := regexp.MustCompile(`msg=listening .*\bapi=(\S+) ops=(\S+)`)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		said, err := os.ReadFile(log.Name())
@@ -91,7 +100,9 @@ func (n *node) stop(t *testing.T) {
 func (n *node) here(text string) string {
 	hosts := `\b(?:localhost|127\.0\.0\.1)`
 	text = regexp.MustCompile(hosts+`:8080\b`).ReplaceAllLiteralString(text, n.api)
-	return regexp.MustCompile(hosts+`:9090\b`).ReplaceAllLiteralString(text, n.ops)
+	text = regexp.MustCompile(hosts+`:9090\b`).ReplaceAllLiteralString(text, n.ops)
+	text = regexp.MustCompile(hosts+`:8081\b`).ReplaceAllLiteralString(text, n.tools)
+	return strings.ReplaceAll(text, "--http :8081", "--http "+n.tools)
 }
 
 // command runs the binary with arguments and gives all that it printed.

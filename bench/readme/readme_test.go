@@ -16,7 +16,7 @@ const startsNode = "make run\n"
 // The pages, in the order in which one reads them. The second finds what the
 // examples of the first left.
 func TestPages(t *testing.T) {
-	for _, tool := range []string{"bash", "curl", "go"} {
+	for _, tool := range []string{"bash", "curl", "go", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the examples need %s", tool)
 		}
@@ -26,6 +26,7 @@ func TestPages(t *testing.T) {
 	for _, page := range []string{"README.md", "deploy/RUNBOOK.md"} {
 		t.Run(page, func(t *testing.T) { runPage(t, n, page) })
 	}
+	t.Run("mcp.json", func(t *testing.T) { startAsHosts(t, n) })
 	t.Run("rules", func(t *testing.T) { compareRules(t, n) })
 	t.Run("settings", func(t *testing.T) { compareSettings(t, n) })
 	t.Run("commands", func(t *testing.T) { compareCommands(t, n) })
@@ -43,7 +44,13 @@ func runPage(t *testing.T, n *node, page string) {
 		if e.text == startsNode {
 			continue
 		}
-		printed, err := s.run(t, n.here(e.text))
+		script := e.text
+		if e.language != "sh" && e.language != "bash" {
+			if script = program(t, e); script == "" {
+				continue
+			}
+		}
+		printed, err := s.run(t, n.here(script))
 		if err != nil {
 			t.Errorf("%s:%d: %v\n%s", e.page, e.line, err, printed)
 		}

@@ -98,7 +98,7 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "version x", "serve now", "dev --help-me", "migrate up",
+		"policies get a --version 0", "mcp now", "mcp --http", "version x", "serve now", "dev --help-me", "migrate up",
 	} {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
@@ -118,6 +118,7 @@ func TestHelp(t *testing.T) {
 		{"policies"},
 		{"policies", "apply"},
 		{"policies", "get"},
+		{"mcp"},
 		{"version"},
 	} {
 		for _, flag := range []string{"--help", "-h"} {
@@ -232,4 +233,30 @@ func TestSettingsOfClients(t *testing.T) {
 	runWith(t, nil, "", "keys", "list").check(t, 1, "", "SPENDGATE_ADMIN_KEY is not set")
 	runWith(t, nil, "", "policies", "get", "x").check(t, 1, "", "SPENDGATE_API_KEY is not set")
 	runWith(t, []string{"SPENDGATE_API_URL=elsewhere"}, "", "keys", "list").check(t, 1, "", "SPENDGATE_API_URL: must be http://")
+}
+
+func TestMCPRefusesToStart(t *testing.T) {
+	const url = "SPENDGATE_API_URL=http://127.0.0.1:1"
+	runWith(t, nil, "", "mcp").check(t, 1, "", "SPENDGATE_API_URL: is required")
+	runWith(t, []string{url, "SPENDGATE_API_KEY_FILE=none"}, "", "mcp").check(t, 1, "", "SPENDGATE_API_KEY_FILE: cannot read the file")
+	runWith(t, []string{url}, "", "mcp", "--http", "8081").check(t, 2, "", "--http must be host:port")
+	// Beyond this machine it wants a token.
+	for _, addr := range []string{"0.0.0.0:0", "[::]:0"} {
+		r := runWith(t, []string{url, "SPENDGATE_API_KEY=svc"}, "", "mcp", "--http", addr)
+		if r.code != 1 || !strings.Contains(r.stderr, "SPENDGATE_MCP_TOKEN") {
+			t.Errorf("%s: %+v", addr, r)
+		}
+	}
+}
+
+func TestMCPOverStandardStreams(t *testing.T) {
+	const list = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":{}}}
+`
+	n := newFakeNode(t)
+	r := runWith(t, []string{"SPENDGATE_API_URL=" + n.URL}, list, "mcp")
+	if r.code != 0 || !strings.Contains(r.stdout, "SPENDGATE_API_KEY") || !strings.Contains(r.stderr, "only simulate_actions works") {
+		t.Errorf("%+v", r)
+	}
 }

@@ -211,10 +211,11 @@ func nodeKilled(t *testing.T, p *program) {
 // askedByInspector lets another implementation of the protocol ask, whose
 // command line also judges the schemas.
 func askedByInspector(t *testing.T, p *program) {
-	inspector := os.Getenv("TEST_MCP_INSPECTOR")
-	if inspector == "" {
-		t.Skip("TEST_MCP_INSPECTOR is not set; deploy/inspector/install.sh installs the MCP inspector and prints its value")
+	modules := os.Getenv("TEST_NODE_MODULES")
+	if modules == "" {
+		t.Skip("TEST_NODE_MODULES is not set; deploy/npm/install.sh installs the MCP inspector and prints its value")
 	}
+	inspector := filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
 	url := p.http(t, "hush")
 	targets := map[string][]string{
 		"stdio": {"-e", "SPENDGATE_API_URL=" + p.node.API, "-e", "SPENDGATE_API_KEY=" + p.node.Key, "--", p.binary, "mcp"},

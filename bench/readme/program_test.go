@@ -1,0 +1,85 @@
+package readme_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// program writes an example in another language than the shell's to a file and
+// gives the command that runs it, or "" where that cannot be done.
+func program(t *testing.T, e example) string {
+	t.Helper()
+	dir := t.TempDir()
+	name := filepath.Join(dir, "example."+map[string]string{"go": "go", "python": "py", "ts": "mts"}[e.language])
+	if err := os.WriteFile(name, []byte(e.text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	switch e.language {
+	case "go":
+		return compileGo(t, e, name)
+	case "python":
+		return "python3 '" + name + "'"
+	default:
+		return compileTypeScript(t, e, name)
+	}
+}
+
+// compileGo builds the program as if it lay in the module, as one that
+// replaces the module's name by a clone sees it.
+func compileGo(t *testing.T, e example, name string) string {
+	t.Helper()
+	module, err := filepath.Abs(root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(module, "example", "main.go"): name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, binary := name+".overlay", name+".out"
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", file, "-o", binary, "./example")
+	build.Dir = module
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s:%d: %v\n%s", e.page, e.line, err, out)
+	}
+	return "'" + binary + "'"
+}
+
+// compileTypeScript checks the program strictly and gives it as JavaScript.
+func compileTypeScript(t *testing.T, e example, name string) string {
+	t.Helper()
+	modules := os.Getenv("TEST_NODE_MODULES")
+	if modules == "" {
+		t.Logf("%s:%d is not run: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs TypeScript and prints its value", e.page, e.line)
+		return ""
+	}
+	compile := exec.Command("node", filepath.Join(modules, "typescript", "lib", "tsc.js"), "--strict", "--skipLibCheck", "--target", "es2022",
+		"--module", "nodenext", "--lib", "es2022,dom", "--typeRoots", filepath.Join(modules, "@types"), "--types", "node", name)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%s:%d: %v\n%s", e.page, e.line, err, out)
+	}
+	return "node '" + strings.TrimSuffix(name, ".mts") + ".mjs'"
+}
+
+// The file for hosts of the tool server, which an example of the page wrote,
+// starts it.
+func startAsHosts(t *testing.T, n *node) {
+	modules := os.Getenv("TEST_NODE_MODULES")
+	if modules == "" {
+		t.Skip("TEST_NODE_MODULES is not set; deploy/npm/install.sh installs the MCP inspector and prints its value")
+	}
+	inspector := filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+	ask := exec.Command("node", inspector, "--cli", "--config", filepath.Join(n.dir, "mcp.json"), "--server", "spendgate",
+		"--method", "tools/call", "--tool-name", "get_policy", "--tool-arg", "policy_id=support-refunds")
+	ask.Dir, ask.Env = t.TempDir(), n.environ()
+	if out, err := ask.CombinedOutput(); err != nil || !strings.Contains(string(out), "Policy support-refunds, version 2, has 2 rules") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
