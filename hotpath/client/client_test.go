@@ -143,11 +143,11 @@ func TestCheck(t *testing.T) {
 
 // Nothing but a whole answer with status 200 and the decision allow allows.
 func TestNothingElseAllows(t *testing.T) {
-	change := func(old, new string) respond {
-		if !strings.Contains(allowed, old) {
-			t.Fatalf("no %s in the answer", old)
+	change := func(part, instead string) respond {
+		if !strings.Contains(allowed, part) {
+			t.Fatalf("no %s in the answer", part)
 		}
-		return says(200, strings.Replace(allowed, old, new, 1))
+		return says(200, strings.Replace(allowed, part, instead, 1))
 	}
 	for name, answer := range map[string]respond{
 		"500":                 refuses(500, "internal_error"),

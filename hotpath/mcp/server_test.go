@@ -158,16 +158,22 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 			`POST /v1/checks ` + secret + ` {"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
 				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
 		},
-		{createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
-			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`},
+		{
+			createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
+			`POST /v1/policies ` + secret + ` {"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`,
+		},
 		{getPolicy, `{"policy_id":"p/1","version":2}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
 		{getPolicy, `{"policy_id":"p/1","version":null}`, "200 " + policy, `GET /v1/policies/p%2F1 ` + secret + ` `},
-		{simulateActions, `{"policy_id":"p","actions":[{"agent_id":"a","amount":0.10,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
+		{
+			simulateActions, `{"policy_id":"p","actions":[{"agent_id":"a","amount":0.10,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
 			`200 {"mode":"demo","policy_id":"p","policy_version":1,"results":[` + allowed + `],"summary":{"total":1,"allowed":1,"blocked":0,"escalated":0}}`,
-			`POST /v1/simulate ` + secret + ` {"policy_id":"p","actions":[{"agent_id":"a","policy_id":"p","amount":0.1,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`},
-		{listViolations, `{"agent_id":"a","action_type":"spend","decision":"block","from":"2026-01-01","to":"2026-01-02","limit":7,"cursor":"x"}`,
+			`POST /v1/simulate ` + secret + ` {"policy_id":"p","actions":[{"agent_id":"a","policy_id":"p","amount":0.1,"currency":"USD","counterparty":"c","reason_text":"r","metadata":{"n":1.10}}]}`,
+		},
+		{
+			listViolations, `{"agent_id":"a","action_type":"spend","decision":"block","from":"2026-01-01","to":"2026-01-02","limit":7,"cursor":"x"}`,
 			`200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`,
-			`GET /v1/violations?action_type=spend&agent_id=a&cursor=x&decision=block&from=2026-01-01&limit=7&to=2026-01-02 ` + secret + ` `},
+			`GET /v1/violations?action_type=spend&agent_id=a&cursor=x&decision=block&from=2026-01-01&limit=7&to=2026-01-02 ` + secret + ` `,
+		},
 		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` + secret + ` `},
 	} {
 		s := serve(t, test.answer)
@@ -366,9 +372,12 @@ func TestStopFinishesCalls(t *testing.T) {
 	ended := make(chan error)
 	server := newServer(t, &service{Server: api}, io.Discard, nil)
 	go func() { ended <- server.ServeStdio(ctx, in, &out) }()
-	io.WriteString(feed, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+	messages := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":`+fmt.Sprintf(arguments, "1")+"}}\n") //nolint:errcheck // read to its end
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"check_financial_action","arguments":` + fmt.Sprintf(arguments, "1") + "}}\n"
+	if _, err := io.WriteString(feed, messages); err != nil {
+		t.Error(err)
+	}
 	if err := <-ended; err != nil || !strings.Contains(out.String(), "Decision: allow.") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
