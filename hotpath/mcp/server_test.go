@@ -285,6 +285,19 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
+// A key that a failure named and that was then asked with by name is used up.
+func TestNamedKeyIsUsedUp(t *testing.T) {
+	s := serve(t, "lost", "200 "+allowed, "200 "+allowed)
+	session := connect(t, newServer(t, s, io.Discard, nil))
+	callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"))
+	named := s.keys(t)[0]
+	callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"`+named+`"`))
+	callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"))
+	if k := s.keys(t); k[1] != named || k[2] == named {
+		t.Errorf("keys %v", k)
+	}
+}
+
 func TestToolsAreDescribed(t *testing.T) {
 	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
 	if err != nil {
