@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,13 @@ func serve(t *testing.T, answers ...respond) *service {
 	return s
 }
 
+// sent are the requests so far.
+func (s *service) sent() []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
 // client is one of the service that waits for nothing and notes how long it
 // would have waited.
 func (s *service) client(t *testing.T, change func(*Options)) (*Client, *[]time.Duration) {
@@ -136,8 +144,8 @@ func TestCheck(t *testing.T) {
 	}
 	want := seen{"POST", "/v1/checks", apiKey, "", `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":42.5,"currency":"USD","counterparty":"c",` +
 		`"reason_text":"1 < 2 & so on","idempotency_key":"order-1","metadata":{"discount_percent":12.345678901234567,"n":1}}`}
-	if len(s.requests) != 1 || s.requests[0] != want {
-		t.Errorf("sent %+v", s.requests)
+	if len(s.sent()) != 1 || s.sent()[0] != want {
+		t.Errorf("sent %+v", s.sent())
 	}
 }
 
@@ -183,7 +191,7 @@ func TestNothingElseAllows(t *testing.T) {
 			if r != nil || r.Allowed() || !ok {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			for _, request := range s.requests {
+			for _, request := range s.sent() {
 				if request.idempotencyKey(t) != undecided.IdempotencyKey {
 					t.Errorf("sent %s, told %s", request.body, undecided.IdempotencyKey)
 				}
@@ -222,21 +230,21 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	s := serve(t, dies, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"), says(200, allowed))
 	c, waits := s.client(t, nil)
 	r, err := c.Check(t.Context(), action(t))
-	if err != nil || !r.Allowed() || len(s.requests) != 4 {
-		t.Fatal(err, r, s.requests)
+	if err != nil || !r.Allowed() || len(s.sent()) != 4 {
+		t.Fatal(err, r, s.sent())
 	}
-	for _, request := range s.requests[1:] {
-		if request != s.requests[0] {
-			t.Errorf("sent %v, then %v", s.requests[0], request)
+	for _, request := range s.sent()[1:] {
+		if request != s.sent()[0] {
+			t.Errorf("sent %v, then %v", s.sent()[0], request)
 		}
 	}
-	s.requests[0].idempotencyKey(t)
+	s.sent()[0].idempotencyKey(t)
 	w := *waits
 	if len(w) != 3 || w[0] > firstBackoff || w[1] < time.Second || w[1] > time.Second+2*firstBackoff || w[2] < 7*time.Second || w[2] > 7*time.Second+4*firstBackoff {
 		t.Errorf("waited %v", w)
 	}
-	if _, err := c.Check(t.Context(), action(t)); err != nil || s.requests[4].idempotencyKey(t) == s.requests[0].idempotencyKey(t) {
-		t.Errorf("two checks under one key: %v", s.requests)
+	if _, err := c.Check(t.Context(), action(t)); err != nil || s.sent()[4].idempotencyKey(t) == s.sent()[0].idempotencyKey(t) {
+		t.Errorf("two checks under one key: %v", s.sent())
 	}
 }
 
@@ -245,15 +253,15 @@ func TestRetriesEnd(t *testing.T) {
 	c, waits := s.client(t, func(o *Options) { o.Attempts = 3 })
 	_, err := c.Check(t.Context(), action(t))
 	refused, ok := errors.AsType[*Error](err)
-	if !ok || refused.Status != 500 || len(s.requests) != 3 || len(*waits) != 2 || !strings.Contains(err.Error(), "attempt 3 of 3") {
-		t.Error(err, s.requests)
+	if !ok || refused.Status != 500 || len(s.sent()) != 3 || len(*waits) != 2 || !strings.Contains(err.Error(), "attempt 3 of 3") {
+		t.Error(err, s.sent())
 	}
 	// A longer Retry-After than one wants to wait for is told at once.
 	s = serve(t, refuses(429, "rate_limit_exceeded", "Retry-After: 17"))
 	c, _ = s.client(t, func(o *Options) { o.MaxWait = 16 * time.Second })
 	_, err = c.Check(t.Context(), action(t))
-	if refused, ok := errors.AsType[*Error](err); !ok || refused.RetryAfter != 17*time.Second || len(s.requests) != 1 {
-		t.Error(err, s.requests)
+	if refused, ok := errors.AsType[*Error](err); !ok || refused.RetryAfter != 17*time.Second || len(s.sent()) != 1 {
+		t.Error(err, s.sent())
 	}
 	if _, undecided := errors.AsType[*UndecidedError](err); undecided {
 		t.Error("a check that was not looked at may have been decided")
@@ -262,8 +270,8 @@ func TestRetriesEnd(t *testing.T) {
 	c, _ = s.client(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := c.Check(ctx, action(t)); ctx.Err() != nil || len(s.requests) != 2 {
-		t.Error(err, ctx.Err(), s.requests)
+	if _, err := c.Check(ctx, action(t)); ctx.Err() != nil || len(s.sent()) != 2 {
+		t.Error(err, ctx.Err(), s.sent())
 	}
 	// Full jitter: anything from nothing to a limit that doubles and ends.
 	for attempt := range 70 {
@@ -280,15 +288,15 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 		_, err := c.Check(t.Context(), action(t))
 		refused, ok := errors.AsType[*Error](err)
 		_, undecided := errors.AsType[*UndecidedError](err)
-		if !ok || undecided || len(s.requests) != 1 || *refused != (Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
-			t.Errorf("%d: %v after %d requests", status, err, len(s.requests))
+		if !ok || undecided || len(s.sent()) != 1 || *refused != (Error{Status: status, Code: "some_code", Message: "because", RequestID: "req_1"}) {
+			t.Errorf("%d: %v after %d requests", status, err, len(s.sent()))
 		}
 	}
 	// A refusal after a lost answer says nothing of the lost one.
 	s := serve(t, dies, refuses(401, "api_key_inactive"))
 	c, _ := s.client(t, nil)
-	if _, err := c.Check(t.Context(), action(t)); len(s.requests) != 2 {
-		t.Error(s.requests)
+	if _, err := c.Check(t.Context(), action(t)); len(s.sent()) != 2 {
+		t.Error(s.sent())
 	} else if _, undecided := errors.AsType[*UndecidedError](err); !undecided {
 		t.Errorf("a check that may be recorded counts as refused: %v", err)
 	}
@@ -304,14 +312,14 @@ func TestWritesAreNotRepeated(t *testing.T) {
 		for _, answer := range []respond{dies, truncates, refuses(500, "internal_error"), says(502, "<html>"), says(429, "<html>")} {
 			s := serve(t, answer)
 			c, _ := s.client(t, nil)
-			if err := write(c); err == nil || len(s.requests) != 1 {
-				t.Errorf("%s: %v after %d requests", name, err, len(s.requests))
+			if err := write(c); err == nil || len(s.sent()) != 1 {
+				t.Errorf("%s: %v after %d requests", name, err, len(s.sent()))
 			}
 		}
 		s := serve(t, refuses(429, "rate_limit_exceeded"), refuses(422, "validation_error"))
 		c, _ := s.client(t, nil)
-		if err := write(c); err == nil || len(s.requests) != 2 {
-			t.Errorf("%s: %v after %d requests", name, err, len(s.requests))
+		if err := write(c); err == nil || len(s.sent()) != 2 {
+			t.Errorf("%s: %v after %d requests", name, err, len(s.sent()))
 		}
 		s.Close()
 		c, waits := s.client(t, nil)
@@ -321,8 +329,8 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 	s := serve(t, dies, says(200, `{"key_id":"key_1","active":false}`))
 	c, _ := s.client(t, nil)
-	if k, err := c.UpdateKey(t.Context(), "key_1", KeyChange{Active: new(false)}); err != nil || k.Active || len(s.requests) != 2 {
-		t.Error(k, err, s.requests)
+	if k, err := c.UpdateKey(t.Context(), "key_1", KeyChange{Active: new(false)}); err != nil || k.Active || len(s.sent()) != 2 {
+		t.Error(k, err, s.sent())
 	}
 }
 
@@ -350,8 +358,8 @@ func TestOnlyTheRightKeyIsSent(t *testing.T) {
 	_, _ = c.GetCheck(t.Context(), "a/b?c")
 	_, _ = c.Keys(t.Context(), KeyQuery{})
 	want := []seen{{method: "GET", uri: "/v1/checks/a%2Fb%3Fc", key: apiKey}, {method: "GET", uri: "/v1/keys", admin: adminKey}}
-	if len(s.requests) != 2 || s.requests[0] != want[0] || s.requests[1] != want[1] {
-		t.Errorf("%+v", s.requests)
+	if len(s.sent()) != 2 || s.sent()[0] != want[0] || s.sent()[1] != want[1] {
+		t.Errorf("%+v", s.sent())
 	}
 }
 
@@ -409,9 +417,9 @@ func TestPages(t *testing.T) {
 		t.Error(got)
 	}
 	filters := "action_type=refund&agent_id=a+b&"
-	if s.requests[0].uri != "/v1/violations?"+filters+"decision=block&from=2026-01-01&limit=2&to=2026-01-02" ||
-		s.requests[1].uri != "/v1/violations?"+filters+"cursor=c%262&decision=block&from=2026-01-01&limit=2&to=2026-01-02" {
-		t.Error(s.requests)
+	if s.sent()[0].uri != "/v1/violations?"+filters+"decision=block&from=2026-01-01&limit=2&to=2026-01-02" ||
+		s.sent()[1].uri != "/v1/violations?"+filters+"cursor=c%262&decision=block&from=2026-01-01&limit=2&to=2026-01-02" {
+		t.Error(s.sent())
 	}
 
 	// A listing that breaks off or runs in a circle says so.
