@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// BenchmarkCommitCPU measures the processor time of commits on an otherwise
+// idle store, of the server's session and of this process, in batches as the
+// writer makes them at few and at many connections. Times on a busy machine say
+// little; these are steady.
+func BenchmarkCommitCPU(b *testing.B) {
+	for _, size := range []int{1, 4, 8, 32, 128} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			s := open(b, database(b), true)
+			f := newFence(b, s)
+			batch := make([]*spend.Check, size)
+			commit := func() {
+				if err := s.Commit(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			serial := 0
+			renew := func() {
+				for i := range batch {
+					batch[i] = typical(f, serial)
+					serial++
+				}
+			}
+			for range 2 * cap(s.writers.idle) { // connect
+				renew()
+				commit()
+			}
+			pids := writerPIDs(b, s)
+			var server, own, wall time.Duration
+			for range b.N { // no timer: stopping it costs more than a commit
+				renew()
+				server -= sessionCPU(b, pids)
+				own -= processCPU(b)
+				started := time.Now()
+				commit()
+				wall += time.Since(started)
+				own += processCPU(b)
+				server += sessionCPU(b, pids)
+			}
+			perCommit := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(b.N) }
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(perCommit(wall), "µs/commit")
+			b.ReportMetric(perCommit(server), "pg-µs/commit")
+			b.ReportMetric(perCommit(own), "node-µs/commit")
+			b.ReportMetric(perCommit(server)/float64(size), "pg-µs/check")
+		})
+	}
+}
+
+// typical is one of the workload that bars are stated for: four of ten checks
+// are violations, three have an idempotency key.
+func typical(f spend.Fence, serial int) *spend.Check {
+	id := spend.NewID(time.Now())
+	ms := id.Time().UnixMilli()
+	amount, _ := spend.ParseAmount("125.5")
+	c := &spend.Check{
+		ID: id, ActionType: spend.Refund, Fence: f, KeyID: "key_0123456789abcdef0123456789abcdef", RequestID: "req_0123456789ab",
+		Action: spend.Action{
+			AgentID: "agent-" + strconv.Itoa(serial%2000), PolicyID: "policy-" + strconv.Itoa(serial%10), Type: spend.Refund,
+			Amount: amount, Currency: "USD", Counterparty: "customer-" + strconv.Itoa(serial), PaymentMethod: "card",
+		},
+		Decision: spend.Decision{Confidence: spend.High, PolicyVersion: 1, Message: "125.50 USD is within policy.", NextStep: "Proceed."},
+		Pass:     spend.Pass{ClaimedMS: ms, UntilMS: ms + 5*60*1000},
+	}
+	c.Action.Metadata.JSON = `{"days_since_purchase":12,"country":"de","order":"A-1009"}`
+	if serial%10 < 4 {
+		d := &c.Decision
+		d.Effect, d.Reason, d.RuleID, d.RuleDescription = spend.Block, "max_amount_exceeded", "cap", "No more than 500 USD."
+		d.Message, d.NextStep = "600.00 USD exceeds the limit of 500.00 USD.", "Ask a human, or lower the amount."
+	}
+	if serial%10 >= 2 && serial%10 < 5 {
+		c.Action.IdempotencyKey = "idem-" + strconv.Itoa(serial) + "-" + id.Text("")
+	}
+	c.Fingerprint = spend.FingerprintOf(&c.Action, c.ActionType)
+	c.RequestSHA = spend.RequestSHA(&c.Action)
+	return c
+}
+
+// writerPIDs are the server's processes behind the connections for commits.
+func writerPIDs(b *testing.B, s *Store) (pids []int32) {
+	b.Helper()
+	var idle []*session
+	for range cap(s.writers.idle) {
+		idle = append(idle, <-s.writers.idle)
+	}
+	for _, session := range idle {
+		s.writers.give(session)
+		if session.conn == nil {
+			continue
+		}
+		_, port, _ := strings.Cut(session.conn.LocalAddr().String(), ":")
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var pid int32
+		if err := s.reads.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE client_port = $1", n).Scan(&pid); err != nil {
+			b.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// sessionCPU is the time that the processes have spent on a processor.
+func sessionCPU(b *testing.B, pids []int32) (sum time.Duration) {
+	b.Helper()
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+		if err != nil {
+			b.Skip("the server is not on this machine")
+		}
+		ran, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(ran, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum
+}
+
+func processCPU(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
