@@ -14,7 +14,9 @@ type Hash [sha256.Size]byte
 func (h Hash) IsZero() bool { return h == Hash{} }
 
 // HashKey is the hash under which an idempotency key is stored and claimed.
-func HashKey(idempotencyKey string) Hash { return sha256.Sum256([]byte(idempotencyKey)) }
+func HashKey(idempotencyKey string) Hash {
+	return sha256.Sum256(append(make([]byte, 0, 256), idempotencyKey...)) // short keys stay on the stack
+}
 
 // FingerprintOf covers exactly agent_id, action type as resolved, amount and
 // counterparty (S17). Each part is prefixed by its length, so that no two
