@@ -2,10 +2,11 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
@@ -28,9 +29,12 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
 	if reach <= s.horizonMS.Load() {
 		reach = 0
 	}
-	var steps int
-	session.buf, steps = appendCommit(session.buf[:0], checks, reach)
-	if _, err := session.exchange(ctx, steps); err != nil {
+	session.buf = session.buf[:0]
+	if !session.prepared || s.statement == "" {
+		session.buf = appendParse(session.buf, s.statement, commitQuery)
+	}
+	session.buf = appendCommit(session.buf, s.statement, checks, reach)
+	if _, err := session.exchange(ctx, 1); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
@@ -53,70 +57,52 @@ func horizon(checks []*spend.Check) int64 {
 	return (most + minute - 1) / minute * minute
 }
 
-// appendCommit adds the whole conversation: the query and the rows that its
-// COPYs will ask for. A server that refuses the query skips the rows.
-func appendCommit(b []byte, checks []*spend.Check, reach int64) (_ []byte, steps int) {
-	fence := checks[0].Fence
-	b, at := openMessage(b, 'Q')
-	b = append(b, begin...)
-	b = append(b, "SELECT enter("...)
-	b = append(appendHex(b, fence.Node[:]), ',')
-	b = append(appendHex(b, fence.Epoch[:]), ");"...)
-	steps = 3 // with BEGIN and the COPY of checks
-	if slices.ContainsFunc(checks, hasKey) {
-		b = appendTakeKeys(b, checks)
-		steps++
-	}
-	if reach > 0 {
-		b = append(appendInt(append(b, "SELECT reach("...), reach), ");"...)
-		steps++
-	}
-	b = append(b, "COPY checks("+checkColumns+") FROM STDIN BINARY;"...)
-	violations := slices.ContainsFunc(checks, (*spend.Check).Violation)
-	if violations {
-		b = append(b, "COPY violations("+violationColumns+") FROM STDIN BINARY;"...)
-		steps++
-	}
-	b = append(b, commit...)
-	b = closeMessage(append(b, 0), at)
+// commitQuery is prepared with the first commit of a connection.
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8)"
 
-	b, at = openCopy(b)
+// appendCommit adds the call of commit_checks, a transaction of its own.
+func appendCommit(b []byte, statement string, checks []*spend.Check, reach int64) []byte {
+	fence := checks[0].Fence
+	b, bind := openBind(b, statement, 8)
+	b = appendParameter(b, fence.Node[:])
+	b = appendParameter(b, fence.Epoch[:])
+	b = appendKeys(b, checks)
+	b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(reach))
+	b = append(b, 0, 0, 0, 2, 0, audit.RowFormat)
+	b = append(b, 0, 0, 0, 1, 0)
+	if slices.ContainsFunc(checks, (*spend.Check).Violation) {
+		b[len(b)-1] = 1
+	}
+	b, rows := openArray(b, 0, len(checks))
 	for _, c := range checks {
-		b = appendCheck(b, c)
+		var row int
+		b, row = openValue(b)
+		b = closeValue(appendRow(b, c), row)
 	}
-	b = closeCopy(b, at)
-	if !violations {
-		return b, steps
-	}
-	b, at = openCopy(b)
-	for _, c := range checks {
-		if c.Violation() {
-			b = appendViolation(b, c)
-		}
-	}
-	return closeCopy(b, at), steps
+	return closeBind(closeValue(b, rows), bind)
 }
 
-func hasKey(c *spend.Check) bool { return c.Action.IdempotencyKey != "" }
-
-// appendTakeKeys adds the call with two array literals of hex.
-func appendTakeKeys(b []byte, checks []*spend.Check) []byte {
-	list := func(b []byte, value func([]byte, *spend.Check) []byte) []byte {
-		b = append(b, "'{"...)
-		for _, c := range checks {
-			if hasKey(c) {
-				b = append(value(b, c), ',')
-			}
+// appendKeys adds two arrays: the hashes of the idempotency keys, and the
+// checks that have them.
+func appendKeys(b []byte, checks []*spend.Check) []byte {
+	n := 0
+	for _, c := range checks {
+		if c.Action.IdempotencyKey != "" {
+			n++
 		}
-		b[len(b)-1] = '}' // in place of the last comma
-		return append(b, '\'')
 	}
-	b = append(b, "SELECT take_keys("...)
-	b = list(b, func(b []byte, c *spend.Check) []byte {
-		hash := spend.HashKey(c.Action.IdempotencyKey)
-		return hex.AppendEncode(b, hash[:])
-	})
-	b = append(b, ',')
-	b = list(b, func(b []byte, c *spend.Check) []byte { return c.ID.Append(b, "") })
-	return append(b, ");"...)
+	b, array := openArray(b, typeBytes, n)
+	for _, c := range checks {
+		if c.Action.IdempotencyKey != "" {
+			hash := spend.HashKey(c.Action.IdempotencyKey)
+			b = appendParameter(b, hash[:])
+		}
+	}
+	b, array = openArray(closeValue(b, array), typeUUID, n)
+	for _, c := range checks {
+		if c.Action.IdempotencyKey != "" {
+			b = appendParameter(b, c.ID[:])
+		}
+	}
+	return closeValue(b, array)
 }

@@ -1,10 +1,12 @@
 // Package postgres is the store of a fleet, and the only place that speaks SQL
 // to PostgreSQL (14 or newer).
 //
-// A commit is one buffer and one wait: BEGIN, the fence (enter), the
-// idempotency keys (take_keys), binary COPY of the rows, COMMIT, and the rows
-// themselves leave in one write; then the answers are read to the end. What
-// the connection showed by then decides the outcome, see session.exchange.
+// A commit is one buffer, one statement and one wait: a call of the prepared
+// function commit_checks (the fence, the idempotency keys, the rows), a
+// transaction of its own that ends with the buffer's last byte. What the
+// connection showed by then decides the outcome, see session.exchange. Two
+// COPYs in place of the rows cost the server a third more at small batches,
+// mostly for parsing and for a packet each, and no less at large ones.
 //
 // A commit is never cancelled: a cancelled wait for a synchronous standby
 // succeeds locally (F17). Whoever stops waiting drops the connection, and only

@@ -10,20 +10,6 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// The columns of a COPY, in the order in which the rows are encoded.
-const (
-	checkColumns = `check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,` +
-		`requested_type,action_type,decision,confidence,amount,fingerprint,request_sha,currency,` +
-		`agent_id,policy_id,counterparty,payment_method,merchant_or_vendor,reason_text,` +
-		`idempotency_key,metadata,reason_code,rule_id,rule_description,message,next_step,` +
-		`key_id,request_id`
-	violationColumns = `id,policy_version,latency_ms,action_type,decision,confidence,amount,` +
-		`currency,agent_id,policy_id,counterparty,rule_id,rule_description`
-
-	checkFields     = 31
-	violationFields = 13
-)
-
 // The one-letter codes of the schema, at the index of the value. No letter
 // stands for an action type that the request did not say.
 const (
@@ -43,22 +29,33 @@ func encodable(c *spend.Check) error {
 	return nil
 }
 
-// appendCheck adds the row of checkColumns.
-func appendCheck(b []byte, c *spend.Check) []byte {
+// The types of fields, by their OIDs, which never change.
+const (
+	typeLetter  = 18 // "char"
+	typeBytes   = 17
+	typeInt64   = 20
+	typeInt32   = 23
+	typeText    = 25
+	typeNumeric = 1700
+	typeUUID    = 2950
+)
+
+// rowFields is how many fields the type check_row has.
+const rowFields = 28
+
+// appendRow adds a check_row, a composite value in the binary format.
+func appendRow(b []byte, c *spend.Check) []byte {
 	a, d := &c.Action, &c.Decision
-	b = binary.BigEndian.AppendUint16(b, checkFields)
-	b = appendField(b, c.ID[:])
-	b = appendField(b, c.Fence.Node[:])
-	b = appendField(b, c.Fence.Epoch[:])
+	b = binary.BigEndian.AppendUint32(b, rowFields)
+	b = appendField(b, typeUUID, c.ID[:])
 	if c.Pass.Passed() {
 		b = appendInt64(appendInt64(b, c.Pass.ClaimedMS), c.Pass.UntilMS)
 	} else {
-		b = append(append(b, fieldNull...), fieldNull...)
+		b = appendNull(appendNull(b, typeInt64), typeInt64)
 	}
 	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
-	b = append(b, 0, 0, 0, 2, 0, audit.RowFormat)
 	if a.Type == spend.Unspecified {
-		b = append(b, fieldNull...)
+		b = appendNull(b, typeLetter)
 	} else {
 		b = appendLetter(b, typeLetters[a.Type])
 	}
@@ -66,12 +63,12 @@ func appendCheck(b []byte, c *spend.Check) []byte {
 	b = appendLetter(b, effectLetters[d.Effect])
 	b = appendLetter(b, confidenceLetters[d.Confidence])
 	b = appendNumeric(b, a.Amount)
-	b = appendField(b, c.Fingerprint[:])
-	b = appendField(b, c.RequestSHA[:])
-	b = appendField(b, a.Currency)
-	b = appendField(b, a.AgentID)
-	b = appendField(b, a.PolicyID)
-	b = appendField(b, a.Counterparty)
+	b = appendField(b, typeBytes, c.Fingerprint[:])
+	b = appendField(b, typeBytes, c.RequestSHA[:])
+	b = appendText(b, a.Currency)
+	b = appendText(b, a.AgentID)
+	b = appendText(b, a.PolicyID)
+	b = appendText(b, a.Counterparty)
 	b = appendOptional(b, a.PaymentMethod)
 	b = appendOptional(b, a.MerchantOrVendor)
 	b = appendOptional(b, a.ReasonText)
@@ -82,49 +79,42 @@ func appendCheck(b []byte, c *spend.Check) []byte {
 	b = appendOptional(b, d.RuleDescription)
 	b = appendOptional(b, d.Message)
 	b = appendOptional(b, d.NextStep)
-	b = appendField(b, c.KeyID)
-	return appendField(b, c.RequestID)
+	b = appendText(b, c.KeyID)
+	return appendText(b, c.RequestID)
 }
 
-// appendViolation adds the row of violationColumns.
-func appendViolation(b []byte, c *spend.Check) []byte {
-	a, d := &c.Action, &c.Decision
-	b = binary.BigEndian.AppendUint16(b, violationFields)
-	b = appendField(b, c.ID[:])
-	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
-	b = appendLetter(b, typeLetters[c.ActionType])
-	b = appendLetter(b, effectLetters[d.Effect])
-	b = appendLetter(b, confidenceLetters[d.Confidence])
-	b = appendNumeric(b, a.Amount)
-	b = appendField(b, a.Currency)
-	b = appendField(b, a.AgentID)
-	b = appendField(b, a.PolicyID)
-	b = appendField(b, a.Counterparty)
-	b = appendField(b, d.RuleID)
-	return appendField(b, d.RuleDescription)
-}
+// The fields of a composite value: type, length, value.
 
-func appendField[T string | []byte](b []byte, value T) []byte {
+func appendField[T string | []byte](b []byte, typ uint32, value T) []byte {
+	b = binary.BigEndian.AppendUint32(b, typ)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(value)))
 	return append(b, value...)
 }
 
+func appendNull(b []byte, typ uint32) []byte {
+	return append(binary.BigEndian.AppendUint32(b, typ), null...)
+}
+
+func appendText(b []byte, s string) []byte { return appendField(b, typeText, s) }
+
 func appendOptional(b []byte, s string) []byte {
 	if s == "" {
-		return append(b, fieldNull...)
+		return appendNull(b, typeText)
 	}
-	return appendField(b, s)
+	return appendText(b, s)
 }
 
 func appendInt32(b []byte, n int32) []byte {
-	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 4), uint32(n))
+	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, typeInt32, 0, 0, 0, 4), uint32(n))
 }
 
 func appendInt64(b []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(n))
+	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, typeInt64, 0, 0, 0, 8), uint64(n))
 }
 
-func appendLetter(b []byte, letter byte) []byte { return append(b, 0, 0, 0, 1, letter) }
+func appendLetter(b []byte, letter byte) []byte {
+	return append(b, 0, 0, 0, typeLetter, 0, 0, 0, 1, letter)
+}
 
 // appendNumeric adds an amount as Postgres keeps numerics: digits of base
 // 10,000, those of the integer part first.
@@ -147,6 +137,7 @@ func appendNumeric(b []byte, a spend.Amount) []byte {
 		first--
 		digits[first] = uint16(integer % 1e4)
 	}
+	b = binary.BigEndian.AppendUint32(b, typeNumeric)
 	b = binary.BigEndian.AppendUint32(b, uint32(8+2*(end-first)))
 	b = binary.BigEndian.AppendUint16(b, uint16(end-first)) // digits
 	b = binary.BigEndian.AppendUint16(b, uint16(4-first))   // weight of the first: its power of 10,000

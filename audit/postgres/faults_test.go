@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +71,8 @@ func TestCommitStuck(t *testing.T) {
 			if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
 				t.Fatalf("got %v, want ErrUnknown", err)
 			}
+			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM pg_locks
+				WHERE classid IN ('fenced'::regclass, 'epoch'::regclass) AND granted`)
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -175,6 +179,62 @@ func TestEnterReadsBehindTheLock(t *testing.T) {
 		if err := <-outcome; !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", test.sql, err, test.want)
 		}
+	}
+}
+
+// TestStricterIsolation refuses commits whose snapshot could be older than the
+// locks: under REPEATABLE READ a stale epoch would pass.
+func TestStricterIsolation(t *testing.T) {
+	url := database(t)
+	f := newFence(t, open(t, url, true))
+	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
+		conn := connect(t, url)
+		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch))
+		if (err == nil) != allowed {
+			t.Errorf("%s: got %v", level, err)
+		}
+	}
+	// A role may default to another one: the sessions set theirs.
+	s := open(t, with(t, url, "default_transaction_isolation", "serializable"), false)
+	if err := s.Commit(t.Context(), []*spend.Check{minimal(f)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKeysAreTakenInOrder has a commit wait for its first key by hash while its
+// other one, sent before, is not taken yet: no two commits can deadlock (F14).
+func TestKeysAreTakenInOrder(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	batch := []*spend.Check{minimal(f), minimal(f)}
+	batch[0].Action.IdempotencyKey, batch[1].Action.IdempotencyKey = "a", "b"
+	first, second := spend.HashKey("a"), spend.HashKey("b")
+	if bytes.Compare(first[:], second[:]) < 0 {
+		t.Fatal("the keys do not try the order")
+	}
+	const take = "SELECT take_keys(ARRAY[$1::bytea], ARRAY[$2::uuid])"
+	blocker := connect(t, url)
+	if _, err := blocker.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blocker.Exec(t.Context(), take, second[:], [16]byte(batch[1].ID)); err != nil {
+		t.Fatal(err)
+	}
+	outcome := make(chan error, 1)
+	go func() { outcome <- s.Commit(t.Context(), batch) }()
+	waitFor(t, url, "a commit that waits", "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)")
+	if _, err := connect(t, with(t, url, "lock_timeout", "100ms")).Exec(t.Context(), take, first[:], [16]byte(batch[0].ID)); err != nil {
+		t.Errorf("the later key is taken already: %v", err)
+	}
+	if _, err := blocker.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if taken, ok := errors.AsType[*audit.KeysTakenError](<-outcome); !ok || !slices.Equal(taken.Hashes, []spend.Hash{first}) {
+		t.Errorf("got %v, want the one key taken", taken)
 	}
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -156,6 +157,9 @@ func TestHorizon(t *testing.T) {
 		}
 		mustReach(step.want)
 	}
+	if guarded := count(t, s, "checks WHERE claimed_ms IS NULL AND until_ms IS NULL"); guarded != 1 {
+		t.Errorf("%d checks without a pass, want 1", guarded) // those with one are in an index
+	}
 	live, err := s.LivePasses(ctx, []spend.Hash{short.Fingerprint, week.Fingerprint}, now.UnixMilli())
 	if err != nil || len(live) != 2 {
 		t.Errorf("%d live, %v", len(live), err)
@@ -170,6 +174,36 @@ func TestHorizon(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustReach(7 * 24 * time.Hour)
+}
+
+// TestPreparedCommit commits several times on one connection, also where
+// connections are not the node's own and what it prepared may be gone.
+func TestPreparedCommit(t *testing.T) {
+	url := database(t)
+	open(t, url, true)
+	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "exec": false} {
+		s, err := Open(t.Context(), Options{URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler), Writers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		f := newFence(t, s)
+		for range 3 {
+			if err := s.Commit(t.Context(), []*spend.Check{minimal(f)}); err != nil {
+				t.Errorf("%s: %v", mode, err)
+			}
+			session := <-s.writers.idle
+			forget := "SELECT 1" // a simple query ends the unnamed statement
+			if !kept {
+				forget = "DEALLOCATE ALL"
+			}
+			session.buf = appendQuery(session.buf[:0], forget)
+			if _, err := session.exchange(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+			s.writers.give(session)
+		}
+	}
 }
 
 // TestIndexes shows that the hot look-ups use theirs.

@@ -65,6 +65,7 @@ func (p *sessions) close() {
 type session struct {
 	conn     net.Conn // nil when not connected
 	frontend *pgproto3.Frontend
+	prepared bool   // the connection has prepared what Commit asks
 	buf      []byte // for the next message, reused
 }
 
@@ -91,16 +92,16 @@ func (s *session) drop() {
 		return
 	}
 	_ = idle.Plain(s.conn).Close() // nothing depends on it any more
-	s.conn, s.frontend = nil, nil
+	s.conn, s.frontend, s.prepared = nil, nil, false
 }
 
-// exchange sends the message in s.buf, a transaction that begins with BEGIN
-// and ends with COMMIT, waits for its end and gives the columns of the last
-// row that it returned. steps is how many statements precede COMMIT.
+// exchange sends the message in s.buf, one transaction that ends with its last
+// byte, waits for its end and gives the columns of the last row that it
+// returned. steps is how many statements the server confirms before it commits.
 //
 // The outcome is certain when the server says so, when not all of the message
-// was sent (the transaction needs its last byte), and when the server gave up
-// before the last step had ended. Else it is ErrUnknown.
+// was sent, and when the server gave up before the last step had ended. Else
+// it is ErrUnknown.
 func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err error) {
 	conn := s.conn
 	stop := context.AfterFunc(ctx, func() {
@@ -147,8 +148,8 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 // answer is what came back for one message.
 type answer struct {
 	row           [][]byte
-	steps         int             // statements that ended well, BEGIN included
-	committed     bool            // COMMIT ended well
+	steps         int             // statements that ended well, BEGIN and COMMIT included
+	committed     bool            // the whole of it ended well
 	doubt         *pgconn.PgError // a warning, such as that of a standby not waited for
 	refused       *pgconn.PgError
 	inTransaction bool // still, after it failed
@@ -157,21 +158,23 @@ type answer struct {
 // receive reads until the server is ready again. With an error, the answer is
 // as far as it came.
 func (s *session) receive() (a answer, err error) {
+	undone := false
 	for {
 		message, err := s.frontend.Receive()
 		if err != nil {
 			return a, err
 		}
 		switch m := message.(type) {
+		case *pgproto3.ParseComplete:
+			s.prepared = true
 		case *pgproto3.DataRow:
 			a.row = slices.Clone(m.Values)
 			for i, value := range a.row {
 				a.row[i] = slices.Clone(value) // the frontend reuses its buffer
 			}
 		case *pgproto3.CommandComplete:
-			if a.committed = string(m.CommandTag) == "COMMIT"; !a.committed {
-				a.steps++
-			}
+			a.steps++
+			undone = string(m.CommandTag) == "ROLLBACK"
 		case *pgproto3.NoticeResponse:
 			if m.SeverityUnlocalized == "WARNING" {
 				a.doubt = pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(m))
@@ -180,6 +183,7 @@ func (s *session) receive() (a answer, err error) {
 			a.refused = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:
 			a.inTransaction = m.TxStatus != 'I'
+			a.committed = !a.inTransaction && a.refused == nil && !undone
 			return a, nil
 		}
 	}

@@ -39,6 +39,10 @@ type Store struct {
 	writers  *sessions // for Commit
 	controls *sessions // for fences and configuration, which must not wait for writers
 
+	// statement names the prepared commit; empty when connections are not
+	// this node's own, so that every commit prepares it anew.
+	statement string
+
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
 }
@@ -78,6 +82,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		log:      o.Logger,
 		writers:  newSessions(&config.ConnConfig.Config, o.Writers),
 		controls: newSessions(&config.ConnConfig.Config, controls),
+	}
+	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		s.statement = "commit_checks"
 	}
 	config.AfterConnect = prepareRead
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -135,9 +135,9 @@ CREATE TABLE idempotency (
 
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 
--- Records the keys (SHA-256 in hex) or raises SG003 with those that are taken.
+-- Records the keys (their SHA-256) or raises SG003 with those that are taken.
 -- Sorted, so that two batches with common keys do not deadlock.
-CREATE FUNCTION take_keys(hashes text[], ids uuid[]) RETURNS void
+CREATE FUNCTION take_keys(hashes bytea[], ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -145,18 +145,18 @@ DECLARE
     losers text;
 BEGIN
     INSERT INTO idempotency AS i (key_hash, check_id, expires_at)
-        SELECT decode(k.hash, 'hex'), k.id, clock_timestamp() + interval '24 hours'
+        SELECT k.hash, k.id, clock_timestamp() + interval '24 hours'
         FROM unnest(hashes, ids) AS k (hash, id)
-        ORDER BY k.hash COLLATE "C"
+        ORDER BY k.hash
     ON CONFLICT (key_hash) DO UPDATE
         SET check_id = excluded.check_id, expires_at = excluded.expires_at
         WHERE i.expires_at <= clock_timestamp();
     GET DIAGNOSTICS taken = ROW_COUNT;
     IF taken < cardinality(hashes) THEN
-        SELECT string_agg(k.hash, ',') INTO losers
+        SELECT string_agg(encode(k.hash, 'hex'), ',') INTO losers
             FROM unnest(hashes) AS k (hash)
             WHERE NOT EXISTS (SELECT FROM idempotency AS i
-                WHERE i.key_hash = decode(k.hash, 'hex') AND i.xmin = pg_current_xact_id()::xid);
+                WHERE i.key_hash = k.hash AND i.xmin = pg_current_xact_id()::xid);
         RAISE EXCEPTION 'idempotency keys are taken' USING ERRCODE = 'SG003', DETAIL = losers;
     END IF;
 END $$;
@@ -175,7 +175,8 @@ AS $$ SELECT hashtext(node::text) $$;
 
 -- Begins a commit, or refuses it. The locks come first, and the reading is a
 -- statement of its own: only a snapshot taken under the locks shows a fence
--- that was committed while this waited. Hence READ COMMITTED, too.
+-- that was committed while this waited. Hence READ COMMITTED, too: under a
+-- stricter isolation a stale epoch would pass.
 CREATE FUNCTION enter(node uuid, epoch uuid) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -183,6 +184,10 @@ DECLARE
     current uuid;
     gone    boolean;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'commits must be READ COMMITTED, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
     PERFORM pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0);
     PERFORM pg_advisory_xact_lock_shared('fenced'::regclass::oid::integer, node_lock(enter.node));
     SELECT e.id, EXISTS (SELECT FROM fenced AS f WHERE f.node = enter.node) INTO current, gone FROM epoch AS e;
@@ -195,6 +200,75 @@ BEGIN
     -- A role or a database may have lowered it; an answered check must not depend on that (F17).
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
+
+-- A check as a node sends it: what the checks of a commit have in common is
+-- left out. Its fields are part of the protocol between nodes and database: a
+-- change is another type and another commit_checks beside these, for the nodes
+-- that are still of the version before.
+CREATE TYPE check_row AS (
+    check_id           uuid,
+    claimed_ms         bigint,
+    until_ms           bigint,
+    policy_version     integer,
+    latency_ms         integer,
+    requested_type     "char",
+    action_type        "char",
+    decision           "char",
+    confidence         "char",
+    amount             numeric,
+    fingerprint        bytea,
+    request_sha        bytea,
+    currency           text,
+    agent_id           text,
+    policy_id          text,
+    counterparty       text,
+    payment_method     text,
+    merchant_or_vendor text,
+    reason_text        text,
+    idempotency_key    text,
+    metadata           text,
+    reason_code        text,
+    rule_id            text,
+    rule_description   text,
+    message            text,
+    next_step          text,
+    key_id             text,
+    request_id         text
+);
+
+-- The whole of a commit: the fence, the keys (hash by hash and check by check),
+-- the horizon, the checks and, if some of them are, the violations.
+CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
+    format smallint, violations boolean, rows check_row[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM enter(node, epoch);
+    IF cardinality(key_hashes) > 0 THEN
+        PERFORM take_keys(key_hashes, key_ids);
+    END IF;
+    IF horizon_ms > 0 THEN
+        PERFORM reach(horizon_ms);
+    END IF;
+    INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format,
+            requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
+            agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
+            idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
+            key_id, request_id)
+        SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
+            r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
+            r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
+            r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
+            r.key_id, r.request_id
+        FROM unnest(rows) AS r;
+    IF violations THEN
+        INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
+                currency, agent_id, policy_id, counterparty, rule_id, rule_description)
+            SELECT r.check_id, r.policy_version, r.latency_ms, r.action_type, r.decision, r.confidence, r.amount,
+                r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, '')
+            FROM unnest(rows) AS r WHERE r.decision <> 'a';
     END IF;
 END $$;
 

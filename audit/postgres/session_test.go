@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"spendgate/audit"
+)
+
+// TestOutcome plays what a server may say to a commit before the connection
+// ends. Only what it confirmed to the end is recorded, and nothing is called
+// certain that is not.
+func TestOutcome(t *testing.T) {
+	parsed, bound := &pgproto3.ParseComplete{}, &pgproto3.BindComplete{}
+	called := &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")}
+	begun := &pgproto3.CommandComplete{CommandTag: []byte("BEGIN")}
+	undone := &pgproto3.CommandComplete{CommandTag: []byte("ROLLBACK")}
+	ready, failed := &pgproto3.ReadyForQuery{TxStatus: 'I'}, &pgproto3.ReadyForQuery{TxStatus: 'E'}
+	refused := &pgproto3.ErrorResponse{Severity: "ERROR", Code: codeFencedNode}
+	ended := &pgproto3.ErrorResponse{Severity: "FATAL", Code: codeAdminShutdown}
+	warned := &pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Message: "standby not waited for"}
+	for _, test := range []struct {
+		name  string
+		says  []pgproto3.BackendMessage
+		want  error // nil: recorded
+		steps int   // 1 unless given
+	}{
+		{name: "confirmed", says: []pgproto3.BackendMessage{parsed, bound, called, ready}},
+		{name: "confirmed with a warning", says: []pgproto3.BackendMessage{bound, called, warned, ready}, want: audit.ErrUnknown},
+		{name: "refused", says: []pgproto3.BackendMessage{bound, refused, ready}, want: audit.ErrFencedNode},
+		{name: "refused in the end", says: []pgproto3.BackendMessage{bound, called, refused, ready}, want: audit.ErrFencedNode},
+		{name: "rolled back", says: []pgproto3.BackendMessage{begun, called, undone, ready}, want: audit.ErrUnavailable, steps: 2},
+		{name: "nothing said", want: audit.ErrUnknown},
+		{name: "not yet called", says: []pgproto3.BackendMessage{parsed, bound}, want: audit.ErrUnknown},
+		{name: "called, not ready", says: []pgproto3.BackendMessage{bound, called}, want: audit.ErrUnknown},
+		{name: "ended before the call", says: []pgproto3.BackendMessage{bound, ended}, want: audit.ErrUnavailable},
+		{name: "ended after the call", says: []pgproto3.BackendMessage{bound, called, ended}, want: audit.ErrUnknown},
+		{name: "ended between two steps", says: []pgproto3.BackendMessage{begun, ended}, want: audit.ErrUnavailable, steps: 2},
+		{name: "called, and in a transaction", says: []pgproto3.BackendMessage{called, failed}, want: audit.ErrUnavailable},
+		{name: "left in a transaction", says: []pgproto3.BackendMessage{begun, refused, failed}, want: audit.ErrFencedNode, steps: 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			client, server := net.Pipe()
+			s := &session{conn: client, frontend: pgproto3.NewFrontend(client, client), buf: []byte("commit")}
+			go play(server, len(s.buf), test.says)
+			_, err := s.exchange(context.Background(), max(test.steps, 1))
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+			if certain := !errors.Is(test.want, audit.ErrUnknown); certain && errors.Is(err, audit.ErrUnknown) {
+				t.Errorf("got %v, which is certain", err)
+			}
+		})
+	}
+}
+
+// play reads a message of so many bytes, answers, and closes the connection.
+func play(conn net.Conn, length int, says []pgproto3.BackendMessage) {
+	defer func() { _ = conn.Close() }()
+	_, err := io.ReadFull(conn, make([]byte, length))
+	var answer []byte
+	for _, message := range says {
+		if err == nil {
+			answer, err = message.Encode(answer)
+		}
+	}
+	if err == nil {
+		_, _ = conn.Write(answer) // a client that has gone shows in the outcome
+	}
+}
