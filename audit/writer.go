@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ const (
 	// enough to find out, or to refuse, within 2 s (G7).
 	commitTimeout = 1200 * time.Millisecond
 	resolveRetry  = 50 * time.Millisecond
+	// keepQueue bounds what an idle Writer keeps of an exceptionally long queue.
+	keepQueue = 2 * maxBatch
 )
 
 // WriterOptions are what a Writer is made of.
@@ -55,6 +58,7 @@ type Writer struct {
 	mu      sync.Mutex
 	waiting *sync.Cond
 	queue   []*Entry
+	keys    map[string]struct{} // take's, of the batch that it makes
 	closed  bool
 	done    sync.WaitGroup
 }
@@ -77,7 +81,7 @@ const (
 
 // NewWriter starts a Writer.
 func NewWriter(o WriterOptions) *Writer {
-	w := &Writer{o: o}
+	w := &Writer{o: o, keys: make(map[string]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
 	w.done.Go(w.run)
@@ -192,7 +196,8 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 		w.waiting.Wait()
 	}
 	w.yield()
-	var keys map[string]struct{}
+	clear(w.keys)
+	batch = make([]*Entry, 0, min(len(w.queue), maxBatch))
 	n := 0
 	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
 		e := w.queue[n]
@@ -200,20 +205,17 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 			break
 		}
 		if key := e.check.Action.IdempotencyKey; key != "" {
-			if _, twice := keys[key]; twice {
+			if _, twice := w.keys[key]; twice {
 				break
 			}
-			if keys == nil {
-				keys = make(map[string]struct{})
-			}
-			keys[key] = struct{}{}
+			w.keys[key] = struct{}{}
 		}
 		if e.phase.CompareAndSwap(queued, committing) {
 			batch = append(batch, e)
 		}
 	}
-	w.queue = w.queue[n:]
-	if len(w.queue) == 0 {
+	w.queue = slices.Delete(w.queue, 0, n)
+	if cap(w.queue) > keepQueue && len(w.queue) == 0 {
 		w.queue = nil // let the backing array go
 	}
 	return batch, true

@@ -53,6 +53,38 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
+// TestCommitAllocations keeps a commit's garbage few things, whatever the rows.
+func TestCommitAllocations(t *testing.T) {
+	const most = 8
+	s := open(t, database(t), true)
+	f := newFence(t, s)
+	for _, rows := range []int{1, 64} {
+		batch := make([]*spend.Check, rows)
+		const runs = 20
+		renewed := make([]spend.ID, 0, (runs+3)*rows)
+		for range cap(renewed) {
+			renewed = append(renewed, spend.NewID(time.Now()))
+		}
+		for i := range batch {
+			batch[i] = minimal(f)
+			batch[i].Decision.Effect = spend.Block // of no rule: nothing of it is optional for a violation
+		}
+		commit := func() {
+			for _, c := range batch {
+				c.ID, renewed = renewed[0], renewed[1:]
+			}
+			if err := s.Commit(t.Context(), batch); err != nil {
+				t.Error(err)
+			}
+		}
+		commit() // on either connection, which grow their buffers
+		commit()
+		if allocs := testing.AllocsPerRun(runs, commit); allocs > most {
+			t.Errorf("%v allocations for a commit of %d rows, want at most %d", allocs, rows, most)
+		}
+	}
+}
+
 func BenchmarkEncode(b *testing.B) {
 	batch := make([]*spend.Check, 64)
 	for i := range batch {
