@@ -7,9 +7,8 @@ import (
 // decodeCheck reads the body of a check into an action that owns its bytes
 // (interface, section 2.3).
 func decodeCheck(r *reader, a *spend.Action) error {
-	r.object()
 	r.action(a, false)
-	return r.end()
+	return r.faults.Err()
 }
 
 // action reads the members of an action and judges them. In a simulation the
@@ -18,7 +17,7 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 	mark := len(r.faults)
 	hasAmount := false
 	for r.next() {
-		switch r.name {
+		switch r.name() {
 		case "agent_id":
 			a.AgentID = r.text()
 		case "policy_id":
@@ -38,19 +37,14 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 		case "reason_text":
 			a.ReasonText = r.text()
 		case "idempotency_key":
-			if simulated {
-				r.value()
-			} else {
+			if !simulated {
 				a.IdempotencyKey = r.text()
 			}
 		case "metadata":
-			r.metadata(&a.Metadata)
+			a.Metadata = spend.ParseMetadata(r.own(r.value()), r.prefix+r.name(), &r.faults)
 		default:
 			r.unknown()
 		}
-	}
-	if r.err != nil {
-		return
 	}
 	if !hasAmount {
 		r.missing("amount", mark)
@@ -82,7 +76,7 @@ func (r *reader) actionType() spend.ActionType {
 	}
 	t, ok := spend.ParseActionType(s)
 	if !ok {
-		r.fault(r.name, actionTypeForm)
+		r.fault(r.name(), actionTypeForm)
 	}
 	return t
 }
@@ -96,13 +90,7 @@ func (r *reader) currency() string {
 	}
 	code, ok := spend.ParseCurrency(s)
 	if !ok {
-		r.fault(r.name, "must be a currency code of three letters")
+		r.fault(r.name(), "must be a currency code of three letters")
 	}
 	return code
-}
-
-func (r *reader) metadata(m *spend.Metadata) {
-	if v := r.value(); r.err == nil {
-		*m = spend.ParseMetadata(v, r.prefix+r.name, &r.faults)
-	}
 }

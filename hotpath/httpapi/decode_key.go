@@ -20,9 +20,8 @@ type newKey struct {
 
 func decodeNewKey(r *reader, k *newKey) error {
 	k.rateLimitRPM = defaultRateLimit
-	r.object()
 	for r.next() {
-		switch r.name {
+		switch r.name() {
 		case "name":
 			k.name = r.text()
 		case "rate_limit_rpm":
@@ -34,15 +33,14 @@ func decodeNewKey(r *reader, k *newKey) error {
 		}
 	}
 	r.requireName(k.name)
-	return r.end()
+	return r.faults.Err()
 }
 
 // decodeKeyChange reads the body of PATCH /v1/keys/{key_id}; a blank or null
 // field is absent.
 func decodeKeyChange(r *reader, c *audit.KeyChange) error {
-	r.object()
 	for r.next() {
-		switch r.name {
+		switch r.name() {
 		case "active":
 			if active, present := r.boolean(); present {
 				c.Active = &active
@@ -63,5 +61,5 @@ func decodeKeyChange(r *reader, c *audit.KeyChange) error {
 	if *c == (audit.KeyChange{}) && len(r.faults) == 0 {
 		r.fault("active", "or name or rate_limit_rpm is required: there is nothing to change")
 	}
-	return r.end()
+	return r.faults.Err()
 }

@@ -4,15 +4,15 @@ import (
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
 )
 
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
 // compact text; they are compiled here only when the rest is at fault, so that
 // every fault is reported at once. Otherwise creating the policy compiles them.
 func decodePolicy(r *reader, p *audit.Policy) error {
-	r.object()
 	for r.next() {
-		switch r.name {
+		switch r.name() {
 		case "policy_id":
 			p.PolicyID = r.text()
 		case "name":
@@ -20,11 +20,10 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 		case "description":
 			p.Description = r.text()
 		case "rules":
-			p.Rules = r.compact()
+			rules, _ := strictjson.Compact(r.value())
+			p.Rules = r.own(rules)
 		case "metadata":
-			if v := r.value(); r.err == nil {
-				p.Metadata = spend.CompactObject(v, r.name, &r.faults)
-			}
+			p.Metadata = r.own(spend.CompactObject(r.value(), r.name(), &r.faults))
 		default:
 			r.unknown()
 		}
@@ -39,20 +38,10 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 		p.Description = ""
 	}
 	r.checkLength("description", p.Description, spend.MaxDescription)
-	if r.err == nil && len(r.faults) > 0 {
+	if len(r.faults) > 0 {
 		policy.Compile(p.PolicyID, 0, p.Rules, &r.faults)
 	}
-	return r.end()
-}
-
-// compact gives the next value without the white space between its tokens,
-// every token as it was sent.
-func (r *reader) compact() string {
-	v := r.value().Clone()
-	if r.err != nil || v.Compact() != nil {
-		return ""
-	}
-	return string(v)
+	return r.faults.Err()
 }
 
 func (r *reader) requireName(name string) {
@@ -64,7 +53,5 @@ func (r *reader) requireName(name string) {
 }
 
 func (r *reader) checkLength(path, s string, limit int) {
-	if r.err == nil {
-		spend.CheckLength(&r.faults, path, s, limit)
-	}
+	spend.CheckLength(&r.faults, path, s, limit)
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
 )
 
 // simulation is the body of POST /v1/simulate.
@@ -20,17 +21,13 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 		limit = maxDemoActions
 	}
 	present, count := false, 0
-	r.object()
 	for r.next() {
-		switch r.name {
+		switch r.name() {
 		case "policy_id":
 			s.policyID = r.text()
 		case "actions":
-			if r.dec.PeekKind() != 'n' {
-				present = true
+			if present = r.kind() != 'n'; present {
 				count = r.actions(s, limit)
-			} else {
-				r.value()
 			}
 		default:
 			r.unknown()
@@ -52,30 +49,33 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 	case count > limit && !demo:
 		r.fault("actions", "must have at most "+strconv.Itoa(limit)+" actions")
 	}
-	if err := r.end(); count <= limit || !demo || isBodyError(err) {
-		return err
+	if demo && count > limit {
+		return errDemoLimit
 	}
-	return errDemoLimit
+	return r.faults.Err()
 }
 
 // actions reads the array and counts its elements; those beyond the limit are
 // passed over.
 func (r *reader) actions(s *simulation, limit int) (count int) {
-	if !r.enter('[', r.name, "must be an array of actions") {
+	if r.kind() != '[' {
+		r.fault(r.name(), "must be an array of actions")
 		return 0
 	}
-	for r.more() {
+	outer := r.members
+	for elements := strictjson.ElementsOf(r.value()); elements.Next(); {
 		if count++; count > limit {
-			r.value()
 			continue
 		}
 		path := "actions[" + strconv.Itoa(count-1) + "]"
 		a := new(spend.Action)
-		if r.enter('{', path, "must be an object") {
-			r.prefix = path + "."
+		if strictjson.Kind(elements.Value) == '{' {
+			r.members, r.prefix = strictjson.MembersOf(elements.Value), path+"."
 			r.action(a, true)
-			r.prefix = ""
+		} else {
+			r.fault(path, "must be an object")
 		}
+		r.members, r.prefix = outer, ""
 		s.actions = append(s.actions, a)
 	}
 	return count

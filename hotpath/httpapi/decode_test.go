@@ -12,9 +12,7 @@ import (
 
 func checkOf(body string) (*spend.Action, error) {
 	a := new(spend.Action)
-	r := openReader([]byte(body))
-	defer r.close()
-	return a, decodeCheck(r, a)
+	return a, readObject([]byte(body), func(r *reader) error { return decodeCheck(r, a) })
 }
 
 // with puts members before those of a good check.
@@ -196,10 +194,8 @@ func TestDecodePolicy(t *testing.T) {
 	f := func(body, want string) *audit.Policy {
 		t.Helper()
 		p := new(audit.Policy)
-		r := openReader([]byte(body))
-		defer r.close()
 		got := ""
-		if err := decodePolicy(r, p); err != nil {
+		if err := readObject([]byte(body), func(r *reader) error { return decodePolicy(r, p) }); err != nil {
 			got = err.Error()
 		}
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
@@ -230,10 +226,8 @@ func TestDecodePolicy(t *testing.T) {
 func TestDecodeKeys(t *testing.T) {
 	f := func(body string, decode func(*reader) error, want string) {
 		t.Helper()
-		r := openReader([]byte(body))
-		defer r.close()
 		got := ""
-		if err := decode(r); err != nil {
+		if err := readObject([]byte(body), decode); err != nil {
 			got = err.Error()
 		}
 		if got != want {

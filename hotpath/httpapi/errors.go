@@ -51,11 +51,6 @@ type bodyError struct{ reason string }
 
 func (e *bodyError) Error() string { return e.reason }
 
-func isBodyError(err error) bool {
-	_, ok := errors.AsType[*bodyError](err)
-	return ok
-}
-
 // refusal is how an error is answered.
 type refusal struct {
 	status  int

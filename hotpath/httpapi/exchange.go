@@ -120,10 +120,10 @@ func (x *exchange) decode(read func(*reader) error) error {
 	if !isJSON(x.ctx.Request.Header.ContentType()) {
 		return errContentType
 	}
-	r := openReader(x.ctx.PostBody())
-	defer r.close()
-	parameters(x.ctx.URI().QueryString(), &r.faults)
-	return read(r)
+	return readObject(x.ctx.PostBody(), func(r *reader) error {
+		parameters(x.ctx.URI().QueryString(), &r.faults)
+		return read(r)
+	})
 }
 
 // isJSON accepts application/json, in UTF-8 if it says a charset (S1).

@@ -70,9 +70,7 @@ func FuzzDecodeOthers(f *testing.F) {
 			func(r *reader) error { return decodeNewKey(r, new(newKey)) },
 			func(r *reader) error { return decodeKeyChange(r, new(audit.KeyChange)) },
 		} {
-			r := openReader(body)
-			err := decode(r)
-			r.close()
+			err := readObject(body, decode)
 			if err == nil && !json.Valid(body) {
 				t.Fatalf("accepted %q", body)
 			}

@@ -4,9 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
 )
 
 // Compile checks a policy's rules, the JSON array as it was sent (empty when
@@ -41,19 +40,19 @@ func Compile(policyID string, version int, rules string, faults *spend.Faults) *
 }
 
 // ruleValues takes the array apart.
-func ruleValues(rules string, log *faultLog) []jsontext.Value {
+func ruleValues(rules string, log *faultLog) []string {
 	if spend.Blank(rules) {
 		log.add("rules", "is required")
 		return nil
 	}
-	raw := jsontext.Value(strings.TrimSpace(rules))
-	if !raw.IsValid() {
+	var checker strictjson.Checker
+	if err := checker.Check(rules); err != nil {
 		// Not reached from the wire, whose text was checked; the rest of the
 		// compiler relies on it.
 		log.add("rules", "must be well-formed JSON without duplicate names")
 		return nil
 	}
-	switch raw.Kind() {
+	switch strictjson.Kind(rules) {
 	case 'n':
 		log.add("rules", "is required")
 		return nil
@@ -62,7 +61,7 @@ func ruleValues(rules string, log *faultLog) []jsontext.Value {
 		log.add("rules", "must be an array of rules")
 		return nil
 	}
-	values := elements(raw, spend.MaxRules+1)
+	values := elements(rules, spend.MaxRules+1)
 	switch {
 	case len(values) == 0:
 		log.add("rules", "must have at least one rule")
@@ -75,7 +74,7 @@ func ruleValues(rules string, log *faultLog) []jsontext.Value {
 
 // compileRule compiles one element of the array. After a fault the rule is
 // incomplete; its id is empty when it has none.
-func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
+func compileRule(raw, path string, log *faultLog) rule {
 	var r rule
 	o, ok := openObject(raw, path, log)
 	if !ok {
@@ -92,13 +91,13 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 		if ruleType != "" {
 			log.add(path+".rule_type", "must be one of "+kindNames())
 		}
-		if parameters != nil && parameters.Kind() != '{' {
+		if parameters != "" && strictjson.Kind(parameters) != '{' {
 			log.add(path+".parameters", mustBeObject)
 		}
 		return r
 	}
 	r.effect, r.types, r.reads = k.effect, k.types, k.reads
-	if parameters == nil {
+	if parameters == "" {
 		return r
 	}
 	p, ok := openObject(parameters, path+".parameters", log)

@@ -1,14 +1,12 @@
 package policy
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
 )
 
 // maxFaults bounds what one refused policy costs: a body of 1 MiB has room for
@@ -53,35 +51,26 @@ type object struct {
 
 type member struct {
 	name  string
-	value jsontext.Value
+	value string // as it is written
 	taken bool
 }
 
 // openObject takes a well-formed value apart, or adds a fault if it is not an
 // object.
-func openObject(raw jsontext.Value, path string, log *faultLog) (object, bool) {
+func openObject(value, path string, log *faultLog) (object, bool) {
 	o := object{path: path, log: log}
-	if raw.Kind() != '{' {
+	if strictjson.Kind(value) != '{' {
 		log.add(path, mustBeObject)
 		return o, false
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	_, _ = dec.ReadToken() // the opening brace
-	for dec.PeekKind() == '"' {
-		name, _ := dec.ReadToken()
-		m := member{name: name.String()}
-		value, err := dec.ReadValue()
-		if err != nil {
-			break // not reached: the text was checked
-		}
-		m.value = value.Clone()
-		o.members = append(o.members, m)
+	for m := strictjson.MembersOf(value); m.Next(); {
+		o.members = append(o.members, member{name: m.Name, value: m.Value})
 	}
 	return o, true
 }
 
-// value gives a member as it is, nil when absent.
-func (o *object) value(name string, need presence) jsontext.Value {
+// value gives a member as it is written, "" when absent.
+func (o *object) value(name string, need presence) string {
 	o.asked = append(o.asked, name)
 	for i := range o.members {
 		if m := &o.members[i]; m.name == name {
@@ -94,13 +83,13 @@ func (o *object) value(name string, need presence) jsontext.Value {
 	if need == required {
 		o.fault(name, "is required")
 	}
-	return nil
+	return ""
 }
 
 // text gives a string of at most limit code points, empty when absent.
 func (o *object) text(name string, need presence, limit int) string {
 	raw := o.value(name, need)
-	if raw == nil {
+	if raw == "" {
 		return ""
 	}
 	s, ok := unquote(raw)
@@ -117,10 +106,10 @@ func (o *object) text(name string, need presence, limit int) string {
 // amount gives a required number of 0 or more (S7).
 func (o *object) amount(name string) spend.Amount {
 	raw := o.value(name, required)
-	if raw == nil {
+	if raw == "" {
 		return spend.Amount{}
 	}
-	a, err := spend.ParseAmount(string(raw))
+	a, err := spend.ParseAmount(raw)
 	if err != nil {
 		o.fault(name, err.Error())
 	}
@@ -130,10 +119,10 @@ func (o *object) amount(name string) spend.Amount {
 // integer gives a required integer, or adds a fault saying what is accepted.
 func (o *object) integer(name string, least, most int64, accepted string) int64 {
 	raw := o.value(name, required)
-	if raw == nil {
+	if raw == "" {
 		return 0
 	}
-	n, ok := spend.ParseInteger(string(raw))
+	n, ok := spend.ParseInteger(raw)
 	if !ok || n < least || n > most {
 		o.fault(name, accepted)
 		return 0
@@ -145,10 +134,10 @@ func (o *object) integer(name string, least, most int64, accepted string) int64 
 // wrong with it, if anything. It reports whether the list is present.
 func (o *object) list(name string, need presence, take func(entry string) (problem string)) bool {
 	raw := o.value(name, need)
-	if raw == nil {
+	if raw == "" {
 		return false
 	}
-	if raw.Kind() != '[' {
+	if strictjson.Kind(raw) != '[' {
 		o.fault(name, "must be an array of strings")
 		return true
 	}
@@ -168,7 +157,7 @@ func (o *object) list(name string, need presence, take func(entry string) (probl
 	return true
 }
 
-func entryProblem(raw jsontext.Value, take func(entry string) string) string {
+func entryProblem(raw string, take func(entry string) string) string {
 	entry, ok := unquote(raw)
 	switch {
 	case !ok:
@@ -207,32 +196,26 @@ func (o *object) refuseOthers() {
 func (o *object) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
 
 // elements gives at most limit elements of a well-formed array.
-func elements(raw jsontext.Value, limit int) []jsontext.Value {
-	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	_, _ = dec.ReadToken() // the opening bracket
-	var values []jsontext.Value
-	for len(values) < limit && dec.PeekKind() != ']' {
-		value, err := dec.ReadValue()
-		if err != nil {
-			break // not reached: the text was checked
-		}
-		values = append(values, value.Clone())
+func elements(array string, limit int) []string {
+	var values []string
+	for e := strictjson.ElementsOf(array); len(values) < limit && e.Next(); {
+		values = append(values, e.Value)
 	}
 	return values
 }
 
-func unquote(raw jsontext.Value) (string, bool) {
-	if raw.Kind() != '"' {
+// unquote gives the text of a string, which is no piece of the policy's.
+func unquote(raw string) (string, bool) {
+	if strictjson.Kind(raw) != '"' {
 		return "", false
 	}
-	text, err := jsontext.AppendUnquote(nil, raw)
-	return string(text), err == nil
+	return strings.Clone(strictjson.Unquote(raw)), true
 }
 
 // absent reports whether a value counts as none: null, or a blank string.
-func absent(raw jsontext.Value) bool {
+func absent(raw string) bool {
 	s, isString := unquote(raw)
-	return raw.Kind() == 'n' || isString && spend.Blank(s)
+	return strictjson.Kind(raw) == 'n' || isString && spend.Blank(s)
 }
 
 func tooLong(s string, limit int) bool {

@@ -52,15 +52,17 @@ func (n number) amount() (Amount, error) {
 	if len(n.exponent) > maxExponentDigits {
 		return Amount{}, ErrTooManyDigits
 	}
-	digits, exp := n.significant()
+	head, tail, exp := n.significant()
 	// The value is digits x 10^exp, digits without zeros at either end.
-	integer, fraction := len(digits)+exp, max(0, -exp)
+	integer, fraction := len(head)+len(tail)+exp, max(0, -exp)
 	if integer > maxIntegerDigits || fraction > maxFractionDigits || max(integer, 0)+fraction > maxDigits {
 		return Amount{}, ErrTooManyDigits
 	}
 	var coef uint64
-	for _, d := range digits {
-		coef = coef*10 + uint64(d-'0')
+	for _, digits := range [...]string{head, tail} {
+		for i := range len(digits) {
+			coef = coef*10 + uint64(digits[i]-'0')
+		}
 	}
 	for ; exp > 0; exp-- {
 		coef *= 10

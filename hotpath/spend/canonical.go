@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
+
+	"spendgate/hotpath/strictjson"
 )
 
 // Hash is a SHA-256.
@@ -30,12 +33,18 @@ func FingerprintOf(a *Action, resolved ActionType) Hash {
 	return sha256.Sum256(b)
 }
 
+// canonicalRooms are buffers to encode in. They grow to what S4 lets a request
+// be, some ten KB.
+var canonicalRooms = sync.Pool{New: func() any { return new([]byte) }}
+
 // RequestSHA is the hash of the action by meaning, its idempotency key left
 // out: equal for requests that S18 calls the same. Amounts are decimals and
-// metadata objects have no member order.
+// metadata objects have no member order. Stored hashes are compared with new
+// ones, so the encoding never changes.
 func RequestSHA(a *Action) Hash {
-	b := make([]byte, 0, 512)
-	b = append(b, 1) // the version of this encoding
+	room := canonicalRooms.Get().(*[]byte)
+	defer canonicalRooms.Put(room)
+	b := append((*room)[:0], 1) // the version of this encoding
 	b = appendPart(b, a.AgentID)
 	b = appendPart(b, a.PolicyID)
 	b = append(b, byte(a.Type))
@@ -48,6 +57,7 @@ func RequestSHA(a *Action) Hash {
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)
 	}
+	*room = b
 	return sha256.Sum256(b)
 }
 
@@ -61,40 +71,32 @@ func appendAmount(b []byte, a Amount) []byte {
 }
 
 // appendCanonical writes a JSON value so that equal values, and only they, are
-// written alike. The text must be compact and well-formed, without duplicate
-// member names.
-func appendCanonical(b []byte, text string) []byte {
-	switch text[0] {
+// written alike. The value must have been checked by strictjson.
+func appendCanonical(b []byte, value string) []byte {
+	switch kind := strictjson.Kind(value); kind {
 	case '{':
-		return appendCanonicalObject(b, text[1:len(text)-1])
+		return appendCanonicalObject(b, value)
 	case '[':
 		b = append(b, '[')
-		for inside := text[1 : len(text)-1]; inside != ""; inside = strings.TrimPrefix(inside, ",") {
-			var value string
-			value, inside = cutValue(inside)
-			b = appendCanonical(b, value)
+		for elements := strictjson.ElementsOf(value); elements.Next(); {
+			b = appendCanonical(b, elements.Value)
 		}
 		return append(b, ']')
 	case '"':
-		return appendPart(append(b, '"'), unquote(text))
-	case 't', 'f', 'n': // true, false, null
-		return append(b, text[0])
-	default:
-		return appendCanonicalNumber(append(b, '0'), text)
+		return appendPart(append(b, '"'), strictjson.Unquote(value))
+	case '0':
+		return appendCanonicalNumber(append(b, '0'), value)
+	default: // true, false, null
+		return append(b, kind)
 	}
 }
 
-func appendCanonicalObject(b []byte, inside string) []byte {
+func appendCanonicalObject(b []byte, value string) []byte {
 	type member struct{ name, value string }
 	var few [8]member // most objects need no more
 	members := few[:0]
-	for inside != "" {
-		name, value, rest, ok := cutMember(inside)
-		if !ok {
-			break // not reached: the text was checked when it was decoded
-		}
-		members = append(members, member{name, value})
-		inside = rest
+	for m := strictjson.MembersOf(value); m.Next(); {
+		members = append(members, member{m.Name, m.Value})
 	}
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	b = binary.AppendUvarint(append(b, '{'), uint64(len(members)))
@@ -117,6 +119,8 @@ func appendCanonicalNumber(b []byte, s string) []byte {
 	if n.negative {
 		sign = '-'
 	}
-	digits, exp := n.significant()
-	return binary.AppendVarint(appendPart(append(b, sign), digits), int64(exp))
+	head, tail, exp := n.significant()
+	b = binary.AppendUvarint(append(b, sign), uint64(len(head)+len(tail)))
+	b = append(append(b, head...), tail...)
+	return binary.AppendVarint(b, int64(exp))
 }

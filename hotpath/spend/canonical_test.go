@@ -1,9 +1,12 @@
 package spend
 
 import (
+	"encoding/hex"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/strictjson"
 )
 
 func actionOf(t *testing.T, amount, metadata string, change func(*Action)) *Action {
@@ -123,6 +126,25 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// Hashes are stored and compared for as long as idempotency keys live, so they
+// are those of every version before.
+func TestHashesStayTheSame(t *testing.T) {
+	const metadata = `{"b":[1,{"d":1.50,"c":"\u0041\n"},[]],"a":null,"t":true,"n":-12e-3,"z":0.0,"e":1e99999999,"o":{}}`
+	full := actionOf(t, "129.95", metadata, func(a *Action) {
+		a.PaymentMethod, a.MerchantOrVendor, a.ReasonText = "card", "shop", "broken é"
+	})
+	f := func(got Hash, want string) {
+		t.Helper()
+		if text := hex.EncodeToString(got[:]); text != want {
+			t.Errorf("hash %s, want %s", text, want)
+		}
+	}
+	f(RequestSHA(full), "e36b2b27d624baf01578ea1c88b57ff26feebf439ae871915c9246b020988925")
+	f(RequestSHA(actionOf(t, "10", "", nil)), "15e53d9c69ab76cbcaf8aa24721e2d6a838ccfbf3688f73f501a788e42c75fe8")
+	f(FingerprintOf(full, Credit), "a236c7f1ff7894c4033f2191971e97306713b32e85c1e7042b8aa1952dab1167")
+	f(HashKey("order-99"), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
+}
+
 // FuzzRequestSHA: compacting and reordering never change the hash; changing a
 // value does.
 func FuzzRequestSHA(f *testing.F) {
@@ -139,7 +161,7 @@ func FuzzRequestSHA(f *testing.F) {
 			return
 		}
 		sha := func(text string) Hash {
-			compact, _ := compactText([]byte(text))
+			compact, _ := strictjson.Compact(text)
 			return RequestSHA(&Action{Metadata: Metadata{JSON: compact}})
 		}
 		h := sha(s)

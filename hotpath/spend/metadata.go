@@ -2,9 +2,8 @@ package spend
 
 import (
 	"strconv"
-	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"spendgate/hotpath/strictjson"
 )
 
 // Metadata is a request's free context: its text, kept whole, and the keys
@@ -20,28 +19,23 @@ type Metadata struct {
 	Category             string // as sent; empty when absent
 }
 
-// ParseMetadata reads a metadata value that is known to be well-formed JSON
-// without duplicate names. Faults are named under path. null is absent, and so
-// is null or a blank string under a known key; a known key of another type is
-// a fault (S9).
-func ParseMetadata(raw jsontext.Value, path string, faults *Faults) Metadata {
-	m := Metadata{JSON: CompactObject(raw, path, faults)}
-	if m.JSON == "" {
-		return m
-	}
-	name, value, rest, ok := cutMember(strings.TrimSuffix(m.JSON[1:], "}"))
-	for ok {
-		m.read(name, value, path, faults)
-		name, value, rest, ok = cutMember(rest)
+// ParseMetadata reads a metadata value that strictjson has checked; bytes are
+// copied, of a string the result keeps pieces. Faults are named under path.
+// null is absent, and so is null or a blank string under a known key; a known
+// key of another type is a fault (S9).
+func ParseMetadata[T ~string | ~[]byte](value T, path string, faults *Faults) Metadata {
+	m := Metadata{JSON: CompactObject(string(value), path, faults)}
+	for members := strictjson.MembersOf(m.JSON); members.Next(); {
+		m.read(members.Name, members.Value, path, faults)
 	}
 	return m
 }
 
 // CompactObject gives the compact text of metadata of any keys, within the
-// limits of S4, or "" when it is null or at fault. The value must be
-// well-formed; it is not changed.
-func CompactObject(raw jsontext.Value, path string, faults *Faults) string {
-	switch raw.Kind() {
+// limits of S4, or "" when it is null or at fault. The value must have been
+// checked by strictjson.
+func CompactObject(value, path string, faults *Faults) string {
+	switch strictjson.Kind(value) {
 	case 'n':
 		return ""
 	case '{':
@@ -49,7 +43,7 @@ func CompactObject(raw jsontext.Value, path string, faults *Faults) string {
 		faults.Add(path, "must be an object")
 		return ""
 	}
-	text, depth := compactText(raw)
+	text, depth := strictjson.Compact(value)
 	switch {
 	case len(text) > MaxMetadataBytes:
 		faults.Add(path, "must be at most 16 KiB as compact JSON")
@@ -95,10 +89,10 @@ func (m *Metadata) read(key, value, path string, faults *Faults) {
 }
 
 func stringValue(value string) (string, bool) {
-	if len(value) < 2 || value[0] != '"' {
+	if strictjson.Kind(value) != '"' {
 		return "", false
 	}
-	return unquote(value), true
+	return strictjson.Unquote(value), true
 }
 
 // ParseInteger reads a JSON number that is a whole number of at most 18

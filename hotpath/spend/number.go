@@ -53,19 +53,20 @@ func (n number) isZero() bool {
 	return strings.Trim(n.integer, "0") == "" && strings.Trim(n.fraction, "0") == ""
 }
 
-// significant gives the digits without zeros at either end and the power of
-// ten they are multiplied by. The number must not be zero and its exponent
-// must fit an int.
-func (n number) significant() (digits string, exp int) {
+// significant gives the digits without zeros at either end, in two pieces, and
+// the power of ten they are multiplied by. The number must not be zero and its
+// exponent must fit an int.
+func (n number) significant() (head, tail string, exp int) {
 	if exp, _ = strconv.Atoi("0" + n.exponent); n.exponentNegative {
 		exp = -exp
 	}
 	exp -= len(n.fraction)
-	digits = n.integer
-	if n.fraction != "" {
-		digits += n.fraction
+	if head, tail = strings.TrimLeft(n.integer, "0"), n.fraction; head == "" {
+		tail = strings.TrimLeft(tail, "0")
 	}
-	digits = strings.TrimLeft(digits, "0")
-	trimmed := strings.TrimRight(digits, "0")
-	return trimmed, exp + len(digits) - len(trimmed)
+	length := len(head) + len(tail)
+	if tail = strings.TrimRight(tail, "0"); tail == "" {
+		head = strings.TrimRight(head, "0")
+	}
+	return head, tail, exp + length - len(head) - len(tail)
 }

@@ -5,34 +5,34 @@ package spend
 // optional fields, which count as absent (S4). What the decoder must know of
 // the text itself (types, amount, currency, metadata) it has judged already.
 func (a *Action) Validate(prefix string, faults *Faults) {
-	required(faults, prefix+"agent_id", a.AgentID, MaxIdentifier)
+	required(faults, prefix, "agent_id", a.AgentID, MaxIdentifier)
 	if Blank(a.PolicyID) {
 		faults.Add(prefix+"policy_id", "is required")
 	} else if !ValidPolicyID(a.PolicyID) {
 		faults.Add(prefix+"policy_id", PolicyIDForm)
 	}
-	required(faults, prefix+"counterparty", a.Counterparty, MaxIdentifier)
-	optional(faults, prefix+"payment_method", &a.PaymentMethod, MaxIdentifier)
-	optional(faults, prefix+"merchant_or_vendor", &a.MerchantOrVendor, MaxIdentifier)
-	optional(faults, prefix+"reason_text", &a.ReasonText, MaxReasonText)
-	optional(faults, prefix+"idempotency_key", &a.IdempotencyKey, MaxIdempotencyKey)
+	required(faults, prefix, "counterparty", a.Counterparty, MaxIdentifier)
+	optional(faults, prefix, "payment_method", &a.PaymentMethod, MaxIdentifier)
+	optional(faults, prefix, "merchant_or_vendor", &a.MerchantOrVendor, MaxIdentifier)
+	optional(faults, prefix, "reason_text", &a.ReasonText, MaxReasonText)
+	optional(faults, prefix, "idempotency_key", &a.IdempotencyKey, MaxIdempotencyKey)
 	if a.Type == Unspecified && a.ReasonText == "" {
 		faults.Add(prefix+"action_type", "is required unless reason_text is given: refund, credit, discount or spend")
 	}
 }
 
-func required(faults *Faults, path, s string, limit int) {
+func required(faults *Faults, prefix, name, s string, limit int) {
 	if Blank(s) {
-		faults.Add(path, "is required")
-		return
+		faults.Add(prefix+name, "is required")
+	} else if len(s) > limit { // in bytes, of which there may be more
+		CheckLength(faults, prefix+name, s, limit)
 	}
-	CheckLength(faults, path, s, limit)
 }
 
-func optional(faults *Faults, path string, s *string, limit int) {
+func optional(faults *Faults, prefix, name string, s *string, limit int) {
 	if Blank(*s) {
 		*s = ""
-		return
+	} else if len(*s) > limit {
+		CheckLength(faults, prefix+name, *s, limit)
 	}
-	CheckLength(faults, path, *s, limit)
 }
