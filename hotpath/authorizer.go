@@ -87,7 +87,7 @@ func DemoCaller(address string) Caller { return Caller{demo: address} }
 
 // identity is a caller as a view of the configuration knows it.
 type identity struct {
-	keyID  spend.ID
+	key    string // its ID; empty of a caller without one
 	charge guard.Charge
 	err    error // ErrUnauthorized or ErrKeyInactive
 }
@@ -104,7 +104,7 @@ func (v *view) identify(c Caller) identity {
 	case !k.Active:
 		return identity{err: ErrKeyInactive}
 	}
-	return identity{keyID: k.ID, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
+	return identity{key: k.name, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
 }
 
 // Request is what a check or a simulation needs besides its body.

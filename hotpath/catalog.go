@@ -66,6 +66,7 @@ type view struct {
 
 type key struct {
 	audit.Key
+	name    string // its ID as checks record it
 	counter string // the name of its rate counter
 }
 
@@ -166,7 +167,7 @@ func (c *catalog) refresh(generation string) error {
 			next.keys = make(map[spend.Hash]*key, len(changes.Keys))
 		}
 		for _, k := range changes.Keys {
-			next.keys[k.Hash] = &key{Key: k, counter: k.ID.Text(ratelimit.KeyPrefix)}
+			next.keys[k.Hash] = &key{Key: k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix)}
 		}
 	}
 	c.drop(changes.PolicyIDs, old.number == 0)

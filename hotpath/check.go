@@ -166,7 +166,7 @@ func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
 func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) *spend.Check {
 	check := &spend.Check{
 		Action: *action, ActionType: c.resolution.Type,
-		KeyID: c.identity.keyID.Text(spend.PrefixKey), RequestID: c.request.ID,
+		KeyID: c.identity.key, RequestID: c.request.ID,
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	now := a.now()
