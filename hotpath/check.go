@@ -24,8 +24,8 @@ const (
 	commitAtLeast = time.Second
 )
 
-// Check authenticates, counts, guards, judges and records one action, which it
-// owns from now on. The quota is as with Admit.
+// Check authenticates, counts, guards, judges and records one action. It keeps
+// the action's strings, but not the action. The quota is as with Admit.
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	if !a.writer.Reserve() { // before any claim (G9)
 		return Answer{}, ratelimit.Quota{}, ErrOverloaded

@@ -8,11 +8,10 @@ import (
 // postCheck answers POST /v1/checks.
 func (a *API) postCheck(x *exchange) error {
 	caller := x.caller()
-	action := new(spend.Action)
-	if err := x.decode(func(r *reader) error { return decodeCheck(r, action) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeCheck(r, &x.action) }); err != nil {
 		return a.refuseBody(x, caller, err)
 	}
-	answer, quota, err := a.authorizer.Check(x.context(), x.request(caller), action)
+	answer, quota, err := a.authorizer.Check(x.context(), x.request(caller), &x.action)
 	x.quota = quota
 	if err != nil {
 		return err

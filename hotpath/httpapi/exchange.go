@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"log/slog"
 	"math/rand/v2"
@@ -26,7 +27,9 @@ type exchange struct {
 	endpoint *endpoint
 	quota    ratelimit.Quota // Limit is 0 while no limit governs the answer
 	unread   error           // why the body was not read; answered in its turn (S1)
+	action   spend.Action    // of a check
 	out      []byte          // where answers are written before they are sent
+	ids      string          // of requests to come
 
 	failure error // what fail was given
 	refusal refusal
@@ -62,7 +65,10 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	x := exchanges.Get().(*exchange)
 	x.ctx, x.unread, x.endpoint = ctx, unread, a.unrouted
-	x.id, x.started = newRequestID(), startOf(ctx)
+	if x.ids == "" {
+		x.ids = newRequestIDs()
+	}
+	x.id, x.ids, x.started = x.ids[:requestIDSize], x.ids[requestIDSize:], startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
 
 	a.router.Handler(ctx)
@@ -79,19 +85,27 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	if cap(out) > keepOut {
 		out = nil
 	}
-	*x = exchange{out: out[:0]}
+	*x = exchange{out: out[:0], ids: x.ids}
 	exchanges.Put(x)
 }
 
-// newRequestID names a request. It need not be secret, only distinct.
-func newRequestID() string {
-	random := rand.Uint64()
-	var b [6]byte
-	for i := range b {
-		b[i] = byte(random >> (8 * i))
+const (
+	requestIDSize = len("req_0123456789ab")
+	// requestIDsAtOnce are made together, since a string for each would be an
+	// allocation for each. A check that is kept keeps the few names around its own.
+	requestIDsAtOnce = 32
+)
+
+// newRequestIDs names requests. The names need not be secret, only distinct.
+func newRequestIDs() string {
+	var names [requestIDsAtOnce * requestIDSize]byte
+	b := names[:0]
+	for range requestIDsAtOnce {
+		var random [8]byte
+		binary.LittleEndian.PutUint64(random[:], rand.Uint64())
+		b = hex.AppendEncode(append(b, "req_"...), random[:6])
 	}
-	var id [16]byte
-	return string(hex.AppendEncode(append(id[:0], "req_"...), b[:]))
+	return string(b)
 }
 
 // context is that of the work for one request. It ends with nothing: what is

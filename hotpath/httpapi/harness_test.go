@@ -93,9 +93,9 @@ func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.checked, f.requests = append(f.checked, action), append(f.requests, r)
 	c := allowedCheck()
-	c.Action = *action
+	c.Action = *action // which is the caller's again afterwards
+	f.checked, f.requests = append(f.checked, &c.Action), append(f.requests, r)
 	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr
 }
 

@@ -141,7 +141,7 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 
 // refuse answers what is no request.
 func (a *API) refuse(ctx *fasthttp.RequestCtx, err error) {
-	x := &exchange{ctx: ctx, id: newRequestID(), started: startOf(ctx), endpoint: a.unrouted}
+	x := &exchange{ctx: ctx, id: newRequestIDs()[:requestIDSize], started: startOf(ctx), endpoint: a.unrouted}
 	a.fail(x, err)
 	x.writeHeaders()
 	a.metrics.observe(x)

@@ -38,8 +38,12 @@ func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.
 }
 
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
-	message = "a " + r.Type.String() + " of " + money(a.Amount, a.Currency) + " is within policy " +
-		p.policyID + ", version " + strconv.Itoa(p.version)
+	var room [192]byte // one string is made, instead of one for each part
+	b := append(append(room[:0], "a "...), r.Type.String()...)
+	b = appendMoney(append(b, " of "...), a.Amount, a.Currency)
+	b = append(append(b, " is within policy "...), p.policyID...)
+	b = strconv.AppendInt(append(b, ", version "...), int64(p.version), 10)
+	message = string(b)
 	nextStep = "Proceed with exactly this action."
 	if !f.skipped {
 		return message, nextStep
@@ -77,11 +81,16 @@ func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
 
 // money is an amount with at least two decimals and its currency, if any.
 func money(a spend.Amount, currency string) string {
-	b := a.AppendMoney(make([]byte, 0, 32))
+	var room [32]byte
+	return string(appendMoney(room[:0], a, currency))
+}
+
+func appendMoney(b []byte, a spend.Amount, currency string) []byte {
+	b = a.AppendMoney(b)
 	if currency != "" {
 		b = append(append(b, ' '), currency...)
 	}
-	return string(b)
+	return b
 }
 
 // count is "1 day", "2 days".
