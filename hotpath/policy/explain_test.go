@@ -101,3 +101,18 @@ func TestNextStepKnowsTheInferredType(t *testing.T) {
 	f(rule1("vendor_allowlist", `{"vendors":["x"]}`), spend.Spend, false)
 	f(rule1("max_amount", `{"limit":1}`), spend.Unspecified, false)
 }
+
+func TestAllocationsOfExplain(t *testing.T) {
+	p := mustCompile(t, tenRules)
+	f := func(most float64, want spend.Effect, options ...func(*spend.Action)) {
+		t.Helper()
+		a, r := action(t, append(options, with(t, tenRulesMetadata), by("card"))...), named(spend.Spend)
+		found := p.Evaluate(a, r, noon)
+		if n := testing.AllocsPerRun(100, func() { p.Explain(found, a, r) }); n > most || found.Effect != want {
+			t.Errorf("%v: %v allocations, want %v: %v", found.Effect, n, want, most)
+		}
+	}
+	f(1, spend.Allow)
+	f(3, spend.Escalate, paying(t, "3000", "USD"))
+	f(4, spend.Block, paying(t, "6000", "USD"))
+}
