@@ -6,10 +6,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// Proxy stands between a node and a server and can keep back what one of them
-// sends, to deliver it later: a network that lost nothing, but was slow.
+// Proxy stands between a node and a server. It can keep back what one of them
+// sends, to deliver it later: a network that lost nothing, but was slow. It can
+// delay everything, lose everything without a word, and reset connections.
 type Proxy struct {
 	Addr     string // where to connect
 	target   string
@@ -20,8 +22,15 @@ type Proxy struct {
 	moved    *sync.Cond
 	requests gate
 	answers  gate
-	conns    map[net.Conn]struct{}
+	conns    map[net.Conn]*link
+	delay    time.Duration
+	silent   bool
 	over     bool
+}
+
+// link is a client's connection and the server's.
+type link struct {
+	silent atomic.Bool // for ever: what was lost does not come back
 }
 
 // gate is one direction.
@@ -36,7 +45,7 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a proxy: %w", err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, conns: make(map[net.Conn]struct{})}
+	p := &Proxy{Addr: l.Addr().String(), target: target, listener: l, conns: make(map[net.Conn]*link)}
 	p.moved = sync.NewCond(&p.mu)
 	go p.accept()
 	return p, nil
@@ -74,6 +83,38 @@ func (p *Proxy) Release() {
 	p.moved.Broadcast()
 }
 
+// Delay makes every piece that is sent, either way, wait that long; 0 ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Silence loses what is sent, either way, and tells nobody: connections stay
+// half open, those made meanwhile too. Ended by false, new ones work; those
+// that lost something never do again.
+func (p *Proxy) Silence(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = on
+	for _, l := range p.conns {
+		l.silent.Store(l.silent.Load() || on)
+	}
+}
+
+// Reset breaks all connections (RST). What was kept back is lost.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, l := range p.conns {
+		l.silent.Store(true)
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // on a broken connection there is nothing to reset
+		}
+		_ = c.Close()
+	}
+}
+
 // Close ends the proxy and its connections.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
@@ -100,27 +141,29 @@ func (p *Proxy) accept() {
 			_ = client.Close() // the client sees that there is no server
 			continue
 		}
-		if p.keep(client) && p.keep(server) {
-			go p.carry(server, client, &p.requests, nil)
-			go p.carry(client, server, &p.answers, &p.returned)
+		l := &link{}
+		if p.keep(client, l) && p.keep(server, l) {
+			go p.carry(server, client, l, &p.requests, nil)
+			go p.carry(client, server, l, &p.answers, &p.returned)
 		}
 	}
 }
 
-func (p *Proxy) keep(c net.Conn) bool {
+func (p *Proxy) keep(c net.Conn, l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
 		_ = c.Close() // there is nobody to serve it
 		return false
 	}
-	p.conns[c] = struct{}{}
+	p.conns[c] = l
+	l.silent.Store(p.silent)
 	return true
 }
 
 // carry delivers what from sends to the other end, when it may.
-func (p *Proxy) carry(to, from net.Conn, g *gate, count *atomic.Int64) {
-	defer to.Close() //nolint:errcheck // the end, whatever it says
+func (p *Proxy) carry(to, from net.Conn, l *link, g *gate, count *atomic.Int64) {
+	defer p.part(to, from, l)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -128,7 +171,7 @@ func (p *Proxy) carry(to, from net.Conn, g *gate, count *atomic.Int64) {
 			count.Add(int64(n))
 		}
 		p.pass(g)
-		if n > 0 {
+		if n > 0 && !l.silent.Load() {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return
 			}
@@ -139,10 +182,30 @@ func (p *Proxy) carry(to, from net.Conn, g *gate, count *atomic.Int64) {
 	}
 }
 
-// pass waits while a direction is held.
+// lateFarewell is when the end of a connection that lost something is told: a
+// half-open one is noticed some time.
+const lateFarewell = 5 * time.Second
+
+// part ends a connection: whoever is at the other end is told.
+func (p *Proxy) part(to, from net.Conn, l *link) {
+	p.mu.Lock()
+	delete(p.conns, from)
+	p.mu.Unlock()
+	if l.silent.Load() {
+		time.Sleep(lateFarewell)
+	}
+	_ = to.Close() // the end, whatever it says
+}
+
+// pass waits while a direction is held, and as long as all have to.
 func (p *Proxy) pass(g *gate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if d := p.delay; d > 0 {
+		p.mu.Unlock()
+		time.Sleep(d)
+		p.mu.Lock()
+	}
 	for g.held {
 		g.kept = true
 		p.moved.Wait()

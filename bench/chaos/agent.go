@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"spendgate/bench/chaos/judge"
+	"spendgate/bench/fleet"
+)
+
+// agent is a client that does one thing after another.
+type agent struct {
+	*sender
+	w    *workload
+	rng  *rand.Rand
+	key  apiKey // with plenty
+	n    int
+	past []fleet.Action // passed, without key
+	ids  []string       // of checks that were answered
+}
+
+// habit is something that agents do, and how often in a hundred times.
+type habit struct {
+	share int
+	act   func(*agent)
+}
+
+func habits() []habit {
+	return []habit{
+		{24, (*agent).actOnce}, {18, (*agent).actWithKey}, {10, (*agent).actFromSeveralSides},
+		{10, (*agent).keyFromSeveralSides}, {7, (*agent).reuseKey}, {9, (*agent).repeat}, {6, (*agent).contest},
+		{4, (*agent).simulate}, {4, (*agent).read}, {4, (*agent).useVolatileKey}, {4, (*agent).useLimitedKey},
+	}
+}
+
+func (a *agent) run() {
+	all := habits()
+	for a.w.going.Err() == nil {
+		pick := a.rng.IntN(100)
+		for _, h := range all {
+			if pick -= h.share; pick < 0 {
+				h.act(a)
+				break
+			}
+		}
+		pause(a.w.going, time.Duration(a.rng.Int64N(int64(2*a.w.thinkTime))))
+	}
+}
+
+// action is one that nobody sent before, to be decided in any way.
+func (a *agent) action() fleet.Action {
+	a.n++
+	whole := 1 + a.rng.IntN(1000)
+	action := fleet.Action{
+		AgentID: a.agent, PolicyID: a.w.policy(a.rng), ActionType: "refund", Amount: spell(a.rng, whole), Currency: "USD",
+		Counterparty: fmt.Sprintf("customer-%d", a.n),
+	}
+	if a.rng.IntN(4) == 0 {
+		action.ActionType, action.PaymentMethod, action.Vendor = "spend", "card", "shop"
+		action.Metadata = map[string]any{"country": "DE", "order": map[string]any{"lines": []int{1, 2}, "note": "é"}}
+	}
+	return action
+}
+
+// spell writes an amount in one of several ways that mean the same.
+func spell(rng *rand.Rand, whole int) json.Number {
+	switch rng.IntN(4) {
+	case 0:
+		return json.Number(fmt.Sprintf("%d.00", whole))
+	case 1:
+		return json.Number(fmt.Sprintf("%de0", whole))
+	default:
+		return json.Number(fmt.Sprint(whole))
+	}
+}
+
+func (a *agent) idempotencyKey() string { return fmt.Sprintf("%s-%d", a.agent, a.n) }
+
+func (a *agent) via() int { return a.rng.IntN(nodeCount + 1) }
+
+func (a *agent) check(via int, key apiKey, action fleet.Action, fresh bool) fleet.Answer {
+	return a.send(letter{
+		kind: judge.Check, via: via, key: key, method: http.MethodPost, path: "/v1/checks", body: action, fresh: fresh,
+	})
+}
+
+// insist sends an action until it is answered, anew each time, here and there.
+func (a *agent) insist(action fleet.Action) fleet.Answer {
+	via := a.via()
+	answer := a.check(via, a.key, action, false)
+	for answer.Status == 0 || answer.Status >= 500 {
+		if !pause(a.w.grace, 20*time.Millisecond+time.Duration(a.rng.Int64N(int64(150*time.Millisecond)))) {
+			break
+		}
+		if a.rng.IntN(2) == 0 {
+			via = a.via()
+		}
+		answer = a.check(via, a.key, action, a.rng.IntN(2) == 0)
+	}
+	a.remember(action, answer)
+	return answer
+}
+
+const memory = 64
+
+func (a *agent) remember(action fleet.Action, answer fleet.Answer) {
+	r := answer.Result()
+	if r.CheckID == "" {
+		return
+	}
+	a.ids = append(a.ids, r.CheckID)
+	a.ids = a.ids[max(0, len(a.ids)-memory):]
+	if action.IdempotencyKey == "" && !r.Duplicate() {
+		a.past = append(a.past, action)
+		a.past = a.past[max(0, len(a.past)-memory):]
+	}
+}
+
+func (a *agent) actOnce() { a.insist(a.action()) }
+
+func (a *agent) actWithKey() {
+	action := a.action()
+	action.IdempotencyKey = a.idempotencyKey()
+	a.insist(action)
+	for range a.rng.IntN(3) {
+		a.insist(action)
+	}
+}
+
+// fromSeveralSides sends actions at the same time, each through another node.
+func (a *agent) fromSeveralSides(actions []fleet.Action) {
+	first := a.via()
+	answers := make([]fleet.Answer, len(actions))
+	var sending sync.WaitGroup
+	for i, action := range actions {
+		sending.Go(func() { answers[i] = a.check((first+i)%(nodeCount+1), a.key, action, false) })
+	}
+	sending.Wait()
+	for i, answer := range answers {
+		if answer.Status == 0 || answer.Status >= 500 {
+			a.insist(actions[i])
+		} else {
+			a.remember(actions[i], answer)
+		}
+	}
+}
+
+func (a *agent) copies(action fleet.Action) []fleet.Action {
+	all := make([]fleet.Action, 2+a.rng.IntN(3))
+	for i := range all {
+		all[i] = action
+	}
+	return all
+}
+
+func (a *agent) actFromSeveralSides() { a.fromSeveralSides(a.copies(a.action())) }
+
+func (a *agent) keyFromSeveralSides() {
+	action := a.action()
+	action.IdempotencyKey = a.idempotencyKey()
+	a.fromSeveralSides(a.copies(action))
+}
+
+// reuseKey sends another request under a key, at the same time or later.
+func (a *agent) reuseKey() {
+	action := a.action()
+	action.IdempotencyKey = a.idempotencyKey()
+	other := action
+	if a.rng.IntN(2) == 0 {
+		other.Amount = json.Number(fmt.Sprint(1001 + a.rng.IntN(1000)))
+	} else {
+		other.Counterparty += "-other"
+	}
+	if a.rng.IntN(2) == 0 {
+		a.fromSeveralSides([]fleet.Action{action, other, action})
+		return
+	}
+	a.insist(action)
+	a.insist(other)
+}
+
+// repeat is the agent in a loop.
+func (a *agent) repeat() {
+	if len(a.past) > 0 {
+		a.insist(a.past[a.rng.IntN(len(a.past))])
+	}
+}
+
+// contest sends what other agents send at this time, too.
+func (a *agent) contest() {
+	slot := int(a.rec.now() / (300 * time.Millisecond))
+	a.insist(fleet.Action{
+		AgentID: "contest", PolicyID: a.w.policies[slot%len(a.w.policies)], ActionType: "credit", Amount: "50", Currency: "USD",
+		Counterparty: fmt.Sprintf("contested-%d", slot),
+	})
+}
+
+// simulate asks for what would be with an action that is known and one that is
+// not; the latter is sent afterwards and must not be blocked by that.
+func (a *agent) simulate() {
+	action := a.action()
+	actions := []fleet.Action{action}
+	if len(a.past) > 0 {
+		known := a.past[a.rng.IntN(len(a.past))]
+		known.PolicyID = action.PolicyID
+		actions = append(actions, known)
+	}
+	a.send(letter{
+		kind: judge.Simulate, via: a.via(), key: a.key, method: http.MethodPost, path: "/v1/simulate",
+		body: map[string]any{"policy_id": action.PolicyID, "actions": actions},
+	})
+	if a.rng.IntN(2) == 0 {
+		a.insist(action)
+	}
+}
+
+func (a *agent) read() {
+	if len(a.ids) > 0 {
+		a.get(a.via(), a.ids[a.rng.IntN(len(a.ids))])
+	}
+}
+
+func (a *agent) get(via int, id string) fleet.Answer {
+	return a.send(letter{kind: judge.Get, via: via, key: a.key, method: http.MethodGet, path: "/v1/checks/" + id, subject: id})
+}
+
+func (a *agent) useVolatileKey() {
+	if k, ok := a.w.admin.pick(a.rng); ok {
+		a.check(a.via(), k, a.action(), false)
+	}
+}
+
+func (a *agent) useLimitedKey() {
+	k := a.w.limited[a.rng.IntN(len(a.w.limited))]
+	for range 4 {
+		a.check(a.via(), k, a.action(), false)
+	}
+}
+
+// pause waits; false means that the context ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

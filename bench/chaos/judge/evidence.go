@@ -1,0 +1,212 @@
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// evidence is a history, sorted for the rules.
+type evidence struct {
+	*History
+	checks   []*check            // requests, in the order in which they were sent
+	alike    map[string][]*check // by request
+	rows     map[string]*Row     // by ID
+	recorded map[string][]*Row   // by request
+	answers  map[string][]*check // that were answered by a check, by its ID
+	policies map[policyVersion]*program
+	findings []Finding
+}
+
+// check is one request for a check and, if it was answered, the result.
+type check struct {
+	*Op
+	request request
+	same    string // equal for equal requests
+	result  *result
+}
+
+type request struct {
+	AgentID        string          `json:"agent_id"`
+	PolicyID       string          `json:"policy_id"`
+	ActionType     string          `json:"action_type"`
+	Amount         json.Number     `json:"amount"`
+	Currency       string          `json:"currency"`
+	Counterparty   string          `json:"counterparty"`
+	PaymentMethod  string          `json:"payment_method"`
+	Vendor         string          `json:"merchant_or_vendor"`
+	ReasonText     string          `json:"reason_text"`
+	IdempotencyKey string          `json:"idempotency_key"`
+	Metadata       json.RawMessage `json:"metadata"`
+}
+
+type result struct {
+	CheckID       string  `json:"check_id"`
+	Decision      string  `json:"decision"`
+	Confidence    string  `json:"confidence"`
+	ReasonCode    *string `json:"reason_code"`
+	Message       *string `json:"message"`
+	RuleID        *string `json:"violated_rule_id"`
+	RuleText      *string `json:"violated_rule_description"`
+	PolicyVersion int     `json:"policy_version"`
+	NextStep      *string `json:"next_step"`
+	LatencyMS     int64   `json:"latency_ms"`
+	Timestamp     string  `json:"timestamp"`
+}
+
+type policyVersion struct {
+	id      string
+	version int
+}
+
+func gather(h *History) (*evidence, error) {
+	e := &evidence{
+		History: h, alike: make(map[string][]*check), rows: make(map[string]*Row), recorded: make(map[string][]*Row),
+		answers: make(map[string][]*check), policies: make(map[policyVersion]*program),
+	}
+	for i := range h.Ops {
+		if h.Ops[i].Kind != Check {
+			continue
+		}
+		c := &check{Op: &h.Ops[i]}
+		if err := json.Unmarshal(c.Request, &c.request); err != nil {
+			return nil, fmt.Errorf("request %d: %w", c.ID, err)
+		}
+		c.same = c.request.canonical()
+		if c.Status == 200 {
+			c.result = &result{}
+			if err := json.Unmarshal([]byte(c.Answer), c.result); err != nil {
+				e.find("G1", fmt.Sprintf("an answer that is no check: %q", c.Answer), c)
+				c.result = nil
+			} else {
+				e.answers[c.result.CheckID] = append(e.answers[c.result.CheckID], c)
+			}
+		}
+		e.checks = append(e.checks, c)
+	}
+	slices.SortStableFunc(e.checks, func(a, b *check) int { return int(a.Sent - b.Sent) })
+	for _, c := range e.checks {
+		e.alike[c.same] = append(e.alike[c.same], c)
+	}
+	for i := range h.Rows {
+		r := &h.Rows[i]
+		e.rows[r.CheckID] = r
+		for _, same := range r.requests() {
+			e.recorded[same] = append(e.recorded[same], r)
+		}
+	}
+	for i := range h.Policies {
+		p, err := compile(&h.Policies[i])
+		if err != nil {
+			return nil, err
+		}
+		e.policies[policyVersion{p.ID, p.Version}] = p
+	}
+	return e, nil
+}
+
+// canonical is equal for requests that mean the same (S18).
+func (r request) canonical() string {
+	parts := []string{
+		r.AgentID, r.PolicyID, r.ActionType, decimal(string(r.Amount)), strings.ToUpper(r.Currency), r.Counterparty,
+		r.PaymentMethod, r.Vendor, r.ReasonText, r.IdempotencyKey, sortedJSON(r.Metadata),
+	}
+	text, _ := json.Marshal(parts) // strings always encode
+	return string(text)
+}
+
+// requests are those that a row may be of: its type may have been inferred.
+func (r *Row) requests() []string {
+	q := request{
+		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
+		Counterparty: r.Counterparty, PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor),
+		ReasonText: deref(r.ReasonText), IdempotencyKey: deref(r.IdempotencyKey), Metadata: json.RawMessage(deref(r.Metadata)),
+	}
+	typed := q.canonical()
+	if q.ReasonText == "" {
+		return []string{typed}
+	}
+	q.ActionType = ""
+	return []string{typed, q.canonical()}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// decimal writes every spelling of an amount in one way.
+func decimal(s string) string {
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return s
+	}
+	return r.RatString()
+}
+
+func sortedJSON(text json.RawMessage) string {
+	if len(text) == 0 || string(text) == "null" {
+		return ""
+	}
+	var v any
+	if json.Unmarshal(text, &v) != nil {
+		return string(text)
+	}
+	sorted, _ := json.Marshal(v) // it was JSON
+	return string(sorted)
+}
+
+// fingerprint is what the duplicate guard compares (S17).
+func (r *Row) fingerprint() string {
+	text, _ := json.Marshal([]string{r.AgentID, r.ActionType, decimal(r.Amount), r.Counterparty}) // strings always encode
+	return string(text)
+}
+
+// at is when the row's clocks showed the given time.
+func (e *evidence) at(unixMS int64) time.Duration { return time.UnixMilli(unixMS).Sub(e.Run.Began) }
+
+// duplicateOf is the check that a duplicate block names; "" for other checks.
+func (r *Row) duplicateOf() (id string, duplicate bool) {
+	if deref(r.ReasonCode) != "duplicate_action_detected" {
+		return "", false
+	}
+	return regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(deref(r.Message)), true
+}
+
+// producers are the requests that may have made a row: the one that was given
+// it as its own, else all that are alike and were sent before it.
+func (e *evidence) producers(r *Row) []*check {
+	var possible []*check
+	for _, c := range e.answers[r.CheckID] {
+		if !c.Replayed {
+			return []*check{c}
+		}
+	}
+	for _, same := range r.requests() {
+		for _, c := range e.alike[same] {
+			if c.Sent <= e.at(r.AtMS)+clockMargin && c.Key == r.KeyID {
+				possible = append(possible, c)
+			}
+		}
+	}
+	return possible
+}
+
+// code is the code of an error's body.
+func (o *Op) code() string {
+	var body struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(o.Answer), &body) != nil {
+		return ""
+	}
+	return body.Error.Code
+}

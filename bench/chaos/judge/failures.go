@@ -1,0 +1,63 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// failuresAreExcused: requests fail only while something is broken and until
+// service is due again, and a node that fails says so as promised (G7). Behind
+// the load balancer no request fails because nodes are restarted in turn (G11).
+func (e *evidence) failuresAreExcused() {
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		if !o.failed() {
+			continue
+		}
+		said := o.Error
+		if o.Status != 0 {
+			said = fmt.Sprintf("%d %s", o.Status, o.Answer)
+		}
+		switch {
+		case !e.excused(o):
+			rule := "G7"
+			if o.Via == Balancer && slices.ContainsFunc(e.Faults, func(f Fault) bool { return f.Rolls && o.overlaps(f.From, f.To) }) {
+				rule = "G11"
+			}
+			e.findOp(rule, fmt.Sprintf("a %s through %s failed without a fault: %s", o.Kind, o.Via, said), o)
+		case o.Status >= 500 && o.Via != Balancer && (o.Status != 500 || o.code() != "internal_error" || !o.Retry):
+			e.findOp("G7", fmt.Sprintf("a %s through %s failed otherwise than promised: %s", o.Kind, o.Via, said), o)
+		}
+	}
+}
+
+func (e *evidence) excused(o *Op) bool {
+	return slices.ContainsFunc(e.Faults, func(f Fault) bool {
+		return (f.Excuses == nil || slices.Contains(f.Excuses, o.Via)) && o.overlaps(f.From, f.To+resumeIn+slack)
+	})
+}
+
+// answersAreInTime: 2 s, however blind the node is, and what a claim takes to
+// be given up if a node may have left one behind (G7).
+func (e *evidence) answersAreInTime() {
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		if o.Status == 0 {
+			continue
+		}
+		within := answerIn
+		for _, f := range e.Faults {
+			if f.Hangs == nil || !o.overlaps(f.From, f.To+takeOverIn) {
+				continue
+			}
+			within = max(within, takeOverIn)
+			if slices.Contains(f.Hangs, o.Via) {
+				within = max(within, f.To-f.From+takeOverIn)
+			}
+		}
+		if took := o.Done - o.Sent; took > within+slack {
+			e.findOp("G7", fmt.Sprintf("a %s through %s was answered after %s", o.Kind, o.Via, took.Round(time.Millisecond)), o)
+		}
+	}
+}

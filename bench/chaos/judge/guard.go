@@ -1,0 +1,145 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// onePasses: of identical actions within a window one passes the guard (G3).
+func (e *evidence) onePasses() {
+	passes := make(map[string][]*Row)
+	for i := range e.Rows {
+		if r := &e.Rows[i]; r.passed() {
+			passes[r.fingerprint()] = append(passes[r.fingerprint()], r)
+		}
+	}
+	for _, of := range passes {
+		slices.SortFunc(of, func(a, b *Row) int { return cmp.Compare(*a.ClaimedMS, *b.ClaimedMS) })
+		for i, later := range of[1:] {
+			earlier := of[i]
+			gap := time.Duration(*later.ClaimedMS-*earlier.ClaimedMS) * time.Millisecond
+			if window := e.window(later); gap < window-windowMargin {
+				e.findRow("G3", fmt.Sprintf("%s and, %s later, %s passed as the same action; the window is %s",
+					earlier.CheckID, gap, later.CheckID, window), earlier, later)
+			}
+		}
+	}
+}
+
+// window is that of the policy which judged the row.
+func (e *evidence) window(r *Row) time.Duration {
+	if p := e.policies[policyVersion{r.PolicyID, r.PolicyVersion}]; p != nil {
+		return p.window
+	}
+	return defaultWindow
+}
+
+// duplicatesAreOf: a duplicate names a recorded pass of the same action,
+// within the window (G3).
+func (e *evidence) duplicatesAreOf() {
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		id, duplicate := r.duplicateOf()
+		if duplicate == r.passed() {
+			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t) and as a duplicate (%t)", r.CheckID, r.passed(), duplicate), r)
+			continue
+		}
+		if !duplicate {
+			continue
+		}
+		switch of := e.rows[id]; {
+		case of == nil:
+			e.findRow("G3", fmt.Sprintf("%s is a duplicate of %q, which is not recorded", r.CheckID, id), r)
+		case !of.passed() || of.fingerprint() != r.fingerprint():
+			e.findRow("G3", fmt.Sprintf("%s is a duplicate of %s, which did not pass as the same action", r.CheckID, id), r, of)
+		default:
+			age := time.Duration(r.AtMS-*of.ClaimedMS) * time.Millisecond
+			if window := e.window(r); age > window+windowMargin || age < -windowMargin {
+				e.findRow("G3", fmt.Sprintf("%s is a duplicate of %s, %s after it; the window is %s", r.CheckID, id, age, window), r, of)
+			}
+		}
+	}
+}
+
+// orphansAreGivenOnce: a check without idempotency key is answered to one
+// client. If that was answered 500 although it was recorded, the next identical
+// request is given it; it is not blocked by it (G7).
+func (e *evidence) orphansAreGivenOnce() {
+	for id, given := range e.answers {
+		if len(given) > 1 && given[0].request.IdempotencyKey == "" {
+			e.find("G7", id+" was given to more than one request without key", given...)
+		}
+	}
+	blocked := make(map[string][]*check) // by what they are duplicates of
+	for _, c := range e.checks {
+		if c.result == nil || c.request.IdempotencyKey != "" {
+			continue
+		}
+		if r := e.rows[c.result.CheckID]; r != nil {
+			if id, duplicate := r.duplicateOf(); duplicate {
+				blocked[id] = append(blocked[id], c)
+			}
+		}
+	}
+	for id, by := range blocked {
+		orphan := e.rows[id]
+		if orphan == nil || orphan.IdempotencyKey != nil || len(e.answers[id]) > 0 {
+			continue // told elsewhere, or somebody was given it
+		}
+		for _, c := range by {
+			if !slices.Contains(orphan.requests(), c.same) {
+				continue
+			}
+			if causes := e.refusedBefore(orphan, c); causes != nil {
+				e.find("G7", fmt.Sprintf("%s was recorded but answered 500, and blocks its retry", id), append(causes, c)...)
+			}
+		}
+	}
+}
+
+// refusedBefore gives the requests that may have made an orphan if each was
+// answered 500 before the retry was sent. nil means that somebody may have been
+// given it, that the retry was not one, or that nobody could remember: the mark
+// of an orphan is a lease in Redis like any other.
+func (e *evidence) refusedBefore(orphan *Row, retry *check) []*check {
+	causes := e.alike[retry.same]
+	refused := make([]*check, 0, len(causes))
+	for _, c := range causes {
+		switch {
+		case c == retry:
+		case c.Status == 0:
+			return nil // it, or the orphan given to it, was lost on its way
+		case c.Status >= 500 && c.Done < retry.Sent && c.Sent <= e.at(orphan.AtMS)+clockMargin:
+			refused = append(refused, c)
+		case c.failed() && c.Sent < retry.Done:
+			return nil // it may be given the orphan later, and lose it
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	from := refused[0].Sent
+	for _, f := range e.Faults {
+		if (f.Redis || f.Loses || f.Excuses != nil) && f.From <= retry.Done && f.To+resumeIn+slack >= from {
+			return nil
+		}
+	}
+	return refused
+}
+
+// simulationsLeaveNothing: neither rows nor violations (G10).
+func (e *evidence) simulationsLeaveNothing() {
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		if o.Kind != Simulate || o.Status != 200 {
+			continue
+		}
+		for _, r := range simulated(o.Answer) {
+			if row := e.rows[r.CheckID]; row != nil {
+				e.findOp("G10", r.CheckID+" was simulated and is recorded", o)
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package judge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// History is all that is known of a run. Times are since its beginning, by one
+// monotonic clock.
+type History struct {
+	Run        Run
+	Keys       []Key
+	Ops        []Op
+	Faults     []Fault
+	Rows       []Row
+	Violations []Violation
+	Policies   []Policy
+}
+
+// Run says what a history is of.
+type Run struct {
+	Seed  uint64    `json:"seed"`
+	Began time.Time `json:"began"` // what the clocks of the rows showed at time 0
+}
+
+// Key is an API key as it was created.
+type Key struct {
+	ID    string `json:"key_id"`
+	Limit int    `json:"limit"` // requests a minute
+}
+
+// Kind is what a request asks for.
+type Kind string
+
+// The kinds of an Op.
+const (
+	Check    Kind = "check"
+	Simulate Kind = "simulate"
+	Get      Kind = "get"    // a check, again
+	Post     Kind = "policy" // a new version
+	Patch    Kind = "key"    // a changed key
+)
+
+// Op is one request and what came of it.
+type Op struct {
+	ID       int             `json:"id"`
+	Kind     Kind            `json:"kind"`
+	Agent    string          `json:"agent"`             // who sent it
+	Via      string          `json:"via"`               // the node it was sent to, or Balancer
+	Key      string          `json:"key,omitempty"`     // the API key's ID
+	Subject  string          `json:"subject,omitempty"` // Get: the check; Patch: the key
+	Sent     time.Duration   `json:"sent"`
+	Done     time.Duration   `json:"done"`
+	Request  json.RawMessage `json:"request,omitempty"`
+	Status   int             `json:"status"` // 0: no answer
+	Answer   string          `json:"answer,omitempty"`
+	Replayed bool            `json:"replayed,omitempty"`
+	Retry    bool            `json:"retry_after,omitempty"` // the answer says when to try again
+	Error    string          `json:"error,omitempty"`       // why there is no answer
+}
+
+// Balancer is the Via of what went through the load balancer.
+const Balancer = "balancer"
+
+func (o *Op) failed() bool { return o.Status == 0 || o.Status >= 500 }
+
+// overlaps reports whether the request was under way at some time of [from, to].
+func (o *Op) overlaps(from, to time.Duration) bool { return o.Sent <= to && o.Done >= from }
+
+// Fault is something that was done to the fleet.
+type Fault struct {
+	Name    string        `json:"name"`
+	From    time.Duration `json:"from"`
+	To      time.Duration `json:"to"`                // when all was whole again
+	Excuses []string      `json:"excuses,omitempty"` // through what requests may fail; nil means any
+	Hangs   []string      `json:"hangs,omitempty"`   // what may answer as late as it likes
+	Loses   bool          `json:"loses,omitempty"`   // Redis' memory
+	Rolls   bool          `json:"rolls,omitempty"`   // part of a rolling restart
+	Redis   bool          `json:"redis,omitempty"`   // Redis could not be reached, or not from everywhere
+}
+
+// Row is a recorded check.
+type Row struct {
+	CheckID        string  `json:"check_id"`
+	AtMS           int64   `json:"at_ms"`      // Unix milliseconds
+	ClaimedMS      *int64  `json:"claimed_ms"` // nil when the duplicate guard blocked
+	PolicyID       string  `json:"policy_id"`
+	PolicyVersion  int     `json:"policy_version"`
+	LatencyMS      int64   `json:"latency_ms"`
+	Decision       string  `json:"decision"`
+	Confidence     string  `json:"confidence"`
+	ReasonCode     *string `json:"reason_code"`
+	Message        *string `json:"message"`
+	RuleID         *string `json:"rule_id"`
+	RuleText       *string `json:"rule_description"`
+	NextStep       *string `json:"next_step"`
+	KeyID          string  `json:"key_id"`
+	ActionType     string  `json:"action_type"` // as resolved
+	AgentID        string  `json:"agent_id"`
+	Amount         string  `json:"amount"`
+	Currency       string  `json:"currency"`
+	Counterparty   string  `json:"counterparty"`
+	PaymentMethod  *string `json:"payment_method"`
+	Vendor         *string `json:"merchant_or_vendor"`
+	ReasonText     *string `json:"reason_text"`
+	IdempotencyKey *string `json:"idempotency_key"`
+	Metadata       *string `json:"metadata"`
+}
+
+func (r *Row) passed() bool { return r.ClaimedMS != nil }
+
+// Violation is a recorded violation.
+type Violation struct {
+	CheckID       string `json:"check_id"`
+	PolicyID      string `json:"policy_id"`
+	PolicyVersion int    `json:"policy_version"`
+	LatencyMS     int64  `json:"latency_ms"`
+	ActionType    string `json:"action_type"`
+	Decision      string `json:"decision"`
+	Confidence    string `json:"confidence"`
+	Amount        string `json:"amount"`
+	Currency      string `json:"currency"`
+	AgentID       string `json:"agent_id"`
+	Counterparty  string `json:"counterparty"`
+	RuleID        string `json:"rule_id"`
+	RuleText      string `json:"rule_description"`
+}
+
+// Policy is a stored version of a policy.
+type Policy struct {
+	ID      string          `json:"policy_id"`
+	Version int             `json:"version"`
+	Rules   json.RawMessage `json:"rules"`
+}
+
+// line is a line of a history's file: one of its fields is set.
+type line struct {
+	Run       *Run       `json:"run,omitempty"`
+	Key       *Key       `json:"key,omitempty"`
+	Op        *Op        `json:"op,omitempty"`
+	Fault     *Fault     `json:"fault,omitempty"`
+	Row       *Row       `json:"row,omitempty"`
+	Violation *Violation `json:"violation,omitempty"`
+	Policy    *Policy    `json:"policy,omitempty"`
+}
+
+// Write writes the history as JSON lines.
+func (h *History) Write(w io.Writer) error {
+	lines := []line{{Run: &h.Run}}
+	for i := range h.Keys {
+		lines = append(lines, line{Key: &h.Keys[i]})
+	}
+	for i := range h.Faults {
+		lines = append(lines, line{Fault: &h.Faults[i]})
+	}
+	for i := range h.Ops {
+		lines = append(lines, line{Op: &h.Ops[i]})
+	}
+	for i := range h.Policies {
+		lines = append(lines, line{Policy: &h.Policies[i]})
+	}
+	for i := range h.Rows {
+		lines = append(lines, line{Row: &h.Rows[i]})
+	}
+	for i := range h.Violations {
+		lines = append(lines, line{Violation: &h.Violations[i]})
+	}
+	to := json.NewEncoder(w)
+	for _, l := range lines {
+		if err := to.Encode(l); err != nil {
+			return fmt.Errorf("cannot write a history: %w", err)
+		}
+	}
+	return nil
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*History, error) {
+	h := &History{}
+	for from := json.NewDecoder(r); ; {
+		var l line
+		if err := from.Decode(&l); errors.Is(err, io.EOF) {
+			return h, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("cannot read a history: %w", err)
+		}
+		switch {
+		case l.Run != nil:
+			h.Run = *l.Run
+		case l.Key != nil:
+			h.Keys = append(h.Keys, *l.Key)
+		case l.Op != nil:
+			h.Ops = append(h.Ops, *l.Op)
+		case l.Fault != nil:
+			h.Faults = append(h.Faults, *l.Fault)
+		case l.Row != nil:
+			h.Rows = append(h.Rows, *l.Row)
+		case l.Violation != nil:
+			h.Violations = append(h.Violations, *l.Violation)
+		case l.Policy != nil:
+			h.Policies = append(h.Policies, *l.Policy)
+		}
+	}
+}

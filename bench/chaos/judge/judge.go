@@ -1,0 +1,103 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// clockMargin is how far the rows' clocks may be from the clients': the
+	// machine is one, but a millisecond is cut off, and a claim is stamped a
+	// little before Redis hears of it.
+	clockMargin = 100 * time.Millisecond
+	// windowMargin is how far a window's end may be from where its claims'
+	// stamps say: what the guard takes for the same time.
+	windowMargin = 2500 * time.Millisecond
+	// resumeIn is when service is back after a fault (G7), answerIn when a
+	// request is answered without a fault in a node, and takeOverIn with one:
+	// a claim is given up for dead after 2.5 s.
+	resumeIn   = 2 * time.Second
+	answerIn   = 2 * time.Second
+	takeOverIn = 4500 * time.Millisecond
+	// slack is for a machine that has other things to do.
+	slack = time.Second
+)
+
+// Finding is a violation of the contract.
+type Finding struct {
+	Rule string // the guarantee's number
+	Text string
+	Ops  []int // what was sent and has to do with it
+	From time.Duration
+	To   time.Duration
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: %s (%.3f s to %.3f s, requests %v)", f.Rule, f.Text, f.From.Seconds(), f.To.Seconds(), f.Ops)
+}
+
+// find notes a violation by some requests.
+func (e *evidence) find(rule, text string, of ...*check) {
+	f := Finding{Rule: rule, Text: text}
+	for _, c := range of {
+		f.add(c.Op)
+	}
+	e.findings = append(e.findings, f)
+}
+
+func (e *evidence) findOp(rule, text string, ops ...*Op) {
+	f := Finding{Rule: rule, Text: text}
+	for _, o := range ops {
+		f.add(o)
+	}
+	e.findings = append(e.findings, f)
+}
+
+func (f *Finding) add(o *Op) {
+	if len(f.Ops) == 0 || o.Sent < f.From {
+		f.From = o.Sent
+	}
+	f.To = max(f.To, o.Done)
+	f.Ops = append(f.Ops, o.ID)
+}
+
+// findRow notes a violation by what is recorded, with the requests that may
+// have caused it.
+func (e *evidence) findRow(rule, text string, rows ...*Row) {
+	f := Finding{Rule: rule, Text: text}
+	for _, r := range rows {
+		at := e.at(r.AtMS)
+		if f.From == 0 || at < f.From {
+			f.From = at
+		}
+		f.To = max(f.To, at)
+		for _, c := range e.producers(r) {
+			f.add(c.Op)
+		}
+	}
+	e.findings = append(e.findings, f)
+}
+
+// Judge gives what the contract does not allow, in the order of its rules.
+// The error is of a history that makes no sense.
+func Judge(h *History) ([]Finding, error) {
+	e, err := gather(h)
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range []func(*evidence){
+		(*evidence).answersAreRecorded, (*evidence).rowsWereAsked, (*evidence).readsAgree, (*evidence).violationsMatch,
+		(*evidence).keysAreAnsweredOnce, (*evidence).onePasses, (*evidence).duplicatesAreOf,
+		(*evidence).policiesAreStored, (*evidence).policiesAreFresh, (*evidence).decisionsFollowRules,
+		(*evidence).keysAreFresh, (*evidence).limitsHold,
+		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAreGivenOnce,
+		(*evidence).simulationsLeaveNothing,
+	} {
+		rule(e)
+	}
+	slices.SortStableFunc(e.findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
+	return e.findings, nil
+}

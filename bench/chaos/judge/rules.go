@@ -1,0 +1,195 @@
+package judge
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+)
+
+// defaultWindow is that of a policy without a duplicate_guard (S17).
+const defaultWindow = 5 * time.Minute
+
+// program is a policy version as far as the workload's rules go.
+type program struct {
+	Policy
+	window time.Duration
+	rules  []rule
+}
+
+type rule struct {
+	ID         string `json:"rule_id"`
+	Type       string `json:"rule_type"`
+	Parameters struct {
+		Limit         json.Number `json:"limit"`
+		AmountAbove   json.Number `json:"amount_above"`
+		WindowMinutes int         `json:"window_minutes"`
+	} `json:"parameters"`
+}
+
+func compile(p *Policy) (*program, error) {
+	c := &program{Policy: *p}
+	if err := json.Unmarshal(p.Rules, &c.rules); err != nil {
+		return nil, fmt.Errorf("policy %s version %d: %w", p.ID, p.Version, err)
+	}
+	for _, r := range c.rules {
+		c.window = max(c.window, time.Duration(r.Parameters.WindowMinutes)*time.Minute)
+	}
+	c.window = cmp.Or(c.window, defaultWindow)
+	return c, nil
+}
+
+// judge gives the decision on an amount and the rule that makes it. It knows
+// the two types of rules that the workload uses, in all currencies.
+func (p *program) judge(amount string) (decision, ruleID string) {
+	decision = "allow"
+	for _, r := range p.rules {
+		switch {
+		case r.Type == "max_amount" && exceeds(amount, r.Parameters.Limit):
+			return "block", r.ID
+		case r.Type == "escalate_if" && decision == "allow" && exceeds(amount, r.Parameters.AmountAbove):
+			decision, ruleID = "escalate", r.ID
+		}
+	}
+	return decision, ruleID
+}
+
+func exceeds(amount string, limit json.Number) bool {
+	a, ok := new(big.Rat).SetString(amount)
+	b, okToo := new(big.Rat).SetString(string(limit))
+	return ok && okToo && a.Cmp(b) > 0
+}
+
+// policiesAreStored: versions are consecutive, and what was confirmed is
+// stored as it was sent.
+func (e *evidence) policiesAreStored() {
+	latest := make(map[string]int)
+	for _, p := range e.Policies {
+		latest[p.ID] = max(latest[p.ID], p.Version)
+	}
+	for id, n := range latest {
+		for v := range n {
+			if e.policies[policyVersion{id, v + 1}] == nil {
+				e.findOp("G4", fmt.Sprintf("policy %s has version %d but not %d", id, n, v+1))
+			}
+		}
+	}
+	taken := make(map[policyVersion]*Op)
+	for _, o := range e.posts() {
+		sent, stored := rulesOf(o.Request), e.policies[o.version]
+		switch other := taken[o.version]; {
+		case other != nil:
+			e.findOp("G4", fmt.Sprintf("policy %s version %d was confirmed twice", o.version.id, o.version.version), other, o.Op)
+		case stored == nil || sortedJSON(stored.Rules) != sent:
+			e.findOp("G4", fmt.Sprintf("policy %s version %d was confirmed and is not what is stored", o.version.id, o.version.version), o.Op)
+		}
+		taken[o.version] = o.Op
+	}
+}
+
+func rulesOf(body json.RawMessage) string {
+	var p struct {
+		Rules json.RawMessage `json:"rules"`
+	}
+	if json.Unmarshal(body, &p) != nil {
+		return ""
+	}
+	return sortedJSON(p.Rules)
+}
+
+// post is a policy version that was confirmed.
+type post struct {
+	*Op
+	version policyVersion
+}
+
+// posts are in the order in which they were confirmed.
+func (e *evidence) posts() (all []post) {
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		var p struct {
+			ID      string `json:"policy_id"`
+			Version int    `json:"version"`
+		}
+		if o.Kind == Post && o.Status == 201 && json.Unmarshal([]byte(o.Answer), &p) == nil {
+			all = append(all, post{o, policyVersion{p.ID, p.Version}})
+		}
+	}
+	slices.SortFunc(all, func(a, b post) int { return cmp.Compare(a.Done, b.Done) })
+	return all
+}
+
+// policiesAreFresh: no check is judged by a version older than one confirmed
+// before its request was sent (G4). A row that several requests may have made
+// is judged as the first one's.
+func (e *evidence) policiesAreFresh() {
+	posts := e.posts()
+	newest := func(policyID string, before time.Duration) (latest post) {
+		for _, p := range posts {
+			if p.Done >= before {
+				break
+			}
+			if p.version.id == policyID && p.version.version > latest.version.version {
+				latest = p
+			}
+		}
+		return latest
+	}
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		made := e.producers(r)
+		if len(made) == 0 {
+			continue
+		}
+		if p := newest(r.PolicyID, made[0].Sent); p.version.version > r.PolicyVersion {
+			e.findOp("G4", fmt.Sprintf("%s was judged by version %d of %s; version %d had been confirmed",
+				r.CheckID, r.PolicyVersion, r.PolicyID, p.version.version), p.Op, made[0].Op)
+		}
+	}
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		var a struct {
+			ID      string `json:"policy_id"`
+			Version int    `json:"policy_version"`
+		}
+		if o.Kind != Simulate || o.Status != 200 || json.Unmarshal([]byte(o.Answer), &a) != nil {
+			continue
+		}
+		if p := newest(a.ID, o.Sent); p.version.version > a.Version {
+			e.findOp("G4", fmt.Sprintf("simulated by version %d of %s; version %d had been confirmed", a.Version, a.ID, p.version.version), p.Op, o)
+		}
+	}
+}
+
+// decisionsFollowRules: a check is judged by the rules of the version that it
+// says (G4).
+func (e *evidence) decisionsFollowRules() {
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		p := e.policies[policyVersion{r.PolicyID, r.PolicyVersion}]
+		if p == nil {
+			e.findRow("G4", fmt.Sprintf("%s was judged by version %d of %s, which is not stored", r.CheckID, r.PolicyVersion, r.PolicyID), r)
+			continue
+		}
+		if !r.passed() {
+			continue
+		}
+		if decision, rule := p.judge(r.Amount); decision != r.Decision || rule != deref(r.RuleID) {
+			e.findRow("G4", fmt.Sprintf("%s of %s was decided as %s by %q; version %d of %s says %s by %q",
+				r.CheckID, r.Amount, r.Decision, deref(r.RuleID), r.PolicyVersion, r.PolicyID, decision, rule), r)
+		}
+	}
+}
+
+// simulated are the results in the answer to a simulation.
+func simulated(answer string) []result {
+	var body struct {
+		Results []result `json:"results"`
+	}
+	if json.Unmarshal([]byte(answer), &body) != nil {
+		return nil
+	}
+	return body.Results
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"spendgate/bench/chaos/judge"
+	"spendgate/bench/fleet"
+)
+
+const (
+	// plenty is the highest limit that a key can have.
+	plenty = 10000
+	// finishIn is how long agents go on with what failed after the last fault.
+	finishIn = 8 * time.Second
+)
+
+// workload is all that clients do.
+type workload struct {
+	stage     *stage
+	rec       *recorder
+	policies  []string
+	agents    []*agent
+	editor    *editor
+	admin     *admin
+	limited   []apiKey
+	thinkTime time.Duration // of an agent, on average
+	going     context.Context
+	grace     context.Context // ends finishIn after going
+}
+
+// newWorkload makes keys and policies.
+func newWorkload(s *stage, rec *recorder, seed uint64, agents int) (*workload, error) {
+	w := &workload{stage: s, rec: rec, policies: []string{"bounded", "brief", "edited"}, thinkTime: 25 * time.Millisecond}
+	stream := uint64(0)
+	member := func(name string) *agent {
+		stream++
+		return &agent{sender: newSender(s, rec, name), w: w, rng: rand.New(rand.NewPCG(seed, stream))}
+	}
+	for i := range agents {
+		a := member(fmt.Sprintf("agent-%d", i))
+		w.agents = append(w.agents, a)
+	}
+	w.editor, w.admin = &editor{agent: member("editor")}, &admin{agent: member("administrator")}
+	for _, a := range append(w.agents, w.editor.agent, w.admin.agent) {
+		var err error
+		if a.key, err = w.newKey(plenty); err != nil {
+			return nil, err
+		}
+	}
+	for _, limit := range []int{40, 75} {
+		k, err := w.newKey(limit)
+		if err != nil {
+			return nil, err
+		}
+		w.limited = append(w.limited, k)
+	}
+	for range volatileKeys {
+		if err := w.admin.issue(); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range w.policies {
+		if a := w.editor.post(id); a.Status != http.StatusCreated {
+			return nil, fmt.Errorf("cannot store a policy: %s", a)
+		}
+	}
+	return w, nil
+}
+
+func (w *workload) newKey(limit int) (apiKey, error) {
+	id, raw, err := w.stage.Nodes[0].Admin(w.stage.AdminKey).CreateKey(context.Background(), "chaos", limit)
+	if err != nil {
+		return apiKey{}, err
+	}
+	w.rec.addKey(judge.Key{ID: id, Limit: limit})
+	return apiKey{id, raw}, nil
+}
+
+func (w *workload) policy(rng *rand.Rand) string { return w.policies[rng.IntN(len(w.policies))] }
+
+// run works until going ends, and a while longer on what was not answered.
+func (w *workload) run(going context.Context) {
+	grace, end := context.WithCancel(context.Background())
+	defer end()
+	w.going, w.grace = going, grace
+	var working sync.WaitGroup
+	for _, a := range w.agents {
+		working.Go(a.run)
+	}
+	working.Go(w.editor.run)
+	working.Go(w.admin.run)
+	<-going.Done()
+	late := time.AfterFunc(finishIn, end)
+	defer late.Stop()
+	working.Wait()
+}
+
+func (w *workload) close() {
+	for _, a := range append(w.agents, w.editor.agent, w.admin.agent) {
+		a.close()
+	}
+}
+
+// editor posts versions of policies. Rules are named by version, so that a
+// decision tells which one made it.
+type editor struct {
+	*agent
+	edits int
+}
+
+func (e *editor) run() {
+	for e.w.going.Err() == nil {
+		id := e.w.policy(e.rng)
+		if e.post(id).Status == http.StatusCreated {
+			e.everywhere(e.key, id)
+		}
+		pause(e.w.going, 50*time.Millisecond+time.Duration(e.rng.Int64N(int64(400*time.Millisecond))))
+	}
+}
+
+func (e *editor) post(id string) fleet.Answer {
+	e.edits++
+	limit := 200 + e.rng.IntN(700)
+	p := fleet.Policy{PolicyID: id, Name: id, Rules: []fleet.Rule{
+		{RuleID: fmt.Sprintf("cap-%d", e.edits), RuleType: "max_amount", Parameters: map[string]any{"limit": limit, "currency": "USD"}},
+		{RuleID: fmt.Sprintf("review-%d", e.edits), RuleType: "escalate_if", Parameters: map[string]any{"amount_above": limit / 2}},
+	}}
+	if id == "brief" {
+		p.Rules = append(p.Rules, fleet.Rule{RuleID: "guard", RuleType: "duplicate_guard", Parameters: map[string]any{"window_minutes": 1}})
+	}
+	return e.send(letter{kind: judge.Post, via: e.via(), key: e.key, method: http.MethodPost, path: "/v1/policies", body: p})
+}
+
+// everywhere sends a new action through every node at once, right now.
+func (a *agent) everywhere(key apiKey, policyID string) {
+	actions := make([]fleet.Action, nodeCount)
+	for i := range actions {
+		actions[i] = a.action()
+		actions[i].PolicyID = policyID
+	}
+	var sending sync.WaitGroup
+	for i, action := range actions {
+		sending.Go(func() { a.check(i, key, action, false) })
+	}
+	sending.Wait()
+}
+
+const volatileKeys = 4
+
+// admin deactivates keys, activates them and changes their limits.
+type admin struct {
+	*agent
+	mu   sync.Mutex
+	keys []*volatileKey
+}
+
+type volatileKey struct {
+	apiKey
+	active bool
+}
+
+// issue makes one more key.
+func (a *admin) issue() error {
+	k, err := a.w.newKey(plenty)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys = append(a.keys, &volatileKey{k, true})
+	return nil
+}
+
+// pick gives some key, active or not.
+func (a *admin) pick(rng *rand.Rand) (apiKey, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.keys) == 0 {
+		return apiKey{}, false
+	}
+	return a.keys[rng.IntN(len(a.keys))].apiKey, true
+}
+
+func (a *admin) run() {
+	for a.w.going.Err() == nil {
+		a.mu.Lock()
+		few := len(a.keys) < volatileKeys
+		a.mu.Unlock()
+		if few {
+			_ = a.issue() // it is tried again
+		} else {
+			a.change(a.keys[a.rng.IntN(volatileKeys)])
+		}
+		pause(a.w.going, 100*time.Millisecond+time.Duration(a.rng.Int64N(int64(400*time.Millisecond))))
+	}
+}
+
+// change changes a key and uses it at once. A key of which nobody knows what
+// it is now is given up.
+func (a *admin) change(k *volatileKey) {
+	body := map[string]any{"active": !k.active}
+	if a.rng.IntN(3) == 0 {
+		body = map[string]any{"rate_limit_rpm": 50 + a.rng.IntN(100)}
+	}
+	answer := a.send(letter{
+		kind: judge.Patch, via: a.via(), method: http.MethodPatch, path: "/v1/keys/" + k.id, subject: k.id, body: body,
+	})
+	if answer.Status != http.StatusOK {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for i := range a.keys {
+			if a.keys[i] == k {
+				a.keys = append(a.keys[:i:i], a.keys[i+1:]...)
+				return
+			}
+		}
+		return
+	}
+	if _, toggled := body["active"]; toggled {
+		k.active = !k.active
+	}
+	a.everywhere(k.apiKey, a.w.policy(a.rng))
+}
