@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"regexp"
 	"time"
 
 	"spendgate/bench/chaos/judge"
@@ -30,6 +31,7 @@ type options struct {
 	seed     uint64
 	duration time.Duration
 	agents   int
+	faults   string
 	history  string
 	mutants  string
 }
@@ -40,6 +42,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.Uint64Var(&o.seed, "seed", 0, "what the round is drawn from; 0 takes a random one")
 	flags.DurationVar(&o.duration, "duration", 60*time.Second, "how long faults are injected")
 	flags.IntVar(&o.agents, "agents", 12, "clients at work at the same time")
+	flags.StringVar(&o.faults, "faults", "", "inject only faults whose names match this regular expression")
 	flags.StringVar(&o.history, "judge", "", "judge the history in this file again, run nothing")
 	flags.StringVar(&o.mutants, "mutants", "", "break the service by every patch that matches this pattern, run each")
 	if err := flags.Parse(args); err != nil {
@@ -75,6 +78,10 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 
 // round runs everything once. The logs are the processes', in a file.
 func round(ctx context.Context, binary string, o options) (h *judge.History, logs string, err error) {
+	only, err := regexp.Compile(o.faults)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot choose faults: %w", err)
+	}
 	s, err := setStage(ctx, binary)
 	if err != nil {
 		return nil, "", err
@@ -99,7 +106,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	injected := make(chan error, 1)
 	go func() {
 		in := &injector{stage: s, ctx: ctx, rec: rec}
-		err := in.run(going, schedule(o.seed, o.duration))
+		err := in.run(going, schedule(o.seed, o.duration, only))
 		if err != nil {
 			end()
 		}

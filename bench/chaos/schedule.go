@@ -2,6 +2,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"time"
 )
 
@@ -48,14 +50,14 @@ func faults() []fault {
 // rollingTime is what a rolling restart takes: each node serves on for 3 s.
 const rollingTime = 14 * time.Second
 
-// schedule draws faults for a round.
-func schedule(seed uint64, round time.Duration) (all []planned) {
+// schedule draws faults for a round, of those whose names match.
+func schedule(seed uint64, round time.Duration, only *regexp.Regexp) (all []planned) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	kinds, shares := faults(), 0
+	kinds, shares := slices.DeleteFunc(faults(), func(f fault) bool { return !only.MatchString(f.name) || f.atLeast > round }), 0
 	for _, f := range kinds {
 		shares += f.share
 	}
-	for left := round; left > 0; {
+	for left := round; left > 0 && shares > 0; {
 		pick := rng.IntN(shares)
 		for _, f := range kinds {
 			if pick -= f.share; pick >= 0 {
@@ -70,7 +72,8 @@ func schedule(seed uint64, round time.Duration) (all []planned) {
 				p.before += 3500 * time.Millisecond
 			}
 			if p.atLeast > left {
-				break // another one
+				left -= p.before // another one
+				break
 			}
 			left -= p.before + max(p.lasts, p.atLeast)
 			all = append(all, p)

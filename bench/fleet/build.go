@@ -14,14 +14,17 @@ import (
 type BuildOptions struct {
 	Race    bool   // with the race detector
 	Version string // what the binary calls itself; empty leaves its default
+	Module  string // the folder of its go.mod; empty is the one around the working directory
 }
 
-// Build compiles the service of the module around the working directory into
-// dir and gives the binary's path.
+// Build compiles the service of a module into dir and gives the binary's path.
 func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
+	root := o.Module
+	if root == "" {
+		var err error
+		if root, err = ModuleRoot(); err != nil {
+			return "", err
+		}
 	}
 	binary := filepath.Join(dir, "spendgate")
 	args := []string{"build", "-buildvcs=false", "-o", binary}
@@ -41,8 +44,8 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	return binary, nil
 }
 
-// moduleRoot is the folder of the nearest go.mod.
-func moduleRoot() (string, error) {
+// ModuleRoot is the folder of the nearest go.mod around the working directory.
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("cannot find the module: %w", err)

@@ -23,7 +23,7 @@ type Balancer struct {
 // StartBalancer puts an HAProxy before three nodes, with its log in dir, and
 // waits until it answers.
 func StartBalancer(ctx context.Context, dir string, nodes []*Node) (*Balancer, error) {
-	root, err := moduleRoot()
+	root, err := ModuleRoot()
 	if err != nil {
 		return nil, err
 	}
