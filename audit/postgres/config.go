@@ -46,8 +46,8 @@ func twoInts(row [][]byte) (a, b int64, err error) {
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
 	p := &audit.Policy{PolicyID: policyID}
-	err := s.read(ctx, fmt.Sprintf("cannot read policy %q", policyID), func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
+	err := s.read(ctx, fmt.Sprintf("cannot read policy %q", policyID), func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
 			FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
 			Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt)
 	})
@@ -115,8 +115,8 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 	if before.IsZero() {
 		before = newest
 	}
-	err = s.read(ctx, doing, func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, "SELECT count(*) FROM keys").Scan(&total)
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT count(*) FROM keys").Scan(&total)
 	})
 	if err != nil {
 		return nil, false, 0, err
@@ -152,10 +152,10 @@ func scanKey(row pgx.CollectableRow) (audit.Key, error) {
 // ConfigChanges implements audit.Store.
 func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
 	var changes audit.ConfigChanges
-	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context) error {
+	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context, db *pgx.Conn) error {
 		changes = audit.ConfigChanges{}
 		// One snapshot for the three readings.
-		return pgx.BeginTxFunc(ctx, s.reads, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			if err := tx.QueryRow(ctx, "SELECT gen FROM config").Scan(&changes.Generation); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
@@ -13,8 +14,8 @@ import (
 
 // Epoch implements audit.Fences.
 func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
-	err = s.read(ctx, "cannot read the epoch", func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, "SELECT id FROM epoch").Scan(uuid(&epoch))
+	err = s.read(ctx, "cannot read the epoch", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT id FROM epoch").Scan(uuid(&epoch))
 	})
 	return epoch, err
 }
@@ -75,8 +76,8 @@ const lockPatience = "300"
 // the caller's own commit could not end sooner anyway (F17).
 func (s *Store) endHolders(ctx context.Context, lock string, args []any) error {
 	var ended int
-	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, `SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks AS l
+	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, `SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks AS l
 			JOIN pg_stat_activity AS a USING (pid)
 			WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 2
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())

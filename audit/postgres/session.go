@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,10 +21,11 @@ import (
 type sessions struct {
 	config *pgconn.Config
 	idle   chan *session // one that is not connected is kept as well, for its buffer
+	losses *atomic.Int64 // the store's
 }
 
-func newSessions(config *pgconn.Config, n int) *sessions {
-	p := &sessions{config: config, idle: make(chan *session, n)}
+func newSessions(config *pgconn.Config, n int, losses *atomic.Int64) *sessions {
+	p := &sessions{config: config, idle: make(chan *session, n), losses: losses}
 	for range n {
 		p.idle <- new(session)
 	}
@@ -38,7 +40,8 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	}
 	select {
 	case s := <-p.idle:
-		if s.conn != nil && idle.Stale(s.conn) {
+		losses := p.losses.Load()
+		if s.conn != nil && (s.losses != losses || idle.Stale(s.conn)) {
 			s.drop() // spares an ErrUnknown after each restart of the server
 		}
 		if s.conn == nil {
@@ -46,6 +49,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 				p.idle <- s
 				return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 			}
+			s.losses = losses
 		}
 		return s, nil
 	case <-ctx.Done():
@@ -53,7 +57,12 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 	}
 }
 
-func (p *sessions) give(s *session) { p.idle <- s }
+func (p *sessions) give(s *session) {
+	if s.conn == nil {
+		p.losses.Add(1)
+	}
+	p.idle <- s
+}
 
 func (p *sessions) close() {
 	for range cap(p.idle) {
@@ -67,6 +76,7 @@ type session struct {
 	frontend *pgproto3.Frontend
 	prepared bool   // the connection has prepared what Commit asks
 	buf      []byte // for the next message, reused
+	losses   int64  // of the store's connections when this one was made
 }
 
 // keepBuffer bounds what a session keeps of an exceptionally large batch.

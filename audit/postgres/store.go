@@ -43,6 +43,11 @@ type Store struct {
 	// this node's own, so that every commit prepares it anew.
 	statement string
 
+	// losses counts connections that gave no answer. Such a one is seldom alone:
+	// what lay idle at that time is made anew, and not waited for in turn (G7).
+	losses  atomic.Int64
+	resetAt atomic.Int64 // the losses that reads are free of
+
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
 }
@@ -78,15 +83,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Writers <= 0 {
 		o.Writers = defaultWriters
 	}
-	s := &Store{
-		log:      o.Logger,
-		writers:  newSessions(&config.ConnConfig.Config, o.Writers),
-		controls: newSessions(&config.ConnConfig.Config, controls),
-	}
+	s := &Store{log: o.Logger}
+	s.writers = newSessions(&config.ConnConfig.Config, o.Writers, &s.losses)
+	s.controls = newSessions(&config.ConnConfig.Config, controls, &s.losses)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"
 	}
 	config.AfterConnect = prepareRead
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
@@ -150,8 +154,8 @@ func (s *Store) Close() {
 // migrations keep what older builds use.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int
-	err := s.read(ctx, "cannot read the schema's version", func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version)
+	err := s.read(ctx, "cannot read the schema's version", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version)
 	})
 	if err != nil {
 		return err
@@ -166,8 +170,8 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	var clock time.Time
 	var fsync, pages, commit, standbys string
-	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
+	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
 			current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`).
 			Scan(&clock, &fsync, &pages, &commit, &standbys)
 	})
@@ -188,11 +192,11 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 // read runs a query that changes nothing. A connection that was lost while it
 // lay in the pool says nothing about the database, so that gets a second try
 // on a new one.
-func (s *Store) read(ctx context.Context, doing string, query func(context.Context) error) error {
-	err := query(ctx)
+func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
+	err := s.readOnce(ctx, query)
 	if ctx.Err() == nil && lostConnection(err) {
-		s.reads.Reset()
-		err = query(ctx)
+		s.losses.Add(1)
+		err = s.readOnce(ctx, query)
 	}
 	if err == nil {
 		return nil
@@ -201,4 +205,24 @@ func (s *Store) read(ctx context.Context, doing string, query func(context.Conte
 		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+}
+
+// readOnce runs a query on some connection of the pool. pgx says farewell to
+// one that gave no answer for up to 15 s, and would keep its place for it.
+func (s *Store) readOnce(ctx context.Context, query func(context.Context, *pgx.Conn) error) error {
+	if n := s.losses.Load(); s.resetAt.Swap(n) != n {
+		s.reads.Reset()
+	}
+	conn, err := s.reads.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	err = query(ctx, conn.Conn())
+	if conn.Conn().IsClosed() {
+		s.losses.Add(1)
+		conn.Hijack()
+		return err
+	}
+	conn.Release()
+	return err
 }

@@ -90,8 +90,8 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 // days only, whatever the trail's age. It is asked for apart: a planner that
 // does not know the value prepares for every partition there is.
 func (s *Store) oldestPass(ctx context.Context, nowMS int64) (oldest spend.ID, err error) {
-	err = s.read(ctx, "cannot read the horizon of passes", func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, "SELECT first_id($1 - ms) FROM horizon", nowMS).Scan(uuid(&oldest))
+	err = s.read(ctx, "cannot read the horizon of passes", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT first_id($1 - ms) FROM horizon", nowMS).Scan(uuid(&oldest))
 	})
 	return oldest, err
 }
@@ -165,8 +165,8 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 		filter("decision =", effectLetters[q.Effect])
 	}
 	count, countArgs := "SELECT count(*)"+where, args
-	err := s.read(ctx, doing, func(ctx context.Context) error {
-		return s.reads.QueryRow(ctx, count, countArgs...).Scan(&page.Total)
+	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, count, countArgs...).Scan(&page.Total)
 	})
 	if err != nil {
 		return page, err
@@ -204,8 +204,8 @@ func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
 
 // collect reads all rows of a query.
 func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
-	err = s.read(ctx, doing, func(ctx context.Context) error {
-		rows, err := s.reads.Query(ctx, query, args...)
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		rows, err := db.Query(ctx, query, args...)
 		if err != nil {
 			return err
 		}

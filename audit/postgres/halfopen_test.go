@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/spend"
+)
+
+// TestHalfOpenNetwork: a network loses what was sent, and tells nobody. When
+// it carries again, the first question that gets no answer is enough: no other
+// connection from that time is waited for, nor the place of any (G7).
+func TestHalfOpenNetwork(t *testing.T) {
+	for _, readers := range []string{"1", "2"} {
+		t.Run(readers+" for reads", func(t *testing.T) { testHalfOpenNetwork(t, readers) })
+	}
+}
+
+func testHalfOpenNetwork(t *testing.T, readers string) {
+	direct, err := url.Parse(database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, err := fleet.NewProxy(direct.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = network.Close() })
+	open(t, direct.String(), true)
+	direct.Host = network.Addr
+	s := open(t, with(t, direct.String(), "pool_max_conns", readers), false)
+
+	// All connections that there can be.
+	within := func(d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	f := newFence(t, s)
+	var asking sync.WaitGroup
+	for range 4 * controls {
+		asking.Go(func() {
+			if err := s.Ping(within(20 * time.Second)); err != nil {
+				t.Error(err)
+			}
+			if err := s.Fence(within(20*time.Second), spend.NewID(time.Now())); err != nil {
+				t.Error(err)
+			}
+			if err := s.Commit(within(20*time.Second), []*spend.Check{minimal(f)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	time.Sleep(1200 * time.Millisecond) // idle for as long that pgx would rather ask them first
+
+	network.Silence(true)
+	if err := s.Ping(within(100 * time.Millisecond)); err == nil {
+		t.Fatal("the network is not silent")
+	}
+	network.Silence(false)
+	const patience = 10 * time.Second // less than a place is kept; alone it takes milliseconds
+	for what, ask := range map[string]func() error{
+		"read":   func() error { _, err := s.Checks(within(patience), []spend.ID{f.Node}); return err },
+		"fence":  func() error { return s.Fence(within(patience), spend.NewID(time.Now())) },
+		"commit": func() error { return s.Commit(within(patience), []*spend.Check{minimal(f)}) },
+	} {
+		if err := ask(); err != nil {
+			t.Errorf("the first %s after the network came back: %v", what, err)
+		}
+	}
+}
