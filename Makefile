@@ -16,6 +16,12 @@ export GOFLAGS := $(GOFLAGS) -buildvcs=false
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 
+# What a round of chaos is drawn from (0: a random seed, printed), how long its
+# faults go on, and which ones it may draw (a regular expression).
+SEED     ?= 0
+DURATION ?= 60s
+FAULTS   ?=
+
 # How many checks bench-soak makes.
 CHECKS ?= 10000000
 
@@ -39,6 +45,18 @@ demo: ## play 200 agent actions against the running node, print the decisions
 .PHONY: test
 test: ## vet and test everything against throwaway Redis and PostgreSQL servers
 	@deploy/servers/with-servers.sh deploy/test.sh
+
+.PHONY: chaos-build
+chaos-build:
+	@$(BUILD) -o .bin/chaos ./bench/chaos
+
+.PHONY: chaos
+chaos: chaos-build ## break a fleet for DURATION (60s) by SEED, judge what came out
+	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration $(DURATION) -faults '$(FAULTS)'
+
+.PHONY: chaos-mutants
+chaos-mutants: chaos-build ## show that the judge of chaos finds deliberate bugs
+	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration 15s -mutants 'bench/chaos/testdata/mutants/*.patch'
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)

@@ -116,6 +116,21 @@ func (in *injector) flushRedis(p planned) error {
 	})
 }
 
+// flushBehindCommits empties Redis while commits are on their way: what they
+// were claimed by is gone when they arrive (F2).
+func (in *injector) flushBehindCommits(p planned) error {
+	return in.during(judge.Fault{Name: "FLUSHALL behind commits of " + nodeName(p.node), Loses: true, Redis: true}, func() error {
+		in.postgres[p.node].Hold()
+		defer in.postgres[p.node].Release()
+		in.wait(p.lasts / 10)
+		if err := in.Redis.Client.FlushAll(in.ctx).Err(); err != nil {
+			return err
+		}
+		in.wait(p.lasts / 5)
+		return nil
+	})
+}
+
 func (in *injector) killPostgres(p planned) error {
 	return in.during(judge.Fault{Name: "kill -9 postgres"}, func() error {
 		if err := in.Postgres.Kill(); err != nil {

@@ -33,6 +33,7 @@ func faults() []fault {
 		{"restart redis from an old copy", 8, 0, (*injector).restoreRedis},
 		{"stop redis", 6, 0, (*injector).stopRedis},
 		{"flush redis", 8, 0, (*injector).flushRedis},
+		{"flush redis behind commits", 5, 0, (*injector).flushBehindCommits},
 		{"kill postgres", 7, 0, (*injector).killPostgres},
 		{"stop postgres", 6, 0, (*injector).stopPostgres},
 		{"make postgres read-only", 5, 0, (*injector).readOnlyPostgres},

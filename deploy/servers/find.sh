@@ -4,11 +4,18 @@
 #   TEST_REDIS_SERVER   the redis-server binary
 #   TEST_POSTGRES_BIN   the directory of initdb, postgres and pg_ctl
 #   TEST_POSTGRES_USER  who must run them; set only for root, whom PostgreSQL refuses
+#   TEST_HAPROXY        the haproxy binary
 # Each may be given from outside instead.
 
 find_redis() {
   : "${TEST_REDIS_SERVER:=$(command -v redis-server || true)}"
   [ -x "$TEST_REDIS_SERVER" ]
+}
+
+# Debian keeps it off the PATH of users.
+find_haproxy() {
+  : "${TEST_HAPROXY:=$(PATH=$PATH:/usr/sbin command -v haproxy || true)}"
+  [ -x "$TEST_HAPROXY" ]
 }
 
 find_postgres() {

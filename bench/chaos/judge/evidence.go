@@ -13,13 +13,14 @@ import (
 // evidence is a history, sorted for the rules.
 type evidence struct {
 	*History
-	checks   []*check            // requests, in the order in which they were sent
-	alike    map[string][]*check // by request
-	rows     map[string]*Row     // by ID
-	recorded map[string][]*Row   // by request
-	answers  map[string][]*check // that were answered by a check, by its ID
-	policies map[policyVersion]*program
-	findings []Finding
+	checks     []*check            // requests, in the order in which they were sent
+	alike      map[string][]*check // by request
+	contenders map[string][]*check // by what they wait for each other for
+	rows       map[string]*Row     // by ID
+	recorded   map[string][]*Row   // by request
+	answers    map[string][]*check // that were answered by a check, by its ID
+	policies   map[policyVersion]*program
+	findings   []Finding
 }
 
 // check is one request for a check and, if it was answered, the result.
@@ -66,7 +67,7 @@ type policyVersion struct {
 func gather(h *History) (*evidence, error) {
 	e := &evidence{
 		History: h, alike: make(map[string][]*check), rows: make(map[string]*Row), recorded: make(map[string][]*Row),
-		answers: make(map[string][]*check), policies: make(map[policyVersion]*program),
+		contenders: make(map[string][]*check), answers: make(map[string][]*check), policies: make(map[policyVersion]*program),
 	}
 	for i := range h.Ops {
 		if h.Ops[i].Kind != Check {
@@ -91,6 +92,7 @@ func gather(h *History) (*evidence, error) {
 	slices.SortStableFunc(e.checks, func(a, b *check) int { return int(a.Sent - b.Sent) })
 	for _, c := range e.checks {
 		e.alike[c.same] = append(e.alike[c.same], c)
+		e.contenders[c.request.contended()] = append(e.contenders[c.request.contended()], c)
 	}
 	for i := range h.Rows {
 		r := &h.Rows[i]

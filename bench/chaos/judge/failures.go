@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -32,7 +33,25 @@ func (e *evidence) failuresAreExcused() {
 	}
 }
 
+// excused reports whether a fault explains a failure: where it was, or where a
+// request was that failed at the same time and had what this one waited for.
 func (e *evidence) excused(o *Op) bool {
+	if e.struck(o) {
+		return true
+	}
+	var asked request
+	if o.Kind != Check || o.Status == 0 || json.Unmarshal(o.Request, &asked) != nil {
+		return false
+	}
+	return slices.ContainsFunc(e.contenders[asked.contended()], func(c *check) bool {
+		return c.Op != o && c.failed() && c.overlaps(o.Sent, o.Done) && e.struck(c.Op)
+	})
+}
+
+// contended is equal for requests that wait for each other's claims, about.
+func (r request) contended() string { return r.AgentID + " " + r.Counterparty }
+
+func (e *evidence) struck(o *Op) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool {
 		return (f.Excuses == nil || slices.Contains(f.Excuses, o.Via)) && o.overlaps(f.From, f.To+resumeIn+slack)
 	})

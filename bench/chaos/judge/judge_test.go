@@ -96,6 +96,15 @@ func TestAllowed(t *testing.T) {
 			o, _ := s.decided(action{to: "a", amount: "10"})
 			o.Done += 4 * second
 		},
+		"a failure while waiting for what failed elsewhere": func(s *story) {
+			s.fault(judge.Fault{Excuses: []string{"node1"}})
+			first := s.ask(action{to: "a", amount: "10"})
+			fail(first)
+			first.Via = "node1"
+			second := s.ask(action{to: "a", amount: "10"})
+			fail(second)
+			second.Sent = first.Sent
+		},
 		"a simulation": func(s *story) {
 			s.op(judge.Op{
 				Kind: judge.Simulate, Status: 200, Request: json.RawMessage(`{}`),
