@@ -32,9 +32,17 @@ type habit struct {
 
 func habits() []habit {
 	return []habit{
-		{24, (*agent).actOnce}, {18, (*agent).actWithKey}, {10, (*agent).actFromSeveralSides},
-		{10, (*agent).keyFromSeveralSides}, {7, (*agent).reuseKey}, {9, (*agent).repeat}, {6, (*agent).contest},
-		{4, (*agent).simulate}, {4, (*agent).read}, {4, (*agent).useVolatileKey}, {4, (*agent).useLimitedKey},
+		{24, (*agent).actOnce},
+		{18, (*agent).actWithKey},
+		{10, (*agent).actFromSeveralSides},
+		{10, (*agent).keyFromSeveralSides},
+		{7, (*agent).reuseKey},
+		{9, (*agent).repeat},
+		{6, (*agent).contest},
+		{4, (*agent).simulate},
+		{4, (*agent).read},
+		{4, (*agent).useVolatileKey},
+		{4, (*agent).useLimitedKey},
 	}
 }
 
@@ -90,7 +98,7 @@ func (a *agent) check(via int, key apiKey, action fleet.Action, fresh bool) flee
 }
 
 // insist sends an action until it is answered, anew each time, here and there.
-func (a *agent) insist(action fleet.Action) fleet.Answer {
+func (a *agent) insist(action fleet.Action) {
 	via := a.via()
 	answer := a.check(via, a.key, action, false)
 	for answer.Status == 0 || answer.Status >= 500 {
@@ -103,7 +111,6 @@ func (a *agent) insist(action fleet.Action) fleet.Answer {
 		answer = a.check(via, a.key, action, a.rng.IntN(2) == 0)
 	}
 	a.remember(action, answer)
-	return answer
 }
 
 const memory = 64
@@ -225,8 +232,8 @@ func (a *agent) read() {
 	}
 }
 
-func (a *agent) get(via int, id string) fleet.Answer {
-	return a.send(letter{kind: judge.Get, via: via, key: a.key, method: http.MethodGet, path: "/v1/checks/" + id, subject: id})
+func (a *agent) get(via int, id string) {
+	a.send(letter{kind: judge.Get, via: via, key: a.key, method: http.MethodGet, path: "/v1/checks/" + id, subject: id})
 }
 
 func (a *agent) useVolatileKey() {

@@ -67,7 +67,8 @@ func (r *recorder) watchMachine(ctx context.Context) {
 // patience is how long a client waits for an answer.
 const patience = 10 * time.Second
 
-// post office of one agent: its connections.
+// sender sends the requests of one agent over connections of its own, and
+// records them.
 type sender struct {
 	rec    *recorder
 	agent  string
