@@ -92,7 +92,7 @@ func (e *evidence) orphansAreGivenOnce() {
 			if !slices.Contains(orphan.requests(), c.same) {
 				continue
 			}
-			if causes := e.refusedBefore(orphan, c); causes != nil {
+			if causes := e.refusedBefore(c); causes != nil {
 				e.find("G7", fmt.Sprintf("%s was recorded but answered 500, and blocks its retry", id), append(causes, c)...)
 			}
 		}
@@ -103,18 +103,17 @@ func (e *evidence) orphansAreGivenOnce() {
 // answered 500 before the retry was sent. nil means that somebody may have been
 // given it, that the retry was not one, or that nobody could remember: the mark
 // of an orphan is a lease in Redis like any other.
-func (e *evidence) refusedBefore(orphan *Row, retry *check) []*check {
-	causes := e.alike[retry.same]
-	refused := make([]*check, 0, len(causes))
-	for _, c := range causes {
+func (e *evidence) refusedBefore(retry *check) []*check {
+	var refused []*check
+	for _, c := range e.alike[retry.same] {
 		switch {
-		case c == retry:
+		case c == retry || c.Sent > retry.Done:
 		case c.Status == 0:
 			return nil // it, or the orphan given to it, was lost on its way
-		case c.Status >= 500 && c.Done < retry.Sent && c.Sent <= e.at(orphan.AtMS)+clockMargin:
+		case c.Status >= 500 && c.Done < retry.Sent:
 			refused = append(refused, c)
-		case c.failed() && c.Sent < retry.Done:
-			return nil // it may be given the orphan later, and lose it
+		case c.failed():
+			return nil // it may have been given the orphan, and failed with it
 		}
 	}
 	if len(refused) == 0 {
