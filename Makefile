@@ -56,7 +56,7 @@ chaos: chaos-build ## break a fleet for DURATION (60s) by SEED, judge what came 
 
 .PHONY: chaos-mutants
 chaos-mutants: chaos-build ## show that the judge of chaos finds deliberate bugs
-	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration 15s -mutants 'bench/chaos/testdata/mutants/*.patch'
+	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration 20s -mutants 'bench/chaos/testdata/mutants/*.patch'
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
