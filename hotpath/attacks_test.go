@@ -12,6 +12,7 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
 )
 
 // Attacks on the protocol, each of which once succeeded. They need to steer
@@ -248,4 +249,41 @@ func TestNoWaitingCycle(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A check is counted, found to be judged by an old configuration, and then the
+// policy cannot be read for a moment. It is one request all the same, and far
+// from any limit (G6).
+func TestCountedOnceThoughThePolicyIsLateToCome(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 2)
+	before := f.quota(0, "a").Remaining
+	f.post(1, "p", plainRules)
+	failures := 1
+	f.nodes[0].faults.policy = func() error {
+		if failures--; failures < 0 {
+			return nil
+		}
+		return audit.ErrUnavailable
+	}
+	if after := f.quota(0, "b").Remaining; after != before-1 {
+		t.Errorf("%d requests were left, then %d", before, after)
+	}
+	if failures >= 0 {
+		t.Error("the policy was read at once")
+	}
+	f.nodes[0].faults.policy = nil
+	if after := f.quota(0, "c").Remaining; after != before-2 {
+		t.Errorf("%d requests were left, and after two more %d", before, after)
+	}
+}
+
+// quota is what a check that passes leaves.
+func (f *fleet) quota(node int, counterparty string) ratelimit.Quota {
+	f.t.Helper()
+	action := refundOf(f.t, "1", counterparty)
+	_, q, err := f.nodes[node].Check(f.t.Context(), hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}, &action)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return q
 }

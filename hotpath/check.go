@@ -75,8 +75,9 @@ type checking struct {
 	admission  admission
 	resolution spend.Resolution
 	quota      ratelimit.Quota
-	deadline   time.Time // when the check is refused unless it is recorded
-	handedOver bool      // settle ends it
+	counted    guard.Reading // of the last claim
+	deadline   time.Time     // when the check is refused unless it is recorded
+	handedOver bool          // settle ends it
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
@@ -103,6 +104,9 @@ func (a *Authorizer) end(c *checking) {
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
 	view, program, err := a.look(c, action.PolicyID)
 	if err != nil {
+		if c.admission.paid == nil && c.counted.Counted {
+			c.admission.paid = &c.counted
+		}
 		if c.quota, err = a.admit(ctx, c.request.Caller, &c.admission); err != nil {
 			return nil, err
 		}
@@ -145,6 +149,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 	if err != nil {
 		return out, err
 	}
+	c.counted = out.Reading
 	if soonest := now.Add(commitAtLeast); soonest.After(c.deadline) {
 		c.deadline = soonest
 	}

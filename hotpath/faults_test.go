@@ -20,6 +20,7 @@ type faultyStore struct {
 	audit.Store
 	pages                       func()
 	epoch, config, reads, fence func(context.Context) error
+	policy                      func() error // nil from it lets the call go on
 
 	mu     sync.Mutex
 	commit commitFault
@@ -44,6 +45,15 @@ func (s *faultyStore) ConfigChanges(ctx context.Context, since int64) (audit.Con
 		return audit.ConfigChanges{}, s.config(ctx)
 	}
 	return s.Store.ConfigChanges(ctx, since)
+}
+
+func (s *faultyStore) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	if s.policy != nil {
+		if err := s.policy(); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Policy(ctx, policyID, version)
 }
 
 func (s *faultyStore) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {

@@ -111,7 +111,8 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 		if at.Generation != "" && reading.Generation != at.Generation {
 			return Outcome{Kind: Stale, Reading: reading}, nil
 		}
-		if _, admitted := reading.Place.Judge(at.Charge.Limit); !admitted {
+		// Without a charge it was judged before, under a limit that is not here.
+		if _, admitted := reading.Place.Judge(at.Charge.Limit); at.Charge.Key != "" && !admitted {
 			if !reading.Counted && reading.Place.Ended(reading.Now) {
 				g.drop(at) // refused from memory, in a window that is over
 				continue
