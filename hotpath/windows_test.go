@@ -3,6 +3,7 @@ package hotpath_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,5 +100,30 @@ func TestRateWindowEnds(t *testing.T) {
 			t.Errorf("round %d: admitted %d of 10", round, admitted)
 		}
 		f.mini.Advance(61 * time.Second)
+	}
+}
+
+// A retry after Redis has forgotten the key is a replay by the store's row, and
+// the retries after that one find it without another commit (S18).
+func TestLateRetriesAreReplays(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 2)
+	action := keyed(refundOf(t, "10", "c"), "k")
+	first := f.check(0, action)
+	f.mini.Advance(2 * time.Hour)
+	var commits atomic.Int64
+	for _, n := range f.nodes {
+		n.faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+			commits.Add(1)
+			return commit(ctx, checks)
+		})
+	}
+	for i := range 4 {
+		again := f.check(i%2, action)
+		if again.err != nil || !again.answer.Replayed || again.answer.Check.ID != first.answer.Check.ID {
+			t.Fatalf("first %s, retry %d %s", first, i, again)
+		}
+	}
+	if n := commits.Load(); n != 1 {
+		t.Errorf("four retries tried %d commits", n)
 	}
 }

@@ -20,9 +20,10 @@ const (
 	pollFirst, pollMost = 5 * time.Millisecond, 20 * time.Millisecond
 )
 
-// keyWindow is how long an idempotency key is claimed; the store's row decides
-// (S18).
-const keyWindow = 24 * time.Hour
+// keyLife is how long an idempotency key is claimed in Redis. The store's row
+// decides, for 24 hours (S18); a claim only spares the commit a conflict, which
+// is worth no memory once retries are unlikely.
+const keyLife = time.Hour
 
 // Attempt is one check on its way to being recorded. The exported fields are
 // the caller's; they may change between calls of Claim, never during one.
@@ -200,9 +201,9 @@ func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 		}
 		now := g.batch.now()
 		if at.keyed() && !at.k.mine {
-			at.k = g.fresh(at, keyName(w.epoch, at.KeyHash), now, keyWindow)
+			at.k = g.fresh(at, keyName(w.epoch, at.KeyHash), now, keyLife)
 			at.k.value = holder{pending, node, at.k.id, now.UnixMilli()}.String()
-			ask.claims[0] = claim{name: at.k.name, value: at.k.value, px: keyWindow}
+			ask.claims[0] = claim{name: at.k.name, value: at.k.value, px: keyLife}
 		}
 		if !at.f.mine {
 			at.f = g.fresh(at, fingerprintName(w.epoch, at.Fingerprint), now, at.Window)
@@ -281,7 +282,7 @@ func (g *Guard) absentUnderKey(ctx context.Context, node spend.ID, keyHash spend
 // takeKey swaps k to this attempt; whether it worked or not, a hot batch is
 // next.
 func (g *Guard) takeKey(ctx context.Context, at *Attempt, old string) error {
-	mine, a, err := g.take(ctx, at, at.k.name, old, keyWindow, false)
+	mine, a, err := g.take(ctx, at, at.k.name, old, keyLife, false)
 	if a != nil {
 		at.k = mine
 	}

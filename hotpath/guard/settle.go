@@ -81,11 +81,16 @@ func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error
 }
 
 // KeyTaken resolves an attempt whose idempotency key another check holds in the
-// store: a replay or a refusal, and nothing is held any more. An outcome
-// without kind means that the row is gone again: claim once more.
+// store: a replay or a refusal. An outcome without kind means that the row is
+// gone again: claim once more. The claim of the key stays: whoever meets it
+// asks the store first, so that no further retry costs a commit its time.
 func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
-	g.drop(at)
+	g.letGo(&at.f)
 	check, err := g.records.underKey(ctx, at.KeyHash)
+	if check == nil {
+		g.letGo(&at.k)
+	}
+	at.k = held{}
 	if err != nil || check != nil {
 		g.flights.end(at, nil)
 	}
