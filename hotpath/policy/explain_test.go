@@ -113,6 +113,6 @@ func TestAllocationsOfExplain(t *testing.T) {
 		}
 	}
 	f(1, spend.Allow)
-	f(3, spend.Escalate, paying(t, "3000", "USD"))
-	f(4, spend.Block, paying(t, "6000", "USD"))
+	f(1, spend.Escalate, paying(t, "3000", "USD"))
+	f(2, spend.Block, paying(t, "6000", "USD"))
 }
