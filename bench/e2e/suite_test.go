@@ -41,14 +41,25 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { testSettings(t, binary) })
 	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
+	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
+		t.Run("cluster", func(t *testing.T) {
+			t.Parallel()
+			testCluster(t, binary)
+		})
+		t.Run("sentinel", func(t *testing.T) {
+			t.Parallel()
+			testSentinel(t, binary)
+		})
+		t.Run("standby", func(t *testing.T) {
+			t.Parallel()
+			testStandby(t, binary)
+		})
+	})
 }
 
 func testFleet(t *testing.T, binary string) {
-	s := newSuite(t, binary)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	s := newSuite(t, binary, fleet.Options{})
+	s.inOrder(t, []test{
 		{"S27 readiness and metrics", s.operations},
 		{"G2 one row per key", s.oneKeyAtOnce},
 		{"G3 one of many", s.oneActionAtOnce},
@@ -73,11 +84,23 @@ func testFleet(t *testing.T, binary string) {
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"S25 no secret is told", s.noSecrets},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	})
+}
+
+type test struct {
+	name string
+	run  func(*testing.T)
+}
+
+func (s *suite) inOrder(t *testing.T, tests []test) {
+	for _, test := range tests {
+		fine := t.Run(test.name, func(t *testing.T) {
 			s.watch(t)
 			test.run(t)
 		})
+		if !fine && s.Redis == nil {
+			t.Fatal("what it left behind is not mended")
+		}
 	}
 }
 
@@ -90,9 +113,11 @@ type suite struct {
 	issued []string // raw keys
 }
 
-func newSuite(t *testing.T, binary string) *suite {
+// newSuite starts a fleet of the kind that the options choose.
+func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	t.Helper()
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2, Settings: fleet.Settings{"LOG_LEVEL": "debug"}})
+	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{"LOG_LEVEL": "debug"}
+	f, err := fleet.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +129,7 @@ func newSuite(t *testing.T, binary string) *suite {
 	s := &suite{Fleet: f}
 	t.Cleanup(func() {
 		if s.key == "" { // it failed before the first test
-			for name, text := range s.logs() {
+			for name, text := range s.Logs() {
 				t.Logf("--- %s\n%s", name, tail(text))
 			}
 		}
@@ -124,9 +149,9 @@ func standardPolicy() fleet.Policy {
 // watch shows what the processes said during a test that failed, and fails it
 // for races and panics in them.
 func (s *suite) watch(t *testing.T) {
-	before := s.logs()
+	before := s.Logs()
 	t.Cleanup(func() {
-		for name, text := range s.logs() {
+		for name, text := range s.Logs() {
 			text = strings.TrimPrefix(text, before[name])
 			for _, sign := range []string{"DATA RACE", "panic: ", "fatal error: "} {
 				if strings.Contains(text, sign) {
@@ -137,18 +162,10 @@ func (s *suite) watch(t *testing.T) {
 				t.Logf("--- %s\n%s", name, tail(text))
 			}
 		}
-		if t.Failed() {
+		if t.Failed() && s.Redis != nil {
 			s.mend(t)
 		}
 	})
-}
-
-func (s *suite) logs() map[string]string {
-	logs := map[string]string{"redis": s.Redis.Log(), "postgres": s.Postgres.Log()}
-	for _, n := range s.Nodes {
-		logs[n.Name] = n.Log()
-	}
-	return logs
 }
 
 // tail is the end of a log, its lines cut.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -18,13 +19,19 @@ type Options struct {
 	Nodes    int      // to begin with
 	Settings Settings // of every node, besides its ports and servers
 	Redis    RedisOptions
+	Cluster  bool     // Redis is a Cluster
+	Sentinel bool     // Redis is guarded by Sentinels
 	Postgres []string // settings of the server, such as fsync=off
+	Standby  bool     // PostgreSQL has a synchronous standby
 }
 
 // Fleet is some nodes over one Redis and one PostgreSQL.
 type Fleet struct {
-	Redis    *Redis
+	Redis    *Redis    // nil with one of the next two
+	Cluster  *Cluster  // or nil
+	Sentinel *Sentinel // or nil
 	Postgres *Postgres
+	Standby  *Postgres // or nil
 	Nodes    []*Node
 	AdminKey string
 
@@ -52,14 +59,21 @@ func (f *Fleet) begin(ctx context.Context, o Options) error {
 	if err := os.Chmod(f.dir, 0o711); err != nil {
 		return fmt.Errorf("cannot open the fleet's folder: %w", err)
 	}
-	var err error
-	if f.Redis, err = StartRedis(ctx, filepath.Join(f.dir, "redis"), o.Redis); err != nil {
+	redisURL, err := f.beginRedis(ctx, o)
+	if err != nil {
 		return err
 	}
 	if f.Postgres, err = StartPostgres(ctx, filepath.Join(f.dir, "postgres"), o.Postgres...); err != nil {
 		return err
 	}
-	f.common = Settings{"REDIS_URL": f.Redis.URL, "DATABASE_URL": f.Postgres.URL, "ADMIN_KEY": f.AdminKey}
+	databaseURL := f.Postgres.URL
+	if o.Standby {
+		if f.Standby, err = StartStandby(ctx, filepath.Join(f.dir, "standby"), f.Postgres, o.Postgres...); err != nil {
+			return err
+		}
+		databaseURL = AnyOf(f.Postgres, f.Standby)
+	}
+	f.common = Settings{"REDIS_URL": redisURL, "DATABASE_URL": databaseURL, "ADMIN_KEY": f.AdminKey}
 	maps.Copy(f.common, o.Settings)
 	for range o.Nodes {
 		if _, err := f.AddNode(nil); err != nil {
@@ -67,6 +81,25 @@ func (f *Fleet) begin(ctx context.Context, o Options) error {
 		}
 	}
 	return f.startNodes(ctx)
+}
+
+func (f *Fleet) beginRedis(ctx context.Context, o Options) (url string, err error) {
+	dir := filepath.Join(f.dir, "redis")
+	switch {
+	case o.Cluster:
+		if f.Cluster, err = StartCluster(ctx, dir); err == nil {
+			url = f.Cluster.URL
+		}
+	case o.Sentinel:
+		if f.Sentinel, err = StartSentinel(ctx, dir); err == nil {
+			url = f.Sentinel.URL
+		}
+	default:
+		if f.Redis, err = StartRedis(ctx, dir, o.Redis); err == nil {
+			url = f.Redis.URL
+		}
+	}
+	return url, err
 }
 
 // startNodes starts all nodes at once, as an orchestrator would.
@@ -92,21 +125,50 @@ func (f *Fleet) AddNode(s Settings) (*Node, error) {
 	return n, err
 }
 
-// WriteLogs writes what all processes had to say.
-func (f *Fleet) WriteLogs(w io.Writer) error {
-	write := func(name string, p *Process) error {
-		_, err := fmt.Fprintf(w, "--- %s\n%s\n", name, p.Log())
-		return err
+// Logs are what all processes had to say so far, by their names.
+func (f *Fleet) Logs() map[string]string {
+	logs := make(map[string]string)
+	for _, r := range f.redises() {
+		logs[r.name] = r.Log()
 	}
-	var failures []error
-	if f.Redis != nil {
-		failures = append(failures, write("redis", f.Redis.Process))
-	}
-	if f.Postgres != nil {
-		failures = append(failures, write("postgres", f.Postgres.Process))
+	for _, p := range f.databases() {
+		logs[p.name] = p.Log()
 	}
 	for _, n := range f.Nodes {
-		failures = append(failures, write(n.Name, n.Process))
+		logs[n.Name] = n.Log()
+	}
+	return logs
+}
+
+func (f *Fleet) redises() (all []*Redis) {
+	if f.Redis != nil {
+		all = append(all, f.Redis)
+	}
+	if f.Cluster != nil {
+		all = append(all, f.Cluster.Servers...)
+	}
+	if f.Sentinel != nil {
+		all = append(append(all, f.Sentinel.Watchers...), f.Sentinel.Servers...)
+	}
+	return all
+}
+
+func (f *Fleet) databases() (all []*Postgres) {
+	for _, p := range []*Postgres{f.Postgres, f.Standby} {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// WriteLogs writes what all processes had to say.
+func (f *Fleet) WriteLogs(w io.Writer) error {
+	logs := f.Logs()
+	var failures []error
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		_, err := fmt.Fprintf(w, "--- %s\n%s\n", name, logs[name])
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
@@ -118,11 +180,11 @@ func (f *Fleet) Close() error {
 		failures = append(failures, n.Kill())
 		n.Forget()
 	}
-	if f.Redis != nil {
-		failures = append(failures, f.Redis.Close())
+	for _, r := range f.redises() {
+		failures = append(failures, r.Close())
 	}
-	if f.Postgres != nil {
-		failures = append(failures, f.Postgres.Close())
+	for _, p := range f.databases() {
+		failures = append(failures, p.Close())
 	}
 	return errors.Join(append(failures, os.RemoveAll(f.dir))...)
 }

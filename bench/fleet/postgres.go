@@ -23,11 +23,30 @@ type Postgres struct {
 	URL string
 	// Pool is for looking at the rows behind the nodes' backs.
 	Pool *pgxpool.Pool
+
+	data     string
+	password string
+	port     int
 }
 
 // StartPostgres makes a cluster in dir, which a user other than the caller
 // must be able to reach, and starts its server with the default durability.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
+	p, err := newPostgres(ctx, "postgres", dir, rand.Text(), settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := initCluster(ctx, p.tool("initdb"), dir, p.data, p.password, p.as); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, p.Log()), p.Close())
+	}
+	return p, nil
+}
+
+// newPostgres prepares a server on a port of its own, without a cluster yet.
+func newPostgres(ctx context.Context, name, dir, password string, settings []string) (*Postgres, error) {
 	bin, err := findPostgres()
 	if err != nil {
 		return nil, err
@@ -40,11 +59,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	password := rand.Text()
 	data := filepath.Join(dir, "data")
-	if err := initCluster(ctx, filepath.Join(bin, "initdb"), dir, data, password, as); err != nil {
-		return nil, err
-	}
 	args := []string{"-D", data}
 	for _, s := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port), "unix_socket_directories=",
@@ -54,19 +69,20 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	}
 	p := &Postgres{
 		Process: &Process{
-			name: "postgres", path: filepath.Join(bin, "postgres"), args: args, as: as,
+			name: name, path: filepath.Join(bin, "postgres"), args: args, as: as,
 			logPath: filepath.Join(dir, "postgres.log"),
 		},
-		URL: fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", password, loopback(port)),
+		URL:  fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", password, loopback(port)),
+		data: data, password: password, port: port,
 	}
 	if p.Pool, err = pgxpool.New(ctx, p.URL); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
-	if err := p.Start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w\n%s", err, p.Log()), p.Close())
-	}
 	return p, nil
 }
+
+// tool is the path of one of PostgreSQL's programs.
+func (p *Postgres) tool(name string) string { return filepath.Join(filepath.Dir(p.path), name) }
 
 func initCluster(ctx context.Context, initdb, dir, data, password string, as *syscall.Credential) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

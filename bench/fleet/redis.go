@@ -23,13 +23,27 @@ type RedisOptions struct {
 // Redis is a redis-server. A restart keeps port, password and folder.
 type Redis struct {
 	*Process
-	URL string
+	URL  string
+	Addr string
+	port int
 	// Client is for looking and meddling behind the nodes' backs.
 	Client *redis.Client
 }
 
 // StartRedis starts a Redis with its files in dir.
 func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error) {
+	r, err := newRedis("redis", dir, rand.Text(), o.Persist)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, r.Log()), r.Close())
+	}
+	return r, nil
+}
+
+// newRedis prepares a server with a port of its own and its files in dir.
+func newRedis(name, dir, password string, lines []string, args ...string) (*Redis, error) {
 	path, err := findRedis()
 	if err != nil {
 		return nil, err
@@ -41,23 +55,22 @@ func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error)
 	if err != nil {
 		return nil, err
 	}
-	password := rand.Text()
-	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\n%s\n",
-		port, password, dir, strings.Join(o.Persist, "\n"))
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\n%s\n", port, password, dir, strings.Join(lines, "\n"))
+	if len(args) == 0 { // a sentinel knows nothing of these
+		text = "save \"\"\nappendonly no\n" + text
+	}
 	// The password goes by a file: arguments are visible to every user.
 	configured := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(configured, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("cannot start Redis: %w", err)
 	}
-	r := &Redis{
-		Process: &Process{name: "redis", path: path, args: []string{configured}, logPath: filepath.Join(dir, "redis.log")},
+	return &Redis{
+		Process: &Process{name: name, path: path, args: append([]string{configured}, args...), logPath: filepath.Join(dir, name+".log")},
 		URL:     fmt.Sprintf("redis://default:%s@%s/0", password, loopback(port)),
+		Addr:    loopback(port),
+		port:    port,
 		Client:  redis.NewClient(&redis.Options{Addr: loopback(port), Password: password, DialTimeout: time.Second}),
-	}
-	if err := r.Start(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w\n%s", err, r.Log()), r.Close())
-	}
-	return r, nil
+	}, nil
 }
 
 // Start starts the server, again after its end, and waits until it answers.

@@ -2,11 +2,9 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -233,7 +231,7 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 	b.metrics.batch(len(asks), time.Since(sent))
 	b.keepFailed(chores)
 	r, err := b.read(t, known, sent, err)
-	if err != nil || readOnly(p, asks) {
+	if err != nil || r.lost || p.Refused("READONLY") {
 		b.conns.distrust(ctx)
 	}
 	if err != nil {
@@ -247,21 +245,6 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 		a.err = a.answers(p)
 	}
 	b.placeAll(asks)
-}
-
-// readOnly reports whether the server is a replica by now.
-func readOnly(p *resp.Pipeline, asks []*ask) bool {
-	for _, a := range asks {
-		for _, c := range a.claims {
-			if c.name == "" {
-				continue
-			}
-			if e, ok := errors.AsType[resp.Error](p.Reply(c.sent).Err()); ok && strings.HasPrefix(string(e), "READONLY") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // lastSeen is what the last trip read, parsed: it hardly ever changes.

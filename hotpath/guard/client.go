@@ -20,6 +20,9 @@ import (
 const (
 	dialTimeout = 300 * time.Millisecond
 	ioTimeout   = 500 * time.Millisecond
+	// connectTimeout is for all that makes a connection: to find the server,
+	// to dial, and to look at it.
+	connectTimeout = 800 * time.Millisecond
 )
 
 // errForeignServer: the marker on a newly connected server was written on
@@ -29,8 +32,17 @@ var errForeignServer = errors.New("redis server is not the one its windows were 
 
 // connections are the two ways to one Redis deployment.
 type connections struct {
-	hot   link                  // claims; refuses servers whose windows may be old
-	plain redis.UniversalClient // epochs and generations; any server
+	hot link // claims; refuses servers whose windows may be old
+	// master gives a client of the server that has the windows, as far as is
+	// known: for epochs and generations, and to connect hot to. It follows no
+	// redirections, so that all that is asked of it is asked of one server.
+	master func(context.Context) (*redis.Client, error)
+	// reload finds out anew which server that is; master may be asked meanwhile.
+	reload func(context.Context)
+	closed func() error
+	// settleIn is how long after the beginning of an epoch another node may
+	// still read from the server of the one before.
+	settleIn time.Duration
 	// embedded is set for a Redis inside this process, which has no INFO and
 	// whose data lives exactly as long as the process.
 	embedded bool
@@ -38,7 +50,7 @@ type connections struct {
 }
 
 func connect(o redis.UniversalOptions, embedded bool) *connections {
-	c := &connections{embedded: embedded}
+	c := &connections{embedded: embedded, reload: func(context.Context) {}}
 	o.MaxRetries = -1 // a command whose answer was lost must not be sent twice
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
@@ -48,47 +60,77 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 	o.ContextTimeoutEnabled = true
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	c.plain = redis.NewUniversalClient(&o)
+	switch {
+	case o.MasterName != "":
+		s := newSentinels(o)
+		c.master, c.settleIn = s.master, switchSettled
+		watching, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.watch(watching, func() { c.hot.suspect.Store(true) })
+		}()
+		c.closed = func() error {
+			stop()
+			<-done
+			return s.close()
+		}
+	case o.IsClusterMode || len(o.Addrs) > 1:
+		// All names lie in one slot.
+		cluster := redis.NewClusterClient(o.Cluster())
+		c.master = func(ctx context.Context) (*redis.Client, error) { return cluster.MasterForKey(ctx, markerKey) }
+		c.reload = cluster.ReloadState
+		c.closed = cluster.Close
+	default:
+		client := redis.NewClient(o.Simple())
+		c.master = func(context.Context) (*redis.Client, error) { return client, nil }
+		c.closed = client.Close
+	}
+	hot := o.Simple()
+	hot.Protocol = 2
+	hot.PoolSize = 1
+	hot.ConnMaxIdleTime = -1
 	if !embedded {
-		o.OnConnect = c.vet
+		hot.OnConnect = c.vet
 	}
-	dial := redis.NewDialer(o.Simple())
-	if cluster, ok := c.plain.(*redis.ClusterClient); ok {
-		// All names lie in one slot: one connection to its owner, so that
-		// nothing is redirected, repeated, or asked of another node's clock.
-		o.IsClusterMode, o.Addrs, dial = false, o.Addrs[:1], ownerDialer(cluster, dial)
+	c.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		master, err := c.master(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		o := *hot
+		o.Addr = master.Options().Addr
+		return taken(ctx, o)
 	}
-	c.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) { return taken(ctx, o, dial) }
 	return c
 }
 
-// ownerDialer connects to the owner of the slot, whatever address is given.
-func ownerDialer(cluster *redis.ClusterClient, dial dialer) dialer {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		owner, err := cluster.MasterForKey(ctx, markerKey)
-		if err != nil {
-			return nil, err
-		}
-		conn, err := dial(ctx, network, owner.Options().Addr)
-		if err != nil {
-			cluster.ReloadState(ctx)
-		}
-		return conn, err
+// onMaster asks the server that has the windows. After a failure another one
+// may have them.
+func (c *connections) onMaster(ctx context.Context, ask func(server *redis.Client) error) error {
+	server, err := c.master(ctx)
+	if err == nil {
+		err = ask(server)
 	}
+	if err != nil {
+		c.reload(ctx)
+	}
+	return err
 }
 
-// distrust follows a batch that failed: the slot may have another owner, and a
-// server that answers, but is no master any more, would answer so for ever.
+// distrust follows a batch that failed or found other windows than it knew:
+// another server may have them now, and one that answers, but has them no
+// more, would answer so for ever.
 func (c *connections) distrust(ctx context.Context) {
 	c.hot.drop()
-	if cluster, ok := c.plain.(*redis.ClusterClient); ok {
-		cluster.ReloadState(ctx)
-	}
+	c.reload(ctx)
 }
 
 func (c *connections) close() error {
 	c.hot.drop()
-	return c.plain.Close()
+	return c.closed()
 }
 
 // vet looks at a server before its first claim: its version and eviction
@@ -100,6 +142,9 @@ func (c *connections) vet(ctx context.Context, cn *redis.Conn) error {
 	}
 	if err := suitable(info); err != nil {
 		return err
+	}
+	if infoField(info, "role") == "slave" {
+		return errors.New("redis is a replica")
 	}
 	text, err := cn.Get(ctx, markerKey).Result()
 	if failed(err) {
@@ -133,20 +178,12 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// runID names the server that owns the windows now.
-func (c *connections) runID(ctx context.Context) (string, error) {
+// runID names the server's process.
+func (c *connections) runID(ctx context.Context, server *redis.Client) (string, error) {
 	if c.embedded {
 		return "embedded", nil
 	}
-	client := redis.Cmdable(c.plain)
-	if cluster, ok := c.plain.(*redis.ClusterClient); ok {
-		owner, err := cluster.MasterForKey(ctx, markerKey)
-		if err != nil {
-			return "", fmt.Errorf("cannot find the owner of the windows: %w", err)
-		}
-		client = owner
-	}
-	info, err := client.Info(ctx).Result()
+	info, err := server.Info(ctx).Result()
 	if err != nil {
 		return "", fmt.Errorf("cannot read the server's INFO: %w", err)
 	}

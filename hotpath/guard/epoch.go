@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"spendgate/hotpath/spend"
 )
 
@@ -72,7 +74,12 @@ func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 	var last disagreement
 	for range renewAttempts {
 		g.conns.foreign.Store(false)
-		if done, err := g.enterEpoch(ctx, &last); err != nil || done {
+		var done bool
+		err := g.conns.onMaster(ctx, func(server *redis.Client) (err error) {
+			done, err = g.enterEpoch(ctx, server, &last)
+			return err
+		})
+		if err != nil || done {
 			return err
 		}
 		select {
@@ -94,16 +101,16 @@ type disagreement struct {
 
 // enterEpoch adopts the epoch that Redis and Postgres agree on, or begins one.
 // It gives false when another node may be faster.
-func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, err error) {
+func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disagreement) (done bool, err error) {
 	epoch, err := g.store.Epoch(ctx)
 	if err != nil {
 		return false, err
 	}
-	runID, err := g.conns.runID(ctx)
+	runID, err := g.conns.runID(ctx, server)
 	if err != nil {
 		return false, err
 	}
-	text, err := g.conns.plain.Get(ctx, markerKey).Result()
+	text, err := server.Get(ctx, markerKey).Result()
 	if failed(err) {
 		return false, err
 	}
@@ -113,12 +120,13 @@ func (g *Guard) enterEpoch(ctx context.Context, last *disagreement) (done bool, 
 			*last = seen
 			return false, nil
 		}
-		if !found.epoch.IsZero() && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
+		lost := found.epoch.IsZero() || found.epoch == epoch // emptied, or a promoted replica
+		if !lost && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
 			return false, errSuperseded
 		}
-		return g.beginEpoch(ctx, epoch, text, runID)
+		return g.beginEpoch(ctx, server, epoch, text, runID)
 	}
-	if err := g.conns.plain.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+	if err := server.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
 		return false, err
 	}
 	g.enter(found)
@@ -150,16 +158,16 @@ func (s *superseded) persists(epoch spend.ID) bool {
 
 // beginEpoch: first the fence in Postgres, then a new generation, and the
 // marker last, by compare-and-set against what was seen (F7).
-func (g *Guard) beginEpoch(ctx context.Context, seen spend.ID, seenMarker, runID string) (done bool, err error) {
+func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, seenMarker, runID string) (done bool, err error) {
 	next := marker{epoch: spend.NewID(time.Now()), runID: runID}
 	current, err := g.store.RotateEpoch(ctx, seen, next.epoch)
 	if err != nil || current != next.epoch {
 		return false, err
 	}
-	if err := g.conns.plain.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+	if err := server.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
 		return false, err
 	}
-	if swapped, err := g.swapMarker(ctx, seenMarker, next.String()); err != nil || !swapped {
+	if swapped, err := swapMarker(ctx, server, seenMarker, next.String()); err != nil || !swapped {
 		return false, err
 	}
 	level := slog.LevelWarn
@@ -179,8 +187,8 @@ if seen ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`
 
-func (g *Guard) swapMarker(ctx context.Context, seen, next string) (bool, error) {
-	n, err := g.conns.plain.Eval(ctx, swapMarkerScript, []string{markerKey}, seen, next).Int()
+func swapMarker(ctx context.Context, server *redis.Client, seen, next string) (bool, error) {
+	n, err := server.Eval(ctx, swapMarkerScript, []string{markerKey}, seen, next).Int()
 	return n == 1, err
 }
 

@@ -88,18 +88,24 @@ func (g *Guard) Close() error {
 // Ping fails when Redis cannot be reached, is not fit for claims, or takes no
 // writes: it is full, or no master any more.
 func (g *Guard) Ping(ctx context.Context) error {
-	if _, err := g.conns.runID(ctx); err != nil {
-		return err
-	}
-	if err := g.conns.plain.Set(ctx, probeKey, "", time.Second).Err(); err != nil {
-		return fmt.Errorf("cannot write: %w", err)
-	}
-	return nil
+	return g.conns.onMaster(ctx, func(server *redis.Client) error {
+		if _, err := g.conns.runID(ctx, server); err != nil {
+			return err
+		}
+		if err := server.Set(ctx, probeKey, "", time.Second).Err(); err != nil {
+			return fmt.Errorf("cannot write: %w", err)
+		}
+		return nil
+	})
 }
 
 // Clock is Redis' time.
-func (g *Guard) Clock(ctx context.Context) (time.Time, error) {
-	return g.conns.plain.Time(ctx).Result()
+func (g *Guard) Clock(ctx context.Context) (now time.Time, err error) {
+	err = g.conns.onMaster(ctx, func(server *redis.Client) error {
+		now, err = server.Time(ctx).Result()
+		return err
+	})
+	return now, err
 }
 
 // newIncarnation gives the node another name for new work; the old one may be
@@ -116,25 +122,59 @@ func (g *Guard) newIncarnation() {
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	for range renewAttempts {
 		known := *g.windows.Load()
-		pipe := g.conns.plain.Pipeline()
-		pipe.Set(ctx, generationKey, rand.Text(), 0)
-		text := pipe.Get(ctx, markerKey)
-		if _, err := pipe.Exec(ctx); failed(err) {
+		where, runID, err := g.raise(ctx)
+		if err != nil {
 			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 		}
-		// On a server whose epoch is over nobody who may commit reads it.
 		epoch, err := g.store.Epoch(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 		}
-		if parseMarker(text.Val()).epoch == epoch {
-			return nil
+		// On a server whose epoch is over nobody who may commit reads it. Nor
+		// on a promoted replica, whose marker is still the old master's: until
+		// a claim meets it, others commit what they claim on the old master.
+		if where.epoch == epoch && where.runID == runID {
+			return g.settled(ctx, epoch)
 		}
 		if err := g.renew(ctx, known); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
+}
+
+// settled waits until no node reads from the server of an older epoch, where
+// the generation is as it was.
+func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
+	left := g.conns.settleIn - time.Since(epoch.Time())
+	if left <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(min(left, g.conns.settleIn)):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// raise changes the generation on the server that is taken for the master, and
+// gives the marker there and the name of the server.
+func (g *Guard) raise(ctx context.Context) (where marker, runID string, err error) {
+	err = g.conns.onMaster(ctx, func(server *redis.Client) error {
+		if runID, err = g.conns.runID(ctx, server); err != nil {
+			return err
+		}
+		pipe := server.Pipeline()
+		pipe.Set(ctx, generationKey, rand.Text(), 0)
+		text := pipe.Get(ctx, markerKey)
+		if _, err := pipe.Exec(ctx); failed(err) {
+			return err
+		}
+		where = parseMarker(text.Val())
+		return nil
+	})
+	return where, runID, err
 }
 
 // Charge is a request to be counted against a caller's limit. The zero Charge

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,20 +15,21 @@ import (
 )
 
 // link is the one connection that claims travel on. go-redis makes it, with
-// all that belongs to that (addresses, TLS, credentials, Sentinel), and looks
-// at the server; from then on pipelines are spoken on it directly. It belongs
-// to the batcher's goroutine.
+// all that belongs to that (TLS, credentials, database), and looks at the
+// server; from then on pipelines are spoken on it directly. It belongs to the
+// batcher's goroutine.
 type link struct {
 	connect func(context.Context) (net.Conn, io.Closer, error)
 	conn    *resp.Conn // nil when not connected
 	socket  net.Conn
 	maker   io.Closer
+	suspect atomic.Bool // set by others: another server is master now
 }
 
 // run sends a pipeline, on a new connection if need be. After an error the
 // next one gets another connection.
 func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
-	if l.conn != nil && idle.Stale(l.socket) {
+	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || idle.Stale(l.socket)) {
 		l.drop() // before anything is sent
 	}
 	if l.conn == nil {
@@ -55,25 +57,20 @@ func (l *link) drop() {
 }
 
 // taken gives the connection that a client has just made, looked at by its
-// OnConnect. The client goes on watching Sentinel, if there is one, and closes
-// the connection when another server becomes master.
-func taken(ctx context.Context, o redis.UniversalOptions, dial dialer) (net.Conn, io.Closer, error) {
+// OnConnect.
+func taken(ctx context.Context, o redis.Options) (net.Conn, io.Closer, error) {
 	var made net.Conn
-	o.Protocol = 2
-	o.PoolSize = 1
-	o.ConnMaxIdleTime = -1
+	dial := redis.NewDialer(&o)
 	o.Dialer = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		if conn, err = dial(ctx, network, addr); err == nil {
 			made = conn
 		}
 		return conn, err
 	}
-	client := redis.NewUniversalClient(&o)
+	client := redis.NewClient(&o)
 	if err := client.Ping(ctx).Err(); err != nil {
 		_ = client.Close()
 		return nil, nil, err
 	}
 	return made, client, nil
 }
-
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -45,11 +45,15 @@ func (g *Guard) runLoader(ctx context.Context) {
 // first, and certifies the epoch as full: from then on a name that is free in
 // Redis has no live window in the store.
 func (g *Guard) loadWindows(ctx context.Context, m marker) error {
-	lease, err := g.conns.plain.SetNX(ctx, loaderName(m.epoch), g.node.Load().Text(""), loaderLease).Result()
+	server, err := g.conns.master(ctx)
+	if err != nil {
+		return err
+	}
+	lease, err := server.SetNX(ctx, loaderName(m.epoch), g.node.Load().Text(""), loaderLease).Result()
 	if err != nil || !lease {
 		return err
 	}
-	defer g.conns.plain.Del(ctx, loaderName(m.epoch))
+	defer server.Del(ctx, loaderName(m.epoch))
 	started, loaded := time.Now(), 0
 	var before spend.ID
 	var contested []audit.LivePass
@@ -61,7 +65,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		if len(passes) == 0 {
 			break
 		}
-		left, err := g.loadPasses(ctx, m, passes)
+		left, err := g.loadPasses(ctx, server, m, passes)
 		if err != nil {
 			return err
 		}
@@ -76,13 +80,13 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 			return ctx.Err()
 		case <-time.After(pollMost):
 		}
-		if contested, err = g.loadPasses(ctx, m, contested); err != nil {
+		if contested, err = g.loadPasses(ctx, server, m, contested); err != nil {
 			return err
 		}
 	}
 	full := m
 	full.full = true
-	if swapped, err := g.swapMarker(ctx, m.String(), full.String()); err != nil || !swapped {
+	if swapped, err := swapMarker(ctx, server, m.String(), full.String()); err != nil || !swapped {
 		return err // lost again meanwhile: whoever notices begins another epoch
 	}
 	if now := g.windows.Load(); *now == m {
@@ -96,8 +100,8 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 // loadPasses writes recorded passes under names that are free. It gives those
 // whose name a claim without record holds: such a claim may yet be released,
 // and then the name must not be free.
-func (g *Guard) loadPasses(ctx context.Context, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
-	pipe := g.conns.plain.Pipeline()
+func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
+	pipe := server.Pipeline()
 	pipe.PExpire(ctx, loaderName(m.epoch), loaderLease)
 	now := g.batch.now()
 	cmds := make([]*redis.StringCmd, len(passes))
@@ -115,7 +119,7 @@ func (g *Guard) loadPasses(ctx context.Context, m marker, passes []audit.LivePas
 		if cmds[i] == nil || cmds[i].Val() == "" {
 			continue
 		}
-		settled, err := g.settleContested(ctx, m, p, cmds[i].Val(), now)
+		settled, err := g.settleContested(ctx, server, m, p, cmds[i].Val(), now)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +137,7 @@ func passHolder(p audit.LivePass) holder {
 // settleContested reports whether the value that holds the name of a live pass
 // will not be released any more: it is recorded, or it was stale and the pass
 // took its place.
-func (g *Guard) settleContested(ctx context.Context, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
+func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
 		return false, err
@@ -154,6 +158,6 @@ func (g *Guard) settleContested(ctx context.Context, m marker, p audit.LivePass,
 		return recorded, err
 	}
 	left := max(1, p.UntilMS-now.UnixMilli())
-	return true, g.conns.plain.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
+	return true, server.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
 		value, passHolder(p).String(), left, 0).Err()
 }

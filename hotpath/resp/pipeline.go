@@ -5,6 +5,7 @@
 package resp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -98,6 +99,16 @@ func (p *Pipeline) Reply(i Index) Reply {
 		return Reply{}
 	}
 	return p.replies[i]
+}
+
+// Refused reports whether the server refused any command with a code.
+func (p *Pipeline) Refused(code string) bool {
+	for i := range p.replies {
+		if r := &p.replies[i]; r.kind == '-' && bytes.HasPrefix(r.text, []byte(code)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Reply is the answer to one command. The zero Reply is none.

@@ -1,0 +1,110 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// testSentinel: the fleet's promises hold on a Redis that Sentinels guard, also
+// when another server becomes master.
+func testSentinel(t *testing.T, binary string) {
+	s := newSuite(t, binary, fleet.Options{Sentinel: true})
+	s.inOrder(t, []test{
+		{"G2 one row per key", s.oneKeyAtOnce},
+		{"G3 one of many", s.oneActionAtOnce},
+		{"G4 fresh policies", s.freshPolicies},
+		{"F29 master demoted", s.masterDemoted},
+		{"F4 master killed", s.masterKilled},
+		{"G5 failover by command", s.masterReplaced},
+		{"F30 master stopped and back", s.masterStopped},
+	})
+}
+
+// master is the server that the Sentinels name.
+func (s *suite) master(t *testing.T) *fleet.Redis {
+	t.Helper()
+	var master *fleet.Redis
+	eventually(t, patience, "the sentinels agree on a master", func() (agreed bool) {
+		var err error
+		master, err = s.Sentinel.Master(t.Context())
+		return err == nil
+	})
+	return master
+}
+
+// promoted waits until the Sentinels name another master, which takes writes.
+func (s *suite) promoted(t *testing.T, before *fleet.Redis) {
+	t.Helper()
+	eventually(t, patience, "there is another master", func() bool {
+		master, err := s.Sentinel.Master(t.Context())
+		return err == nil && master != before && writable(t, master)
+	})
+}
+
+// F4, G3, G7: the master is killed. When it is back, empty and a master in its
+// own eyes until a Sentinel tells it otherwise, no node claims on it.
+func (s *suite) masterKilled(t *testing.T) {
+	after, master := s.before(t), s.master(t)
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, master.Kill())
+		s.promoted(t, master)
+		back = time.Now()
+		act(t, master.Start(limited(t, patience)))
+		return from, back
+	}, blind)
+	after()
+	names, err := master.Client.DBSize(t.Context()).Result()
+	role := master.Client.Info(t.Context(), "replication").Val()
+	if err != nil || strings.Contains(role, "role:master") && names > 0 {
+		t.Errorf("the old master was given %d names: %v", names, err)
+	}
+}
+
+// F4, G3, G7: the Sentinels are told to fail over. The old master answers all
+// the while, as a replica in the end.
+func (s *suite) masterReplaced(t *testing.T) {
+	after, master := s.before(t), s.master(t)
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		eventually(t, patience, "the failover begins", func() bool { return s.Sentinel.Failover(t.Context()) == nil })
+		s.promoted(t, master)
+		return from, time.Now()
+	}, func(from, back time.Time) expectation {
+		return expectation{mayFail: around(from, back), within: closedIn}
+	})
+	after()
+}
+
+// F30, G3, G7: the master stops, is failed over, and goes on as a master until
+// a Sentinel tells it otherwise, with open connections of the nodes.
+func (s *suite) masterStopped(t *testing.T) {
+	after, master := s.before(t), s.master(t)
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, master.Stop())
+		s.promoted(t, master)
+		back = time.Now()
+		act(t, master.Continue())
+		return from, back
+	}, blind)
+	after()
+}
+
+// F29, G7: the master becomes a replica by hand. No connection to it is
+// closed, and it goes on answering reads.
+func (s *suite) masterDemoted(t *testing.T) {
+	after, master := s.before(t), s.master(t)
+	s.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		act(t, s.Sentinel.Reverse(limited(t, patience), master))
+		s.promoted(t, master)
+		return from, time.Now()
+	}, func(from, back time.Time) expectation {
+		return expectation{mayFail: around(from, back), within: closedIn}
+	})
+	after()
+}
