@@ -20,12 +20,13 @@ import (
 // when they are needed.
 type sessions struct {
 	config *pgconn.Config
+	hosts  *hosts
 	idle   chan *session // one that is not connected is kept as well, for its buffer
 	losses *atomic.Int64 // the store's
 }
 
-func newSessions(config *pgconn.Config, n int, losses *atomic.Int64) *sessions {
-	p := &sessions{config: config, idle: make(chan *session, n), losses: losses}
+func newSessions(config *pgconn.Config, hosts *hosts, n int, losses *atomic.Int64) *sessions {
+	p := &sessions{config: config, hosts: hosts, idle: make(chan *session, n), losses: losses}
 	for range n {
 		p.idle <- new(session)
 	}
@@ -45,7 +46,7 @@ func (p *sessions) take(ctx context.Context) (*session, error) {
 			s.drop() // spares an ErrUnknown after each restart of the server
 		}
 		if s.conn == nil {
-			if err := s.connect(ctx, p.config); err != nil {
+			if err := s.connect(ctx, p.hosts.order(p.config.Copy())); err != nil {
 				p.idle <- s
 				return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 			}

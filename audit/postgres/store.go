@@ -75,6 +75,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		config.MaxConns = int32(min(o.MaxConns, 1<<15))
 	}
 	prepareConfig(&config.ConnConfig.Config)
+	hosts := new(hosts)
+	hosts.learn(&config.ConnConfig.Config)
 	if o.Migrate {
 		if err := migrate(ctx, config.ConnConfig); err != nil {
 			return nil, err
@@ -84,10 +86,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Writers = defaultWriters
 	}
 	s := &Store{log: o.Logger}
-	s.writers = newSessions(&config.ConnConfig.Config, o.Writers, &s.losses)
-	s.controls = newSessions(&config.ConnConfig.Config, controls, &s.losses)
+	s.writers = newSessions(&config.ConnConfig.Config, hosts, o.Writers, &s.losses)
+	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"
+	}
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		hosts.order(&c.Config)
+		return nil
 	}
 	config.AfterConnect = prepareRead
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
