@@ -80,10 +80,12 @@ func testFleet(t *testing.T, binary string) {
 		{"G3 claim of a stopped node", s.claimOfStoppedNode},
 		{"G2 key of a stopped node", s.keyOfStoppedNode},
 		{"G3 commit of lost windows", s.commitOfLostWindows},
+		{"F16 locks of a dead node", s.locksOfDeadNode},
 		{"G7 recorded though refused", s.recordedThoughRefused},
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"S25 no secret is told", s.noSecrets},
+		{"G7 many windows lost", s.manyWindowsLost},
 	})
 }
 

@@ -35,8 +35,9 @@ type link struct {
 
 // gate is one direction.
 type gate struct {
-	held bool
-	kept bool // something was kept back since it was held
+	held   bool
+	kept   bool             // something was kept back since it was held
+	within func([]byte) int // of HoldWithin, until it said where
 }
 
 // NewProxy starts a proxy of a TCP address on a port of its own.
@@ -56,6 +57,15 @@ func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = gate{held: true}
+}
+
+// HoldWithin waits for a certain message of a client and keeps back its rest,
+// and everything after it. within is given each chunk that comes; it tells how
+// many bytes of it to deliver, or -1 if the message is not in it.
+func (p *Proxy) HoldWithin(within func(chunk []byte) int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests = gate{within: within}
 }
 
 // HoldAnswers keeps back what the server sends from now on.
@@ -170,9 +180,15 @@ func (p *Proxy) carry(to, from net.Conn, l *link, g *gate, count *atomic.Int64) 
 		if n > 0 && count != nil {
 			count.Add(int64(n))
 		}
+		first := p.divide(g, buf[:n])
+		if first > 0 {
+			if _, err := to.Write(buf[:first]); err != nil {
+				return
+			}
+		}
 		p.pass(g)
-		if n > 0 && !l.silent.Load() {
-			if _, err := to.Write(buf[:n]); err != nil {
+		if n > first && !l.silent.Load() {
+			if _, err := to.Write(buf[first:n]); err != nil {
 				return
 			}
 		}
@@ -195,6 +211,21 @@ func (p *Proxy) part(to, from net.Conn, l *link) {
 		time.Sleep(lateFarewell)
 	}
 	_ = to.Close() // the end, whatever it says
+}
+
+// divide gives how much of a chunk is delivered before a gate that it closes.
+func (p *Proxy) divide(g *gate, chunk []byte) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g.within == nil {
+		return 0
+	}
+	first := g.within(chunk)
+	if first < 0 {
+		return 0
+	}
+	*g = gate{held: true}
+	return first
 }
 
 // pass waits while a direction is held, and as long as all have to.

@@ -1,0 +1,58 @@
+package e2e_test
+
+import (
+	"bytes"
+	"testing"
+)
+
+// withoutSync gives the length of a commit's call without the last message,
+// which ends the transaction: PostgreSQL holds its locks and waits for that.
+func withoutSync(chunk []byte) int {
+	end := []byte{'S', 0, 0, 0, 4}
+	if !bytes.Contains(chunk, []byte("commit_checks")) || !bytes.HasSuffix(chunk, end) {
+		return -1
+	}
+	return len(chunk) - len(end)
+}
+
+// dieCommitting kills a node in the middle of an action's commit, and leaves
+// its session as it is: the network says nothing to PostgreSQL.
+func (s *suite) dieCommitting(t *testing.T, amount string) (mine func() (sessions int), claimed func()) {
+	t.Helper()
+	action := s.action(amount)
+	d := s.distant(t)
+	d.network.HoldWithin(withoutSync)
+	go func() { _, _ = d.Client(s.key).Check(t.Context(), action) }() // it will not be answered
+	mine = func() (sessions int) {
+		t.Helper()
+		act(t, s.Postgres.Pool.QueryRow(t.Context(), `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+			WHERE application_name = $1 AND locktype = 'advisory' AND granted`, distantName).Scan(&sessions))
+		return sessions
+	}
+	eventually(t, patience, "a commit waits for its end, with its locks", func() bool { return mine() == 1 })
+	act(t, d.Kill())
+	return mine, func() {
+		t.Helper()
+		if first := check(t, s.client(0), action); first.Result().Decision != "allow" || first.Took() > staleClaim {
+			t.Errorf("the dead node's claim: %s", first)
+		}
+	}
+}
+
+// F16, G7: a node dies in the middle of a commit, and its session goes on
+// holding the locks of the fence. Who needs them, to take its claim over or to
+// begin an epoch, has the session ended.
+func (s *suite) locksOfDeadNode(t *testing.T) {
+	mine, claimed := s.dieCommitting(t, "83")
+	claimed()
+	if n := mine(); n != 0 {
+		t.Errorf("%d sessions of the dead node hold locks", n)
+	}
+
+	mine, _ = s.dieCommitting(t, "84")
+	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	s.answeredWithin(t, resumeIn, s.client(1), s.action("85"))
+	if n := mine(); n != 0 {
+		t.Errorf("%d sessions of the dead node hold locks in a new epoch", n)
+	}
+}
