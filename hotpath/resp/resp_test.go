@@ -212,3 +212,19 @@ func FuzzReplies(f *testing.F) {
 		}
 	})
 }
+
+// A refusal is found by its code, whichever command it answers.
+func TestRefused(t *testing.T) {
+	c := serve(t, "+OK\r\n-READONLY You can't write against a read only replica.\r\n$8\r\nREADONLY\r\n", 100)
+	p := ask(3)
+	if err := c.Run(p, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if !p.Refused("READONLY") || p.Refused("OK") || p.Refused("MOVED") {
+		t.Error("READONLY was refused, and nothing else")
+	}
+	p.Reset()
+	if p.Refused("READONLY") {
+		t.Error("an empty pipeline was refused")
+	}
+}

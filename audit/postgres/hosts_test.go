@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The host that took writes last is tried first, with both of its ways to
+// connect; the others follow in the order of the URL.
+func TestHostThatTookWritesIsFirst(t *testing.T) {
+	const url = "postgres://u:p@one:5432,two:5433,three:5434/db?sslmode=prefer"
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"192.0.2.2"}, nil }
+	config.AfterConnect = func(context.Context, *pgconn.PgConn) error { return nil }
+	var h hosts
+	h.learn(config)
+	tried := func() (order string) {
+		c := config.Copy()
+		h.order(c)
+		order = fmt.Sprintf("%s:%d %t", c.Host, c.Port, c.TLSConfig != nil)
+		for _, f := range c.Fallbacks {
+			order += fmt.Sprintf(", %s:%d %t", f.Host, f.Port, f.TLSConfig != nil)
+		}
+		return order
+	}
+	const asGiven = "one:5432 true, one:5432 false, two:5433 true, two:5433 false, three:5434 true, three:5434 false"
+	if got := tried(); got != asGiven {
+		t.Errorf("before any: %s", got)
+	}
+	h.tookWrites(&net.TCPAddr{IP: net.ParseIP("192.0.2.2"), Port: 5433})
+	if got := tried(); got != asGiven {
+		t.Errorf("an address that nobody looked up: %s", got)
+	}
+	if _, err := config.LookupFunc(t.Context(), "two"); err != nil {
+		t.Fatal(err)
+	}
+	h.tookWrites(&net.TCPAddr{IP: net.ParseIP("192.0.2.2"), Port: 5433})
+	want := "two:5433 true, two:5433 false, one:5432 true, one:5432 false, three:5434 true, three:5434 false"
+	if got := tried(); got != want {
+		t.Errorf("after two took writes: %s", got)
+	}
+}
