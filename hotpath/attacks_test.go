@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,6 +209,28 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	}
 	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {
 		t.Errorf("version %d was answered: %s", p.Version, o)
+	}
+}
+
+// A replica was promoted and nobody has claimed there yet: its marker is that of
+// the store's epoch, but another server's, where nodes may still read and
+// commit. A policy that is posted counts there only in a new epoch (F27).
+func TestPolicyPostedToPromotedReplica(t *testing.T) {
+	const marker = "m:{0}"
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			f := newFleet(t, b, 1)
+			f.check(0, refundOf(t, "1", "warm"))
+			before := strings.Split(f.redis.Get(t.Context(), marker).Val(), "|")
+			elsewhere := strings.Join([]string{before[0], "another", before[2]}, "|")
+			if err := f.redis.Set(t.Context(), marker, elsewhere, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.post(0, "p", plainRules)
+			if after := f.redis.Get(t.Context(), marker).Val(); strings.HasPrefix(after, before[0]) {
+				t.Errorf("a policy was posted on a server whose marker is %q", after)
+			}
+		})
 	}
 }
 

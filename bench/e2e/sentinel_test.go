@@ -16,9 +16,10 @@ func testSentinel(t *testing.T, binary string) {
 		{"G2 one row per key", s.oneKeyAtOnce},
 		{"G3 one of many", s.oneActionAtOnce},
 		{"G4 fresh policies", s.freshPolicies},
+		{"G5 failover while idle", s.masterReplacedIdle},
 		{"F29 master demoted", s.masterDemoted},
 		{"F4 master killed", s.masterKilled},
-		{"G5 failover by command", s.masterReplaced},
+		{"F4 failover by command", s.masterReplaced},
 		{"F30 master stopped and back", s.masterStopped},
 	})
 }
@@ -48,6 +49,7 @@ func (s *suite) promoted(t *testing.T, before *fleet.Redis) {
 // own eyes until a Sentinel tells it otherwise, no node claims on it.
 func (s *suite) masterKilled(t *testing.T) {
 	after, master := s.before(t), s.master(t)
+	defer s.neverSplit(t)()
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
 		act(t, master.Kill())
@@ -64,18 +66,49 @@ func (s *suite) masterKilled(t *testing.T) {
 	}
 }
 
-// F4, G3, G7: the Sentinels are told to fail over. The old master answers all
-// the while, as a replica in the end.
+// replace has the Sentinels make another server master. The old one goes on
+// answering, as a master for ten seconds, and no connection to it is closed.
+func (s *suite) replace(t *testing.T) {
+	t.Helper()
+	master := s.master(t)
+	eventually(t, patience, "the failover begins", func() bool { return s.Sentinel.Failover(t.Context()) == nil })
+	s.promoted(t, master)
+}
+
+// F4, G3, G7: the Sentinels are told to fail over.
 func (s *suite) masterReplaced(t *testing.T) {
-	after, master := s.before(t), s.master(t)
+	after := s.before(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		eventually(t, patience, "the failover begins", func() bool { return s.Sentinel.Failover(t.Context()) == nil })
-		s.promoted(t, master)
+		s.replace(t)
 		return from, time.Now()
 	}, func(from, back time.Time) expectation {
 		return expectation{mayFail: around(from, back), within: closedIn}
 	})
+	after()
+}
+
+// G5: likewise while nobody commits anything, by which the nodes would notice
+// it. Keys that are made from the first moment on are known to both.
+func (s *suite) masterReplacedIdle(t *testing.T) {
+	after := s.before(t)
+	s.replace(t)
+	known := 0
+	for back := time.Now(); time.Since(back) < resumeIn; {
+		_, key, err := s.Nodes[0].Admin(s.AdminKey).CreateKey(t.Context(), "test", plenty)
+		if err != nil {
+			continue // refused, as checks may be
+		}
+		for _, n := range s.Nodes {
+			if a := must(n.Client(key).Violations(t.Context(), "limit=1"))(t); a.Status == 401 {
+				t.Fatalf("%s after a failover %s does not know a new key: %s", time.Since(back), n.Name, a)
+			}
+		}
+		known++
+	}
+	if known == 0 {
+		t.Error("no key was made")
+	}
 	after()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -88,6 +89,10 @@ func testFleet(t *testing.T, binary string) {
 		{"G7 many windows lost", s.manyWindowsLost},
 	})
 }
+
+// thorough reports whether the variants that take long are wanted, as by `make
+// failover`.
+func thorough() bool { return os.Getenv("TEST_FAILOVER") == "thorough" }
 
 type test struct {
 	name string

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // BuildOptions say how the service is compiled.
@@ -26,6 +28,9 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 			return "", err
 		}
 	}
+	if err := dependOn(root, "cmd", "hotpath", "audit", "ratelimit", "config", "deploy/policies"); err != nil {
+		return "", err
+	}
 	binary := filepath.Join(dir, "spendgate")
 	args := []string{"build", "-buildvcs=false", "-o", binary}
 	cgo := "CGO_ENABLED=0"
@@ -42,6 +47,23 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 		return "", fmt.Errorf("cannot build the service: %w\n%s", err, bytes.TrimSpace(output))
 	}
 	return binary, nil
+}
+
+// dependOn looks at the files that the service is made of. Go then knows that
+// the result of a test depends on them, and does not give an old one.
+func dependOn(root string, dirs ...string) error {
+	for _, dir := range dirs {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && !strings.HasSuffix(path, "_test.go") {
+				_, err = os.Stat(path)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("cannot see the service's source: %w", err)
+		}
+	}
+	return nil
 }
 
 // ModuleRoot is the folder of the nearest go.mod around the working directory.

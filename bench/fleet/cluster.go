@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -188,6 +186,17 @@ func (c *Cluster) at(addr string) *Redis {
 	return nil
 }
 
+// Masters are the servers that are masters in their own eyes.
+func (c *Cluster) Masters(ctx context.Context) (masters []*Redis) {
+	for _, r := range c.Servers {
+		info, err := r.Client.Info(ctx, "replication").Result()
+		if err == nil && strings.Contains(info, "role:master") {
+			masters = append(masters, r)
+		}
+	}
+	return masters
+}
+
 // Replica is the replica of a master.
 func (c *Cluster) Replica(ctx context.Context, master *Redis) (*Redis, error) {
 	for _, r := range c.Servers {
@@ -237,15 +246,6 @@ func (c *Cluster) Migrate(ctx context.Context, key string, from, to *Redis) (mov
 		}
 	}
 	return moved, nil
-}
-
-// Client follows the slots.
-func (c *Cluster) Client() *redis.ClusterClient {
-	var addrs []string
-	for _, r := range c.Servers {
-		addrs = append(addrs, r.Addr)
-	}
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Password: c.Servers[0].Client.Options().Password})
 }
 
 // Close ends all servers.

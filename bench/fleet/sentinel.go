@@ -55,7 +55,9 @@ func (s *Sentinel) begin(ctx context.Context, dir string) error {
 	var addrs []string
 	for i := range sentinels {
 		name := fmt.Sprintf("sentinel%d", i)
-		set := func(what string, value any) string { return fmt.Sprintf("sentinel %s %s %v", what, sentinelMaster, value) }
+		set := func(what string, value any) string {
+			return fmt.Sprintf("sentinel %s %s %v", what, sentinelMaster, value)
+		}
 		r, err := newRedis(name, filepath.Join(dir, name), watchword, []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", sentinelMaster, s.Servers[0].port),
 			set("auth-pass", password), "sentinel sentinel-pass " + watchword,
