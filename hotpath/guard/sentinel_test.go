@@ -149,3 +149,16 @@ func TestSwitchOfMasterIsNoticed(t *testing.T) {
 	watchers[1].names.Store(b)
 	expect("two of three", true)
 }
+
+// G5: right after a switch of master, which begins an epoch, a change of the
+// configuration is not answered before every node has turned to the new one.
+func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
+	g := newGuard(t, nil)
+	g.conns.settleIn = 300 * time.Millisecond
+	if err := g.RaiseGeneration(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if age := time.Since(g.windows.Load().epoch.Time()); age < g.conns.settleIn {
+		t.Errorf("answered %s after the epoch began", age)
+	}
+}
