@@ -58,6 +58,14 @@ chaos: chaos-build ## break a fleet for DURATION (60s) by SEED, judge what came 
 chaos-mutants: chaos-build ## show that the judge of chaos finds deliberate bugs
 	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration 20s -mutants 'bench/chaos/testdata/mutants/*.patch'
 
+# How often failover runs.
+TIMES ?= 3
+
+.PHONY: failover
+failover: ## fail Redis Cluster, Sentinel and PostgreSQL over under load, thoroughly, TIMES (3)
+	@TEST_FAILOVER=thorough deploy/servers/with-servers.sh go test -count=$(TIMES) -timeout 60m -v \
+	  -run 'EndToEnd/(failover|fleet)/(cluster|sentinel|standby|F16|G7_many)' ./bench/e2e
+
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
 	@set -e; for package in $$(go list ./...); do \
