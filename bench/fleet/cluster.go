@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -165,21 +166,28 @@ func (c *Cluster) masterSeenBy(ctx context.Context, r *Redis, key string) *Redis
 	if err != nil {
 		return nil
 	}
-	ranges, err := r.Client.ClusterSlots(ctx).Result()
+	ranges, err := r.Client.Do(ctx, "cluster", "slots").Slice()
 	if err != nil {
 		return nil
 	}
-	for _, s := range ranges {
-		if int(slot) >= s.Start && int(slot) <= s.End && len(s.Nodes) > 0 {
-			return c.at(s.Nodes[0].Addr)
+	for _, one := range ranges { // first slot, last slot, master (address, port, ...), replicas
+		fields, ok := one.([]any)
+		if !ok || len(fields) < 3 {
+			continue
+		}
+		first, _ := fields[0].(int64)
+		last, _ := fields[1].(int64)
+		master, _ := fields[2].([]any)
+		if slot >= first && slot <= last && len(master) > 1 {
+			return c.at(fmt.Sprint(master[1]))
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) at(addr string) *Redis {
+func (c *Cluster) at(port string) *Redis {
 	for _, r := range c.Servers {
-		if r.Addr == addr {
+		if strconv.Itoa(r.port) == port {
 			return r
 		}
 	}

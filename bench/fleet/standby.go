@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -25,14 +26,11 @@ func StartStandby(ctx context.Context, dir string, primary *Postgres, settings .
 
 // AnyOf is the URL of whichever of the servers takes writes.
 func AnyOf(servers ...*Postgres) string {
-	hosts := ""
+	hosts := make([]string, len(servers))
 	for i, p := range servers {
-		if i > 0 {
-			hosts += ","
-		}
-		hosts += loopback(p.port)
+		hosts[i] = loopback(p.port)
 	}
-	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].password, hosts)
+	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].password, strings.Join(hosts, ","))
 }
 
 // Follow makes a server that does not run a synchronous standby of another,
