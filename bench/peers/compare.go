@@ -14,7 +14,7 @@ import (
 
 // comparison is the contenders and what was measured of them.
 type comparison struct {
-	settings
+	load.Plan
 	out      io.Writer
 	dir      string
 	adminKey string
@@ -44,9 +44,9 @@ func (c *comparison) run(ctx context.Context) error {
 	if err := c.agree(ctx); err != nil {
 		return err
 	}
-	for _, connections := range c.connections {
+	for _, connections := range c.Connections {
 		rounds := make([][]load.Result, len(c.contenders))
-		for range c.rounds {
+		for range c.Rounds {
 			if err := c.round(ctx, connections, rounds); err != nil {
 				return err
 			}
@@ -111,12 +111,12 @@ func (c *comparison) round(ctx context.Context, connections int, rounds [][]load
 func (c *comparison) options(to contender, connections int) load.Options {
 	return load.Options{
 		Addrs: []string{to.addr}, Workload: c.workload, FirstSerial: c.serial, Target: to.target,
-		Connections: connections, Warmup: c.warmup, Duration: c.duration, Processes: to.processes,
+		Connections: connections, Warmup: c.Warmup, Duration: c.Duration, Processes: to.processes,
 	}
 }
 
 func (c *comparison) keep(r report) error {
-	path := filepath.Join(c.results, "peers")
+	path := filepath.Join(c.Results, "peers")
 	if err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, r) }); err != nil {
 		return err
 	}
@@ -129,9 +129,9 @@ func (c *comparison) picture(summaries []load.Summary) chart.Bars {
 		Series: []string{"spendgate + Redis + PostgreSQL", "OPA", "Cerbos"},
 		Panels: []chart.Panel{{Title: "CPU of all servers, us a decision"}, {Title: "decisions a second"}, {Title: "p99, ms"}},
 		Note: fmt.Sprintf("%s, %d cores shared with the load generator, %s, version %s; median and extremes of %d rounds",
-			c.machine.CPU, c.machine.Cores, c.machine.Measured[:len("2006-01-02")], c.machine.Version, c.rounds),
+			c.machine.CPU, c.machine.Cores, c.machine.Measured[:len("2006-01-02")], c.machine.Version, c.Rounds),
 	}
-	for i, connections := range c.connections {
+	for i, connections := range c.Connections {
 		of := summaries[i*len(c.contenders) : (i+1)*len(c.contenders)]
 		groups := make([]chart.Group, len(picture.Panels))
 		for _, s := range of {

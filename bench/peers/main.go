@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,39 +27,19 @@ func main() {
 	}
 }
 
-// settings are what the command line says.
-type settings struct {
-	rounds      int
-	warmup      time.Duration
-	duration    time.Duration
-	connections []int
-	results     string
-}
-
-func parse(args []string) (settings, error) {
-	s := settings{connections: []int{16, 64, 256}}
+func parse(args []string) (load.Plan, error) {
+	p := load.Plan{
+		Rounds: 5, Warmup: 2 * time.Second, Duration: 6 * time.Second,
+		Connections: []int{16, 64, 256}, Results: "bench/results",
+	}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	flags.IntVar(&s.rounds, "rounds", 5, "rounds at each number of connections")
-	flags.DurationVar(&s.warmup, "warmup", 2*time.Second, "of each run, not measured")
-	flags.DurationVar(&s.duration, "duration", 6*time.Second, "of each run, measured")
-	flags.StringVar(&s.results, "results", "bench/results", "folder for the results")
-	flags.Func("connections", "separated by commas (default 16,64,256)", func(list string) error {
-		s.connections = nil
-		for word := range strings.SplitSeq(list, ",") {
-			n, err := strconv.Atoi(word)
-			if err != nil {
-				return err
-			}
-			s.connections = append(s.connections, n)
-		}
-		return nil
-	})
+	p.Flags(flags)
 	err := flags.Parse(args)
-	return s, err
+	return p, err
 }
 
 func run(ctx context.Context, out io.Writer, args []string) (err error) {
-	s, err := parse(args)
+	plan, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -71,7 +49,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	c := &comparison{
-		settings: s, out: out, dir: dir, adminKey: rand.Text(),
+		Plan: plan, out: out, dir: dir, adminKey: rand.Text(),
 		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()

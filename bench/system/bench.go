@@ -67,7 +67,7 @@ func (b *bench) options(connections int) load.Options {
 	o := load.Options{
 		Workload: b.workload, FirstSerial: b.serial, Connections: connections,
 		Target: func() load.Target { return load.NewSpendgate(b.keys) },
-		Warmup: b.warmup, Duration: b.duration, Processes: b.processes,
+		Warmup: b.Warmup, Duration: b.Duration, Processes: b.processes,
 	}
 	for _, n := range b.nodes {
 		o.Addrs = append(o.Addrs, n.Addr)
@@ -91,7 +91,7 @@ func (b *bench) measure(ctx context.Context, name string, o load.Options) (load.
 
 // keep writes the results of a plan: JSON for machines, a picture for people.
 func (b *bench) keep(name string, report any, picture chart.Bars) error {
-	path := filepath.Join(b.results, name)
+	path := filepath.Join(b.Results, name)
 	err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, report) })
 	return errors.Join(err, load.WriteFile(path+".svg", picture.WriteSVG))
 }

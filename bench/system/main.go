@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,37 +29,22 @@ func main() {
 
 // settings are what the command line says.
 type settings struct {
-	rounds      int
-	warmup      time.Duration
-	duration    time.Duration
-	connections []int
-	results     string
-	scale       bool
-	soak        uint64
-	echo        string
+	load.Plan
+	scale bool
+	soak  uint64
+	echo  string
 }
 
 func parse(args []string) (settings, error) {
-	s := settings{connections: []int{16, 64, 256}}
+	s := settings{Plan: load.Plan{
+		Rounds: 3, Warmup: 2 * time.Second, Duration: 8 * time.Second,
+		Connections: []int{16, 64, 256}, Results: "bench/results",
+	}}
 	flags := flag.NewFlagSet("system", flag.ContinueOnError)
-	flags.IntVar(&s.rounds, "rounds", 3, "rounds of each closed loop")
-	flags.DurationVar(&s.warmup, "warmup", 2*time.Second, "of each run, not measured")
-	flags.DurationVar(&s.duration, "duration", 8*time.Second, "of each run, measured")
-	flags.StringVar(&s.results, "results", "bench/results", "folder for the results")
+	s.Flags(flags)
 	flags.BoolVar(&s.scale, "scale", false, "measure 1, 2 and 4 nodes")
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.StringVar(&s.echo, "echo", "", "be the server of the baseline, on this address")
-	flags.Func("connections", "of the closed loops, separated by commas (default 16,64,256)", func(list string) error {
-		s.connections = nil
-		for word := range strings.SplitSeq(list, ",") {
-			n, err := strconv.Atoi(word)
-			if err != nil {
-				return err
-			}
-			s.connections = append(s.connections, n)
-		}
-		return nil
-	})
 	err := flags.Parse(args)
 	return s, err
 }

@@ -65,7 +65,7 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 		Target: func() load.Target { return load.NewEcho(b.workload.Keys) },
 	}
 	report.Written, err = b.writtenBy(ctx, func() error {
-		for _, connections := range b.connections {
+		for _, connections := range b.Connections {
 			if capacity, err = b.closedLoop(ctx, connections, echo, report); err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 // closedLoop measures one number of connections and gives the throughput.
 func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Options, report *systemReport) (capacity float64, err error) {
 	var echoes, checks []load.Result
-	for range b.rounds {
+	for range b.Rounds {
 		o := b.options(connections)
 		o.Addrs, o.Processes, o.Target = echo.Addrs, echo.Processes, echo.Target
 		echoed, err := b.measure(ctx, fmt.Sprint("echo ", connections), o)
@@ -121,8 +121,8 @@ func (r *systemReport) count(run string, before, after stack.Metrics) {
 func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float64) error {
 	open, lone := "open at half", "lone client"
 	results := make(map[string][]load.Result)
-	for range b.rounds {
-		o := b.options(b.connections[len(b.connections)-1])
+	for range b.Rounds {
+		o := b.options(b.Connections[len(b.Connections)-1])
 		o.Rate = rate
 		r, err := b.measure(ctx, open, o)
 		if err != nil {
@@ -155,7 +155,7 @@ func (b *bench) systemPicture(summaries []load.Summary) chart.Bars {
 		Title: "One node, durably recorded checks", Series: []string{"spendgate"}, Note: b.note(),
 		Panels: []chart.Panel{{Title: "CPU of all servers, us a check"}, {Title: "checks a second"}, {Title: "p99, ms"}},
 	}
-	for _, connections := range b.connections {
+	for _, connections := range b.Connections {
 		for _, s := range summaries {
 			if s.Name != fmt.Sprint("closed ", connections) {
 				continue

@@ -36,7 +36,7 @@ func (b *bench) reads(ctx context.Context, report *systemReport) error {
 	}
 	for _, target := range targets {
 		var rounds []load.Result
-		for range b.rounds {
+		for range b.Rounds {
 			o := b.options(16)
 			o.Target = target.make
 			r, err := b.measure(ctx, target.name, o)

@@ -40,7 +40,7 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	report := scaleReport{Machine: b.machine, Workload: b.workload}
-	connections := slices.Max(b.connections)
+	connections := slices.Max(b.Connections)
 	for _, nodes := range []int{1, 2, 4} {
 		for len(b.nodes) < nodes {
 			if err := b.addNode(ctx); err != nil {
@@ -52,7 +52,7 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		for range b.rounds {
+		for range b.Rounds {
 			r, err := b.measure(ctx, fmt.Sprintf("%d nodes, %d conns", nodes, connections), b.options(connections))
 			if err != nil {
 				return err

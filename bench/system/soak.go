@@ -41,7 +41,7 @@ func (b *bench) runSoak(ctx context.Context) (err error) {
 	report := soakReport{Machine: b.machine}
 	var done uint64
 	for done < b.soak {
-		o := b.options(slices.Max(b.connections))
+		o := b.options(slices.Max(b.Connections))
 		o.Warmup, o.Duration, o.Requests = 0, soakNoLimit, max(b.soak/soakPoints, 1)
 		r, err := b.measure(ctx, fmt.Sprint("after ", done), o)
 		if err != nil {
