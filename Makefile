@@ -42,6 +42,18 @@ demo: ## play 200 agent actions against the running node, print the decisions
 	@$(BUILD) -o .bin/demo ./bench/demo
 	@exec .bin/demo
 
+.PHONY: fleet
+fleet: build ## start three nodes, HAProxy, Redis, PostgreSQL and Prometheus on loopback
+	@deploy/fleet/fleet.sh up
+
+.PHONY: fleet-restart
+fleet-restart: ## restart the fleet's nodes one by one, which fails no request
+	@deploy/fleet/fleet.sh restart
+
+.PHONY: fleet-down
+fleet-down: ## stop the fleet and discard its data; the logs stay
+	@deploy/fleet/fleet.sh down
+
 .PHONY: test
 test: ## vet and test everything against throwaway Redis and PostgreSQL servers
 	@deploy/servers/with-servers.sh deploy/test.sh

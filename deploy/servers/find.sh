@@ -5,6 +5,7 @@
 #   TEST_POSTGRES_BIN   the directory of initdb, postgres and pg_ctl
 #   TEST_POSTGRES_USER  who must run them; set only for root, whom PostgreSQL refuses
 #   TEST_HAPROXY        the haproxy binary
+#   TEST_PROMETHEUS     the prometheus binary
 # Each may be given from outside instead.
 
 find_redis() {
@@ -16,6 +17,11 @@ find_redis() {
 find_haproxy() {
   : "${TEST_HAPROXY:=$(PATH=$PATH:/usr/sbin command -v haproxy || true)}"
   [ -x "$TEST_HAPROXY" ]
+}
+
+find_prometheus() {
+  : "${TEST_PROMETHEUS:=$(command -v prometheus || true)}"
+  [ -x "$TEST_PROMETHEUS" ]
 }
 
 find_postgres() {
@@ -98,4 +104,12 @@ free_port() {
       return
     fi
   done
+}
+
+# running PID: is there such a process? A zombie, which whoever started it has
+# not reaped, is none.
+running() {
+  local stat
+  stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  case "${stat##*) }" in [ZX]*) return 1 ;; esac
 }

@@ -3,11 +3,20 @@
 # a commit that it confirmed is on disk.
 #
 #   postgres.sh start DIR   makes a new cluster in DIR/pg, prints its URL
+#   postgres.sh resume DIR  starts it again where it was, if it has died
 #   postgres.sh stop DIR    stops it; the files stay
 #
 # For root, the server runs as TEST_POSTGRES_USER, who must be able to enter DIR.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/find.sh"
+
+# launch PGDIR PORT starts a cluster that is there.
+launch() {
+  as_postgres "$TEST_POSTGRES_BIN/pg_ctl" start --silent --wait --timeout=30 \
+    --pgdata="$1/data" --log="$1/postgres.log" \
+    --options="-c listen_addresses=127.0.0.1 -c port=$2 -c unix_socket_directories= \
+      -c max_connections=300 -c timezone=UTC" >/dev/null 2>&1
+}
 
 start() {
   local dir=$1/pg password port
@@ -31,16 +40,28 @@ start() {
   for _ in 1 2 3 4 5; do
     port=$(free_port)
     # Fails when the port was taken meanwhile.
-    if as_postgres "$TEST_POSTGRES_BIN/pg_ctl" start --silent --wait --timeout=30 \
-      --pgdata="$dir/data" --log="$dir/postgres.log" \
-      --options="-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories= \
-        -c max_connections=300 -c timezone=UTC" >/dev/null 2>&1; then
+    if launch "$dir" "$port"; then
+      echo "$port" >"$1/postgres.port"
       echo "postgres://postgres:$password@127.0.0.1:$port/postgres?sslmode=disable"
       return 0
     fi
   done
   echo "PostgreSQL does not start:" >&2
   tail -20 "$dir/postgres.log" >&2
+  return 1
+}
+
+resume() {
+  find_postgres
+  choose_postgres_user
+  if as_postgres "$TEST_POSTGRES_BIN/pg_ctl" status --pgdata="$1/pg/data" >/dev/null 2>&1; then
+    return 0
+  fi
+  # After a kill -9 its children are in the way until they notice.
+  for _ in 1 2 3 4 5; do
+    launch "$1/pg" "$(cat "$1/postgres.port")" && return 0
+    sleep 1
+  done
   return 1
 }
 
@@ -53,9 +74,9 @@ stop() {
 }
 
 case "${1:-} ${2:+dir}" in
-"start dir" | "stop dir") "$1" "$2" ;;
+"start dir" | "resume dir" | "stop dir") "$1" "$2" ;;
 *)
-  echo "usage: postgres.sh start|stop DIR" >&2
+  echo "usage: postgres.sh start|resume|stop DIR" >&2
   exit 2
   ;;
 esac

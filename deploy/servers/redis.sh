@@ -2,6 +2,7 @@
 # A throwaway Redis on a free loopback port.
 #
 #   redis.sh start DIR   starts it with its files in DIR, prints its URL
+#   redis.sh resume DIR  starts it again where it was, empty, if it has died
 #   redis.sh stop DIR    stops it; DIR stays
 #
 # It persists nothing: what tests kill, they start themselves.
@@ -20,8 +21,6 @@ answers() {
 
 # start_on PORT PASSWORD DIR fails when the port was taken meanwhile.
 start_on() {
-  local tries
-  rm -f "$3/redis.pid"
   # The password goes by a file: arguments are visible to every user.
   (umask 077 && cat >"$3/redis.conf") <<CONF
 bind 127.0.0.1
@@ -35,6 +34,13 @@ save ""
 appendonly no
 databases 16
 CONF
+  launch "$@"
+}
+
+# launch PORT PASSWORD DIR starts it as it was configured.
+launch() {
+  local tries
+  rm -f "$3/redis.pid"
   "$TEST_REDIS_SERVER" "$3/redis.conf" >/dev/null
   for tries in $(seq 100); do
     if answers "$1" "$2"; then
@@ -68,6 +74,17 @@ start() {
   return 1
 }
 
+resume() {
+  local port password
+  port=$(awk '$1 == "port" { print $2 }' "$1/redis.conf")
+  password=$(awk '$1 == "requirepass" { print $2 }' "$1/redis.conf")
+  if answers "$port" "$password"; then
+    return 0
+  fi
+  find_redis
+  launch "$port" "$password" "$1"
+}
+
 stop() {
   local pid
   pid=$(cat "$1/redis.pid" 2>/dev/null) || return 0
@@ -81,9 +98,9 @@ stop() {
 }
 
 case "${1:-} ${2:+dir}" in
-"start dir" | "stop dir") "$1" "$2" ;;
+"start dir" | "resume dir" | "stop dir") "$1" "$2" ;;
 *)
-  echo "usage: redis.sh start|stop DIR" >&2
+  echo "usage: redis.sh start|resume|stop DIR" >&2
   exit 2
   ;;
 esac
