@@ -38,6 +38,10 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
 		Help: "Checks between admission and settlement; at capacity new ones are refused.",
 	}, func() float64 { return float64(w.taken.Load()) })
+	bound := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight_limit",
+		Help: "The capacity: as many checks may be in flight.",
+	}, func() float64 { return float64(w.o.Capacity) })
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "queue_depth",
 		Help: "Checks that wait for a commit.",
@@ -49,7 +53,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	for _, kind := range failureKinds {
 		m.failures.WithLabelValues(kind)
 	}
-	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, depth)
+	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, bound, depth)
 	return m
 }
 

@@ -62,7 +62,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 // makeTodaysPartition makes all that are missing, but insists on today's only:
 // another node may be at the others, and Tidy tries again.
 func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) error {
-	err := makePartitions(ctx, conn, now)
+	_, err := makePartitions(ctx, conn, now)
 	if err == nil {
 		return nil
 	}

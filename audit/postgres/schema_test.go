@@ -3,12 +3,16 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -116,6 +120,54 @@ func TestPartitions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPartitionsUntil follows the metric that an alert asks: it is the end of
+// the last day before the first gap, and what cannot be seen changes nothing.
+func TestPartitionsUntil(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s, err := Open(t.Context(), Options{URL: database(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	tidy := func(days int) error { return s.Tidy(t.Context(), today.AddDate(0, 0, days)) }
+	reaches := func(days int) {
+		t.Helper()
+		want := fmt.Sprintf(`# HELP spendgate_audit_partitions_until_timestamp_seconds When the last day ends that has a partition, as Unix time; 0 until they were looked at.
+# TYPE spendgate_audit_partitions_until_timestamp_seconds gauge
+spendgate_audit_partitions_until_timestamp_seconds %d
+`, today.AddDate(0, 0, days).Unix())
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+
+	if err := tidy(0); err != nil {
+		t.Fatal(err)
+	}
+	reaches(daysAhead + 1)
+
+	stray := minimal(newFence(t, s)) // in the day after the next, which then can have no partition
+	stray.ID = spend.NewID(today.AddDate(0, 0, daysAhead+2))
+	if err := s.Commit(t.Context(), []*spend.Check{stray}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tidy(4); err == nil {
+		t.Error("a day with rows in the default partition got one of its own")
+	}
+	reaches(daysAhead + 2)
+	if err := tidy(daysAhead + 2); err == nil { // on that very day
+		t.Error("a day with rows in the default partition got one of its own")
+	}
+	reaches(daysAhead + 2)
+
+	s.Close()
+	if err := tidy(20); err == nil {
+		t.Error("a closed store was tidied")
+	}
+	reaches(daysAhead + 2)
 }
 
 func count(t *testing.T, s *Store, table string) (rows int) {

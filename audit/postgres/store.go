@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
 )
@@ -29,7 +30,8 @@ type Options struct {
 	// connection; 0 is 2. More split the batches without gain.
 	Writers int
 	// Migrate brings the schema up to date first.
-	Migrate bool
+	Migrate    bool
+	Registerer prometheus.Registerer // nil registers nothing
 }
 
 // Store is an audit.Store on PostgreSQL. It is safe for concurrent use.
@@ -50,6 +52,9 @@ type Store struct {
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
+	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
+	// the first Tidy.
+	partitionsUntil atomic.Int64
 }
 
 var _ audit.Store = (*Store)(nil)
@@ -95,12 +100,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		hosts.order(&c.Config)
 		return nil
 	}
+	s.register(o.Registerer)
 	config.AfterConnect = prepareRead
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
 	return s, nil
+}
+
+func (s *Store) register(registerer prometheus.Registerer) {
+	if registerer == nil {
+		return
+	}
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "partitions_until_timestamp_seconds",
+		Help: "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
+	}, func() float64 { return float64(s.partitionsUntil.Load()) }))
 }
 
 // prepareConfig makes every connection one to the primary that fails fast and

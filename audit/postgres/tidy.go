@@ -25,20 +25,33 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("cannot tidy: %w: %w", audit.ErrUnavailable, err)
 	}
 	defer conn.Release()
-	return errors.Join(makePartitions(ctx, conn.Conn(), now), removeKeys(ctx, conn.Conn()))
+	until, err := makePartitions(ctx, conn.Conn(), now)
+	s.reaches(until)
+	return errors.Join(err, removeKeys(ctx, conn.Conn()))
 }
 
 // makePartitions makes those that are missing. A day that already has rows in
-// the default partition cannot have one of its own; the others go on.
-func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) error {
-	var failed error
+// the default partition cannot have one of its own; the others go on. From now
+// until the time that it gives every day has one, as far as it could see.
+func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until time.Time, failed error) {
+	today := now.UTC().Truncate(24 * time.Hour)
+	until = today
 	for d := -daysBehind; d <= daysAhead; d++ {
-		day := now.UTC().AddDate(0, 0, d).Format(time.DateOnly)
-		if err := makePartition(ctx, conn, day); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("cannot make the partition of %s: %w: %w", day, audit.ErrUnavailable, err))
+		day := today.AddDate(0, 0, d)
+		if err := makePartition(ctx, conn, day.Format(time.DateOnly)); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("cannot make the partition of %s: %w: %w",
+				day.Format(time.DateOnly), audit.ErrUnavailable, err))
+		} else if until.Equal(day) {
+			until = day.AddDate(0, 0, 1)
 		}
 	}
-	return failed
+	return until, failed
+}
+
+// reaches notes until when there are partitions. Those that were seen stay, so
+// a database that cannot be asked brings it no nearer.
+func (s *Store) reaches(until time.Time) {
+	s.partitionsUntil.Store(until.Unix())
 }
 
 func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {

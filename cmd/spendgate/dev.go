@@ -62,7 +62,7 @@ func dev(ctx context.Context, p process) error {
 	}
 	defer server.Close()
 	n, err := newNode(c, backends{
-		mode: "embedded single node", store: store, redis: server.Options(), embedded: true,
+		mode: "embedded single node", registry: newRegistry(), store: store, redis: server.Options(), embedded: true,
 	}, log)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ const (
 // backends are what makes a node one of a fleet or a single one.
 type backends struct {
 	mode       string // for /readyz
+	registry   *prometheus.Registry
 	store      audit.Store
 	redis      redis.UniversalOptions
 	embedded   bool
@@ -66,20 +67,18 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	redis.SetLogger(redisLog{log})
 	n := &node{backends: b, log: log}
 	n.guard = guard.New(guard.Options{
-		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: registry,
+		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
 		Busy: func() time.Duration { return n.writer.Busy() }, // asked by checks, which need the writer
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
-		Logger: log, Registerer: registry,
+		Logger: log, Registerer: b.registry,
 	})
 	n.authorizer = hotpath.New(hotpath.Components{
-		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: registry, Now: time.Now,
+		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.registry, Now: time.Now,
 	})
 	admins := make([]string, len(c.AdminKeys))
 	for i, key := range c.AdminKeys {
@@ -87,15 +86,22 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
-		Version: version, Logger: log, Registerer: registry,
+		Version: version, Logger: log, Registerer: b.registry,
 	})
-	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
+	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
 	n.startTidying()
 	if err := n.listen(c); err != nil {
 		n.close(context.Background())
 		return nil, err
 	}
 	return n, nil
+}
+
+// newRegistry is the node's metrics, to begin with those of the process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	return registry
 }
 
 func buildInfo() prometheus.Collector {

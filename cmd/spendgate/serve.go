@@ -16,12 +16,15 @@ func serve(ctx context.Context, p process) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log, Migrate: true})
+	registry := newRegistry()
+	store, err := postgres.Open(ctx, postgres.Options{
+		URL: string(c.DatabaseURL), Logger: log, Migrate: true, Registerer: registry,
+	})
 	if err != nil {
 		return err
 	}
 	n, err := newNode(c, backends{
-		mode: "node of a fleet", store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay,
+		mode: "node of a fleet", registry: registry, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay,
 	}, log)
 	if err != nil {
 		return err

@@ -50,6 +50,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		windowsLoaded: counter("windows_loaded_total", "Fingerprints loaded into Redis after it lost them."),
 	}
+	for _, how := range [...]string{"started", "adopted"} { // there from the start, so that an increase shows the first
+		m.epochs.WithLabelValues(how)
+	}
 	reg.MustRegister(m.batchSize, m.tripSeconds, m.epochs, m.lazy)
 	return m
 }
