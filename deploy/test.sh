@@ -29,6 +29,16 @@ if [ -n "$race" ]; then
   export CGO_ENABLED=1
 fi
 
+# With these the tests start a whole fleet.
+missing=()
+find_haproxy || missing+=(haproxy)
+find_prometheus || missing+=(prometheus)
+if [ ${#missing[@]} -eq 0 ] || { install_packages "${missing[@]}" && find_haproxy && find_prometheus; }; then
+  export TEST_HAPROXY TEST_PROMETHEUS
+else
+  echo "NOTICE: without ${missing[*]} the fleet, its dashboard and its alerts are not tested" >&2
+fi
+
 # With these the MCP tool server is asked by another implementation, and the
 # README's TypeScript is compiled.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then

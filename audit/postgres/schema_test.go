@@ -163,9 +163,10 @@ spendgate_audit_partitions_until_timestamp_seconds %d
 	}
 	reaches(daysAhead + 2)
 
-	s.Close()
-	if err := tidy(20); err == nil {
-		t.Error("a closed store was tidied")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Tidy(gone, today.AddDate(0, 0, 20)); err == nil {
+		t.Error("tidied without a database")
 	}
 	reaches(daysAhead + 2)
 }

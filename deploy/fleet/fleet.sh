@@ -100,8 +100,6 @@ install_missing() {
   export TEST_REDIS_SERVER TEST_POSTGRES_BIN TEST_POSTGRES_USER TEST_HAPROXY TEST_PROMETHEUS
 }
 
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-
 # create makes the folder, ports and secrets of a new fleet.
 create() {
   local port=${API_PORT:-8080}

@@ -71,8 +71,7 @@ install_packages() {
   fi
   if ! command -v apt-get >/dev/null || [ "$sudo" = none ]; then
     echo "missing: $*. Install it with the system's package manager" \
-      "(Debian: sudo apt-get install $*), or set TEST_REDIS_URL and TEST_DATABASE_URL" \
-      "to servers that tests may write to." >&2
+      "(Debian: sudo apt-get install $*)." >&2
     return 1
   fi
   echo "installing $* with apt-get" >&2
@@ -99,12 +98,15 @@ free_port() {
   local port
   while :; do
     port=$((20000 + ((RANDOM << 15) | RANDOM) % 12000))
-    if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    if ! listens "$port"; then
       echo "$port"
       return
     fi
   done
 }
+
+# listens PORT: does anybody, on loopback?
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # running PID: is there such a process? A zombie, which whoever started it has
 # not reaped, is none.

@@ -52,11 +52,11 @@ start() {
 }
 
 resume() {
-  find_postgres
-  choose_postgres_user
-  if as_postgres "$TEST_POSTGRES_BIN/pg_ctl" status --pgdata="$1/pg/data" >/dev/null 2>&1; then
+  if runs "$1" && listens "$(cat "$1/postgres.port")"; then
     return 0
   fi
+  find_postgres
+  choose_postgres_user
   # After a kill -9 its children are in the way until they notice.
   for _ in 1 2 3 4 5; do
     launch "$1/pg" "$(cat "$1/postgres.port")" && return 0
@@ -65,8 +65,14 @@ resume() {
   return 1
 }
 
+# runs DIR: does its server? What was killed leaves its file.
+runs() {
+  local pid
+  pid=$(head -n 1 "$1/pg/data/postmaster.pid" 2>/dev/null) && running "$pid"
+}
+
 stop() {
-  [ -e "$1/pg/data/postmaster.pid" ] || return 0
+  runs "$1" || return 0
   find_postgres
   choose_postgres_user
   # Nothing is kept, so there is nothing to flush.

@@ -9,8 +9,9 @@
 # packages are installed where apt-get and root rights are at hand.
 #
 # The command sees, besides these two URLs, what it needs to start and kill
-# servers of its own: TEST_REDIS_SERVER, TEST_POSTGRES_BIN, TEST_POSTGRES_USER
-# (find.sh says what each is; they are unset when nothing is installed here).
+# servers of its own: TEST_REDIS_SERVER, TEST_POSTGRES_BIN, TEST_POSTGRES_USER,
+# TEST_HAPROXY, TEST_PROMETHEUS (find.sh says what each is; those of programs
+# that are not installed are unset).
 # Its exit code is passed on.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -40,11 +41,17 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
+# without says what else could be done.
+without() {
+  echo "Or set $1 to a server that tests may write to." >&2
+  exit 1
+}
+
 if [ -z "${TEST_REDIS_URL:-}" ]; then
-  TEST_REDIS_URL=$("$here/redis.sh" start "$dir")
+  TEST_REDIS_URL=$("$here/redis.sh" start "$dir") || without TEST_REDIS_URL
 fi
 if [ -z "${TEST_DATABASE_URL:-}" ]; then
-  TEST_DATABASE_URL=$("$here/postgres.sh" start "$dir")
+  TEST_DATABASE_URL=$("$here/postgres.sh" start "$dir") || without TEST_DATABASE_URL
 fi
 export TEST_REDIS_URL TEST_DATABASE_URL
 if find_redis; then
@@ -53,6 +60,12 @@ fi
 if find_postgres; then
   choose_postgres_user
   export TEST_POSTGRES_BIN TEST_POSTGRES_USER
+fi
+if find_haproxy; then
+  export TEST_HAPROXY
+fi
+if find_prometheus; then
+  export TEST_PROMETHEUS
 fi
 
 code=0

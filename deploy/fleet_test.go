@@ -1,0 +1,386 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+var nodeNames = []string{"node1", "node2", "node3"}
+
+// TestFleet does with `make fleet` what its users do: asks it, restarts its
+// nodes under load (G11), looks at it through Prometheus, kills parts of it
+// and starts them again, and stops it.
+func TestFleet(t *testing.T) {
+	f := startFleet(t)
+	t.Run("the first command", f.firstCommand)
+	f.load(t, func() {
+		t.Run("rolling restart", f.rollingRestart)
+		t.Run("prometheus", f.scraped)
+		t.Run("metrics", f.compareMetrics)
+		t.Run("dashboard", f.askDashboard)
+		t.Run("rules", f.askRules)
+	})
+	t.Run("parts are killed and come back", f.revived)
+	t.Run("down", f.goesDown)
+}
+
+// localFleet is what deploy/fleet/fleet.sh started.
+type localFleet struct {
+	env  []string
+	link string // FLEET_DIR
+	// name=address lines of its own file, and what it printed.
+	addresses map[string]string
+	printed   string
+	api       string // base URL of the load balancer
+	admin     *fleet.Client
+}
+
+// startFleet starts a fleet on free ports. It is skipped where HAProxy and
+// Prometheus are not installed; deploy/test.sh says so.
+func startFleet(t *testing.T) *localFleet {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a fleet")
+	}
+	for _, program := range []string{"TEST_HAPROXY", "TEST_PROMETHEUS"} {
+		if os.Getenv(program) == "" {
+			t.Skip("needs HAProxy and Prometheus: run it by make test, which installs them")
+		}
+	}
+	dir := t.TempDir()
+	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &localFleet{link: filepath.Join(dir, "fleet")}
+	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+binary, "API_PORT=0", "SPENDGATE_LOG_LEVEL=nonsense")
+	t.Cleanup(func() { // the logs of a failed test are told by then
+		if t.Failed() {
+			f.tellLogs(t)
+		}
+		f.mustRun(t, "down")
+		_ = os.RemoveAll(f.dir(t))
+	})
+	f.printed = f.mustRun(t, "up")
+	f.addresses = make(map[string]string)
+	for line := range strings.Lines(f.read(t, "addresses")) {
+		name, address, _ := strings.Cut(strings.TrimSpace(line), "=")
+		f.addresses[name] = address
+	}
+	f.api = "http://" + f.addresses["api"]
+	f.admin = &fleet.Client{Base: f.api, AdminKey: strings.TrimSpace(f.read(t, "admin.key")), HTTP: http.DefaultClient}
+	return f
+}
+
+// run gives the exit code of a command of fleet.sh and all that it printed.
+func (f *localFleet) run(t *testing.T, command string) (code int, printed string) {
+	t.Helper()
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), "fleet/fleet.sh", command)
+	c.Env = f.env
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return c.ProcessState.ExitCode(), string(out)
+}
+
+func (f *localFleet) mustRun(t *testing.T, command string) (printed string) {
+	t.Helper()
+	code, printed := f.run(t, command)
+	if code != 0 {
+		t.Fatalf("fleet.sh %s: exit code %d\n%s", command, code, printed)
+	}
+	return printed
+}
+
+func (f *localFleet) read(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(f.link, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// dir is where the link leads.
+func (f *localFleet) dir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Readlink(f.link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (f *localFleet) tellLogs(t *testing.T) {
+	logs, _ := filepath.Glob(filepath.Join(f.link, "*.log"))
+	for _, log := range logs {
+		content, _ := os.ReadFile(log)
+		t.Logf("--- %s\n%s", filepath.Base(log), content[max(0, len(content)-4000):])
+	}
+}
+
+// pid is the process that a program of the fleet runs in.
+func (f *localFleet) pid(t *testing.T, name string) int {
+	t.Helper()
+	file := name + ".pid"
+	if name == "postgres" {
+		file = "pg/data/postmaster.pid"
+	}
+	pid, err := strconv.Atoi(strings.Fields(f.read(t, file))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func (f *localFleet) pids(t *testing.T) map[string]int {
+	t.Helper()
+	pids := make(map[string]int)
+	for _, name := range slices.Concat(nodeNames, []string{"haproxy", "prometheus", "redis", "postgres"}) {
+		pids[name] = f.pid(t, name)
+	}
+	return pids
+}
+
+// What it prints can be pasted, and another start starts nothing twice.
+func (f *localFleet) firstCommand(t *testing.T) {
+	_, command, found := strings.Cut(f.printed, "\ncurl ")
+	command, _, ended := strings.Cut(command, "}}'\n")
+	if !found || !ended {
+		t.Fatalf("no command to paste in:\n%s", f.printed)
+	}
+	paste := func() string {
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", "curl "+command+"}}'").CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if first, second := paste(), paste(); !strings.Contains(first, `"decision":"allow"`) || !strings.Contains(second, "duplicate_action_detected") {
+		t.Errorf("got first\n%s, then\n%s", first, second)
+	}
+	for _, url := range append(strings.Fields("api prometheus"), nodeNames...) {
+		if !strings.Contains(f.printed, "http://"+f.addresses[url]) {
+			t.Errorf("the address of %s is not printed", url)
+		}
+	}
+	before := f.pids(t)
+	if again := f.mustRun(t, "up"); again != f.printed {
+		t.Errorf("printed at first:\n%s\nand then:\n%s", f.printed, again)
+	}
+	for name, pid := range f.pids(t) {
+		if pid != before[name] {
+			t.Errorf("%s was started again", name)
+		}
+	}
+}
+
+// load sends all kinds of checks through the load balancer while do runs. None
+// may fail.
+func (f *localFleet) load(t *testing.T, do func()) {
+	t.Helper()
+	const workers = 6
+	var serial, served atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var working sync.WaitGroup
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, Timeout: 30 * time.Second}
+	_, strict, err := f.admin.CreateKey(ctx, "strict", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for worker := range workers {
+		_, key, err := f.admin.CreateKey(ctx, fmt.Sprintf("worker-%d", worker), 10000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &fleet.Client{Base: f.api, Key: key, HTTP: client}
+		working.Go(func() {
+			for ctx.Err() == nil {
+				for _, action := range someActions(serial.Add(1)) {
+					answer, err := c.Check(context.WithoutCancel(ctx), action)
+					if err != nil || answer.Status != http.StatusOK {
+						t.Errorf("a check failed: %s %v", answer, err)
+					}
+					served.Add(1)
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+		})
+	}
+	working.Go(func() { // one that asks too often, and what is none of ours
+		c := &fleet.Client{Base: f.api, Key: strict, HTTP: client}
+		for ctx.Err() == nil {
+			if answer, err := c.Do(context.WithoutCancel(ctx), http.MethodGet, "/v1/violations", nil); err != nil || answer.Status >= 500 {
+				t.Errorf("a request failed: %s %v", answer, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	do()
+	cancel()
+	working.Wait()
+	t.Logf("%d checks", served.Load())
+}
+
+// someActions are one that passes and is asked for again, with its key and
+// without, one that is blocked, and one for a human.
+func someActions(serial int64) []fleet.Action {
+	refund := func(amount string) fleet.Action {
+		return fleet.Action{
+			AgentID: "agent", PolicyID: "refund-desk", ActionType: "refund", Amount: json.Number(amount), Currency: "USD",
+			Counterparty: fmt.Sprintf("customer-%d", serial), Metadata: map[string]any{"days_since_purchase": 1},
+		}
+	}
+	once := refund("20")
+	once.IdempotencyKey = fmt.Sprintf("order-%d", serial)
+	again := refund("20")
+	return []fleet.Action{once, once, again, refund("600"), refund("300")}
+}
+
+// G11: the nodes are restarted one after the other, and no request fails.
+func (f *localFleet) rollingRestart(t *testing.T) {
+	before := f.pids(t)
+	f.mustRun(t, "restart")
+	for name, pid := range f.pids(t) {
+		if restarted := pid != before[name]; restarted != slices.Contains(nodeNames, name) {
+			t.Errorf("%s: restarted %v", name, restarted)
+		}
+	}
+}
+
+// revived kills three parts at once: the same command starts them again, with
+// the same data, and the rest goes on.
+func (f *localFleet) revived(t *testing.T) {
+	before := f.pids(t)
+	killed := []string{"node2", "redis", "postgres"}
+	for _, name := range killed {
+		process, err := os.FindProcess(before[name])
+		if err == nil {
+			err = process.Kill()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := f.mustRun(t, "up"); again != f.printed {
+		t.Errorf("printed at first:\n%s\nand then:\n%s", f.printed, again)
+	}
+	for name, pid := range f.pids(t) {
+		if started := pid != before[name]; started != slices.Contains(killed, name) {
+			t.Errorf("%s: started again %v", name, started)
+		}
+	}
+	answer, err := f.admin.Do(t.Context(), http.MethodGet, "/v1/keys", nil)
+	if err != nil || !bytes.Contains(answer.Body, []byte(`"worker-0"`)) {
+		t.Errorf("the keys are gone: %s %v", answer, err)
+	}
+}
+
+// goesDown leaves nothing behind but logs.
+func (f *localFleet) goesDown(t *testing.T) {
+	pids := f.pids(t)
+	said := f.mustRun(t, "down")
+	if !strings.Contains(said, f.dir(t)) {
+		t.Errorf("it does not say where the logs are: %s", said)
+	}
+	for name, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && !bytes.Contains(stat, []byte(") Z ")) {
+			t.Errorf("%s still runs: %s", name, stat)
+		}
+	}
+	for name, address := range f.addresses {
+		if strings.HasPrefix(name, "node") && !strings.Contains(address, ":") {
+			continue
+		}
+		if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s still listens on %s", name, address)
+		}
+	}
+	entries, err := os.ReadDir(f.dir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := 0
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".log" {
+			t.Errorf("%s was left", entry.Name())
+		}
+		logs++
+	}
+	if logs < 7 {
+		t.Errorf("%d logs were kept", logs)
+	}
+	if said := f.mustRun(t, "down"); said != "there is no fleet\n" {
+		t.Errorf("a second down says %q", said)
+	}
+	if code, said := f.run(t, "restart"); code != 1 || !strings.Contains(said, "make fleet") {
+		t.Errorf("a restart of no fleet: %d %s", code, said)
+	}
+}
+
+// A port that is taken is said, and nothing is left.
+func TestFleetWithoutItsPort(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nobody uses it
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	dir := t.TempDir()
+	f := &localFleet{link: filepath.Join(dir, "fleet"), env: append(os.Environ(), "FLEET_DIR="+filepath.Join(dir, "fleet"),
+		"API_PORT="+port, "FLEET_BINARY=/bin/true", "TEST_HAPROXY=/bin/true", "TEST_PROMETHEUS=/bin/true")}
+	if code, said := f.run(t, "up"); code != 1 || !strings.Contains(said, "port "+port+" is taken") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	f.env = append(f.env, "FLEET_BINARY=/none")
+	if code, said := f.run(t, "up"); code != 1 || !strings.Contains(said, "make build") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if _, err := os.Lstat(f.link); err == nil {
+		t.Error("a folder was made")
+	}
+}
+
+// Without packages, and nobody who may install them, it says what is missing.
+func TestFleetWithoutPackages(t *testing.T) {
+	dir := t.TempDir()
+	for _, tool := range []string{"bash", "dirname", "mkdir", "flock", "readlink", "id", "ls", "sort", "sed"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Skipf("needs %s", tool)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &localFleet{env: []string{
+		"PATH=" + dir, "FLEET_DIR=" + filepath.Join(dir, "fleet"), "FLEET_BINARY=" + filepath.Join(dir, "sed"),
+		"TEST_HAPROXY=/none", "TEST_POSTGRES_BIN=/none",
+	}}
+	code, said := f.run(t, "up")
+	for _, want := range []string{"curl", "redis-server", "haproxy", "prometheus", "cannot start without"} {
+		if code != 1 || !strings.Contains(said, want) {
+			t.Errorf("exit code %d, no %s in: %s", code, want, said)
+		}
+	}
+}
