@@ -12,6 +12,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # that belongs to another user.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
+# What builds images.
+ENGINE ?= docker
+
 # How long each fuzz target runs in fuzz-smoke, and each benchmark in bench.
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
@@ -32,6 +35,10 @@ help: ## list the targets
 .PHONY: build
 build: ## compile one static binary to .bin/spendgate
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/spendgate
+
+.PHONY: image
+image: ## build the container image spendgate:VERSION (ENGINE=docker)
+	$(ENGINE) build --file deploy/Dockerfile --build-arg VERSION=$(VERSION) --tag spendgate:$(VERSION) .
 
 .PHONY: run
 run: build ## start a single node with everything embedded, on :8080
@@ -137,6 +144,11 @@ $(LINTER): $(LINT_MODULE)/go.mod $(LINT_MODULE)/go.sum
 .PHONY: lint
 lint: $(LINTER) ## check formatting, import arrows, sizes and common mistakes
 	$(LINTER) run ./...
+
+# The chart's readers are a module of their own, too.
+.PHONY: check-deploy
+check-deploy: ## check the chart, compose.yaml and the Dockerfile with those who read them
+	cd deploy/check && go vet . && go test -count=1 .
 
 .PHONY: fmt
 fmt: $(LINTER) ## format the Go files

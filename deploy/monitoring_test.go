@@ -183,7 +183,7 @@ func TestRules(t *testing.T) {
 	if os.Getenv("TEST_PROMETHEUS") == "" {
 		t.Skip("needs Prometheus: run it by make test, which installs it")
 	}
-	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		c := exec.CommandContext(t.Context(), promtool, args...)
 		c.Dir = "prometheus"
 		if out, err := c.CombinedOutput(); err != nil {

@@ -1,0 +1,445 @@
+package check
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chartDir = "../helm/spendgate"
+
+// Helm remarks upon links, which are meant: the chart has no copy of the rules
+// and the dashboard.
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard)
+	os.Exit(m.Run())
+}
+
+// values are what an installation sets.
+type values = map[string]any
+
+// everything switches on all that is optional, and fills what is empty.
+func everything() values {
+	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "edge"}}}}
+	return values{
+		"image":            values{"repository": "registry.internal/spendgate", "tag": "v9"},
+		"imagePullSecrets": []any{values{"name": "registry"}},
+		"trustedProxies":   []any{"10.0.0.0/8", "192.0.2.1"},
+		"networkPolicy":    values{"apiFrom": peer, "operationsFrom": peer, "egressPorts": []any{26379, 6379, 5432}},
+		"service":          values{"type": "LoadBalancer", "annotations": values{"a": "b"}},
+		"monitoring": values{
+			"serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}},
+			"rules":          values{"enabled": true, "labels": values{"release": "prometheus"}},
+			"dashboard":      values{"enabled": true},
+			"runbookURL":     "https://runbooks.internal/spendgate/",
+		},
+		"podAnnotations": values{"a": "b"},
+		"nodeSelector":   values{"disk": "ssd"},
+		"tolerations":    []any{values{"key": "money", "operator": "Exists"}},
+	}
+}
+
+// nothing switches off all that can be.
+func nothing() values {
+	off := func() values { return values{"enabled": false} }
+	return values{"autoscaling": off(), "migrate": off(), "networkPolicy": off(), "preStopSeconds": 0, "replicas": 5}
+}
+
+// manifests are the objects of an installation, by kind and name.
+type manifests map[string]any
+
+// blank gives an empty object of a kind that the chart may make.
+func blank(apiVersion, kind string) any {
+	switch apiVersion + " " + kind {
+	case "apps/v1 Deployment":
+		return &apps.Deployment{}
+	case "autoscaling/v2 HorizontalPodAutoscaler":
+		return &autoscaling.HorizontalPodAutoscaler{}
+	case "batch/v1 Job":
+		return &batch.Job{}
+	case "monitoring.coreos.com/v1 PrometheusRule":
+		return &monitoring.PrometheusRule{}
+	case "monitoring.coreos.com/v1 ServiceMonitor":
+		return &monitoring.ServiceMonitor{}
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return &networking.NetworkPolicy{}
+	case "policy/v1 PodDisruptionBudget":
+		return &policy.PodDisruptionBudget{}
+	case "v1 ConfigMap":
+		return &core.ConfigMap{}
+	case "v1 Service":
+		return &core.Service{}
+	}
+	return nil
+}
+
+func tryRender(release string, v values) (map[string]string, error) {
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		return nil, err
+	}
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"}
+	all, err := chartutil.ToRenderValues(chart, v, chartutil.ReleaseOptions{Name: release, Namespace: "money"}, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, all)
+}
+
+// render gives an installation's objects, each decoded strictly: a field that
+// Kubernetes does not have, or one given twice, is an error.
+func render(t *testing.T, release string, v values) manifests {
+	t.Helper()
+	files, err := tryRender(release, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(manifests)
+	for path, content := range files {
+		if strings.HasSuffix(path, "NOTES.txt") {
+			continue
+		}
+		for _, document := range regexp.MustCompile(`(?m)^---$`).Split(content, -1) {
+			var head struct {
+				APIVersion string
+				Kind       string
+				Metadata   struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+				t.Fatalf("%s: %v\n%s", path, err, document)
+			}
+			if head.Kind == "" {
+				continue
+			}
+			object := blank(head.APIVersion, head.Kind)
+			if object == nil {
+				t.Fatalf("%s: no type for %s %s", path, head.APIVersion, head.Kind)
+			}
+			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+				t.Errorf("%s: %v\n%s", path, err, document)
+			}
+			if len(head.Metadata.Name) > 63 {
+				t.Errorf("%s: the name %s is too long", path, head.Metadata.Name)
+			}
+			all[head.Kind+" "+head.Metadata.Name] = object
+		}
+	}
+	return all
+}
+
+// get gives an object that must be there.
+func get[T any](t *testing.T, m manifests, name string) *T {
+	t.Helper()
+	object, ok := m[name].(*T)
+	if !ok {
+		t.Fatalf("no %s among %q", name, slices.Sorted(maps.Keys(m)))
+	}
+	return object
+}
+
+func TestChartHasNoFaults(t *testing.T) {
+	for _, v := range []values{nil, everything(), nothing()} {
+		kube := chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"}
+		for _, message := range lint.AllWithKubeVersion(chartDir, v, "money", &kube).Messages {
+			if message.Severity > support.InfoSev {
+				t.Error(message)
+			}
+		}
+	}
+}
+
+func TestKinds(t *testing.T) {
+	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
+	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
+	optional := []string{"ConfigMap spendgate-dashboard", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
+	for name, c := range map[string]struct {
+		v    values
+		want []string
+	}{
+		"as it is":   {nil, slices.Concat(always, usual)},
+		"everything": {everything(), slices.Concat(always, usual, optional)},
+		"nothing":    {nothing(), always},
+	} {
+		slices.Sort(c.want)
+		if got := slices.Sorted(maps.Keys(render(t, "spendgate", c.v))); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	render(t, strings.Repeat("a-long-name-", 4)+"end", everything()) // 53 is Helm's limit
+	get[apps.Deployment](t, render(t, "blue", nil), "Deployment blue-spendgate")
+}
+
+// Values that the chart does not know, or cannot use, are refused.
+func TestValues(t *testing.T) {
+	for name, v := range map[string]values{
+		"misspelt":        {"replica": 3},
+		"misspelt within": {"autoscaling": values{"max": 3}},
+		"no secret":       {"secretName": ""},
+		"no such level":   {"logLevel": "trace"},
+		"no egress":       {"networkPolicy": values{"egressPorts": []any{}}},
+	} {
+		if _, err := tryRender("spendgate", v); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// pods are the templates of the pods that an installation runs.
+func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
+	t.Helper()
+	all := make(map[string]core.PodTemplateSpec)
+	for name, object := range m {
+		switch o := object.(type) {
+		case *apps.Deployment:
+			all[name] = o.Spec.Template
+		case *batch.Job:
+			all[name] = o.Spec.Template
+		}
+	}
+	return all
+}
+
+// settings are the names in README.md's table.
+func settings(t *testing.T) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]bool)
+	for _, found := range regexp.MustCompile("(?m)^\\| `(SPENDGATE_[A-Z_]+)` \\|").FindAllSubmatch(page, -1) {
+		known[string(found[1])], known[string(found[1])+"_FILE"] = true, true
+	}
+	if len(known) < 10 {
+		t.Fatalf("README.md names %d settings", len(known)/2)
+	}
+	return known
+}
+
+// No pod has more rights than it needs, and its environment is what the
+// program knows: the variables of a Service would stop a node from starting.
+func TestPods(t *testing.T) {
+	known := settings(t)
+	for name, pod := range pods(t, render(t, "spendgate", everything())) {
+		spec, container := pod.Spec, pod.Spec.Containers[0]
+		if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
+			t.Errorf("%s: variables of Services get into its environment", name)
+		}
+		if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+			t.Errorf("%s: has a token", name)
+		}
+		security, own := spec.SecurityContext, container.SecurityContext
+		if !*security.RunAsNonRoot || *security.RunAsUser == 0 || !*own.ReadOnlyRootFilesystem || *own.AllowPrivilegeEscalation ||
+			!slices.Equal(own.Capabilities.Drop, []core.Capability{"ALL"}) || security.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: has rights: %+v %+v", name, security, own)
+		}
+		if volume := spec.Volumes[0].Secret; volume.SecretName != "spendgate" || *volume.DefaultMode != 0o440 || *security.FSGroup != *security.RunAsGroup {
+			t.Errorf("%s: cannot read its secrets, or others can: %+v", name, volume)
+		}
+		mount := container.VolumeMounts[0]
+		for _, variable := range container.Env {
+			if !known[variable.Name] {
+				t.Errorf("%s: %s is no setting", name, variable.Name)
+			}
+			if strings.HasSuffix(variable.Name, "_FILE") && !strings.HasPrefix(variable.Value, mount.MountPath+"/") {
+				t.Errorf("%s: %s is not in %s", name, variable.Value, mount.MountPath)
+			}
+			if secret := regexp.MustCompile(`_(KEY|URL)$`); secret.MatchString(variable.Name) {
+				t.Errorf("%s: %s is a secret and not a file", name, variable.Name)
+			}
+		}
+		if container.Image != "registry.internal/spendgate:v9" || container.Resources.Requests.Cpu().IsZero() || container.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: image %s, resources %+v", name, container.Image, container.Resources)
+		}
+	}
+}
+
+// G11: a rollout takes a node out of turn before it stops taking connections,
+// and gives it time to finish.
+func TestRolloutFailsNoRequest(t *testing.T) {
+	const stopsWithin = 10 // seconds after SIGTERM
+	for name, v := range map[string]values{"as it is": nil, "no pause": {"preStopSeconds": 0}, "a long pause": {"preStopSeconds": 30}} {
+		d := get[apps.Deployment](t, render(t, "spendgate", v), "Deployment spendgate")
+		spec, container := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
+		pause := int64(0)
+		if container.Lifecycle != nil {
+			pause = container.Lifecycle.PreStop.Sleep.Seconds
+		}
+		if want := map[string]int64{"as it is": 5, "a long pause": 30}[name]; pause != want {
+			t.Errorf("%s: pauses for %d s", name, pause)
+		}
+		if *spec.TerminationGracePeriodSeconds < pause+stopsWithin+5 {
+			t.Errorf("%s: is killed after %d s", name, *spec.TerminationGracePeriodSeconds)
+		}
+		if ready := container.ReadinessProbe; ready.HTTPGet.Path != "/readyz" || ready.PeriodSeconds*ready.FailureThreshold >= 3 || ready.TimeoutSeconds <= 2 {
+			t.Errorf("%s: readiness %+v", name, ready)
+		}
+		for _, probe := range []*core.Probe{container.LivenessProbe, container.StartupProbe} {
+			if probe.HTTPGet.Path != "/livez" || probe.HTTPGet.Port.StrVal != "operations" {
+				t.Errorf("%s: liveness %+v", name, probe)
+			}
+		}
+		if rolling := d.Spec.Strategy.RollingUpdate; rolling.MaxUnavailable.IntVal != 0 || rolling.MaxSurge.IntVal != 1 {
+			t.Errorf("%s: %+v", name, rolling)
+		}
+	}
+}
+
+// What selects pods selects those of nodes, and no others.
+func TestSelectors(t *testing.T) {
+	m := render(t, "spendgate", everything())
+	d := get[apps.Deployment](t, m, "Deployment spendgate")
+	node, migration := d.Spec.Template.Labels, get[batch.Job](t, m, "Job spendgate-migrate").Spec.Template.Labels
+	spread := d.Spec.Template.Spec.TopologySpreadConstraints[0]
+	apart := d.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
+	operations := get[core.Service](t, m, "Service spendgate-operations")
+	for what, selector := range map[string]map[string]string{
+		"the deployment":      d.Spec.Selector.MatchLabels,
+		"the zones":           spread.LabelSelector.MatchLabels,
+		"the machines":        apart.LabelSelector.MatchLabels,
+		"the API":             get[core.Service](t, m, "Service spendgate").Spec.Selector,
+		"the operations":      operations.Spec.Selector,
+		"the disruptions":     get[policy.PodDisruptionBudget](t, m, "PodDisruptionBudget spendgate").Spec.Selector.MatchLabels,
+		"the network's rules": get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec.PodSelector.MatchLabels,
+	} {
+		if !selects(selector, node) || selects(selector, migration) {
+			t.Errorf("%s: %v selects nodes: %v, the migration: %v", what, selector, selects(selector, node), selects(selector, migration))
+		}
+	}
+
+	monitor := get[monitoring.ServiceMonitor](t, m, "ServiceMonitor spendgate").Spec
+	api := get[core.Service](t, m, "Service spendgate")
+	if !selects(monitor.Selector.MatchLabels, operations.Labels) || selects(monitor.Selector.MatchLabels, api.Labels) {
+		t.Errorf("%v selects other than the operations", monitor.Selector.MatchLabels)
+	}
+	if operations.Labels[monitor.JobLabel] != "spendgate" || monitor.Endpoints[0].Port != operations.Spec.Ports[0].Name {
+		t.Errorf("scrapes %q as job %q", monitor.Endpoints[0].Port, operations.Labels[monitor.JobLabel])
+	}
+
+	scale := get[autoscaling.HorizontalPodAutoscaler](t, m, "HorizontalPodAutoscaler spendgate")
+	if scale.Spec.ScaleTargetRef.Name != d.Name || d.Spec.Replicas != nil {
+		t.Errorf("%s is scaled, and %v replicas are set", scale.Spec.ScaleTargetRef.Name, d.Spec.Replicas)
+	}
+	if fixed := get[apps.Deployment](t, render(t, "spendgate", nothing()), "Deployment spendgate"); fixed.Spec.Replicas == nil || *fixed.Spec.Replicas != 5 {
+		t.Errorf("%v replicas", fixed.Spec.Replicas)
+	}
+}
+
+func selects(selector, labels map[string]string) bool {
+	if len(selector) == 0 {
+		return false
+	}
+	for name, value := range selector {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Ports that are named are a node's.
+func TestPorts(t *testing.T) {
+	m := render(t, "spendgate", everything())
+	container := get[apps.Deployment](t, m, "Deployment spendgate").Spec.Template.Spec.Containers[0]
+	named := make(map[string]string)
+	for _, port := range container.Ports {
+		named[port.Name] = fmt.Sprintf(":%d", port.ContainerPort)
+	}
+	var listens []string
+	for _, variable := range container.Env {
+		if strings.HasSuffix(variable.Name, "_ADDR") {
+			listens = append(listens, variable.Value)
+		}
+	}
+	if got := []string{named["http"], named["operations"]}; !slices.Equal(got, listens) {
+		t.Errorf("listens on %q, ports are %q", listens, named)
+	}
+	uses := []string{
+		get[core.Service](t, m, "Service spendgate").Spec.Ports[0].TargetPort.StrVal,
+		get[core.Service](t, m, "Service spendgate-operations").Spec.Ports[0].TargetPort.StrVal,
+	}
+	rules := get[networking.NetworkPolicy](t, m, "NetworkPolicy spendgate").Spec
+	for _, rule := range rules.Ingress {
+		uses = append(uses, rule.Ports[0].Port.StrVal)
+		if len(rule.From) != 1 {
+			t.Errorf("%s is open to %v", rule.Ports[0].Port.StrVal, rule.From)
+		}
+	}
+	if !slices.Equal(uses, []string{"http", "operations", "http", "operations"}) {
+		t.Errorf("uses ports %q", uses)
+	}
+	if len(rules.Egress) != 2 || len(rules.Egress[1].Ports) != 3 {
+		t.Errorf("egress %+v", rules.Egress)
+	}
+}
+
+// The schema is there before a node of the new version.
+func TestMigration(t *testing.T) {
+	job := get[batch.Job](t, render(t, "spendgate", nil), "Job spendgate-migrate")
+	if hook := job.Annotations["helm.sh/hook"]; hook != "pre-install,pre-upgrade" {
+		t.Errorf("runs at %s", hook)
+	}
+	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"migrate"}) || job.Spec.Template.Spec.RestartPolicy != core.RestartPolicyNever {
+		t.Errorf("runs %q", args)
+	}
+}
+
+// The rules and the dashboard are those of deploy, with the runbook's address.
+func TestMonitoring(t *testing.T) {
+	m := render(t, "spendgate", everything())
+	var want monitoring.PrometheusRuleSpec
+	content, err := os.ReadFile("../prometheus/rules.yaml")
+	if err == nil {
+		err = yaml.UnmarshalStrict(content, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := get[monitoring.PrometheusRule](t, m, "PrometheusRule spendgate").Spec
+	alerts := 0
+	for i, group := range want.Groups {
+		for j, rule := range group.Rules {
+			made := got.Groups[i].Rules[j]
+			if made.Expr != rule.Expr || made.Alert != rule.Alert {
+				t.Errorf("got %v, want %v", made, rule)
+			}
+			if url := made.Annotations["runbook_url"]; rule.Alert != "" {
+				alerts++
+				if url != "https://runbooks.internal/spendgate/RUNBOOK.md#"+strings.ToLower(rule.Alert) {
+					t.Errorf("%s leads to %s", rule.Alert, url)
+				}
+			}
+		}
+	}
+	if alerts == 0 {
+		t.Error("no alerts")
+	}
+	dashboard, err := os.ReadFile("../grafana/spendgate.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := get[core.ConfigMap](t, m, "ConfigMap spendgate-dashboard").Data["spendgate.json"]; strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
+		t.Error("the dashboard is another")
+	}
+}

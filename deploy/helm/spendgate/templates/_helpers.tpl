@@ -1,0 +1,67 @@
+{{- define "spendgate.fullname" -}}
+{{- if contains "spendgate" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-spendgate" (.Release.Name | trunc 40 | trimSuffix "-") -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "spendgate.selector" -}}
+app.kubernetes.io/name: spendgate
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: node
+{{- end -}}
+
+{{- define "spendgate.labels" -}}
+app.kubernetes.io/name: spendgate
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "spendgate.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* What pods of nodes and of the migration have in common. */}}
+{{- define "spendgate.pod" -}}
+# A Service named spendgate would put SPENDGATE_PORT and the like into the
+# environment, which nodes refuse as settings that they do not know.
+enableServiceLinks: false
+automountServiceAccountToken: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumes:
+  - name: secrets
+    secret:
+      secretName: {{ .Values.secretName }}
+      defaultMode: 0440
+{{- end -}}
+
+{{- define "spendgate.container" -}}
+image: {{ include "spendgate.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: secrets, mountPath: /run/secrets/spendgate, readOnly: true}
+{{- end -}}
