@@ -222,7 +222,17 @@ func (s sample) value() float64 {
 
 func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.addresses["prometheus"]+"/api/v1/"+path, nil)
+	if body := fetch(t, "http://"+f.addresses["prometheus"]+"/api/v1/"+path); body != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			t.Errorf("prometheus answers %s: %v", body, err)
+		}
+	}
+}
+
+// fetch gives a page, or nil and a fault if its status is not 200.
+func fetch(t *testing.T, url string) []byte {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,10 +246,10 @@ func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 		t.Fatal(err)
 	}
 	if response.StatusCode != http.StatusOK {
-		t.Errorf("prometheus answers %s to %s: %s", response.Status, path, body)
-	} else if err := json.Unmarshal(body, into); err != nil {
-		t.Errorf("prometheus answers %s: %v", body, err)
+		t.Errorf("%s answers %s: %s", url, response.Status, body)
+		return nil
 	}
+	return body
 }
 
 // eventually asks again while the answer is not there: what was scraped and
@@ -269,15 +279,7 @@ func (f *localFleet) scraped(t *testing.T) {
 // liveMetrics are the names and samples that a node of the fleet has.
 func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]bool) {
 	t.Helper()
-	answer, err := f.admin.HTTP.Get("http://" + f.addresses["node1_ops"] + "/metrics") //nolint:noctx // the node is here
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fetch(t, "http://"+f.addresses["node1_ops"]+"/metrics")
 	families, samples = make(map[string]bool), map[string]bool{"up": true}
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(text, -1) {
 		families[string(found[1])] = true
