@@ -1,6 +1,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -23,6 +24,7 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -136,7 +138,7 @@ func render(t *testing.T, release string, v values) manifests {
 			if object == nil {
 				t.Fatalf("%s: no type for %s %s", path, head.APIVersion, head.Kind)
 			}
-			if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+			if err := decode(document, object); err != nil {
 				t.Errorf("%s: %v\n%s", path, err, document)
 			}
 			if len(head.Metadata.Name) > 63 {
@@ -146,6 +148,16 @@ func render(t *testing.T, release string, v values) manifests {
 		}
 	}
 	return all
+}
+
+// decode takes only fields that there are, spelt as Kubernetes does.
+func decode(document string, object any) error {
+	content, err := yaml.YAMLToJSONStrict([]byte(document))
+	if err != nil {
+		return err
+	}
+	strict, err := json.UnmarshalStrict(content, object)
+	return errors.Join(append(strict, err)...)
 }
 
 // get gives an object that must be there.
