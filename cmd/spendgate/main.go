@@ -54,9 +54,22 @@ func root() command {
 		summary: "Spend authorization for AI agents: allow, block or escalate, recorded before it is answered.",
 		details: "Settings are environment variables, SPENDGATE_LISTEN_ADDR and so on, each also as ..._FILE.",
 		sub: []command{
-			{name: "serve", summary: "run a node of a fleet (Redis and PostgreSQL)", setup: noFlags(serve)},
-			{name: "dev", summary: "run a single node with everything embedded", setup: noFlags(dev)},
-			{name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate)},
+			{
+				name: "serve", summary: "run a node of a fleet (Redis and PostgreSQL)", setup: noFlags(serve),
+				details: "Needs SPENDGATE_REDIS_URL and SPENDGATE_DATABASE_URL. Migrates the schema, then serves the API on\n" +
+					"SPENDGATE_LISTEN_ADDR (:8080), and /metrics, /livez and /readyz on SPENDGATE_OPS_ADDR (:9090).\n" +
+					"SIGTERM makes it not ready, and ends it within 10 s, when its requests are finished.",
+			},
+			{
+				name: "dev", summary: "run a single node with everything embedded", setup: noFlags(dev),
+				details: "Needs no settings and no servers. Listens as serve does, and keeps its state in SPENDGATE_DATA_DIR (.spendgate),\n" +
+					"where it also leaves an admin key and a key to try it with.",
+			},
+			{
+				name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate),
+				details: "Needs SPENDGATE_DATABASE_URL. Nodes do the same when they start. Safe at any time, in any number at once,\n" +
+					"while older nodes are at work.",
+			},
 			keysCommand(),
 			policiesCommand(),
 			mcpCommand(),
