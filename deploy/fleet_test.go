@@ -27,10 +27,12 @@ var nodeNames = []string{"node1", "node2", "node3"}
 // nodes under load (G11), looks at it through Prometheus, kills parts of it
 // and starts them again, and stops it.
 func TestFleet(t *testing.T) {
+	t.Parallel() // it mostly waits
 	f := startFleet(t)
 	t.Run("the first command", f.firstCommand)
 	f.load(t, func() {
 		t.Run("rolling restart", f.rollingRestart)
+		t.Run("a restart that fails", f.failedRestart)
 		t.Run("prometheus", f.scraped)
 		t.Run("metrics", f.compareMetrics)
 		t.Run("dashboard", f.askDashboard)
@@ -75,7 +77,9 @@ func startFleet(t *testing.T) *localFleet {
 			f.tellLogs(t)
 		}
 		f.mustRun(t, "down")
-		_ = os.RemoveAll(f.dir(t))
+		if dir, err := os.Readlink(f.link); err == nil {
+			_ = os.RemoveAll(dir)
+		}
 	})
 	f.printed = f.mustRun(t, "up")
 	f.addresses = make(map[string]string)
@@ -262,6 +266,24 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 	for name, pid := range f.pids(t) {
 		if restarted := pid != before[name]; restarted != slices.Contains(nodeNames, name) {
 			t.Errorf("%s: restarted %v", name, restarted)
+		}
+	}
+}
+
+// failedRestart: a version that does not start takes the first node's place
+// and no other's, and no request fails. The next start mends it.
+func (f *localFleet) failedRestart(t *testing.T) {
+	before, env := f.pids(t), f.env
+	f.env = append(slices.Clone(env), "FLEET_BINARY=/bin/false")
+	code, said := f.run(t, "restart")
+	f.env = env
+	if code != 1 || !strings.Contains(said, "node1 does not get ready") || !strings.Contains(said, "node1.log") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	f.mustRun(t, "up")
+	for name, pid := range f.pids(t) {
+		if started := pid != before[name]; started != (name == "node1") {
+			t.Errorf("%s: started again %v", name, started)
 		}
 	}
 }
