@@ -158,6 +158,8 @@ func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m mar
 		return recorded, err
 	}
 	left := max(1, p.UntilMS-now.UnixMilli())
-	return true, server.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
-		value, passHolder(p).String(), left, 0).Err()
+	lives, err := server.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
+		value, passHolder(p).String(), left, 0).Int64Slice()
+	// Another value by now, or none at all, is contested anew (F33).
+	return err == nil && lives[0] > 0, err
 }

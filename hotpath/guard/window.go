@@ -178,10 +178,11 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, agai
 	if !ok || left <= 0 {
 		return Outcome{Kind: Pass}, false, nil
 	}
-	if h.age(now) >= at.Window {
-		// Out of this policy's window; others' may still see it.
+	// Whatever becomes of this attempt, the name must not be free: others'
+	// windows may still see the pass (F32).
+	at.f.replaced, at.f.replacedUntil = &h, time.Now().Add(left)
+	if h.age(now) >= at.Window { // out of this policy's window
 		at.f.until = maxTime(at.f.until, now.Add(left))
-		at.f.replaced, at.f.replacedUntil = &h, time.Now().Add(left)
 		if left <= at.Window {
 			return Outcome{Kind: Pass}, false, nil
 		}

@@ -1,0 +1,475 @@
+package model
+
+// pc is where an attempt stands: between two commands to Redis or two
+// statements to the store. Names are those of the guard's functions.
+type pc uint8
+
+const (
+	pcUnused pc = iota
+	pcBegin
+	pcHotBatch
+	pcHotFingerprint // SET f
+	pcHotMarker      // GET m
+	pcRenew
+	pcLoad    // of the configuration: not begun
+	pcLoading // under way
+	pcAwaitKey
+	pcLookKey
+	pcFenceKey
+	pcAbsentUnderKey
+	pcTakeKey
+	pcAwaitFingerprint
+	pcLookFingerprint
+	pcFenceFingerprint
+	pcAbsent
+	pcTakeStale // takeFingerprint of a claim without a record
+	pcTakeAged  // takeFingerprint of a recorded claim
+	pcAdoptOrphan
+	pcVerifyFresh
+	pcLengthen // verifyFresh: the long window's life is kept in Redis too
+	pcGiveBack // verifyFresh: f goes to the check that the store knows
+	pcCommit
+	pcResolve
+	pcResolveLook
+	pcEnd
+	pcDead
+)
+
+func (x *explorer) attempt(s *state, i int) {
+	switch s.attempts[i].pc {
+	case pcUnused, pcEnd, pcDead, pcRenew, pcLoad, pcLoading:
+		// Nothing, or the node's to do.
+	case pcBegin:
+		x.begin(s, i)
+	case pcHotBatch:
+		x.hotBatch(s, i)
+	case pcHotFingerprint:
+		t := *s
+		x.hotFingerprint(&t, i)
+	case pcHotMarker:
+		x.hotMarker(s, i)
+	case pcAwaitKey, pcLookKey, pcFenceKey, pcAbsentUnderKey, pcTakeKey:
+		x.awaitKey(s, i)
+	case pcAwaitFingerprint, pcLookFingerprint, pcFenceFingerprint, pcAbsent:
+		x.awaitFingerprint(s, i)
+	case pcTakeStale, pcTakeAged:
+		x.takeFingerprint(s, i)
+	case pcAdoptOrphan:
+		x.adoptOrphan(s, i)
+	case pcVerifyFresh, pcLengthen, pcGiveBack:
+		x.verifyFresh(s, i)
+	case pcCommit:
+		x.record(s, i)
+	case pcResolve, pcResolveLook:
+		x.resolve(s, i)
+	}
+}
+
+func (x *explorer) node(i int) int { return x.Checks[i].Node }
+
+func (x *explorer) server(s *state, i int) *server { return &s.servers[s.nodes[x.node(i)].hot] }
+
+// name is the name space of an epoch.
+func (x *explorer) name(e epoch) epoch {
+	if x.is(SharedNames) {
+		return 0
+	}
+	return e
+}
+
+func (x *explorer) fingerprint(s *state, i int) *slot {
+	return &x.server(s, i).f[x.name(s.attempts[i].fence.epoch)][x.Checks[i].Fingerprint]
+}
+
+func (x *explorer) key(s *state, i int) *value {
+	return &x.server(s, i).k[x.name(s.attempts[i].fence.epoch)]
+}
+
+// begin is the moment that a request starts.
+func (x *explorer) begin(s *state, i int) {
+	if after := x.Checks[i].After; after > 0 && s.attempts[after-1].pc != pcEnd && s.attempts[after-1].pc != pcDead {
+		return
+	}
+	t := *s
+	t.attempts[i].need = t.posted
+	x.prepare(&t, i)
+	x.emit(&t, "begins", i)
+}
+
+// prepare takes the configuration as the node has it.
+func (x *explorer) prepare(t *state, i int) {
+	a, v := &t.attempts[i], t.nodes[x.node(i)].view
+	a.view, a.version = v.label, v.version
+	if a.fresh {
+		a.view = label{}
+	}
+	a.pc = pcHotBatch
+}
+
+// vet looks at the server of a new connection; false means that its windows
+// were built on another.
+func (x *explorer) vet(t *state, n int) bool {
+	node := &t.nodes[n]
+	if node.vetted {
+		return true
+	}
+	srv := &t.servers[node.hot]
+	if srv.marker.epoch != 0 && srv.marker.run != node.hot+1 && !x.is(NoRunID) {
+		node.foreign = true
+		return false
+	}
+	node.vetted = true
+	return true
+}
+
+// renew waits for the node's renewal, unless it is in other windows by now.
+func (x *explorer) renew(t *state, i int) {
+	a, n := &t.attempts[i], &t.nodes[x.node(i)]
+	a.pc = pcRenew
+	if !n.foreign && n.windows.epoch != 0 && (n.windows.epoch != a.fence.epoch || n.windows.run != a.run) {
+		x.renewed(t, i)
+	}
+}
+
+func (x *explorer) renewed(t *state, i int) {
+	a := &t.attempts[i]
+	if a.anew {
+		a.anew = false
+		x.prepare(t, i)
+		return
+	}
+	a.pc = pcHotBatch
+}
+
+// hotBatch is the pipeline's beginning: the generation, and k.
+func (x *explorer) hotBatch(s *state, i int) {
+	t := *s
+	a, n := &t.attempts[i], &t.nodes[x.node(i)]
+	if f := (fence{n.inc, n.windows.epoch}); a.fence != f {
+		x.drop(&t, i)
+		a.fence = f
+	}
+	a.run, a.lazy = n.windows.run, !n.windows.full
+	if !x.vet(&t, x.node(i)) {
+		x.renew(&t, i)
+		x.emit(&t, "is connected to a foreign server", i)
+		return
+	}
+	srv := x.server(&t, i)
+	a.read = srv.generation
+	if x.is(GenerationOfEarlierTrip) && n.memory != 0 {
+		a.read = n.memory
+	}
+	if x.is(MarkerFirst) {
+		a.early = srv.marker
+	}
+	a.sentK, a.sentF = false, false
+	if !x.Checks[i].Key || a.k.mine {
+		x.hotFingerprint(&t, i)
+		return
+	}
+	check, ok := t.freshID(i)
+	if !ok {
+		x.cut = true
+		return
+	}
+	a.k = held{value: value{check, n.inc, t.now, pending}}
+	a.sentK = true
+	k := x.key(&t, i)
+	if a.heldK = *k; k.check == 0 {
+		*k = a.k.value
+	}
+	a.pc = pcHotFingerprint
+	x.emitStep(&t, step{text: "hotBatch: SET k finds", who: i, found: a.heldK})
+	x.lose(&t, i)
+}
+
+// hotFingerprint is SET f, in the pipeline that t has begun.
+func (x *explorer) hotFingerprint(t *state, i int) {
+	a := &t.attempts[i]
+	a.pc = pcHotMarker
+	if a.f.mine {
+		x.emit(t, "hotBatch: holds f", i)
+		return
+	}
+	check, ok := t.freshID(i)
+	if !ok {
+		x.cut = true
+		return
+	}
+	window := tick(x.Checks[i].Window)
+	a.f = held{value: value{check, a.fence.node, t.now, pending}, until: t.now + window}
+	a.sentF = true
+	late := *t
+	f := x.fingerprint(t, i)
+	if a.heldF = f.value; f.check == 0 {
+		*f = slot{a.f.value, a.f.until}
+	}
+	x.emitStep(t, step{text: "hotBatch: SET f finds", who: i, found: a.heldF})
+	x.lose(t, i)
+	if late.budgets.lateSets > 0 {
+		late.budgets.lateSets--
+		c := chore{choreLateSet, late.nodes[x.node(i)].hot, a.fence.epoch, false, uint8(x.Checks[i].Fingerprint), a.f.value, value{}, a.f.until}
+		if x.queue(&late, c) {
+			x.fail(&late, i)
+			x.emitFault(&late, "SET f times out, to be carried out later", i)
+		}
+	}
+}
+
+// lose: the replies to a pipeline that was carried out so far are lost.
+func (x *explorer) lose(s *state, i int) {
+	if s.budgets.lostReplies == 0 {
+		return
+	}
+	t := *s
+	t.budgets.lostReplies--
+	x.fail(&t, i)
+	x.emitFault(&t, "the replies are lost", i)
+}
+
+// fail sweeps what the pipeline may have claimed and ends the attempt.
+func (x *explorer) fail(t *state, i int) {
+	x.releases(t, i)
+	x.end(t, i, answeredError, 0)
+}
+
+// releases undo what the trip may have claimed.
+func (x *explorer) releases(t *state, i int) {
+	a := &t.attempts[i]
+	if a.sentF {
+		x.release(t, i, false, a.f.value)
+	}
+	if a.sentK {
+		x.release(t, i, true, a.k.value)
+	}
+	a.sentK, a.sentF = false, false
+}
+
+// hotMarker is the pipeline's end: the marker certifies it, or nothing does.
+func (x *explorer) hotMarker(s *state, i int) {
+	x.lose(s, i)
+	t := *s
+	a, n := &t.attempts[i], &t.nodes[x.node(i)]
+	found := x.server(&t, i).marker
+	if x.is(MarkerFirst) {
+		found = a.early
+	}
+	a.early = marker{}
+	known := marker{a.fence.epoch, a.run, false}
+	if !found.sameWindows(known) && !(x.is(NoRunID) && found.epoch == known.epoch) || a.read == 0 {
+		x.releases(&t, i)
+		x.renew(&t, i)
+		x.emit(&t, "hotBatch: the marker is another", i)
+		return
+	}
+	if n.windows.sameWindows(known) && found.full {
+		n.windows.full = true
+	}
+	a.lazy = a.lazy || !found.full
+	if a.sentK {
+		a.k.mine = a.heldK.check == 0
+	}
+	if a.sentF {
+		a.f.mine = a.heldF.check == 0
+		a.verify = a.lazy && !x.is(NoLazyLookup)
+	}
+	a.sentK, a.sentF = false, false
+	if x.is(GenerationOfEarlierTrip) {
+		n.memory = x.server(&t, i).generation
+	}
+	text := x.claim(&t, i)
+	x.emit(&t, "hotBatch: certified; "+text, i)
+}
+
+// claim decides what the certified pipeline means.
+func (x *explorer) claim(t *state, i int) string {
+	a := &t.attempts[i]
+	heldK, heldF := a.heldK, a.heldF
+	a.heldK, a.heldF = value{}, value{}
+	switch read := (label{a.fence.epoch, a.read}); {
+	case a.view != label{} && a.view != read && !x.is(NoGeneration):
+		x.drop(t, i)
+		a.view = read
+		a.pc = pcLoad
+		return "the configuration is newer"
+	case x.Checks[i].Key && !a.k.mine:
+		a.read = 0
+		if !x.is(LoserKeepsFingerprint) {
+			x.letGo(t, i, &a.f, false)
+		}
+		a.pc, a.met, a.k, a.lazy = pcAwaitKey, heldK, held{}, false
+		return "k is another's"
+	case !a.f.mine:
+		a.read = 0
+		a.f, a.lazy = held{}, false
+		a.pc, a.met, a.waited = pcAwaitFingerprint, heldF, false
+		if x.is(BlockUnverified) {
+			return x.duplicate(t, i, heldF)
+		}
+		return "f is another's"
+	case a.verify:
+		a.read = 0
+		a.pc = pcVerifyFresh
+		return "f is mine, windows are lazy"
+	default:
+		a.read = 0
+		x.pass(t, i)
+		return "f is mine: commits a pass"
+	}
+}
+
+// inAir reports whether a claim is another attempt's of the same living node:
+// a flight that is waited for.
+func (x *explorer) inAir(s *state, i int, check id) bool {
+	if check == 0 || check.owner() >= len(x.Checks) || check.owner() == i {
+		return false
+	}
+	o := check.owner()
+	a := &s.attempts[o]
+	if x.node(o) != x.node(i) || a.pc == pcEnd || a.pc == pcDead {
+		return false
+	}
+	return a.f.value.check == check || a.k.value.check == check || a.txn == check
+}
+
+// suspect takes the claim that was met for stale.
+func (x *explorer) suspect(t *state, i int, next pc) {
+	a := &t.attempts[i]
+	a.pc = next
+	if o := a.met.check.owner(); o < len(x.Checks) && x.inAirOn(t, x.node(o), a.met.check) {
+		if t.budgets.suspicions == 0 {
+			return
+		}
+		t.budgets.suspicions--
+		x.emitFault(t, "look: takes a claim for stale whose holder is at work", i)
+		return
+	}
+	x.emit(t, "look: the claim is stale", i)
+}
+
+// isOwn reports whether an incarnation is or was the attempt's own process.
+func (x *explorer) isOwn(i int, n incarnation) bool { return n != 0 && n.process() == x.node(i) }
+
+// awaitKey: k is another attempt's.
+func (x *explorer) awaitKey(s *state, i int) {
+	t := *s
+	a := &t.attempts[i]
+	switch a.pc {
+	case pcAwaitKey:
+		if x.inAir(s, i, a.met.check) {
+			return
+		}
+		if t.key != 0 {
+			x.replay(&t, i)
+			x.emit(&t, "awaitKey: is recorded", i)
+			return
+		}
+		a.pc = pcLookKey
+		x.emit(&t, "awaitKey: is not recorded", i)
+	case pcLookKey:
+		if !x.trip(&t, i) {
+			return
+		}
+		if *x.key(&t, i) != a.met {
+			a.pc, a.met = pcHotBatch, value{}
+			x.emit(&t, "awaitKey: k changed", i)
+			return
+		}
+		switch {
+		case x.inAir(s, i, a.met.check):
+			a.pc = pcAwaitKey
+			x.emit(&t, "awaitKey: the holder is in the air", i)
+		case x.isOwn(i, a.met.node):
+			a.pc = pcAbsentUnderKey
+			x.emit(&t, "awaitKey: k was left behind", i)
+		default:
+			a.pc = pcAwaitKey
+			x.emit(&t, "awaitKey: waits", i)
+			x.suspect(&t, i, pcFenceKey)
+		}
+	case pcFenceKey:
+		if x.fenceNode(&t, a.met.node) {
+			a.pc = pcAbsentUnderKey
+			x.emit(&t, "awaitKey: fences the holder's node", i)
+		}
+	case pcAbsentUnderKey:
+		if t.key != 0 {
+			x.replay(&t, i)
+			x.emit(&t, "absentUnderKey: is recorded", i)
+			return
+		}
+		a.pc = pcTakeKey
+		x.emit(&t, "absentUnderKey: is absent", i)
+	default:
+		x.takeKey(&t, i)
+	}
+}
+
+// takeKey swaps k; a hot batch is next, whether it worked or not.
+func (x *explorer) takeKey(t *state, i int) {
+	a := &t.attempts[i]
+	if !x.trip(t, i) {
+		return
+	}
+	old := a.met
+	a.met, a.pc = value{}, pcHotBatch
+	if *x.key(t, i) != old {
+		x.emit(t, "takeKey: k changed", i)
+		return
+	}
+	check, ok := t.freshID(i)
+	if !ok {
+		x.cut = true
+		return
+	}
+	a.k = held{mine: true, value: value{check, a.fence.node, t.now, pending}}
+	*x.key(t, i) = a.k.value
+	x.emit(t, "takeKey: takes k", i)
+}
+
+// trip is a pipeline of one command and the marker. It gives false when it is
+// void; what follows then is emitted.
+func (x *explorer) trip(t *state, i int) bool {
+	a := &t.attempts[i]
+	if !x.vet(t, x.node(i)) {
+		x.renew(t, i)
+		a.met = value{}
+		x.emit(t, "is connected to a foreign server", i)
+		return false
+	}
+	found := x.server(t, i).marker
+	known := marker{a.fence.epoch, a.run, false}
+	if found.sameWindows(known) || x.is(NoRecheck) || x.is(NoRunID) && found.epoch == known.epoch {
+		if a.pc == pcTakeAged {
+			a.lazy = !t.nodes[x.node(i)].windows.full || !found.full
+		}
+		return true
+	}
+	x.lostTrip(t, i)
+	x.emit(t, "the marker is another", i)
+	return false
+}
+
+// lostTrip: the epoch is another now; what was met there means nothing.
+func (x *explorer) lostTrip(t *state, i int) {
+	a := &t.attempts[i]
+	switch a.pc {
+	case pcGiveBack:
+		a.f.mine = false
+	case pcLengthen:
+		x.letGo(t, i, &a.f, false)
+	default:
+	}
+	a.met = value{}
+	x.renew(t, i)
+}
+
+// replay answers the check recorded under the key, if it is the same request.
+func (x *explorer) replay(t *state, i int) {
+	if o := t.key.owner(); o < len(x.Checks) && x.Checks[o].Request != x.Checks[i].Request {
+		x.end(t, i, answeredReused, 0)
+		return
+	}
+	x.end(t, i, answeredReplay, t.key)
+}

@@ -1,0 +1,287 @@
+package model
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+)
+
+// Check is one request for a check.
+type Check struct {
+	Node        int
+	Key         bool // it carries the idempotency key
+	Request     int  // what it asks for; equal numbers are equal by meaning
+	Fingerprint int
+	Window      int // of its policy, in ticks
+	After       int // it begins when that check has ended, from 1; 0 is at any time
+}
+
+// Model is what is searched: who asks what, what may fail, and what is broken
+// on purpose.
+type Model struct {
+	Name   string
+	Checks []Check
+	// How often each fault may happen.
+	Crashes     int // of node 0
+	Flushes     int // Redis loses its memory
+	LostCommits int // a connection is lost in COMMIT
+	LostReplies int // a pipeline's replies are lost
+	LateSets    int // a SET is carried out after its client gave up
+	Deadlines   int // a client is answered 500 while its commit is under way
+	Failovers   int // another server is promoted; the old one goes on
+	Suspicions  int // a claim counts as stale although its holder is at work
+	Ticks       int // Redis' clock goes on
+
+	Reclaims int // how often a check that the fence refused claims again
+
+	Posts  int  // of new policy versions, on node 1
+	Loader int  // the node that loads lazy windows, from 1; 0 is none
+	Lazy   bool // windows are lazy when it begins
+	// Recorded is a pass that is recorded when it begins: the window of its
+	// policy; 0 is none.
+	Recorded int
+
+	Mutation Mutation
+	Limit    int // of states
+}
+
+// Result is what a search found.
+type Result struct {
+	States    int
+	Complete  bool // every reachable state was visited
+	Violation string
+	Trace     []string // the shortest way to it
+}
+
+func (r Result) String() string {
+	if r.Violation == "" {
+		return fmt.Sprintf("%d states, complete %t, no violation", r.States, r.Complete)
+	}
+	return fmt.Sprintf("%s\n  %d states; the shortest way there:\n    %s", r.Violation, r.States, strings.Join(r.Trace, "\n    "))
+}
+
+// step says what a transition is.
+type step struct {
+	text  string
+	who   int // check, or node
+	found value
+	fault bool // nothing may rest on its happening
+}
+
+type successor struct {
+	step  step
+	state state
+}
+
+// explorer gives a state's successors.
+type explorer struct {
+	Model
+	out []successor
+	cut bool // a bound was met
+}
+
+func (x *explorer) emit(t *state, text string, who int) { x.emitStep(t, step{text: text, who: who}) }
+
+func (x *explorer) emitFault(t *state, text string, who int) {
+	x.emitStep(t, step{text: text, who: who, fault: true})
+}
+
+func (x *explorer) emitStep(t *state, s step) {
+	t.normalize()
+	x.out = append(x.out, successor{s, *t})
+}
+
+func (x *explorer) is(m Mutation) bool { return x.Mutation == m }
+
+// successors are all that may happen next.
+func (x *explorer) successors(s *state) []successor {
+	x.out = x.out[:0]
+	for i := range x.Checks {
+		x.attempt(s, i)
+	}
+	x.commits(s)
+	x.choresOf(s)
+	for n := range s.nodes {
+		if s.nodes[n].alive {
+			x.renewalOf(s, n)
+			x.loaderOf(s, n)
+			x.loadOf(s, n)
+			x.connectionsOf(s, n)
+		}
+	}
+	x.authorOf(s)
+	x.faults(s)
+	return x.out
+}
+
+// digest stands for a state in the set of those visited.
+type digest [2]uint64
+
+type search struct {
+	explorer
+	seeds   [2]maphash.Seed
+	visited map[digest]uint32
+	from    []uint32 // the state that each was first reached from
+	via     []uint16 // by which of its successors
+	edges   []uint32 // to each state's successors, without faults
+	ends    []uint32 // of each state's edges
+	done    []bool   // every check of it has ended
+}
+
+// Explore visits every state that can be reached, nearest first, and stops at
+// the first that breaks a promise; at the end it looks for states from which
+// some check can never end, though nothing more fails.
+func (m Model) Explore() Result {
+	s := &search{explorer: explorer{Model: m}, visited: make(map[digest]uint32)}
+	for i := range s.seeds {
+		s.seeds[i] = maphash.MakeSeed()
+	}
+	frontier := []state{m.initial()}
+	s.add(&frontier[0], 0, 0)
+	for at := uint32(0); len(frontier) > 0; {
+		var next []state
+		for i := range frontier {
+			for n, succ := range s.successors(&frontier[i]) {
+				to, isNew := s.add(&succ.state, at, n)
+				if isNew {
+					next = append(next, succ.state)
+				}
+				if !succ.step.fault {
+					s.edges = append(s.edges, to)
+				}
+				if isNew {
+					if broken := s.broken(&succ.state); broken != "" {
+						return s.result(broken, to)
+					}
+				}
+			}
+			s.ends = append(s.ends, uint32(len(s.edges)))
+			at++
+		}
+		if frontier = next; m.Limit > 0 && len(s.from) > m.Limit {
+			return Result{States: len(s.from)}
+		}
+	}
+	if stuck, ok := s.stuck(); ok {
+		return s.result("a check can never end", stuck)
+	}
+	return Result{States: len(s.from), Complete: !s.cut}
+}
+
+func (s *search) add(t *state, from uint32, via int) (to uint32, isNew bool) {
+	d := digest{maphash.Comparable(s.seeds[0], *t), maphash.Comparable(s.seeds[1], *t)}
+	if to, ok := s.visited[d]; ok {
+		return to, false
+	}
+	to = uint32(len(s.from))
+	s.visited[d] = to
+	s.from, s.via = append(s.from, from), append(s.via, uint16(via))
+	s.done = append(s.done, s.ended(t))
+	return to, true
+}
+
+// stuck finds a state from which no state is reached in which every check has
+// ended. A search that was cut says nothing about that.
+func (s *search) stuck() (uint32, bool) {
+	if s.cut {
+		return 0, false
+	}
+	back := make([][]uint32, len(s.from))
+	begin := uint32(0)
+	for from, end := range s.ends {
+		for _, to := range s.edges[begin:end] {
+			back[to] = append(back[to], uint32(from))
+		}
+		begin = end
+	}
+	ends := make([]bool, len(s.from))
+	var queue []uint32
+	for i, done := range s.done {
+		if done {
+			ends[i] = true
+			queue = append(queue, uint32(i))
+		}
+	}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		for _, from := range back[at] {
+			if !ends[from] {
+				ends[from] = true
+				queue = append(queue, from)
+			}
+		}
+	}
+	for i := range ends {
+		if !ends[i] {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// result plays the way to a state again and writes it down.
+func (s *search) result(violation string, at uint32) Result {
+	r := Result{States: len(s.from), Violation: violation}
+	var way []uint16
+	for i := at; i != 0; i = s.from[i] {
+		way = append(way, s.via[i])
+	}
+	t := s.initial()
+	for i := len(way) - 1; i >= 0; i-- {
+		succ := s.successors(&t)[way[i]]
+		r.Trace = append(r.Trace, succ.step.String())
+		t = succ.state
+	}
+	return r
+}
+
+func (s step) String() string {
+	text := s.text
+	if s.found != (value{}) {
+		text += " " + s.found.String()
+	}
+	if s.who < 0 {
+		return text
+	}
+	return fmt.Sprintf("%d %s", s.who, text)
+}
+
+func (v value) String() string {
+	if v.check == 0 {
+		return "free"
+	}
+	return fmt.Sprintf("%c|check %d.%d|t%d", " PCO"[v.state], v.check.owner(), int(v.check-1)%idsPerCheck, v.since)
+}
+
+// initial: a full epoch on server 0, both nodes in it, nothing asked yet.
+func (m Model) initial() state {
+	s := state{
+		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
+		budgets: budgets{
+			uint8(m.Crashes), uint8(m.Flushes), uint8(m.LostCommits), uint8(m.LostReplies), uint8(m.LateSets),
+			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks),
+		},
+	}
+	windows := marker{epoch: 1, run: 1, full: !m.Lazy}
+	s.servers[0].marker, s.servers[0].generation = windows, 1
+	for n := range s.nodes {
+		s.nodes[n] = node{
+			alive: true, inc: incarnation(n*incPerNode + 1), windows: windows, vetted: true,
+			view: view{label{1, 1}, 1},
+		}
+	}
+	for i := range m.Checks {
+		s.attempts[i].pc = pcBegin
+	}
+	if m.Recorded > 0 {
+		last := id(maxChecks * idsPerCheck) // belongs to no check of the model
+		s.rows[0] = row{check: last, until: tick(m.Recorded), version: 1}
+		s.servers[0].f[1][0] = slot{value{check: last, state: committed}, tick(m.Recorded)}
+		if m.Lazy {
+			s.servers[0].f[1][0] = slot{}
+		}
+	}
+	s.normalize()
+	return s
+}

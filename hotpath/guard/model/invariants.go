@@ -1,0 +1,95 @@
+package model
+
+import "fmt"
+
+// ended reports whether every check has its answer or lost its node.
+func (x *explorer) ended(s *state) bool {
+	for i := range x.Checks {
+		if pc := s.attempts[i].pc; pc != pcEnd && pc != pcDead {
+			return false
+		}
+	}
+	return s.author.pc == authorIdle || !s.nodes[authorNode].alive
+}
+
+// broken says which promise a state breaks.
+func (x *explorer) broken(s *state) string {
+	for i := range s.rows {
+		if r := s.rows[i]; r.check != 0 {
+			if text := x.brokenBy(s, r); text != "" {
+				return text
+			}
+		}
+	}
+	return x.brokenKey(s) + x.brokenAnswers(s)
+}
+
+func (x *explorer) brokenBy(s *state, r row) string {
+	owner := r.check.owner()
+	if owner < len(x.Checks) && r.version < s.attempts[owner].need {
+		return fmt.Sprintf("G4: check %d was judged by version %d, and %d was answered before it began", owner, r.version, s.attempts[owner].need)
+	}
+	if r.of != 0 {
+		if !s.recorded(r.of) {
+			return fmt.Sprintf("G3: check %d is a duplicate of one that is not recorded", owner)
+		}
+		return ""
+	}
+	window := tick(0)
+	if owner < len(x.Checks) {
+		window = tick(x.Checks[owner].Window)
+	}
+	for _, other := range s.rows {
+		if other.check == 0 || other.of != 0 || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
+			continue
+		}
+		// other is the earlier one, still in force and inside r's window.
+		if other.since <= r.since && r.judged < other.until && r.judged-other.since < window {
+			return fmt.Sprintf("G3: check %d passed at t%d, inside its window after the pass of t%d", owner, r.judged, other.since)
+		}
+	}
+	return ""
+}
+
+// brokenKey: one row and one answer per idempotency key.
+func (x *explorer) brokenKey(s *state) string {
+	var row, shown id
+	for i := range s.rows {
+		check := s.rows[i].check
+		if check == 0 || check.owner() >= len(x.Checks) || !x.Checks[check.owner()].Key {
+			continue
+		}
+		if row != 0 {
+			return "G2: two rows under one idempotency key"
+		}
+		row = check
+	}
+	for i, c := range x.Checks {
+		if a := &s.attempts[i]; c.Key && a.answered != 0 {
+			if shown != 0 && shown != a.answered {
+				return "G2: two answers under one idempotency key"
+			}
+			shown = a.answered
+		}
+	}
+	return ""
+}
+
+// brokenAnswers: what is answered is recorded, and a pass is answered once.
+func (x *explorer) brokenAnswers(s *state) string {
+	for i, c := range x.Checks {
+		a := &s.attempts[i]
+		if a.answered == 0 {
+			continue
+		}
+		if !s.recorded(a.answered) {
+			return fmt.Sprintf("G1: check %d was answered and is not recorded", i)
+		}
+		for j := range i {
+			if b := &s.attempts[j]; !c.Key && a.answer == answeredPass && b.answer == answeredPass && a.answered == b.answered {
+				return fmt.Sprintf("G3: checks %d and %d were answered one pass", j, i)
+			}
+		}
+	}
+	return ""
+}

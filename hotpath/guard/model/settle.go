@@ -1,0 +1,353 @@
+package model
+
+// pass judges the attempt and appends its check to the writer's queue.
+func (x *explorer) pass(t *state, i int) {
+	a := &t.attempts[i]
+	x.append(t, i, row{check: a.f.value.check, since: a.f.value.since, until: a.f.until, version: a.version})
+}
+
+// duplicate appends a check that names the one it met. It has an ID of its own
+// and leaves no window.
+func (x *explorer) duplicate(t *state, i int, h value) string {
+	check, ok := t.freshID(i)
+	if !ok {
+		x.cut = true
+	}
+	x.append(t, i, row{check: check, of: h.check, since: t.now, version: t.attempts[i].version})
+	return "commits a duplicate"
+}
+
+func (x *explorer) append(t *state, i int, r row) {
+	a := &t.attempts[i]
+	r.judged = t.now
+	a.pc, a.txn, a.met, a.waited, a.lazy, a.verify = pcCommit, r.check, value{}, false, false, false
+	for n := range t.txns {
+		if !t.txns[n].present {
+			t.txns[n] = txn{row: r, fence: a.fence, present: true}
+			return
+		}
+	}
+	x.cut = true
+}
+
+// commits are the transactions under way at the store, Trail.Commit.
+func (x *explorer) commits(s *state) {
+	for n := range s.txns {
+		if !s.txns[n].present {
+			continue
+		}
+		t := *s
+		c := &t.txns[n]
+		owner := c.row.check.owner()
+		text := ""
+		switch c.state {
+		case txnSent:
+			text = x.enter(&t, c)
+		case txnEntered:
+			text = x.commit(&t, c)
+		default:
+			if t.attempts[owner].txn == c.row.check {
+				continue // its attempt reads the outcome
+			}
+			*c = txn{}
+			text = "nobody waits for the outcome"
+		}
+		x.emit(&t, "commit: "+text, owner)
+	}
+}
+
+// enter is the fence at the beginning of each commit.
+func (x *explorer) enter(t *state, c *txn) string {
+	switch {
+	case c.fence.epoch != t.epoch && !x.is(NoEpochFence):
+		c.state = txnStaleEpoch
+		return "refused, its epoch is over"
+	case t.isFenced(c.fence.node) && !x.is(NoNodeFence):
+		c.state = txnFenced
+		return "refused, its node is fenced"
+	default:
+		c.state = txnEntered
+		return "enters"
+	}
+}
+
+func (x *explorer) commit(t *state, c *txn) string {
+	keyed := x.Checks[c.row.check.owner()].Key
+	if keyed && t.key != 0 && !x.is(KeysNotUnique) {
+		c.state = txnKeyTaken
+		return "refused, its key is taken"
+	}
+	for n := range t.rows {
+		if t.rows[n].check == 0 {
+			t.rows[n] = c.row
+			if keyed {
+				t.key = c.row.check
+			}
+			c.state = txnCommitted
+			return "is recorded"
+		}
+	}
+	x.cut = true
+	return "finds no room"
+}
+
+// fenceNode is Store.Fence: it waits for the commits under way and refuses
+// later ones.
+func (x *explorer) fenceNode(t *state, n incarnation) bool {
+	if x.is(NoNodeFence) || n == 0 {
+		return true
+	}
+	if t.entered(func(f fence) bool { return f.node == n }) && !x.is(FenceDoesNotWait) {
+		return false
+	}
+	t.fenced[n.process()] |= n.bit()
+	return true
+}
+
+// record waits for the commit and acts on its outcome.
+func (x *explorer) record(s *state, i int) {
+	a := &s.attempts[i]
+	x.abandon(s, i)
+	var c txn
+	for n := range s.txns {
+		if s.txns[n].present && s.txns[n].row.check == a.txn {
+			c = s.txns[n]
+		}
+	}
+	if s.budgets.lostCommits > 0 {
+		t := *s
+		t.budgets.lostCommits--
+		t.attempts[i].pc = pcResolve
+		x.retire(&t, i)
+		x.emitFault(&t, "the connection is lost in COMMIT", i)
+	}
+	t := *s
+	switch c.state {
+	case txnSent, txnEntered:
+		return
+	case txnCommitted:
+		x.committed(&t, i)
+		x.emit(&t, "is answered 200", i)
+	case txnStaleEpoch:
+		x.reclaim(&t, i, true)
+		x.emit(&t, "learns that its epoch is over", i)
+	case txnFenced:
+		x.reclaim(&t, i, false)
+		x.emit(&t, "learns that its node is fenced", i)
+	case txnKeyTaken:
+		if !t.attempts[i].settling { // k stays: whoever meets it asks the store first
+			x.letGo(&t, i, &t.attempts[i].f, false)
+			t.attempts[i].k = held{}
+		}
+		x.replay(&t, i)
+		x.emit(&t, "keyTaken: is answered the other's check", i)
+	}
+}
+
+// committed ends an attempt whose check is recorded. Its claims stay.
+func (x *explorer) committed(t *state, i int) {
+	a := &t.attempts[i]
+	a.f, a.k = held{}, held{}
+	kind := answeredPass
+	if r := t.row(a.txn); r != nil && r.of != 0 {
+		kind = answeredDuplicate
+	}
+	x.end(t, i, kind, a.txn)
+}
+
+// reclaim makes an attempt that the fence refused ready to claim anew; one
+// whose client was refused already is released.
+func (x *explorer) reclaim(t *state, i int, staleEpoch bool) {
+	a := &t.attempts[i]
+	x.drop(t, i)
+	a.txn = 0
+	if a.settling {
+		x.end(t, i, answeredError, 0)
+		return
+	}
+	if a.reclaims++; int(a.reclaims) > x.Reclaims {
+		if !staleEpoch {
+			x.retire(t, i)
+		}
+		x.end(t, i, answeredError, 0)
+		return
+	}
+	if !staleEpoch {
+		x.retire(t, i)
+		x.prepare(t, i)
+		return
+	}
+	a.anew = true
+	x.renew(t, i)
+}
+
+// retire gives the node another incarnation, if it still is the attempt's.
+func (x *explorer) retire(t *state, i int) {
+	n := &t.nodes[x.node(i)]
+	if n.inc != t.attempts[i].fence.node {
+		return
+	}
+	inc, ok := t.freshIncarnation(x.node(i))
+	if !ok {
+		x.cut = true
+		return
+	}
+	n.inc = inc
+}
+
+// abandon: the client is answered 500 while its commit is under way.
+func (x *explorer) abandon(s *state, i int) {
+	if s.budgets.deadlines == 0 || s.attempts[i].settling {
+		return
+	}
+	t := *s
+	a := &t.attempts[i]
+	t.budgets.deadlines--
+	a.settling = true
+	if a.f.mine && !x.Checks[i].Key {
+		c := chore{kind: choreMarkOrphan, node: uint8(x.node(i)), epoch: a.fence.epoch, fp: uint8(x.Checks[i].Fingerprint), mine: a.f.value}
+		if !x.queue(&t, c) {
+			return
+		}
+		a.f.value = a.f.value.as(orphan)
+	}
+	x.emitFault(&t, "abandon: is answered 500", i)
+}
+
+// resolve finds out how a commit ended whose connection was lost.
+func (x *explorer) resolve(s *state, i int) {
+	x.abandon(s, i)
+	t := *s
+	a := &t.attempts[i]
+	if a.pc == pcResolve {
+		if x.is(NoOwnFence) || x.fenceNode(&t, a.fence.node) {
+			a.pc = pcResolveLook
+			x.emit(&t, "resolve: fences its own incarnation", i)
+		}
+		return
+	}
+	if t.recorded(a.txn) && !x.is(ReleaseRecorded) {
+		x.committed(&t, i)
+		x.emit(&t, "resolve: is recorded", i)
+		return
+	}
+	x.reclaim(&t, i, false)
+	x.emit(&t, "resolve: is absent", i)
+}
+
+// end ends an attempt with nothing held.
+func (x *explorer) end(t *state, i int, kind answer, answered id) {
+	x.drop(t, i)
+	a := &t.attempts[i]
+	if a.settling {
+		kind, answered = answeredError, 0
+	}
+	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need}
+}
+
+// drop releases what the attempt holds: f before k.
+func (x *explorer) drop(t *state, i int) {
+	x.letGo(t, i, &t.attempts[i].f, false)
+	x.letGo(t, i, &t.attempts[i].k, true)
+}
+
+// letGo releases one claim later. A recorded claim that it had replaced gets
+// its place back; an unverified one is left to be taken over.
+func (x *explorer) letGo(t *state, i int, h *held, key bool) {
+	switch {
+	case !h.mine || h.unverified:
+	case h.replaced.check != 0:
+		c := chore{
+			kind: choreRestore, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, fp: uint8(x.Checks[i].Fingerprint),
+			mine: h.value, old: h.replaced, until: h.replacedUntil,
+		}
+		x.queueFor(t, c)
+	default:
+		x.release(t, i, key, h.value)
+	}
+	*h = held{}
+}
+
+func (x *explorer) release(t *state, i int, key bool, v value) {
+	x.queueFor(t, chore{
+		kind: choreRelease, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, key: key,
+		fp: uint8(x.Checks[i].Fingerprint), mine: v,
+	})
+}
+
+// queueFor queues a chore unless it could do nothing: its value is nowhere.
+func (x *explorer) queueFor(t *state, c chore) {
+	e := x.name(c.epoch)
+	here := false
+	for n := range t.servers {
+		held := t.servers[n].f[e][c.fp].value
+		if c.key {
+			held = t.servers[n].k[e]
+		}
+		here = here || x.same(held, c.mine) || held.check == c.mine.check
+	}
+	for n := range t.chores {
+		here = here || t.chores[n].kind == choreLateSet && t.chores[n].mine == c.mine
+	}
+	if here {
+		x.queue(t, c)
+	}
+}
+
+// queue gives false when there is no room.
+func (x *explorer) queue(t *state, c chore) bool {
+	if c.key {
+		c.fp = 0
+	}
+	for n := range t.chores {
+		if t.chores[n].kind == noChore {
+			t.chores[n] = c
+			return true
+		}
+	}
+	x.cut = true
+	return false
+}
+
+// same compares the whole value.
+func (x *explorer) same(a, b value) bool {
+	if x.is(PartialRelease) {
+		return a.node == b.node && a.state == b.state
+	}
+	return a == b
+}
+
+// choresOf carries chores out, in any order: those that fail are sent again.
+func (x *explorer) choresOf(s *state) {
+	for n := range s.chores {
+		if s.chores[n].kind == noChore {
+			continue
+		}
+		t := *s
+		c := t.chores[n]
+		t.chores[n] = chore{}
+		srv := &t.servers[c.node]
+		if c.kind != choreLateSet {
+			if !x.vet(&t, int(c.node)) {
+				continue
+			}
+			srv = &t.servers[t.nodes[c.node].hot]
+		}
+		k, f := &srv.k[x.name(c.epoch)], &srv.f[x.name(c.epoch)][c.fp]
+		switch {
+		case c.key && x.same(*k, c.mine):
+			*k = value{}
+		case c.key:
+		case c.kind == choreLateSet && f.check == 0 && c.until > t.now:
+			*f = slot{c.mine, c.until}
+		case c.kind == choreLateSet || !x.same(f.value, c.mine):
+		case c.kind == choreMarkOrphan:
+			f.state = orphan
+		case c.kind == choreRestore && c.until > t.now && !x.is(ReleaseInsteadOfRestore):
+			*f = slot{c.old, c.until}
+		default:
+			*f = slot{}
+		}
+		x.emitStep(&t, step{text: [...]string{"", "release", "restore", "markOrphan", "a late SET"}[c.kind] + " is carried out:", who: int(c.node), found: c.mine})
+	}
+}

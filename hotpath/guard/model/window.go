@@ -1,0 +1,268 @@
+package model
+
+// awaitFingerprint: f is another attempt's.
+func (x *explorer) awaitFingerprint(s *state, i int) {
+	t := *s
+	a := &t.attempts[i]
+	switch a.pc {
+	case pcAwaitFingerprint:
+		switch {
+		case x.inAir(s, i, a.met.check):
+			if a.waited {
+				return
+			}
+			a.waited = true
+			x.emit(&t, "awaitFingerprint: waits for a flight", i)
+		case !t.recorded(a.met.check):
+			a.pc = pcLookFingerprint
+			x.emit(&t, "awaitFingerprint: the holder is not recorded", i)
+		case a.waited:
+			a.pc, a.met = pcHotBatch, value{}
+			x.emit(&t, "awaitFingerprint: the holder was recorded meanwhile", i)
+		default:
+			text := x.meetRecorded(&t, i)
+			x.emit(&t, "awaitFingerprint: the holder is recorded; "+text, i)
+		}
+	case pcLookFingerprint:
+		x.lookFingerprint(&t, i)
+	case pcFenceFingerprint:
+		if x.fenceNode(&t, a.met.node) {
+			a.pc = pcAbsent
+			x.emit(&t, "makeFinal: fences the holder's node", i)
+		}
+	default:
+		if t.recorded(a.met.check) {
+			x.emit(&t, "the holder is recorded; "+x.meetRecorded(&t, i), i)
+			return
+		}
+		a.pc = pcTakeStale
+		x.emit(&t, "the holder is absent", i)
+	}
+}
+
+func (x *explorer) lookFingerprint(t *state, i int) {
+	a := &t.attempts[i]
+	if !x.trip(t, i) {
+		return
+	}
+	switch {
+	case x.fingerprint(t, i).value != a.met:
+		a.pc, a.met = pcHotBatch, value{}
+		x.emit(t, "look: f changed", i)
+		return
+	case x.inAir(t, i, a.met.check):
+		a.pc = pcAwaitFingerprint
+		x.emit(t, "look: the holder is in the air", i)
+		return
+	}
+	if x.isOwn(i, a.met.node) {
+		a.pc = pcAbsent
+		x.emit(t, "look: f was left behind", i)
+		return
+	}
+	waits := *t
+	waits.attempts[i].pc, waits.attempts[i].waited = pcAwaitFingerprint, true
+	x.emit(&waits, "look: waits", i)
+	x.suspect(t, i, pcFenceFingerprint)
+}
+
+// meetRecorded: f's holder is in the trail.
+func (x *explorer) meetRecorded(t *state, i int) string {
+	a, c := &t.attempts[i], x.Checks[i]
+	h := a.met
+	owner := h.check.owner()
+	switch {
+	case int(t.now)-int(h.since) >= c.Window:
+		a.pc = pcTakeAged
+		return "it has aged out"
+	case c.Key && t.key != 0:
+		x.replay(t, i)
+		return "my key's check is recorded"
+	case h.state == orphan && !c.Key && owner < len(x.Checks) && x.Checks[owner].Request == c.Request:
+		a.pc = pcAdoptOrphan
+		return "it is an orphan"
+	default:
+		return x.duplicate(t, i, h)
+	}
+}
+
+// adoptOrphan gives the next equal request the answer that its client missed.
+func (x *explorer) adoptOrphan(s *state, i int) {
+	t := *s
+	a := &t.attempts[i]
+	if !x.trip(&t, i) {
+		return
+	}
+	f := x.fingerprint(&t, i)
+	if f.value != a.met && !x.is(OrphanNotSwapped) {
+		a.pc, a.met = pcHotBatch, value{}
+		x.emit(&t, "adoptOrphan: f changed", i)
+		return
+	}
+	x.loseSwap(s, &t, i, func(t *state) { x.fingerprint(t, i).state = committed })
+	f.state = committed
+	x.end(&t, i, answeredPass, a.met.check)
+	x.emit(&t, "adoptOrphan: is answered the recorded check", i)
+}
+
+// takeFingerprint swaps f to this attempt.
+func (x *explorer) takeFingerprint(s *state, i int) {
+	t := *s
+	a := &t.attempts[i]
+	if !x.trip(&t, i) {
+		return
+	}
+	f := x.fingerprint(&t, i)
+	if f.value != a.met {
+		a.pc, a.met = pcHotBatch, value{}
+		x.emit(&t, "takeFingerprint: f changed", i)
+		return
+	}
+	check, ok := t.freshID(i)
+	if !ok {
+		x.cut = true
+		return
+	}
+	aged, replaced, left := a.pc == pcTakeAged, a.met.as(committed), f.until
+	mine := value{check, a.fence.node, t.now, pending}
+	swap := func(t *state) {
+		*x.fingerprint(t, i) = slot{mine, max(t.now+tick(x.Checks[i].Window), left)}
+	}
+	x.loseSwap(s, &t, i, swap)
+	swap(&t)
+	a.f = held{mine: true, value: mine, until: f.until}
+	a.met, a.verify = value{}, a.lazy && !x.is(NoLazyLookup)
+	switch {
+	case aged && !x.is(ReplacedNotRemembered):
+		a.f.replaced, a.f.replacedUntil = replaced, left
+	case !aged && !x.is(TakeoverTrusted):
+		a.verify, a.f.unverified = true, !x.is(UnverifiedReleased)
+	}
+	if a.pc = pcVerifyFresh; a.verify {
+		x.emitStep(&t, step{text: "takeFingerprint: takes f from", who: i, found: replaced})
+		return
+	}
+	x.pass(&t, i)
+	x.emitStep(&t, step{text: "takeFingerprint: commits a pass; takes f from", who: i, found: replaced})
+}
+
+// loseSwap: the reply to a swap is lost, and it was carried out or not.
+func (x *explorer) loseSwap(before, t *state, i int, swap func(*state)) {
+	if before.budgets.lostReplies == 0 {
+		return
+	}
+	without := *t
+	without.budgets.lostReplies--
+	with := without
+	swap(&with)
+	x.end(&with, i, answeredError, 0)
+	x.emitFault(&with, "a swap is carried out, its reply lost", i)
+	x.end(&without, i, answeredError, 0)
+	x.emitFault(&without, "a swap is lost", i)
+}
+
+// livePass is the latest recorded pass of a fingerprint still in force.
+func (x *explorer) livePass(s *state, fp int) (r row, ok bool) {
+	for _, candidate := range s.rows {
+		if x.isLivePass(s, candidate, fp) && (!ok || candidate.since > r.since) {
+			r, ok = candidate, true
+		}
+	}
+	return r, ok
+}
+
+func (x *explorer) isLivePass(s *state, r row, fp int) bool {
+	return r.check != 0 && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
+}
+
+func (x *explorer) fingerprintOf(check id) int {
+	if check.owner() < len(x.Checks) {
+		return x.Checks[check.owner()].Fingerprint
+	}
+	return 0
+}
+
+func passHolder(r row) value { return value{check: r.check, since: r.since, state: committed} }
+
+// verifyFresh: f is mine as far as Redis knows; the store may know better.
+func (x *explorer) verifyFresh(s *state, i int) {
+	t := *s
+	switch t.attempts[i].pc {
+	case pcLengthen:
+		x.lengthen(s, &t, i)
+	case pcGiveBack:
+		x.giveBack(s, &t, i)
+	default:
+		x.lose(s, i) // the store does not answer
+		x.askPasses(&t, i)
+	}
+}
+
+func (x *explorer) askPasses(t *state, i int) {
+	a, window := &t.attempts[i], x.Checks[i].Window
+	r, ok := x.livePass(t, x.Checks[i].Fingerprint)
+	a.verify, a.f.unverified = false, false
+	if !ok {
+		x.pass(t, i)
+		x.emit(t, "verifyFresh: no pass is in force; commits a pass", i)
+		return
+	}
+	aged := int(t.now)-int(r.since) >= window
+	if aged || !x.is(GivenBackNotRemembered) {
+		a.f.replaced, a.f.replacedUntil = passHolder(r), r.until
+	}
+	if !aged {
+		a.pc, a.met = pcGiveBack, passHolder(r)
+		x.emit(t, "verifyFresh: a pass is in force", i)
+		return
+	}
+	a.f.until = max(a.f.until, r.until)
+	if r.until <= t.now+tick(window) || x.is(LifeNotLengthened) {
+		x.pass(t, i)
+		x.emit(t, "verifyFresh: a pass has aged out; commits a pass", i)
+		return
+	}
+	a.pc, a.met = pcLengthen, passHolder(r)
+	x.emit(t, "verifyFresh: a pass has aged out", i)
+}
+
+func (x *explorer) lengthen(s, t *state, i int) {
+	if !x.trip(t, i) {
+		return
+	}
+	a, f := &t.attempts[i], x.fingerprint(t, i)
+	if f.value != a.f.value {
+		x.letGo(t, i, &a.f, false)
+		a.pc, a.met = pcHotBatch, value{}
+		x.emit(t, "verifyFresh: f changed", i)
+		return
+	}
+	until := a.f.replacedUntil
+	swap := func(t *state) { f := x.fingerprint(t, i); f.until = max(f.until, until) }
+	x.loseSwap(s, t, i, swap)
+	swap(t)
+	a.met = value{}
+	x.pass(t, i)
+	x.emit(t, "verifyFresh: keeps the longer life; commits a pass", i)
+}
+
+func (x *explorer) giveBack(s, t *state, i int) {
+	if !x.trip(t, i) {
+		return
+	}
+	a, f := &t.attempts[i], x.fingerprint(t, i)
+	h, old := a.met, a.f.value
+	r := t.row(h.check)
+	if f.value != old || r == nil || r.until <= t.now {
+		a.f.mine = false
+		a.pc, a.met = pcHotBatch, value{}
+		x.emit(t, "verifyFresh: f changed", i)
+		return
+	}
+	until := r.until
+	swap := func(t *state) { *x.fingerprint(t, i) = slot{h, until} }
+	x.loseSwap(s, t, i, swap)
+	swap(t)
+	a.f.mine = false
+	x.emit(t, "verifyFresh: gives f back; "+x.meetRecorded(t, i), i)
+}
