@@ -60,7 +60,10 @@ func (l *link) drop() {
 // OnConnect.
 func taken(ctx context.Context, o redis.Options) (net.Conn, io.Closer, error) {
 	var made net.Conn
-	dial := redis.NewDialer(&o)
+	dial := o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&o)
+	}
 	o.Dialer = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		if conn, err = dial(ctx, network, addr); err == nil {
 			made = conn

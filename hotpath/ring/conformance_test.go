@@ -1,0 +1,38 @@
+package ring
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"spendgate/audit/audittest"
+)
+
+// TestConformance holds the store that the fights rest on to the contract of
+// all stores.
+func TestConformance(t *testing.T) {
+	const expire = "expire all keys"
+	audittest.Run(t, func(*testing.T) audittest.Subject {
+		m := newMemory()
+		return audittest.Subject{
+			Store: m, ExpireKeys: expire,
+			Exec: func(_ *testing.T, statement string) error {
+				if statement != expire {
+					return errors.New("what is recorded is immutable: there is no other way in")
+				}
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				for h, row := range m.byKey {
+					row.expires = time.Now().Add(-time.Second)
+					m.byKey[h] = row
+				}
+				return nil
+			},
+			Count: func(*testing.T, string) int {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return len(m.byKey)
+			},
+		}
+	})
+}

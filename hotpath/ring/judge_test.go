@@ -1,0 +1,116 @@
+package ring
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+const (
+	// slack is what a check may take between its claim and its record: the
+	// times of claims are compared, and the guard judges when it meets one.
+	slack = 5 * time.Second
+	// longest is a check's longest wait: for the dependencies, and for another
+	// check's claim.
+	longest = 8 * time.Second
+)
+
+// judge holds the history to the promises that the model is held to.
+func (f *fight) judge(t *testing.T) {
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("seed %d: "+format, append([]any{f.seed}, args...)...)
+	}
+	rows := f.store.snapshot()
+	byID := make(map[spend.ID]*spend.Check, len(rows))
+	keys := make(map[string]spend.ID)
+	for _, c := range rows {
+		byID[c.ID] = c
+		if key := c.Action.IdempotencyKey; key != "" {
+			if other, twice := keys[key]; twice {
+				fail("G2: checks %s and %s are recorded under key %q", other.Text(""), c.ID.Text(""), key)
+			}
+			keys[key] = c.ID
+		}
+	}
+	for i, c := range rows {
+		if c.Decision.Reason == spend.ReasonDuplicate {
+			if !namesRecorded(c, rows) {
+				fail("G3: %s is a duplicate of nothing that is recorded: %s", c.ID.Text("chk_"), c.Decision.Message)
+			}
+			continue
+		}
+		for j, other := range rows {
+			if i != j && secondPass(other, c) {
+				fail("G3: %s passed at %s, inside its window after %s of %s", c.ID.Text("chk_"), c.Timestamp(), other.ID.Text("chk_"), other.Timestamp())
+			}
+		}
+	}
+	f.judgeAnswers(fail, byID, keys)
+}
+
+// secondPass reports whether c passed although an earlier pass was in force
+// and inside c's window.
+func secondPass(earlier, c *spend.Check) bool {
+	if earlier.Decision.Reason == spend.ReasonDuplicate || earlier.Fingerprint != c.Fingerprint || earlier.Pass.ClaimedMS > c.Pass.ClaimedMS {
+		return false
+	}
+	window := time.Duration(policies()[c.Action.PolicyID]) * time.Minute
+	between := time.Duration(c.Pass.ClaimedMS-earlier.Pass.ClaimedMS) * time.Millisecond
+	life := time.Duration(earlier.Pass.UntilMS-earlier.Pass.ClaimedMS) * time.Millisecond
+	return between < min(window, life)-slack
+}
+
+func namesRecorded(c *spend.Check, rows []*spend.Check) bool {
+	for _, other := range rows {
+		if other.Fingerprint == c.Fingerprint && other.Decision.Reason != spend.ReasonDuplicate &&
+			strings.Contains(c.Decision.Message, other.ID.Text(spend.PrefixCheck)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fight) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*spend.Check, keys map[string]spend.ID) {
+	passes := make(map[spend.ID]*sent)
+	admitted := 0
+	if f.lame {
+		fail("G7: checks fail after all is well again")
+	}
+	for _, s := range f.sent {
+		if s.took > longest {
+			fail("G7: check %d took %s", s.number, s.took)
+		}
+		if s.err != nil && !allowedError(s.err) {
+			fail("check %d: %v", s.number, s.err)
+		}
+		if s.err != nil || s.unheard {
+			continue
+		}
+		admitted++
+		c := s.answer.Check
+		if byID[c.ID] == nil {
+			fail("G1: check %d was answered %s, which is not recorded", s.number, c.ID.Text("chk_"))
+		}
+		if !s.answer.Replayed && c.Decision.PolicyVersion < s.need {
+			fail("G4: check %d was judged by version %d, and %d was answered before it began", s.number, c.Decision.PolicyVersion, s.need)
+		}
+		if key := s.action.IdempotencyKey; key != "" {
+			if keys[key] != c.ID {
+				fail("G2: check %d of key %q was answered another check", s.number, key)
+			}
+			continue
+		}
+		if c.Decision.Reason != spend.ReasonDuplicate {
+			if first := passes[c.ID]; first != nil {
+				fail("G3: checks %d and %d were answered one pass", first.number, s.number)
+			}
+			passes[c.ID] = s
+		}
+	}
+	if f.lossless && admitted > f.limit {
+		fail("G6: %d checks were admitted of %d", admitted, f.limit)
+	}
+}

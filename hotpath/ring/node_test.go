@@ -1,0 +1,227 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/spend"
+)
+
+var errFault = errors.New("made to fail")
+
+// fighter is one whole node.
+type fighter struct {
+	*hotpath.Authorizer
+	store  *flaky
+	guard  *guard.Guard
+	writer *audit.Writer
+}
+
+func (f *fight) newNode(number int) *fighter {
+	log := slog.New(slog.DiscardHandler)
+	reg := prometheus.NewRegistry()
+	n := &fighter{store: &flaky{memory: f.store, fight: f, rand: chance(f.seed, 1000+number)}}
+	n.guard = guard.New(guard.Options{
+		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
+		Store: n.store, Busy: func() time.Duration { return n.writer.Busy() }, Logger: log, Registerer: reg,
+	})
+	n.writer = audit.NewWriter(audit.WriterOptions{
+		Trail: n.store, Capacity: 256, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,
+	})
+	n.Authorizer = hotpath.New(hotpath.Components{
+		Guard: n.guard, Writer: n.writer, Store: n.store, Logger: log, Registerer: reg, Now: time.Now,
+	})
+	return n
+}
+
+func (n *fighter) close() {
+	n.writer.Close()
+	n.Authorizer.Close()
+	_ = n.guard.Close()
+}
+
+// flaky is a node's way to the store, and to Redis, until the node dies.
+type flaky struct {
+	*memory
+	fight *fight
+
+	mu    sync.Mutex
+	rand  *rand.Rand
+	dead  bool
+	conns []net.Conn
+}
+
+func (s *flaky) dial(r *fakeRedis) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.dead || s.fight.redisAway.Load() {
+			return nil, errFault
+		}
+		c, err := r.dial(ctx, network, addr)
+		s.conns = append(s.conns, c)
+		return c, err
+	}
+}
+
+// die cuts the node off: what it sent may still be carried out.
+func (s *flaky) die() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+}
+
+func (s *flaky) isDead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
+}
+
+// draw gives a delay, and whether the call fails.
+func (s *flaky) draw() (delay time.Duration, fails bool, kind int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delay = time.Duration(s.rand.Int64N(int64(2*time.Millisecond))) + time.Microsecond
+	if s.fight.calm.Load() {
+		return delay, s.dead, 0
+	}
+	if s.rand.IntN(20) == 0 {
+		delay += time.Duration(s.rand.Int64N(int64(3 * time.Second)))
+	}
+	return delay, s.dead || s.rand.IntN(12) == 0, s.rand.IntN(5)
+}
+
+// call is any question: it is late, or has no answer.
+func (s *flaky) call(ctx context.Context) error {
+	delay, fails, _ := s.draw()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, ctx.Err())
+	}
+	if fails {
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
+	}
+	return nil
+}
+
+type inside struct{}
+
+// Commit fails before, after and in the middle; its connection may be lost
+// while the transaction goes on, or before it has begun.
+func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
+	delay, fails, kind := s.draw()
+	unknown := fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
+	copies := make([]*spend.Check, len(checks))
+	for i, c := range checks {
+		stored := *c
+		copies[i] = &stored
+	}
+	later := func(before, middle time.Duration) {
+		go func() {
+			time.Sleep(before)
+			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies)
+		}()
+	}
+	switch {
+	case fails && kind == 0:
+		time.Sleep(min(delay, time.Second))
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
+	case fails && kind == 1: // recorded, the answer lost
+		if err := s.memory.Commit(ctx, copies); err != nil {
+			return err
+		}
+		return unknown
+	case fails && kind == 2: // still in the network
+		later(delay+100*time.Millisecond, time.Millisecond)
+		return unknown
+	case fails: // inside, for longer than anybody waits
+		later(time.Microsecond, delay+100*time.Millisecond)
+		time.Sleep(time.Millisecond)
+		return unknown
+	case delay > time.Second: // later than its context allows
+		later(time.Microsecond, delay)
+		<-ctx.Done()
+		return unknown
+	default:
+		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies)
+	}
+}
+
+func (s *flaky) Epoch(ctx context.Context) (spend.ID, error) {
+	if err := s.call(ctx); err != nil {
+		return spend.ID{}, err
+	}
+	return s.memory.Epoch(ctx)
+}
+
+func (s *flaky) RotateEpoch(ctx context.Context, seen, next spend.ID) (spend.ID, error) {
+	if err := s.call(ctx); err != nil {
+		return spend.ID{}, err
+	}
+	return s.memory.RotateEpoch(ctx, seen, next)
+}
+
+func (s *flaky) Fence(ctx context.Context, node spend.ID) error {
+	if err := s.call(ctx); err != nil {
+		return err
+	}
+	return s.memory.Fence(ctx, node)
+}
+
+func (s *flaky) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.Checks(ctx, ids)
+}
+
+func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.CheckIDsByKey(ctx, hashes)
+}
+
+func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.LivePasses(ctx, fingerprints, nowMS)
+}
+
+func (s *flaky) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) // so that there are pages
+}
+
+func (s *flaky) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
+	if err := s.call(ctx); err != nil {
+		return audit.ConfigChanges{}, err
+	}
+	return s.memory.ConfigChanges(ctx, since)
+}
+
+func (s *flaky) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.Policy(ctx, policyID, version)
+}

@@ -1,0 +1,315 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+var (
+	oneSeed = flag.Uint64("seed", 0, "play this schedule alone")
+	seeds   = flag.Uint64("seeds", 400, "how many schedules to play")
+	shards  = 2
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	redis.SetLogger(quiet{}) // pools report every connection that could not be made
+	os.Exit(m.Run())
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// TestRing plays schedules and judges each by its history.
+func TestRing(t *testing.T) {
+	if *oneSeed > 0 {
+		synctest.Test(t, func(t *testing.T) { play(t, *oneSeed) })
+		return
+	}
+	for shard := range shards {
+		t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(shard) + 1; seed <= *seeds && !t.Failed(); seed += uint64(shards) {
+				synctest.Test(t, func(t *testing.T) { play(t, seed) })
+			}
+		})
+	}
+}
+
+// fight is one schedule.
+type fight struct {
+	seed      uint64
+	rand      *rand.Rand
+	redis     *fakeRedis
+	store     *memory
+	nodes     []*fighter
+	key       hotpath.Caller
+	limit     int
+	lossless  bool // Redis loses nothing
+	calm      atomic.Bool
+	redisAway atomic.Bool
+	lame      bool // checks fail although all is well again
+	timeline  []string
+
+	mu      sync.Mutex
+	sent    []*sent
+	posted  map[string]int // versions answered 201
+	pending sync.WaitGroup
+}
+
+// sent is one request and what its client saw.
+type sent struct {
+	number  int
+	node    int
+	action  spend.Action
+	need    int // the version answered before
+	began   time.Time
+	took    time.Duration
+	answer  hotpath.Answer
+	err     error
+	unheard bool // its node died first
+}
+
+func (s *sent) String() string {
+	outcome := ""
+	switch {
+	case s.unheard:
+		outcome = "not heard"
+	case s.err != nil:
+		outcome = s.err.Error()
+	default:
+		c := s.answer.Check
+		outcome = fmt.Sprintf("%s %s v%d replayed=%t", c.ID.Text("chk_"), c.Decision.Reason, c.Decision.PolicyVersion, s.answer.Replayed)
+	}
+	return fmt.Sprintf("%3d node %d %s %s key %q at %s, %s: %s", s.number, s.node, s.action.Counterparty, s.action.PolicyID,
+		s.action.IdempotencyKey, s.began.Format("05.000000"), s.took, outcome)
+}
+
+const (
+	rounds       = 3
+	shortMinutes = 1
+	longMinutes  = 10
+)
+
+func play(t *testing.T, seed uint64) {
+	f := &fight{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
+	f.lossless = seed%4 == 0
+	if f.lossless {
+		f.limit = 12
+	}
+	f.redis.fault = f.redisFaults()
+	f.store.pause = func(ctx context.Context) {
+		if d, ok := ctx.Value(inside{}).(time.Duration); ok {
+			time.Sleep(d)
+		}
+	}
+	f.calm.Store(true)
+	for n := range 3 {
+		f.nodes = append(f.nodes, f.newNode(n))
+	}
+	raw, _, err := f.nodes[0].CreateKey(context.Background(), "ring", f.limit)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	f.key = hotpath.KeyCaller([]byte(raw))
+	for id := range policies() {
+		f.post(0, id)
+	}
+	f.calm.Store(false)
+	for range rounds {
+		f.round()
+	}
+	f.pending.Wait()
+	f.heal()
+	f.judge(t)
+	for _, n := range f.nodes {
+		n.close()
+	}
+	time.Sleep(5 * time.Second) // until pools have noticed, and the last late command was carried out
+	if len(f.redis.unknown) > 0 {
+		t.Errorf("seed %d: the fake Redis does not know %q", seed, f.redis.unknown)
+	}
+	if t.Failed() {
+		for _, line := range f.timeline {
+			t.Log(line)
+		}
+		for _, s := range f.sent {
+			t.Log(s)
+		}
+	}
+}
+
+func policies() map[string]int { return map[string]int{"short": shortMinutes, "long": longMinutes} }
+
+func (f *fight) post(node int, policyID string) {
+	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
+		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
+	if err := f.nodes[node].CreatePolicy(context.Background(), p); err != nil || f.nodes[node].store.isDead() {
+		return // it promises nothing
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.posted[policyID] = max(f.posted[policyID], p.Version)
+}
+
+// redisFaults draws from a source per connection.
+func (f *fight) redisFaults() func(int) fault {
+	var mu sync.Mutex
+	sources := make(map[int]*rand.Rand)
+	return func(connection int) fault {
+		mu.Lock()
+		defer mu.Unlock()
+		r := sources[connection]
+		if r == nil {
+			r = chance(f.seed, 2000+connection)
+			sources[connection] = r
+		}
+		drawn := fault{delay: time.Duration(r.Int64N(int64(400*time.Microsecond))) + time.Nanosecond}
+		if f.calm.Load() {
+			return drawn
+		}
+		switch r.IntN(150) {
+		case 0:
+			drawn.before = true
+		case 1:
+			drawn.after = true
+		case 2:
+			drawn.late = time.Duration(r.Int64N(int64(4 * time.Second)))
+		case 3:
+			drawn.delay += time.Duration(r.Int64N(int64(time.Second)))
+		}
+		return drawn
+	}
+}
+
+// round sends some checks within a second and a half, and something happens.
+func (f *fight) round() {
+	checks := 4 + f.rand.IntN(6)
+	for range checks {
+		a := f.action()
+		at := time.Duration(f.rand.Int64N(int64(1500 * time.Millisecond)))
+		node := f.rand.IntN(len(f.nodes))
+		f.pending.Go(func() {
+			time.Sleep(at)
+			f.send(node, a)
+		})
+	}
+	for range f.rand.IntN(3) {
+		f.happen(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
+	}
+	pause := time.Duration(f.rand.Int64N(int64(4 * time.Second)))
+	if f.rand.IntN(3) == 0 && !f.lossless {
+		pause += shortMinutes * time.Minute
+	}
+	time.Sleep(pause)
+}
+
+// happen lets one thing go wrong.
+func (f *fight) happen(after time.Duration) {
+	kind, node := f.rand.IntN(8), f.rand.IntN(len(f.nodes))
+	policy := [...]string{"short", "long"}[f.rand.IntN(2)]
+	if f.lossless && kind < 4 {
+		kind += 4
+	}
+	f.pending.Go(func() {
+		old := f.redis.snapshot()
+		time.Sleep(after)
+		f.note("%s: event %d on node %d", time.Now().Format("05.000000"), kind, node)
+		switch kind {
+		case 0, 1:
+			f.redis.flush()
+		case 2:
+			f.redis.restart(fmt.Sprintf("run-%d", time.Now().UnixNano()), make(map[string]entry))
+		case 3: // from a copy that lacks what was written last
+			f.redis.restart(fmt.Sprintf("run-%d", time.Now().UnixNano()), old)
+		case 4, 5:
+			f.post(node, policy)
+		case 6:
+			if node != 0 {
+				f.nodes[node].store.die()
+			}
+		case 7:
+			f.redisAway.Store(true)
+			time.Sleep(time.Second)
+			f.redisAway.Store(false)
+		}
+	})
+}
+
+func (f *fight) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.timeline = append(f.timeline, fmt.Sprintf(format, args...))
+}
+
+func (f *fight) action() spend.Action {
+	amount, _ := spend.ParseAmount("10")
+	a := spend.Action{
+		AgentID: "agent", PolicyID: [...]string{"short", "long"}[f.rand.IntN(2)], Type: spend.Refund, Amount: amount, Currency: "USD",
+		Counterparty: [...]string{"a", "b"}[f.rand.IntN(2)],
+	}
+	if f.rand.IntN(3) == 0 {
+		a.IdempotencyKey = a.Counterparty + a.PolicyID
+	}
+	return a
+}
+
+func (f *fight) send(node int, a spend.Action) *sent {
+	f.mu.Lock()
+	s := &sent{number: len(f.sent), node: node, action: a, need: f.posted[a.PolicyID], began: time.Now()}
+	f.sent = append(f.sent, s)
+	f.mu.Unlock()
+	n := f.nodes[node]
+	answer, _, err := n.Check(context.Background(), hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}, &a)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.answer, s.err, s.took = answer, err, time.Since(s.began)
+	s.unheard = n.store.isDead()
+	return s
+}
+
+// heal ends the faults. After a while every check must be answered again.
+func (f *fight) heal() {
+	f.calm.Store(true)
+	time.Sleep(6 * time.Second)
+	for _, counterparty := range []string{"a", "b"} {
+		for id := range policies() {
+			a := f.action()
+			a.Counterparty, a.PolicyID, a.IdempotencyKey = counterparty, id, ""
+			f.retry(a)
+		}
+	}
+}
+
+// retry gives a pool that cannot look at its pipes the chance to find the dead
+// ones.
+func (f *fight) retry(a spend.Action) {
+	for range 12 {
+		if s := f.send(0, a); s.err == nil || errors.Is(s.err, hotpath.ErrRateLimited) {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	f.note("nothing answers")
+	f.lame = true
+}
+
+func allowedError(err error) bool {
+	return errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited)
+}

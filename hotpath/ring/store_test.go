@@ -1,0 +1,402 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// memory is an audit.Store in this process. It holds no lock while it waits:
+// a transaction is open from the moment that it passed its fence.
+type memory struct {
+	pause func(context.Context) // inside a transaction, after its fence
+
+	mu         sync.Mutex
+	epoch      spend.ID
+	fenced     map[spend.ID]bool
+	open       map[*transaction]bool
+	checks     []*spend.Check // in the order of their commits
+	byID       map[spend.ID]*spend.Check
+	byKey      map[spend.Hash]keyRow
+	policies   map[string][]audit.Policy
+	changed    map[string]int64 // policy to generation
+	keys       map[spend.ID]audit.Key
+	keyChanged map[spend.ID]int64
+	generation int64
+}
+
+type transaction struct {
+	fence spend.Fence
+	ended chan struct{}
+}
+
+type keyRow struct {
+	check   spend.ID
+	expires time.Time
+}
+
+const keysLive = 24 * time.Hour
+
+func newMemory() *memory {
+	return &memory{
+		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
+		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow),
+		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
+		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
+	}
+}
+
+// ended is what a call says whose context has ended.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", audit.ErrUnavailable, err) }
+
+func (m *memory) Commit(ctx context.Context, checks []*spend.Check) error {
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	if len(checks) == 0 {
+		return nil
+	}
+	t, err := m.enter(checks[0].Fence)
+	if err != nil {
+		return err
+	}
+	defer m.leave(t)
+	if m.pause != nil {
+		m.pause(ctx)
+	}
+	return m.record(checks)
+}
+
+// enter is the fence at the beginning of each commit.
+func (m *memory) enter(f spend.Fence) (*transaction, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case f.Epoch != m.epoch:
+		return nil, audit.ErrStaleEpoch
+	case m.fenced[f.Node]:
+		return nil, audit.ErrFencedNode
+	}
+	t := &transaction{f, make(chan struct{})}
+	m.open[t] = true
+	return t, nil
+}
+
+func (m *memory) leave(t *transaction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, t)
+	close(t.ended)
+}
+
+func (m *memory) record(checks []*spend.Check) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	var taken []spend.Hash
+	for _, c := range checks {
+		if text := c.Action.ReasonText; strings.Contains(text, "\x00") || !utf8.ValidString(text) {
+			return &audit.RowError{Err: errors.New("text that cannot be stored")}
+		}
+		if m.byID[c.ID] != nil {
+			return &audit.RowError{Err: errors.New("the check is recorded already")}
+		}
+		if key := c.Action.IdempotencyKey; key != "" {
+			if row, ok := m.byKey[spend.HashKey(key)]; ok && row.expires.After(now) {
+				taken = append(taken, spend.HashKey(key))
+			}
+		}
+	}
+	if taken != nil {
+		return &audit.KeysTakenError{Hashes: taken}
+	}
+	for _, c := range checks {
+		stored := *c
+		m.checks = append(m.checks, &stored)
+		m.byID[c.ID] = &stored
+		if key := c.Action.IdempotencyKey; key != "" {
+			m.byKey[spend.HashKey(key)] = keyRow{c.ID, now.Add(keysLive)}
+		}
+	}
+	return nil
+}
+
+// wait returns when the open transactions that match have ended. Called with
+// mu held, which it gives up meanwhile; what stops later ones is set before.
+func (m *memory) wait(ctx context.Context, match func(spend.Fence) bool) error {
+	var open []*transaction
+	for t := range m.open {
+		if match(t.fence) {
+			open = append(open, t)
+		}
+	}
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	for _, t := range open {
+		select {
+		case <-t.ended:
+		case <-ctx.Done():
+			return unavailable(ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (m *memory) Epoch(ctx context.Context) (spend.ID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.epoch, ended(ctx)
+}
+
+func (m *memory) RotateEpoch(ctx context.Context, seen, next spend.ID) (spend.ID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return spend.ID{}, unavailable(err)
+	}
+	if m.epoch == seen {
+		m.epoch = next // stops later ones
+		if err := m.wait(ctx, func(spend.Fence) bool { return true }); err != nil {
+			return spend.ID{}, err
+		}
+	}
+	return m.epoch, nil
+}
+
+func (m *memory) Fence(ctx context.Context, node spend.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	m.fenced[node] = true
+	return m.wait(ctx, func(f spend.Fence) bool { return f.Node == node })
+}
+
+func (m *memory) Checks(ctx context.Context, ids []spend.ID) (found []*spend.Check, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if c := m.byID[id]; c != nil {
+			stored := *c
+			found = append(found, &stored)
+		}
+	}
+	return found, ended(ctx)
+}
+
+func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := make(map[spend.Hash]spend.ID)
+	for _, h := range hashes {
+		if row, ok := m.byKey[h]; ok && row.expires.After(time.Now()) {
+			found[h] = row.check
+		}
+	}
+	return found, ended(ctx)
+}
+
+func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+	all, err := m.PagePasses(ctx, spend.ID{}, nowMS, len(m.snapshot()))
+	found := make(map[spend.Hash]audit.LivePass)
+	for _, p := range slices.Backward(all) {
+		if slices.Contains(fingerprints, p.Fingerprint) {
+			found[p.Fingerprint] = p
+		}
+	}
+	return found, err
+}
+
+func (m *memory) snapshot() []*spend.Check {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.checks)
+}
+
+func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) (page []audit.LivePass, err error) {
+	all := m.snapshot()
+	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	for _, c := range all {
+		if c.Pass.UntilMS > nowMS && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
+			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Pass: c.Pass})
+		}
+	}
+	return page, ended(ctx)
+}
+
+func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
+	all := m.snapshot()
+	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	for _, c := range all {
+		at := c.Timestamp()
+		switch {
+		case !c.Violation(),
+			q.AgentID != "" && q.AgentID != c.Action.AgentID,
+			q.ActionType != spend.Unspecified && q.ActionType != c.ActionType,
+			q.Effect != spend.Allow && q.Effect != c.Decision.Effect,
+			!q.From.IsZero() && at.Before(q.From.Truncate(time.Millisecond)),
+			!q.To.IsZero() && at.After(q.To):
+			continue
+		}
+		page.Total++
+		if !q.Before.IsZero() && slices.Compare(c.ID[:], q.Before[:]) >= 0 {
+			continue
+		}
+		if len(page.Violations) == q.Limit {
+			page.More = true
+			continue
+		}
+		page.Violations = append(page.Violations, audit.Violation{
+			ID: c.ID, AgentID: c.Action.AgentID, PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,
+			ActionType: c.ActionType, Amount: c.Action.Amount, Currency: c.Action.Currency, Counterparty: c.Action.Counterparty,
+			Effect: c.Decision.Effect, RuleID: c.Decision.RuleID, RuleDescription: c.Decision.RuleDescription,
+			Confidence: c.Decision.Confidence, LatencyMS: c.LatencyMS,
+		})
+	}
+	return page, ended(ctx)
+}
+
+func (m *memory) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	now = now.UTC().Truncate(time.Millisecond)
+	versions := m.policies[p.PolicyID]
+	p.Version, p.CreatedAt, p.UpdatedAt = len(versions)+1, now, now
+	if len(versions) > 0 {
+		p.CreatedAt = versions[0].CreatedAt
+	}
+	m.policies[p.PolicyID] = append(versions, *p)
+	m.generation++
+	m.changed[p.PolicyID] = m.generation
+	return nil
+}
+
+func (m *memory) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	versions := m.policies[policyID]
+	if version == 0 {
+		version = len(versions)
+	}
+	if version < 1 || version > len(versions) {
+		return nil, audit.ErrNotFound
+	}
+	p := versions[version-1]
+	return &p, ended(ctx)
+}
+
+func (m *memory) CreateKey(ctx context.Context, k *audit.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	for _, other := range m.keys {
+		if other.Hash == k.Hash {
+			return errors.New("one hash cannot name two keys")
+		}
+	}
+	m.generation++
+	m.keys[k.ID], m.keyChanged[k.ID] = *k, m.generation
+	return nil
+}
+
+func (m *memory) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, ok := m.keys[id]
+	if !ok {
+		return nil, audit.ErrNotFound
+	}
+	if change.Active != nil {
+		k.Active = *change.Active
+	}
+	if change.Name != nil {
+		k.Name = *change.Name
+	}
+	if change.RateLimitRPM != nil {
+		k.RateLimitRPM = *change.RateLimitRPM
+	}
+	m.generation++
+	m.keys[id], m.keyChanged[id] = k, m.generation
+	return &k, ended(ctx)
+}
+
+func (m *memory) ListKeys(ctx context.Context, before spend.ID, limit int) (page []audit.Key, more bool, total int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := slices.SortedFunc(maps.Values(m.keys), func(a, b audit.Key) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	for _, k := range all {
+		if before.IsZero() || slices.Compare(k.ID[:], before[:]) < 0 {
+			page = append(page, k)
+		}
+	}
+	if len(page) > limit {
+		page, more = page[:limit], true
+	}
+	return page, more, int64(len(all)), ended(ctx)
+}
+
+func (m *memory) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keys {
+		if k.Hash == hash {
+			return &k, ended(ctx)
+		}
+	}
+	return nil, audit.ErrNotFound
+}
+
+func (m *memory) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := audit.ConfigChanges{Generation: m.generation}
+	for id, at := range m.keyChanged {
+		if at > since {
+			c.Keys = append(c.Keys, m.keys[id])
+		}
+	}
+	for id, at := range m.changed {
+		if at > since {
+			c.PolicyIDs = append(c.PolicyIDs, id)
+		}
+	}
+	slices.Sort(c.PolicyIDs)
+	return c, ended(ctx)
+}
+
+func (m *memory) Ping(ctx context.Context) error { return ended(ctx) }
+
+func (m *memory) Status(ctx context.Context) (audit.Status, error) {
+	return audit.Status{Clock: time.Now(), Durability: "none: memory", Safe: true}, ended(ctx)
+}
+
+func (m *memory) Tidy(_ context.Context, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
+	return nil
+}
+
+func (m *memory) Close() {}
