@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"spendgate/audit"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/spend"
@@ -86,6 +87,37 @@ func TestAskStaysLazy(t *testing.T) {
 	a := ask{windows: lazy}
 	if err := g.batch.do(&a); err != nil || a.reading.lost || a.reading.windows.full {
 		t.Errorf("lost %t, full %t, %v", a.reading.lost, a.reading.windows.full, err)
+	}
+}
+
+// F33: the loader meets a stale claim under a live pass's name, which is
+// released before the pass can take its place. The name is free, so the
+// windows are not full yet.
+func TestReleasedClaimIsContestedAgain(t *testing.T) {
+	g := newGuard(t, nil)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	pass := audit.LivePass{CheckID: spend.NewID(now), Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
+	stale := holder{pending, *g.node.Load(), spend.NewID(now), 1}.String()
+	server, err := g.conns.master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := *g.windows.Load()
+	name := fingerprintName(m.epoch, pass.Fingerprint)
+	if settled, err := g.settleContested(t.Context(), server, m, pass, stale, now); err != nil || settled {
+		t.Errorf("a free name: settled %t, %v", settled, err)
+	}
+	if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := g.settleContested(t.Context(), server, m, pass, stale, now); err != nil || !settled {
+		t.Errorf("a stale claim: settled %t, %v", settled, err)
+	}
+	if held := server.Get(t.Context(), name).Val(); held != passHolder(pass).String() {
+		t.Errorf("the name holds %q", held)
 	}
 }
 

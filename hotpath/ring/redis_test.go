@@ -16,7 +16,7 @@ import (
 
 // fakeRedis knows the commands that the guard sends, and no others.
 type fakeRedis struct {
-	fault func(connection int) fault // drawn before each command
+	fault func(connection int, command []string) fault // drawn before each command
 
 	mu      sync.Mutex
 	runID   string
@@ -103,7 +103,7 @@ func (r *fakeRedis) serve(c net.Conn, number int) {
 		}
 	}()
 	for command := range commands {
-		f := r.fault(number)
+		f := r.fault(number, command)
 		time.Sleep(f.delay)
 		if f.late > 0 {
 			time.AfterFunc(f.late, func() { _ = r.do(command) })
@@ -311,3 +311,9 @@ func (r *fakeRedis) decrease(name string, e entry, by string) string {
 // chance is a source of faults of its own: what one connection or node draws
 // does not depend on what others do meanwhile.
 func chance(seed uint64, who int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(who))) }
+
+func (r *fakeRedis) put(name string, e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.values[name] = e
+}

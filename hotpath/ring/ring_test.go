@@ -108,6 +108,31 @@ const (
 )
 
 func play(t *testing.T, seed uint64) {
+	f := newFight(t, seed, 3)
+	f.calm.Store(false)
+	for range rounds {
+		f.round()
+	}
+	f.pending.Wait()
+	f.heal()
+	f.judge(t)
+	f.close()
+	if len(f.redis.unknown) > 0 {
+		t.Errorf("seed %d: the fake Redis does not know %q", seed, f.redis.unknown)
+	}
+	if t.Failed() {
+		for _, line := range f.timeline {
+			t.Log(line)
+		}
+		for _, s := range f.sent {
+			t.Log(s)
+		}
+	}
+}
+
+// newFight has a key and the policies, and nothing fails yet.
+func newFight(t *testing.T, seed uint64, nodes int) *fight {
+	t.Helper()
 	f := &fight{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
 	f.lossless = seed%4 == 0
 	if f.lossless {
@@ -120,7 +145,7 @@ func play(t *testing.T, seed uint64) {
 		}
 	}
 	f.calm.Store(true)
-	for n := range 3 {
+	for n := range nodes {
 		f.nodes = append(f.nodes, f.newNode(n))
 	}
 	raw, _, err := f.nodes[0].CreateKey(context.Background(), "ring", f.limit)
@@ -131,28 +156,14 @@ func play(t *testing.T, seed uint64) {
 	for id := range policies() {
 		f.post(0, id)
 	}
-	f.calm.Store(false)
-	for range rounds {
-		f.round()
-	}
-	f.pending.Wait()
-	f.heal()
-	f.judge(t)
+	return f
+}
+
+func (f *fight) close() {
 	for _, n := range f.nodes {
 		n.close()
 	}
 	time.Sleep(5 * time.Second) // until pools have noticed, and the last late command was carried out
-	if len(f.redis.unknown) > 0 {
-		t.Errorf("seed %d: the fake Redis does not know %q", seed, f.redis.unknown)
-	}
-	if t.Failed() {
-		for _, line := range f.timeline {
-			t.Log(line)
-		}
-		for _, s := range f.sent {
-			t.Log(s)
-		}
-	}
 }
 
 func policies() map[string]int { return map[string]int{"short": shortMinutes, "long": longMinutes} }
@@ -169,10 +180,10 @@ func (f *fight) post(node int, policyID string) {
 }
 
 // redisFaults draws from a source per connection.
-func (f *fight) redisFaults() func(int) fault {
+func (f *fight) redisFaults() func(int, []string) fault {
 	var mu sync.Mutex
 	sources := make(map[int]*rand.Rand)
-	return func(connection int) fault {
+	return func(connection int, _ []string) fault {
 		mu.Lock()
 		defer mu.Unlock()
 		r := sources[connection]
