@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What `make test` runs, inside with-servers.sh: vet, every test, with the race
-# detector where a C compiler is to be had, then the intent classifier's
-# accuracy on the phrases it was not made from.
+# detector where a C compiler is to be had, then the searches of the protocol
+# without it, then the intent classifier's accuracy on the phrases it was not
+# made from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . deploy/servers/find.sh
@@ -50,6 +51,8 @@ fi
 go vet ./...
 # shellcheck disable=SC2086 # no word when empty
 go test $race ${TEST_FLAGS:-} ./...
+# Searches and schedules, of which the detector's speed allows few.
+go test -count=1 ./hotpath/guard/model ./hotpath/ring
 
 echo
 go test -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'

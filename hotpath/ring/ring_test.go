@@ -22,8 +22,7 @@ import (
 
 var (
 	oneSeed = flag.Uint64("seed", 0, "play this schedule alone")
-	seeds   = flag.Uint64("seeds", 400, "how many schedules to play")
-	shards  = 2
+	seeds   = flag.Uint64("seeds", 0, "how many schedules to play; 0 is as many as a run of all tests bears")
 )
 
 func TestMain(m *testing.M) {
@@ -36,16 +35,24 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
+// shards play at the same time.
+const shards = 2
+
 // TestRing plays schedules and judges each by its history.
 func TestRing(t *testing.T) {
+	if *seeds == 0 {
+		if *seeds = 1000; raced {
+			*seeds = 40
+		}
+	}
 	if *oneSeed > 0 {
 		synctest.Test(t, func(t *testing.T) { play(t, *oneSeed) })
 		return
 	}
-	for shard := range shards {
+	for shard := range uint64(shards) {
 		t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(shard) + 1; seed <= *seeds && !t.Failed(); seed += uint64(shards) {
+			for seed := shard + 1; seed <= *seeds && !t.Failed(); seed += shards {
 				synctest.Test(t, func(t *testing.T) { play(t, seed) })
 			}
 		})

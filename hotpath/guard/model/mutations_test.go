@@ -2,13 +2,19 @@ package model
 
 import "testing"
 
-// TestMutations: the searches can fail. Every defence that is left out is
-// found out, in the scenario named.
-func TestMutations(t *testing.T) {
+func scenariosByName() map[string]Model {
 	byName := make(map[string]Model)
 	for _, m := range scenarios() {
 		byName[m.Name] = m
 	}
+	return byName
+}
+
+// TestMutations: the searches can fail. Every defence that is left out is
+// found out, in the scenario named.
+func TestMutations(t *testing.T) {
+	skipRaced(t)
+	byName := scenariosByName()
 	for _, c := range []struct {
 		name     string
 		mutation Mutation
@@ -45,8 +51,9 @@ func TestMutations(t *testing.T) {
 		{"RaiseOnCopy", RaiseOnCopy, "split brain and configuration"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			m := byName[c.scenario]
-			m.Mutation, m.Limit = c.mutation, *limit
+			m.Mutation, m.Limit = c.mutation, mutantStates
 			r := m.Explore()
 			if r.Violation == "" {
 				t.Errorf("not caught: %s", r)
@@ -60,10 +67,8 @@ func TestMutations(t *testing.T) {
 // is a proof; when a search finds a way round the other, this fails, and the
 // mutation moves to the table above.
 func TestRedundant(t *testing.T) {
-	byName := make(map[string]Model)
-	for _, m := range scenarios() {
-		byName[m.Name] = m
-	}
+	skipRaced(t)
+	byName := scenariosByName()
 	for _, c := range []struct {
 		name     string
 		mutation Mutation
@@ -80,8 +85,9 @@ func TestRedundant(t *testing.T) {
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			m := byName[c.scenario]
-			m.Mutation, m.Limit = c.mutation, *limit
+			m.Mutation, m.Limit = c.mutation, *states
 			if r := m.Explore(); r.Violation != "" {
 				t.Errorf("caught: %s", r)
 			}

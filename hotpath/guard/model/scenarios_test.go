@@ -1,7 +1,7 @@
 package model
 
-// The searches. Each is small enough for every run of the tests; -deep visits
-// more states of those that are not complete.
+// The searches. Each takes a second or less; -states visits more of those that
+// are not complete.
 
 const (
 	short = 1

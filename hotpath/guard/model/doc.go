@@ -1,0 +1,32 @@
+// Package model searches the protocol of claims exhaustively: every order in
+// which checks, nodes, Redis and the store can take their steps, and every
+// fault between two of them, within small bounds.
+//
+// A step is one command to Redis, one statement to the store, or one step of a
+// transaction there, and is named after the function of package guard (or
+// hotpath, or audit) that takes it. Staleness is not time: a claim may be taken
+// for stale at any moment, so that no promise rests on a timeout. Time moves in
+// ticks, for windows of different lengths and for what expires.
+//
+// Explore visits all states, nearest first, and gives the shortest way to one
+// that breaks a promise:
+//
+//   - at most one pass per fingerprint and window, and one answered pass (G3)
+//   - a duplicate names a recorded check (G3)
+//   - one row and one answer per idempotency key (G2)
+//   - nothing is answered unrecorded (G1)
+//   - no check is judged by a version older than one answered before it began (G4)
+//   - every check can end, from every state, though nothing more fails (G7)
+//
+// States are told apart by 128 bits of hash. What nothing refers to is
+// forgotten and its number used again, so that checks may start over without
+// end in a finite space.
+//
+// A Mutation leaves out one defence. That each is found out shows what the
+// searches can see, and what the defence is for.
+//
+// What it leaves out: rate limits, clocks that jump (F23), the expiry of
+// idempotency keys, retries of chores (which are carried out in any order
+// instead), several buckets (all names lie in one slot), and batches of several
+// checks in one pipeline or commit.
+package model
