@@ -45,6 +45,9 @@ func (c *comparison) startSpendgate(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
+	if err := backends.Settle(ctx); err != nil {
+		return contender{}, err
+	}
 	processes, err := backends.Processes(ctx)
 	if err != nil {
 		return contender{}, err

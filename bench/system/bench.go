@@ -34,6 +34,9 @@ func (b *bench) start(ctx context.Context) error {
 	if b.backends, err = stack.BackendsFromEnv(); err != nil {
 		return err
 	}
+	if err := b.backends.Settle(ctx); err != nil {
+		return err
+	}
 	if b.processes, err = b.backends.Processes(ctx); err != nil {
 		return err
 	}
