@@ -22,9 +22,9 @@ func (b Backends) Written(ctx context.Context) (wal, stored int64, err error) {
 	return wal, stored, nil
 }
 
-// settledSegments is as much log as PostgreSQL lets pass between checkpoints
-// by default: 1 GB.
-const settledSegments = 64
+// settledSegments are 2 GB of log: more than a benchmark writes, and what
+// min_wal_size of the servers in deploy/servers keeps.
+const settledSegments = 128
 
 // Settle brings PostgreSQL's log into the state that it has on a server that
 // has worked for a while: segments are used again. On a new server each has to
