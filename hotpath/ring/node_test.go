@@ -32,7 +32,7 @@ type fighter struct {
 func (f *fight) newNode(number int) *fighter {
 	log := slog.New(slog.DiscardHandler)
 	reg := prometheus.NewRegistry()
-	n := &fighter{store: &flaky{memory: f.store, fight: f, rand: chance(f.seed, 1000+number)}}
+	n := &fighter{store: &flaky{memory: f.store, fight: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
 	n.guard = guard.New(guard.Options{
 		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
 		Store: n.store, Busy: func() time.Duration { return n.writer.Busy() }, Logger: log, Registerer: reg,
@@ -56,6 +56,8 @@ func (n *fighter) close() {
 type flaky struct {
 	*memory
 	fight *fight
+
+	mortal bool
 
 	mu    sync.Mutex
 	rand  *rand.Rand
@@ -149,6 +151,10 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
 		return unknown
 	case fails && kind == 2: // still in the network
 		later(delay+100*time.Millisecond, time.Millisecond)
+		return unknown
+	case fails && kind == 3 && s.mortal: // the node dies, and its commit lands after others gave it up
+		s.die()
+		later(2*time.Second+delay+2*time.Duration(len(checks))*time.Second, time.Millisecond)
 		return unknown
 	case fails: // inside, for longer than anybody waits
 		later(time.Microsecond, delay+100*time.Millisecond)

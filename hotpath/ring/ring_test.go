@@ -190,7 +190,7 @@ func (f *fight) post(node int, policyID string) {
 func (f *fight) redisFaults() func(int, []string) fault {
 	var mu sync.Mutex
 	sources := make(map[int]*rand.Rand)
-	return func(connection int, _ []string) fault {
+	return func(connection int, command []string) fault {
 		mu.Lock()
 		defer mu.Unlock()
 		r := sources[connection]
@@ -201,6 +201,9 @@ func (f *fight) redisFaults() func(int, []string) fault {
 		drawn := fault{delay: time.Duration(r.Int64N(int64(400*time.Microsecond))) + time.Nanosecond}
 		if f.calm.Load() {
 			return drawn
+		}
+		if n := r.IntN(60); n == 0 && command[0] == "SET" && !f.lossless {
+			f.redis.flush() // between two commands of a pipeline
 		}
 		switch r.IntN(150) {
 		case 0:
