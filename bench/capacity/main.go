@@ -106,7 +106,7 @@ func (m *measured) components() components {
 	return components{fit(node), fit(redis), fit(postgres)}
 }
 
-func (m *measured) writeCosts(w io.Writer, c components) {
+func (m *measured) writeCosts(w *tabwriter.Writer, c components) {
 	fmt.Fprintf(w, "%s: processor time, us\n", m.Machine.CPU)
 	fmt.Fprintln(w, "component\ta check\ta batch\tchecks a second of one core, 100 a batch")
 	for _, row := range []struct {
@@ -122,7 +122,7 @@ func (m *measured) writeCosts(w io.Writer, c components) {
 const generator = "generator"
 
 // writeForecast holds the model, fitted to one node, against several.
-func (m *measured) writeForecast(w io.Writer, c components, many scaled) {
+func (m *measured) writeForecast(w *tabwriter.Writer, c components, many scaled) {
 	const connections = 256
 	busy := m.busy(fmt.Sprint("closed ", connections))
 	fmt.Fprintf(w, "with %d clients %.2f of %d cores are busy; the rest of the time is waited for the disk\n",
@@ -155,7 +155,7 @@ func production() deployment {
 	return deployment{nodeCores: 8, atMost: 0.6, fsyncMS: 2, spareNodes: 2}
 }
 
-func (m *measured) writePlans(w io.Writer, c components) {
+func (m *measured) writePlans(w *tabwriter.Writer, c components) {
 	d := production()
 	fmt.Fprintf(w, "\nnodes of %.0f cores, no core busier than %.0f %%, a commit of %.0f ms before the first row, %d spare nodes\n",
 		d.nodeCores, 100*d.atMost, d.fsyncMS, d.spareNodes)
