@@ -6,25 +6,8 @@ const authorNode = 1
 // loadOf is the catalogue's load on a node: one at a time, joined by the checks
 // that asked before it began.
 func (x *explorer) loadOf(s *state, n int) {
-	waiting := func(t *state, from, to pc, done func(*attempt)) {
-		for i := range x.Checks {
-			if a := &t.attempts[i]; x.node(i) == n && a.pc == from {
-				a.pc = to
-				done(a)
-			}
-		}
-	}
-	node := &s.nodes[n]
-	if node.loading {
-		t := *s
-		t.nodes[n].view, t.nodes[n].load, t.nodes[n].loading = node.load, view{}, false
-		waiting(&t, pcLoading, pcHotBatch, func(a *attempt) { a.fresh = true })
-		for i := range x.Checks {
-			if x.node(i) == n && s.attempts[i].pc == pcLoading {
-				x.prepare(&t, i)
-			}
-		}
-		x.emit(&t, "catalog: the configuration is loaded", n)
+	if s.nodes[n].loading {
+		x.loaded(*s, n)
 	}
 	for i := range x.Checks {
 		a := &s.attempts[i]
@@ -32,20 +15,38 @@ func (x *explorer) loadOf(s *state, n int) {
 			continue
 		}
 		t := *s
+		node := &t.nodes[n]
 		switch {
 		case node.view.label == a.view:
 			t.attempts[i].fresh = true
 			x.prepare(&t, i)
 			x.emit(&t, "catalog: the node has that generation", i)
 		case !node.loading:
-			t.nodes[n].load, t.nodes[n].loading = view{a.view, t.version}, true
-			waiting(&t, pcLoad, pcLoading, func(*attempt) {})
+			node.load, node.loading = view{a.view, t.version}, true
+			for j := range x.Checks {
+				if b := &t.attempts[j]; x.node(j) == n && b.pc == pcLoad {
+					b.pc = pcLoading
+				}
+			}
 			x.emit(&t, "catalog: a load begins", i)
 		case x.is(JoinsEarlierLoad):
 			t.attempts[i].pc = pcLoading
 			x.emit(&t, "catalog: joins the load under way", i)
 		}
 	}
+}
+
+// loaded ends a load, and the wait of those who joined it.
+func (x *explorer) loaded(t state, n int) {
+	node := &t.nodes[n]
+	node.view, node.load, node.loading = node.load, view{}, false
+	for i := range x.Checks {
+		if a := &t.attempts[i]; x.node(i) == n && a.pc == pcLoading {
+			a.fresh = true
+			x.prepare(&t, i)
+		}
+	}
+	x.emit(&t, "catalog: the configuration is loaded", n)
 }
 
 // authorOf posts a version: committed, the generation raised, answered.
