@@ -41,7 +41,7 @@ const shards = 2
 // TestRing plays schedules and judges each by its history.
 func TestRing(t *testing.T) {
 	if *seeds == 0 {
-		if *seeds = 1000; raced {
+		if *seeds = 500; raced {
 			*seeds = 40
 		}
 	}
