@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -75,11 +76,7 @@ func (r *fakeRedis) restart(runID string, values map[string]entry) {
 func (r *fakeRedis) snapshot() map[string]entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[string]entry, len(r.values))
-	for k, v := range r.values {
-		all[k] = v
-	}
-	return all
+	return maps.Clone(r.values)
 }
 
 // serve reads ahead, since nothing lies between the ends of a pipe: a client

@@ -94,7 +94,7 @@ type sent struct {
 }
 
 func (s *sent) String() string {
-	outcome := ""
+	var outcome string
 	switch {
 	case s.unheard:
 		outcome = "not heard"

@@ -257,7 +257,7 @@ func (x *explorer) hotMarker(s *state, i int) {
 	}
 	a.early = marker{}
 	known := marker{a.fence.epoch, a.run, false}
-	if !found.sameWindows(known) && !(x.is(NoRunID) && found.epoch == known.epoch) || a.read == 0 {
+	if !x.certifies(found, known) || a.read == 0 {
 		x.releases(&t, i)
 		x.renew(&t, i)
 		x.emit(&t, "hotBatch: the marker is another", i)
@@ -280,6 +280,11 @@ func (x *explorer) hotMarker(s *state, i int) {
 	}
 	text := x.claim(&t, i)
 	x.emit(&t, "hotBatch: certified; "+text, i)
+}
+
+// certifies reports whether the marker that a trip found is the known one.
+func (x *explorer) certifies(found, known marker) bool {
+	return found.sameWindows(known) || x.is(NoRunID) && found.epoch == known.epoch
 }
 
 // claim decides what the certified pipeline means.

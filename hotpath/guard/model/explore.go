@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strings"
 )
 
@@ -228,8 +229,8 @@ func (s *search) result(violation string, at uint32) Result {
 		way = append(way, s.via[i])
 	}
 	t := s.initial()
-	for i := len(way) - 1; i >= 0; i-- {
-		succ := s.successors(&t)[way[i]]
+	for _, n := range slices.Backward(way) {
+		succ := s.successors(&t)[n]
 		r.Trace = append(r.Trace, succ.step.String())
 		t = succ.state
 	}

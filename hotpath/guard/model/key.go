@@ -121,7 +121,7 @@ func (x *explorer) trip(t *state, i int) bool {
 	}
 	found := x.server(t, i).marker
 	known := marker{a.fence.epoch, a.run, false}
-	if found.sameWindows(known) || x.is(NoRecheck) || x.is(NoRunID) && found.epoch == known.epoch {
+	if x.certifies(found, known) || x.is(NoRecheck) {
 		if a.pc == pcTakeAged {
 			a.lazy = !t.nodes[x.node(i)].windows.full || !found.full
 		}

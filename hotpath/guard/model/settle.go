@@ -39,7 +39,7 @@ func (x *explorer) commits(s *state) {
 		t := *s
 		c := &t.txns[n]
 		owner := c.row.check.owner()
-		text := ""
+		var text string
 		switch c.state {
 		case txnSent:
 			text = x.enter(&t, c)

@@ -296,7 +296,7 @@ func (s *state) row(check id) *row {
 	return nil
 }
 
-func (n incarnation) bit() uint8 { return 1 << (int(n-1) % incPerNode) }
+func (i incarnation) bit() uint8 { return 1 << (int(i-1) % incPerNode) }
 
 func (s *state) isFenced(n incarnation) bool { return s.fenced[n.process()]&n.bit() != 0 }
 
