@@ -156,6 +156,10 @@ type Keys interface {
 	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)
 	// KeyByHash gives a key's present state, or ErrNotFound.
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
+	// NoteKeyUses makes each key's LastUsedAt that time unless it is later
+	// already; a use of a key that is not there is passed over. It does not
+	// raise the generation, and may be repeated.
+	NoteKeyUses(ctx context.Context, uses []KeyUse) error
 }
 
 // Key is an API key's record; the raw key is never stored (S25).
@@ -166,6 +170,13 @@ type Key struct {
 	RateLimitRPM int // requests per minute, 1-10,000
 	Active       bool
 	CreatedAt    time.Time
+	LastUsedAt   time.Time // as far as it was noted; zero when never
+}
+
+// KeyUse is when a key was last used on some node.
+type KeyUse struct {
+	ID spend.ID
+	At time.Time // to the millisecond
 }
 
 // KeyChange is a partial update of a key.

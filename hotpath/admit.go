@@ -64,6 +64,7 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 		if id.err != nil {
 			return ratelimit.Quota{}, id.err
 		}
+		id.used.note(a.now())
 		if ad.paid != nil {
 			r.Place, r.Counted = ad.paid.Place, true
 		}
@@ -95,6 +96,7 @@ func (a *Authorizer) admitLocally(ctx context.Context, c Caller) (ratelimit.Quot
 	case !k.Active:
 		return ratelimit.Quota{}, ErrKeyInactive
 	}
+	a.catalog.view().identify(c).used.note(a.now())
 	q, admitted := a.local.count(k.ID, a.now()).Judge(k.RateLimitRPM)
 	if !admitted {
 		a.metrics.limited.Inc()

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"sync"
@@ -34,6 +35,7 @@ type Authorizer struct {
 	store      audit.Store
 	classifier *intent.Classifier
 	catalog    *catalog
+	uses       *uses
 	local      *localWindows
 	metrics    *metrics
 	log        *slog.Logger
@@ -49,6 +51,10 @@ type Components struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time // the node's clock: time_restriction, latency
+
+	// NoteUsesEvery is how often the store is told which keys were used; 0 is
+	// once a minute.
+	NoteUsesEvery time.Duration
 }
 
 // New makes an Authorizer and starts following the configuration. Close the
@@ -60,12 +66,14 @@ func New(c Components) *Authorizer {
 		local: newLocalWindows(), metrics: m, log: c.Logger, now: c.Now,
 	}
 	a.catalog = newCatalog(c.Store, c.Logger, m)
+	a.uses = newUses(c.Store, func() map[spend.Hash]*key { return a.catalog.view().keys }, cmp.Or(c.NoteUsesEvery, defaultNoteUsesEvery), c.Logger)
 	return a
 }
 
 // Close stops following the configuration. The writer must be closed before:
 // what is still being settled is told to the guard.
 func (a *Authorizer) Close() {
+	a.uses.close()
 	a.catalog.close()
 	a.settling.Wait()
 }
@@ -89,7 +97,8 @@ func DemoCaller(address string) Caller { return Caller{demo: address} }
 type identity struct {
 	key    string // its ID; empty of a caller without one
 	charge guard.Charge
-	err    error // ErrUnauthorized or ErrKeyInactive
+	used   *lastUse // nil of a caller without a key
+	err    error    // ErrUnauthorized or ErrKeyInactive
 }
 
 // identify looks a caller up. The answer holds once the view is proved fresh.
@@ -104,7 +113,7 @@ func (v *view) identify(c Caller) identity {
 	case !k.Active:
 		return identity{err: ErrKeyInactive}
 	}
-	return identity{key: k.name, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
+	return identity{key: k.name, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}, used: k.used}
 }
 
 // Request is what a check or a simulation needs besides its body.

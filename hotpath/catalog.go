@@ -68,6 +68,7 @@ type key struct {
 	audit.Key
 	name    string // its ID as checks record it
 	counter string // the name of its rate counter
+	used    *lastUse
 }
 
 func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
@@ -167,7 +168,11 @@ func (c *catalog) refresh(generation string) error {
 			next.keys = make(map[spend.Hash]*key, len(changes.Keys))
 		}
 		for _, k := range changes.Keys {
-			next.keys[k.Hash] = &key{Key: k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix)}
+			used := new(lastUse)
+			if known, ok := c.view().keys[k.Hash]; ok {
+				used = known.used
+			}
+			next.keys[k.Hash] = &key{Key: k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix), used: used}
 		}
 	}
 	c.drop(changes.PolicyIDs, old.number == 0)

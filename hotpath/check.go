@@ -150,6 +150,9 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 		return out, err
 	}
 	c.counted = out.Reading
+	if out.Kind != guard.Stale { // the key is in force
+		c.identity.used.note(now)
+	}
 	if soonest := now.Add(commitAtLeast); soonest.After(c.deadline) {
 		c.deadline = soonest
 	}

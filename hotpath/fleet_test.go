@@ -36,6 +36,10 @@ type fleet struct {
 	nodes []*node
 	key   hotpath.Caller
 	keyID spend.ID
+
+	server        redis.UniversalOptions
+	inProcess     bool
+	noteUsesEvery time.Duration // of the nodes to start
 }
 
 // node is one Authorizer with a store that can be made to fail.
@@ -44,6 +48,7 @@ type node struct {
 	faults *faultyStore
 	guard  *guard.Guard
 	writer *audit.Writer
+	close  func()
 }
 
 const plainRules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}}]`
@@ -54,11 +59,11 @@ func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
 	f.store = b.store(t)
-	options, inProcess := b.redis(t, f)
-	f.redis = redis.NewUniversalClient(&options)
+	f.server, f.inProcess = b.redis(t, f)
+	f.redis = redis.NewUniversalClient(&f.server)
 	t.Cleanup(func() { _ = f.redis.Close() })
 	for range nodes {
-		f.nodes = append(f.nodes, f.start(options, inProcess))
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
 	}
 	raw, k, err := f.nodes[0].CreateKey(context.Background(), "test", 10000)
 	if err != nil {
@@ -85,12 +90,14 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	})
 	n.Authorizer = hotpath.New(hotpath.Components{
 		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: time.Now,
+		NoteUsesEvery: f.noteUsesEvery,
 	})
-	f.t.Cleanup(func() {
+	n.close = sync.OnceFunc(func() {
 		n.writer.Close()
 		n.Authorizer.Close()
 		_ = n.guard.Close()
 	})
+	f.t.Cleanup(n.close)
 	return n
 }
 

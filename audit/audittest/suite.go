@@ -49,6 +49,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"PolicyVersionsRace", policyVersionsRace},
 		{"Keys", keys},
 		{"KeyPaging", keyPaging},
+		{"KeyUses", keyUses},
+		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
 		{"ConfigChangesRace", configChangesRace},
 		{"Immutable", immutable},

@@ -84,7 +84,7 @@ func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChan
 	if change.Active != nil {
 		active = strconv.AppendBool(nil, *change.Active)
 	}
-	b := appendHex([]byte("SELECT encode(hash, 'hex'), name, rpm, to_ms(created_at), active FROM update_key("), id[:])
+	b := appendHex([]byte("SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0) FROM update_key("), id[:])
 	for _, arg := range [][]byte{name, rpm, active} {
 		b = append(append(b, ','), arg...)
 	}
@@ -95,19 +95,42 @@ func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChan
 	if err != nil {
 		return nil, fmt.Errorf("cannot update key %s: %w", id.Text(spend.PrefixKey), err)
 	}
-	k := &audit.Key{ID: id, Name: string(row[1]), Active: string(row[4]) == "t"}
-	limit, created, err := twoInts(row[2:4])
+	k := &audit.Key{ID: id, Name: string(row[1]), Active: string(row[2]) == "t"}
+	limit, err := strconv.Atoi(string(row[3]))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read key %s: %w", id.Text(spend.PrefixKey), err)
+	}
+	created, used, err := twoInts(row[4:])
 	if err == nil {
 		_, err = hex.Decode(k.Hash[:], row[0])
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read key %s: %w", id.Text(spend.PrefixKey), err)
 	}
-	k.RateLimitRPM, k.CreatedAt = int(limit), fromMilli(created)
+	k.RateLimitRPM, k.CreatedAt = limit, fromMilli(created)
+	if used != 0 {
+		k.LastUsedAt = fromMilli(used)
+	}
 	return k, nil
 }
 
-const selectKeys = "SELECT id, hash, name, rpm, active, created_at FROM keys "
+// NoteKeyUses implements audit.Keys. The rows are locked in one order, so that
+// nodes that note the same keys do not deadlock.
+func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
+	ids, times := make([][16]byte, len(uses)), make([]int64, len(uses))
+	for i, u := range uses {
+		ids[i], times[i] = u.ID, u.At.UnixMilli()
+	}
+	return s.read(ctx, "cannot note uses of keys", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		_, err := db.Exec(ctx, `WITH held AS (SELECT id FROM keys WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE)
+			UPDATE keys AS k SET last_used = from_ms(u.ms)
+			FROM unnest($1::uuid[], $2::bigint[]) AS u (id, ms) JOIN held USING (id)
+			WHERE k.id = u.id AND (k.last_used IS NULL OR k.last_used < from_ms(u.ms))`, ids, times)
+		return err
+	})
+}
+
+const selectKeys = "SELECT id, hash, name, rpm, active, created_at, last_used FROM keys "
 
 // ListKeys implements audit.Keys.
 func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
@@ -143,9 +166,13 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 func scanKey(row pgx.CollectableRow) (audit.Key, error) {
 	var k audit.Key
 	var hash []byte
-	err := row.Scan(uuid(&k.ID), &hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt)
+	var used *time.Time
+	err := row.Scan(uuid(&k.ID), &hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &used)
 	copy(k.Hash[:], hash)
 	k.CreatedAt = k.CreatedAt.UTC()
+	if used != nil {
+		k.LastUsedAt = used.UTC()
+	}
 	return k, err
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -293,6 +296,52 @@ func TestIndexes(t *testing.T) {
 		}
 		if rows.Err() != nil || !strings.Contains(plan.String(), index) {
 			t.Errorf("%s does not use %s, %v:\n%s", query, index, rows.Err(), plan.String())
+		}
+	}
+}
+
+// TestRunbookSQL pastes the queries of the runbook.
+func TestRunbookSQL(t *testing.T) {
+	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := database(t)
+	s := open(t, url, true)
+	c := minimal(newFence(t, s))
+	c.KeyID = "key_01a1fbe4a3487c7ea1a1616fb9a103b4" // the page's
+	c.ID = audit.FirstID(time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC).UnixMilli())
+	early := minimal(newFence(t, s))
+	early.KeyID, early.ID = c.KeyID, audit.FirstID(time.Date(2026, 11, 19, 1, 2, 3, 0, time.UTC).UnixMilli())
+	for _, check := range []*spend.Check{c, early} {
+		if err := s.Commit(t.Context(), []*spend.Check{check}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
+	if err := s.CreatePolicy(t.Context(), p, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
+		t.Fatal(err)
+	}
+	queries := regexp.MustCompile(`psql "\$DATABASE_URL" -c "(SELECT [^"]+)"`).FindAllStringSubmatch(string(page), -1)
+	if len(queries) < 3 {
+		t.Fatalf("%d queries found", len(queries))
+	}
+	for _, q := range queries {
+		rows, err := connect(t, url).Query(t.Context(), q[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowToMap)
+		if err != nil {
+			t.Errorf("%s: %v", q[1], err)
+			continue
+		}
+		if len(found) != 1 {
+			t.Errorf("%s: %d rows, want 1", q[1], len(found))
+			continue
+		}
+		if at, ok := found[0]["at"].(time.Time); ok && !at.Equal(c.ID.Time()) {
+			t.Errorf("the check of %v was at %v", c.ID.Time(), at)
 		}
 	}
 }

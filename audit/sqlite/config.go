@@ -61,7 +61,7 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 	return p, nil
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used"
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
@@ -70,7 +70,7 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", gen) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", gen) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
 			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), gen)
 		return err
 	})
@@ -132,11 +132,32 @@ func scanKey(row scanner) (audit.Key, error) {
 	var k audit.Key
 	var id, hash []byte
 	var created int64
-	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created); err != nil {
+	var used sql.NullInt64
+	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created, &used); err != nil {
 		return k, err
 	}
 	k.ID, k.Hash, k.CreatedAt = spend.ID(id), spend.Hash(hash), fromMilli(created)
+	if used.Valid {
+		k.LastUsedAt = fromMilli(used.Int64)
+	}
 	return k, nil
+}
+
+// NoteKeyUses implements audit.Keys.
+func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		for _, u := range uses {
+			ms := u.At.UnixMilli()
+			if _, err := tx.Exec("UPDATE keys SET last_used = ?1 WHERE id = ?2 AND coalesce(last_used, 0) < ?1", ms, u.ID[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cannot note uses of keys: %w", err)
+	}
+	return nil
 }
 
 // ConfigChanges implements audit.Store.

@@ -94,6 +94,7 @@ CREATE TABLE keys (
     rpm        INTEGER NOT NULL,
     active     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
+    last_used  INTEGER,            -- null when never; changes without gen
     gen        INTEGER NOT NULL
 ) STRICT;
 

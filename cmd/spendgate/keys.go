@@ -20,7 +20,10 @@ func keysCommand() command {
 				name: "create", summary: "make an API key; it is shown this once", setup: keysCreate,
 				details: "Only a hash of the key is stored: keep what is printed.",
 			},
-			{name: "list", summary: "list all API keys", setup: keysList},
+			{
+				name: "list", summary: "list all API keys", setup: keysList,
+				details: "LAST USED may be a minute behind.",
+			},
 			{
 				name: "update", args: "KEY_ID", summary: "rename, limit, deactivate or reactivate an API key", setup: keysUpdate,
 				details: "When the command returns, the change is in force on every node.",
@@ -118,14 +121,18 @@ func keysList(flags *flag.FlagSet) action {
 
 func writeKeys(w io.Writer, keys []client.Key) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED")
+	fmt.Fprintln(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED\tLAST USED")
 	for _, k := range keys {
 		state := "active"
 		if !k.Active {
 			state = "inactive"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\n",
-			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, state, k.CreatedAt)
+		used := "never"
+		if k.LastUsedAt != nil {
+			used = k.LastUsedAt.String()
+		}
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s\n",
+			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, state, k.CreatedAt, used)
 	}
 	return out.Flush()
 }

@@ -142,17 +142,17 @@ func TestKeysCreate(t *testing.T) {
 
 func TestKeysList(t *testing.T) {
 	pages := []string{
-		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"2026-01-02T03:04:05.600Z"}],` +
+		`200 {"data":[{"key_id":"key_2","name":"a\u001b[31m","rate_limit_rpm":100,"active":true,"created_at":"2026-01-02T03:04:05.600Z","last_used_at":"2026-01-03T03:04:05.000Z"}],` +
 			`"pagination":{"next_cursor":"c&2","has_more":true,"total_count":2}}`,
-		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z"}],` +
+		`200 {"data":[{"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null}],` +
 			`"pagination":{"next_cursor":null,"has_more":false,"total_count":2}}`,
 	}
 	n := newFakeNode(t, append(pages, pages...)...)
 	r := n.run(t, "", "keys", "list")
-	r.check(t, 0, "KEY ID  NAME         PER MINUTE  STATE     CREATED\n", "")
-	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    2026-01-02T03:04:05.600Z`+"\n", "")
-	r.check(t, 0, `key_1   b            5           inactive  2026-01-02T03:04:05.000Z`+"\n", "")
-	n.run(t, "", "keys", "list", "--json").check(t, 0, `"key_id": "key_1"`, "")
+	r.check(t, 0, "KEY ID  NAME         PER MINUTE  STATE     CREATED                   LAST USED\n", "")
+	r.check(t, 0, `key_2   "a\x1b[31m"  100         active    2026-01-02T03:04:05.600Z  2026-01-03T03:04:05.000Z`+"\n", "")
+	r.check(t, 0, `key_1   b            5           inactive  2026-01-02T03:04:05.000Z  never`+"\n", "")
+	n.run(t, "", "keys", "list", "--json").check(t, 0, `"last_used_at": null`, "")
 	n.check(t, "GET /v1/keys?limit=100 admin ", "GET /v1/keys?cursor=c%262&limit=100 admin ",
 		"GET /v1/keys?limit=100 admin ", "GET /v1/keys?cursor=c%262&limit=100 admin ")
 
@@ -164,7 +164,7 @@ func TestKeysList(t *testing.T) {
 func TestKeysUpdate(t *testing.T) {
 	answer := `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":false,"created_at":"2026-01-02T03:04:05.000Z"}`
 	n := newFakeNode(t, answer, answer, answer)
-	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  2026-01-02T03:04:05.000Z\n", "")
+	n.run(t, "", "keys", "update", "key_1", "--active=false").check(t, 0, "key_1   b     5           inactive  2026-01-02T03:04:05.000Z  never\n", "")
 	n.run(t, "", "keys", "update", "--name", "b", "key_1", "--rate-limit", "5").check(t, 0, "inactive", "")
 	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
 	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"name":"b","rate_limit_rpm":5}`,

@@ -15,6 +15,10 @@ type Key struct {
 	RateLimitRPM int       `json:"rate_limit_rpm"` // requests per minute, over the fleet
 	Active       bool      `json:"active"`
 	CreatedAt    Timestamp `json:"created_at"`
+
+	// LastUsedAt is when the key last let a request in; nil when it never did.
+	// It may be a minute behind.
+	LastUsedAt *Timestamp `json:"last_used_at"`
 }
 
 // NewKey is an API key as it is made: the only time that it is shown

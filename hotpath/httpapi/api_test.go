@@ -157,7 +157,8 @@ func TestGoodAnswers(t *testing.T) {
 	admin := "X-Admin-Key: second"
 	key := `"name":"n","rate_limit_rpm":5,"active":false,"created_at":"`
 	f("GET", "/v1/keys", "", 200, `{"data":[{"key_id":"key_`, admin)
-	if a := s.do("GET", "/v1/keys", "", admin); !strings.Contains(a.body, key) {
+	if a := s.do("GET", "/v1/keys", "", admin); !strings.Contains(a.body, key) ||
+		!strings.Contains(a.body, `,"last_used_at":"2026-11-20T10:11:12.034Z"},{`) || !strings.Contains(a.body, `,"last_used_at":null}],`) {
 		t.Errorf("keys %s", a.body)
 	}
 	a = f("POST", "/v1/keys", `{"name":"n"}`, 201, `{"key_id":"key_`, admin)

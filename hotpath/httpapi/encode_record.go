@@ -91,6 +91,12 @@ func appendKey(dst []byte, k *audit.Key) []byte {
 	dst = strconv.AppendBool(dst, k.Active)
 	dst = append(dst, `,"created_at":`...)
 	dst = appendTime(dst, k.CreatedAt)
+	dst = append(dst, `,"last_used_at":`...)
+	if k.LastUsedAt.IsZero() {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendTime(dst, k.LastUsedAt)
+	}
 	return append(dst, '}')
 }
 

@@ -164,7 +164,8 @@ func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit
 }
 
 func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {
-	return []audit.Key{{ID: testID(instant), Name: "n", RateLimitRPM: 5}}, false, 1, s.err
+	used := audit.Key{ID: testID(instant), Name: "n", RateLimitRPM: 5, LastUsedAt: time.UnixMilli(instant)}
+	return []audit.Key{used, {ID: testID(instant - 1), Name: "never used", RateLimitRPM: 5}}, false, 2, s.err
 }
 
 // served is an API on a port of its own.

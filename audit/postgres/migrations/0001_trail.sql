@@ -344,6 +344,7 @@ CREATE TABLE keys (
     rpm        integer     NOT NULL,
     active     boolean     NOT NULL,
     created_at timestamptz NOT NULL,
+    last_used  timestamptz,          -- null when never; changes without gen
     gen        bigint      NOT NULL
 );
 

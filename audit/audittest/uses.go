@@ -1,0 +1,100 @@
+package audittest
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// keyUses notes uses of keys: the latest stays, and nothing else changes.
+func keyUses(t *testing.T, s Subject) {
+	ctx := t.Context()
+	used, idle := newKey(), newKey()
+	for _, k := range []*audit.Key{used, idle} {
+		if err := s.CreateKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, err := s.ConfigChanges(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := epochStart.Add(1234 * time.Millisecond)
+	for _, uses := range [][]audit.KeyUse{
+		{{ID: used.ID, At: at.Add(-time.Minute)}},
+		{{ID: spend.NewID(now()), At: at}, {ID: used.ID, At: at}},
+		{{ID: used.ID, At: at.Add(-time.Millisecond)}}, // another node, late
+		{{ID: used.ID, At: at}},
+		nil,
+	} {
+		if err := s.NoteKeyUses(ctx, uses); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used.LastUsedAt = at
+	after, err := s.ConfigChanges(ctx, before.Generation)
+	if err != nil || after.Generation != before.Generation || len(after.Keys) > 0 {
+		t.Errorf("a use changed the configuration: %+v, %v", after, err)
+	}
+	listed, _, _, err := s.ListKeys(ctx, spend.ID{}, 10)
+	if want := []audit.Key{*idle, *used}; err != nil || !slices.Equal(listed, want) {
+		t.Errorf("listed %+v, %v; want %+v", listed, err, want)
+	}
+	used.Active = false
+	if got, err := s.UpdateKey(ctx, used.ID, audit.KeyChange{Active: new(false)}); err != nil || *got != *used {
+		t.Errorf("update gave %+v, %v; want %+v", got, err, *used)
+	}
+	if got, err := s.KeyByHash(ctx, used.Hash); err != nil || *got != *used {
+		t.Errorf("got %+v, %v; want %+v", got, err, *used)
+	}
+	if keys := s.Count(t, "SELECT count(*) FROM keys"); keys != 2 {
+		t.Errorf("%d keys, want 2", keys)
+	}
+}
+
+// keyUsesRace lets nodes note the same keys in opposite orders, while one of
+// them is changed: nobody fails, and the latest use stays.
+func keyUsesRace(t *testing.T, s Subject) {
+	const nodes, rounds, size = 4, 25, 40
+	keys := make([]*audit.Key, size)
+	for i := range keys {
+		keys[i] = newKey()
+		if err := s.CreateKey(t.Context(), keys[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var wg sync.WaitGroup
+	for n := range nodes {
+		wg.Go(func() {
+			for round := range rounds {
+				uses := make([]audit.KeyUse, size)
+				for i, k := range keys {
+					uses[i] = audit.KeyUse{ID: k.ID, At: epochStart.Add(time.Duration(round*nodes+n) * time.Second)}
+				}
+				if n%2 == 1 {
+					slices.Reverse(uses)
+				}
+				if err := s.NoteKeyUses(t.Context(), uses); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.UpdateKey(t.Context(), keys[n].ID, audit.KeyChange{RateLimitRPM: new(round + 1)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	listed, _, _, err := s.ListKeys(t.Context(), spend.ID{}, size)
+	if err != nil || len(listed) != size {
+		t.Fatalf("%d keys, %v", len(listed), err)
+	}
+	for _, k := range listed {
+		if want := epochStart.Add((rounds*nodes - 1) * time.Second); k.LastUsedAt != want {
+			t.Errorf("last used at %v, want %v", k.LastUsedAt, want)
+		}
+	}
+}

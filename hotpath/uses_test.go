@@ -1,0 +1,125 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// lastUsed is what the store knows of the key.
+func (f *fleet) lastUsed(id spend.ID) time.Time {
+	f.t.Helper()
+	keys, _, _, err := f.store.ListKeys(context.Background(), spend.ID{}, 100)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, k := range keys {
+		if k.ID == id {
+			return k.LastUsedAt
+		}
+	}
+	f.t.Fatal("the key is not listed")
+	return time.Time{}
+}
+
+// Every request that a key lets in is a use of it, a refused one is not. The
+// store is told behind them, and the generation stays.
+func TestLastUseOfKeys(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx := context.Background()
+		f.noteUsesEvery = 10 * time.Millisecond
+		f.nodes = []*node{f.start(f.server, f.inProcess), f.start(f.server, f.inProcess)}
+		request := func() hotpath.Request {
+			return hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}
+		}
+		admin := f.nodes[0]
+		if o := f.check(0, refundOf(t, "9", "c")); !o.passed() { // the window is open
+			t.Fatal(o)
+		}
+		for name, use := range map[string]func() error{
+			"check":      func() error { return f.check(0, refundOf(t, "1", "c")).err },
+			"duplicate":  func() error { return f.check(1, refundOf(t, "1", "c")).err },
+			"read":       func() error { _, err := f.nodes[0].Admit(ctx, f.key, true); return err },
+			"simulation": func() error { _, _, _, err := f.nodes[1].Simulate(ctx, request(), "p", nil); return err },
+			"refused by the limit": func() error {
+				a := refundOf(t, "1", "c")
+				if _, err := f.nodes[0].UpdateKey(ctx, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
+					return err
+				}
+				defer f.nodes[0].UpdateKey(ctx, f.keyID, audit.KeyChange{RateLimitRPM: new(10000)}) //nolint:errcheck // the next use would fail
+				if err := f.check(1, a).err; !errors.Is(err, hotpath.ErrRateLimited) {
+					return fmt.Errorf("answered %w", err)
+				}
+				return nil
+			},
+			"no policy": func() error {
+				a := refundOf(t, "1", "c")
+				a.PolicyID = "none"
+				if err := f.check(0, a).err; !errors.Is(err, hotpath.ErrPolicyNotFound) {
+					return err
+				}
+				return nil
+			},
+		} {
+			time.Sleep(2 * time.Millisecond) // uses differ by milliseconds
+			from := time.Now().Truncate(time.Millisecond)
+			if err := use(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			to := time.Now()
+			f.eventually(name+" is noted", func() bool { return !f.lastUsed(f.keyID).Before(from) })
+			if at := f.lastUsed(f.keyID); at.After(to) {
+				t.Errorf("%s: used at %v, after it ended at %v", name, at, to)
+			}
+		}
+		// A changed record is another in memory, and its uses are still noted.
+		if _, err := admin.UpdateKey(ctx, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+			t.Fatal(err)
+		}
+		from := time.Now().Truncate(time.Millisecond)
+		if o := f.check(0, refundOf(t, "2", "c")); !o.passed() {
+			t.Fatal(o)
+		}
+		f.eventually("a use after a change is noted", func() bool { return !f.lastUsed(f.keyID).Before(from) })
+
+		if _, err := admin.UpdateKey(ctx, f.keyID, audit.KeyChange{Active: new(false)}); err != nil {
+			t.Fatal(err)
+		}
+		last := f.lastUsed(f.keyID)
+		time.Sleep(2 * time.Millisecond)
+		for n := range f.nodes {
+			if o := f.check(n, refundOf(t, "3", "c")); !errors.Is(o.err, hotpath.ErrKeyInactive) {
+				t.Fatal(o)
+			}
+			if _, err := f.nodes[n].Admit(ctx, f.key, true); !errors.Is(err, hotpath.ErrKeyInactive) {
+				t.Fatal(err)
+			}
+			f.nodes[n].close()
+		}
+		if at := f.lastUsed(f.keyID); at != last {
+			t.Errorf("a refused request moved the last use from %v to %v", last, at)
+		}
+	})
+}
+
+// What was used since the last note is noted at a clean stop.
+func TestLastUseAtTheEnd(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		if o := f.check(0, refundOf(t, "1", "c")); !o.passed() {
+			t.Fatal(o)
+		}
+		if at := f.lastUsed(f.keyID); !at.IsZero() {
+			t.Errorf("noted at once, at %v", at)
+		}
+		f.nodes[0].close()
+		if f.lastUsed(f.keyID).IsZero() {
+			t.Error("not noted at the end")
+		}
+	})
+}
