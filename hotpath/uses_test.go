@@ -117,6 +117,13 @@ func TestLastUseAtTheEnd(t *testing.T) {
 		if at := f.lastUsed(f.keyID); !at.IsZero() {
 			t.Errorf("noted at once, at %v", at)
 		}
+		// The configuration is loaded anew in between.
+		if _, err := f.nodes[0].UpdateKey(context.Background(), f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), true); !errors.Is(err, hotpath.ErrUnauthorized) {
+			t.Fatal(err)
+		}
 		f.nodes[0].close()
 		if f.lastUsed(f.keyID).IsZero() {
 			t.Error("not noted at the end")

@@ -27,8 +27,8 @@ func keyUses(t *testing.T, s Subject) {
 	for _, uses := range [][]audit.KeyUse{
 		{{ID: used.ID, At: at.Add(-time.Minute)}},
 		{{ID: spend.NewID(now()), At: at}, {ID: used.ID, At: at}},
-		{{ID: used.ID, At: at.Add(-time.Millisecond)}}, // another node, late
 		{{ID: used.ID, At: at}},
+		{{ID: used.ID, At: at.Add(-time.Millisecond)}}, // another node, late
 		nil,
 	} {
 		if err := s.NoteKeyUses(ctx, uses); err != nil {
