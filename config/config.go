@@ -41,6 +41,7 @@ type Config struct {
 	LogLevel       slog.Level
 	DataDir        string // empty unless set or the mode is Dev
 	PProf          bool
+	Traces         Traces // zero unless OTEL_... variables ask for them
 
 	// Notices are remarks on the settings that the process should log when it
 	// starts: what is legal, but perhaps not meant.
@@ -59,6 +60,7 @@ func Load(environ []string, mode Mode) (Config, error) {
 		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		DataDir:        read(s, "DATA_DIR", defaultDataDir(mode), parseText),
 		PProf:          read(s, "PPROF", false, parseBool),
+		Traces:         readTraces(environ, s),
 	}
 	c.loadStores(s, mode)
 	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {

@@ -13,6 +13,7 @@ import (
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/intent"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
 
@@ -119,8 +120,9 @@ func (v *view) identify(c Caller) identity {
 // Request is what a check or a simulation needs besides its body.
 type Request struct {
 	Caller  Caller
-	ID      string    // req_...
-	Started time.Time // when its first byte was read (S20)
+	ID      string        // req_...
+	Started time.Time     // when its first byte was read (S20)
+	Trace   *trace.Record // nil when it is not traced
 }
 
 // Answer is the outcome of a check.

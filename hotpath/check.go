@@ -10,6 +10,7 @@ import (
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
 
@@ -143,8 +144,10 @@ func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program,
 // spent waiting for another check's claim is no blindness.
 func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, error) {
 	started := a.now()
+	c.request.Trace.Begin(trace.Guard, started)
 	out, err := a.guard.Claim(ctx, &c.attempt)
 	now := a.now()
+	c.request.Trace.End(now)
 	a.metrics.claim.Observe(now.Sub(started).Seconds())
 	if err != nil {
 		return out, err
@@ -178,6 +181,7 @@ func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action,
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	now := a.now()
+	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
 		check.Decision = p.Duplicate(out.Of, c.resolution)
 	} else {
@@ -193,9 +197,12 @@ func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action,
 // the fence refused the claims, and that they were made ready to claim anew.
 func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check) (answer Answer, again bool, err error) {
 	started := a.now()
+	c.request.Trace.Begin(trace.Commit, started)
 	entry := a.writer.Append(check)
 	err = entry.Wait(c.deadline)
-	a.metrics.commit.Observe(a.now().Sub(started).Seconds())
+	now := a.now()
+	c.request.Trace.End(now)
+	a.metrics.commit.Observe(now.Sub(started).Seconds())
 	switch {
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)

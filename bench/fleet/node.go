@@ -121,6 +121,11 @@ func (n *Node) Metrics(ctx context.Context) (Answer, error) {
 	return n.operations().Do(ctx, http.MethodGet, "/metrics", nil)
 }
 
+// Goroutines gives the stacks of all goroutines, with the setting PPROF.
+func (n *Node) Goroutines(ctx context.Context) (Answer, error) {
+	return n.operations().Do(ctx, http.MethodGet, "/debug/pprof/goroutine?debug=2", nil)
+}
+
 func (n *Node) operations() *Client { return &Client{Base: n.Ops, HTTP: n.http} }
 
 // Client talks to the node with an API key; "" sends none.

@@ -19,6 +19,8 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/trace"
+	"spendgate/hotpath/trace/otlp"
 )
 
 const (
@@ -29,7 +31,9 @@ const (
 	// requests, so that the balancer sees /readyz fail first (G11).
 	drainDelay = 3 * time.Second
 	// finishIn bounds all that comes after; the whole stop takes under 10 s.
-	finishIn  = 6 * time.Second
+	finishIn = 6 * time.Second
+	// flushIn bounds how long the stop waits for a collector of traces.
+	flushIn   = time.Second
 	tidyEvery = 10 * time.Minute
 	// maxSkew is how far the clocks of node, Redis and store may lie apart
 	// before the node is not ready.
@@ -56,6 +60,7 @@ type node struct {
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
 	ops        *httpapi.Ops
+	tracer     *otlp.Tracer // nil when nobody wants traces
 	apiAddr    net.Addr
 	listeners  []func() error
 	stopTidy   context.CancelFunc
@@ -69,6 +74,14 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	redis.SetLogger(redisLog{log})
 	n := &node{backends: b, log: log}
+	var record func(*trace.Record) trace.ID
+	if c.Traces.URL != "" {
+		var err error
+		if n.tracer, err = otlp.New(context.Background(), collector(c.Traces), version, log); err != nil {
+			return nil, err
+		}
+		record = n.tracer.Record
+	}
 	n.guard = guard.New(guard.Options{
 		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
 		Busy: func() time.Duration { return n.writer.Busy() }, // asked by checks, which need the writer
@@ -86,7 +99,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
-		Version: version, Logger: log, Registerer: b.registry,
+		Version: version, Logger: log, Registerer: b.registry, Trace: record,
 	})
 	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
 	n.startTidying()
@@ -158,6 +171,7 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	defer cancel()
 	err = errors.Join(err, n.api.Shutdown(bounded))
 	n.close(bounded)
+	n.flushTraces(bounded)
 	err = errors.Join(err, n.ops.Shutdown(bounded))
 	serving.Wait()
 	n.log.Info("stopped")
@@ -184,6 +198,27 @@ func (n *node) close(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 		n.log.Warn("the store does not answer; stopping without it")
+	}
+}
+
+func collector(t config.Traces) otlp.Collector {
+	headers := make(map[string]string, len(t.Headers))
+	for name, value := range t.Headers {
+		headers[name] = string(value)
+	}
+	return otlp.Collector{URL: string(t.URL), Headers: headers, Timeout: t.Timeout, Gzip: t.Gzip}
+}
+
+// flushTraces sends the last traces. That a collector is away is no reason to
+// stop late, or not clean.
+func (n *node) flushTraces(ctx context.Context) {
+	if n.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushIn)
+	defer cancel()
+	if err := n.tracer.Close(ctx); err != nil {
+		n.log.Warn("cannot send traces", "error", err)
 	}
 }
 

@@ -25,5 +25,5 @@ func TestAllocationsOfACheck(t *testing.T) {
 			}
 		})
 	}
-	f("handling", 1, preparePost(t))
+	f("handling", 1, preparePost(t, nil))
 }

@@ -14,6 +14,7 @@ import (
 	"spendgate/audit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
 
@@ -54,6 +55,10 @@ type Options struct {
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
+	// Trace takes each request that was at work, once it has its answer, and
+	// gives the ID of its trace. It must not wait, nor keep the record. Nil
+	// traces nothing.
+	Trace func(*trace.Record) trace.ID
 
 	MaxInFlight    int // requests at work at once; beyond, 500 with Retry-After (G9)
 	MaxConnections int
@@ -87,6 +92,7 @@ type API struct {
 	proxies    []netip.Prefix
 	version    string
 	log        *slog.Logger
+	trace      func(*trace.Record) trace.ID // may be nil
 
 	server   *fasthttp.Server
 	router   *router.Router
@@ -109,6 +115,7 @@ func New(o Options) *API {
 		proxies:     o.TrustedProxies,
 		version:     o.Version,
 		log:         o.Logger,
+		trace:       o.Trace,
 		maxInFlight: int64(o.MaxInFlight),
 	}
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)

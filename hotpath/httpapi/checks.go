@@ -20,6 +20,9 @@ func (a *API) postCheck(x *exchange) error {
 }
 
 func (x *exchange) answerCheck(answer hotpath.Answer) error {
+	if x.trace != nil {
+		x.trace.Check, x.trace.Replayed = answer.Check, answer.Replayed
+	}
 	if answer.Replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
 
@@ -33,6 +34,9 @@ type exchange struct {
 
 	failure error // what fail was given
 	refusal refusal
+
+	trace   *trace.Record // nil unless requests are traced
+	traceID trace.ID      // once it was handed over
 }
 
 // exchangeKey names the exchange among the values of a request.
@@ -70,6 +74,9 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	}
 	x.id, x.ids, x.started = x.ids[:requestIDSize], x.ids[requestIDSize:], startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
+	if a.trace != nil {
+		x.beginTrace()
+	}
 
 	a.router.Handler(ctx)
 
@@ -78,6 +85,9 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 		ctx.SetConnectionClose()
 	}
 	a.metrics.observe(x)
+	if x.trace != nil && !x.endpoint.free {
+		x.traceID = a.endTrace(x)
+	}
 	if x.failure != nil {
 		a.logFailure(x)
 	}
@@ -122,12 +132,14 @@ func (x *exchange) readContext() (context.Context, context.CancelFunc) {
 
 // request is what the Authorizer is told besides the body.
 func (x *exchange) request(c hotpath.Caller) hotpath.Request {
-	return hotpath.Request{Caller: c, ID: x.id, Started: x.started}
+	return hotpath.Request{Caller: c, ID: x.id, Started: x.started, Trace: x.trace}
 }
 
 // decode reads the body of a request that takes no query, and gives every
 // fault of both.
 func (x *exchange) decode(read func(*reader) error) error {
+	x.trace.Begin(trace.Decode, x.started)
+	defer x.trace.EndNow()
 	if x.unread != nil {
 		return x.unread
 	}
@@ -225,6 +237,9 @@ func (a *API) logFailure(x *exchange) {
 		slog.Int("status", x.refusal.status),
 		slog.String("code", x.refusal.code),
 		slog.String("duration", time.Since(x.started).Round(time.Microsecond).String()),
+	}
+	if x.traceID != (trace.ID{}) {
+		attrs = append(attrs, slog.String("trace_id", x.traceID.String()))
 	}
 	if level == slog.LevelError {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))

@@ -8,6 +8,7 @@ import (
 
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
+	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
 
@@ -24,7 +25,16 @@ func (i instantly) Check(context.Context, hotpath.Request, *spend.Action) (hotpa
 // BenchmarkPostCheck is all that this package does for a check, without the
 // connection: route, decode, encode, headers, metrics.
 func BenchmarkPostCheck(b *testing.B) {
-	post := preparePost(b)
+	post := preparePost(b, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		post()
+	}
+}
+
+// BenchmarkPostCheckTraced is the same with a record of each.
+func BenchmarkPostCheckTraced(b *testing.B) {
+	post := preparePost(b, func(*trace.Record) trace.ID { return trace.ID{} })
 	b.ReportAllocs()
 	for b.Loop() {
 		post()
@@ -32,9 +42,9 @@ func BenchmarkPostCheck(b *testing.B) {
 }
 
 // preparePost gives what handles one check, over and over.
-func preparePost(t testing.TB) (post func()) {
+func preparePost(t testing.TB, record func(*trace.Record) trace.ID) (post func()) {
 	t.Helper()
-	a := New(Options{Authorizer: instantly{answer: hotpath.Answer{Check: blockedCheck()}}, Store: &fakeStore{}})
+	a := New(Options{Authorizer: instantly{answer: hotpath.Answer{Check: blockedCheck()}}, Store: &fakeStore{}, Trace: record})
 	ctx := new(fasthttp.RequestCtx)
 	var request fasthttp.Request
 	request.Header.SetMethod("POST")

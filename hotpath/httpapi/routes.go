@@ -14,6 +14,7 @@ import (
 // endpoint is one method of one path.
 type endpoint struct {
 	method string
+	path   string // with the names of its parameters
 	serve  func(*exchange) error
 	// free endpoints touch no dependency and are served at any load.
 	free bool
@@ -55,6 +56,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 	methods := make([]string, len(endpoints))
 	for i := range endpoints {
 		methods[i] = endpoints[i].method
+		endpoints[i].path = path
 		endpoints[i].counters = a.metrics.of(path, methods[i])
 	}
 	allow := strings.Join(methods, ", ")

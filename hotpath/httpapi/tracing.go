@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"time"
+
+	"spendgate/hotpath/trace"
+)
+
+// The request headers of W3C Trace Context, as fasthttp spells names.
+var (
+	headerTraceParent = []byte("Traceparent")
+	headerTraceState  = []byte("Tracestate")
+)
+
+// beginTrace notes who called. A context that the service would not read is
+// left to whoever takes the record.
+func (x *exchange) beginTrace() {
+	h := &x.ctx.Request.Header
+	x.trace = &trace.Record{
+		Parent: string(h.PeekCanonical(headerTraceParent)), State: string(h.PeekCanonical(headerTraceState)),
+		RequestID: x.id, Started: x.started,
+	}
+}
+
+// endTrace hands a request over that has its answer. Its identifier is the
+// caller's trace, or a new one.
+func (a *API) endTrace(x *exchange) trace.ID {
+	r := x.trace
+	r.Method, r.Route = x.endpoint.method, x.endpoint.path
+	r.Status, r.Code = x.ctx.Response.StatusCode(), x.refusal.code
+	r.Ended = time.Now()
+	return a.trace(r)
+}

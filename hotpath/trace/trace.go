@@ -1,0 +1,114 @@
+// Package trace keeps what a trace tells of a request: when its stages began
+// and ended, and what came of it. It is noted while the request is at work and
+// made into spans once there is an answer, by whoever takes the Record
+// (package otlp), so that no stage knows of spans.
+//
+// A nil Record keeps nothing and costs a comparison: that is how tracing is
+// off.
+package trace
+
+import (
+	"encoding/hex"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Stage is a part of a request that has a span of its own.
+type Stage uint8
+
+// The stages, in the order of a check. One that starts over has guard,
+// evaluate and commit again.
+const (
+	Decode   Stage = iota + 1 // first byte read to body understood
+	Guard                     // claims in Redis, waiting for those of others, the rate counter
+	Evaluate                  // the rules
+	Commit                    // the audit trail
+)
+
+// String is the name of the stage's span.
+func (s Stage) String() string {
+	switch s {
+	case Decode:
+		return "decode"
+	case Guard:
+		return "guard"
+	case Evaluate:
+		return "evaluate"
+	case Commit:
+		return "commit"
+	}
+	return ""
+}
+
+// Span is a stage as it took place.
+type Span struct {
+	Stage    Stage
+	From, To time.Time
+}
+
+// maxSpans is enough for a check that starts over twice. Further ones are left
+// out.
+const maxSpans = 10
+
+// Record is one request. It is used by one goroutine at a time.
+type Record struct {
+	Parent, State string // traceparent and tracestate as they were sent (W3C Trace Context)
+
+	Method, Route string // POST, /v1/checks
+	RequestID     string
+	Started       time.Time
+	Ended         time.Time
+	Status        int    // of the answer
+	Code          string // of the error; empty without one
+
+	Check    *spend.Check // as answered; nil when the request was none or failed
+	Replayed bool
+
+	spans [maxSpans]Span
+	used  int
+}
+
+// Begin notes that a stage began, and that the one before is over.
+func (r *Record) Begin(s Stage, at time.Time) {
+	if r != nil {
+		r.begin(s, at)
+	}
+}
+
+// End notes that the stage is over.
+func (r *Record) End(at time.Time) {
+	if r != nil {
+		r.end(at)
+	}
+}
+
+// EndNow is End at the present time, which is looked at only if it is kept.
+func (r *Record) EndNow() {
+	if r != nil {
+		r.end(time.Now())
+	}
+}
+
+func (r *Record) begin(s Stage, at time.Time) {
+	r.end(at)
+	if r.used < maxSpans {
+		r.spans[r.used] = Span{Stage: s, From: at}
+		r.used++
+	}
+}
+
+func (r *Record) end(at time.Time) {
+	if r.used > 0 && r.spans[r.used-1].To.IsZero() {
+		r.spans[r.used-1].To = at
+	}
+}
+
+// Spans are the stages so far.
+func (r *Record) Spans() []Span { return r.spans[:r.used] }
+
+// ID names a trace; zero is none.
+type ID [16]byte
+
+// String is the 32 hex digits of the ID.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
