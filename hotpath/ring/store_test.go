@@ -368,6 +368,18 @@ func (m *memory) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, er
 	return nil, audit.ErrNotFound
 }
 
+func (m *memory) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range uses {
+		if k, ok := m.keys[u.ID]; ok && k.LastUsedAt.Before(u.At) {
+			k.LastUsedAt = u.At.UTC()
+			m.keys[u.ID] = k
+		}
+	}
+	return ended(ctx)
+}
+
 func (m *memory) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
