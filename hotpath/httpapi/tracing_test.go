@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestRequestsAreTraced(t *testing.T) {
 	s.do("GET", "/none", "")
 	a := s.do("POST", "/v1/checks", plainCheck, "Traceparent: "+parent, "Tracestate: "+state)
 	r := <-records
-	if r.Parent != parent || r.State != state || r.Method != "POST" || r.Route != "/v1/checks" || r.Status != 200 || r.Code != "" ||
+	if r.Parent != parent || r.State != state || r.Method != http.MethodPost || r.Route != "/v1/checks" || r.Status != 200 || r.Code != "" ||
 		r.Check == nil || !strings.Contains(a.header.Get("X-Request-Id"), r.RequestID) || r.Ended.Before(r.Started) {
 		t.Errorf("recorded %+v", r)
 	}

@@ -82,7 +82,7 @@ func appendValue(b []byte, v attribute.Value) []byte {
 	case attribute.INT64:
 		return appendNumber(b, 3, uint64(v.AsInt64()))
 	default:
-		return appendText(b, 1, v.Emit())
+		return appendText(b, 1, v.String())
 	}
 }
 
