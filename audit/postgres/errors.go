@@ -18,6 +18,7 @@ const (
 	codeStaleEpoch    = "SG001"
 	codeFencedNode    = "SG002"
 	codeKeysTaken     = "SG003"
+	codeNotAllowed    = "42501"
 	codeLockTimeout   = "55P03"
 	codeAdminShutdown = "57P01"
 	codeCrashShutdown = "57P02"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
@@ -73,22 +74,18 @@ func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) err
 }
 
 func runMigrations(ctx context.Context, tx pgx.Tx) error {
+	version, err := migratedTo(ctx, tx)
+	if err != nil || version >= len(migrations()) {
+		return err // a role that may not change the schema need not
+	}
 	// The lock is the schema's own: others in the database migrate apart.
 	const prepare = `SET LOCAL lock_timeout = 0;
 		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
 		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
-	var schema *string
-	if err := tx.QueryRow(ctx, "SELECT current_schema()").Scan(&schema); err != nil {
-		return err
-	}
-	if schema == nil {
-		return errors.New("no schema of the search_path exists")
-	}
 	if _, err := tx.Conn().PgConn().Exec(ctx, prepare).ReadAll(); err != nil {
-		return err
+		return asOwner(err)
 	}
-	var version int
-	if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version); err != nil {
+	if version, err = migratedTo(ctx, tx); err != nil {
 		return err
 	}
 	for i, text := range migrations() {
@@ -96,11 +93,37 @@ func runMigrations(ctx context.Context, tx pgx.Tx) error {
 			continue
 		}
 		if _, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll(); err != nil {
-			return fmt.Errorf("migration %d: %w", i+1, err)
+			return fmt.Errorf("migration %d: %w", i+1, asOwner(err))
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO migrations (version) VALUES ($1)", i+1); err != nil {
-			return err
+			return asOwner(err)
 		}
 	}
 	return nil
+}
+
+// migratedTo gives the version of the schema that this would change; 0 when it
+// is empty.
+func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
+	var schema *string
+	var begun bool
+	err = tx.QueryRow(ctx, "SELECT current_schema(), to_regclass(quote_ident(current_schema()) || '.migrations') IS NOT NULL").Scan(&schema, &begun)
+	switch {
+	case err != nil:
+		return 0, err
+	case schema == nil:
+		return 0, errors.New("no schema of the search_path exists, or the role may not use it")
+	case !begun:
+		return 0, nil
+	}
+	err = tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version)
+	return version, err
+}
+
+// asOwner says what to do about a role that may not change the schema.
+func asOwner(err error) error {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeNotAllowed {
+		return fmt.Errorf("run `spendgate migrate` with the role that owns the schema, then grants.sql: %w", err)
+	}
+	return err
 }

@@ -44,6 +44,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
+	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
 	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
 		t.Run("cluster", func(t *testing.T) {
 			t.Parallel()

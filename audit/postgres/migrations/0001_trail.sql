@@ -82,7 +82,7 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- one node at a time
     -- Not to_regclass: it may not know yet what others made meanwhile.
-    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = current_schema()::regnamespace) THEN
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = quote_ident(current_schema())::regnamespace) THEN
         RETURN;
     END IF;
     EXECUTE format('CREATE TABLE %I (LIKE checks INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);

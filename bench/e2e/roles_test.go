@@ -1,0 +1,221 @@
+package e2e_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/bench/fleet"
+)
+
+// roles is a fleet whose nodes connect to PostgreSQL with a role that owns
+// nothing there, as deploy/postgres sets it up.
+type roles struct {
+	*fleet.Fleet
+	owner, service string // URLs
+	variables      map[string]string
+	client         *fleet.Client
+}
+
+// testRoles: a node does with the service's role all that it does, and what
+// was recorded cannot be changed with that role (G8).
+func testRoles(t *testing.T, binary string) {
+	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &roles{Fleet: f, variables: map[string]string{"owner": "Gate Owner", "service": "Gate Service", "schema": "Gate"}}
+	r.prepare(t)
+	if t.Run("nothing migrates but the owner", func(t *testing.T) { r.migrate(t, binary) }) &&
+		t.Run("a node works", r.work) {
+		t.Run("the rest is refused", r.refused)
+	}
+}
+
+// prepare makes the roles, with passwords.
+func (r *roles) prepare(t *testing.T) {
+	ctx := limited(t, patience)
+	for range 2 { // it may be run again
+		act(t, r.Postgres.Script(ctx, r.Postgres.URL, "../../deploy/postgres/roles.sql", r.variables))
+	}
+	url := func(role string) string {
+		password := rand.Text()
+		_, err := r.Postgres.Pool.Exec(ctx, fmt.Sprintf("ALTER ROLE %q PASSWORD '%s'", role, password))
+		act(t, err)
+		url, err := r.Postgres.As(role, password)
+		act(t, err)
+		return url
+	}
+	r.owner, r.service = url(r.variables["owner"]), url(r.variables["service"])
+}
+
+func (r *roles) migrate(t *testing.T, binary string) {
+	ctx := limited(t, patience)
+	node, err := r.AddNode(fleet.Settings{"DATABASE_URL": r.service})
+	act(t, err)
+	for _, says := range []string{"may not use it", "spendgate migrate"} {
+		if err := node.Start(ctx); err == nil || !strings.Contains(err.Error(), says) {
+			t.Fatalf("a node whose role may not make the schema says %v; want %q", err, says)
+		}
+		_, err := r.Postgres.Pool.Exec(ctx, `GRANT USAGE ON SCHEMA "Gate" TO "Gate Service"`)
+		act(t, err)
+	}
+	code, output, err := fleet.Run(ctx, binary, t.TempDir(), fleet.Settings{"DATABASE_URL": r.owner}, "migrate")
+	if err != nil || code != 0 {
+		t.Fatalf("the owner cannot migrate: %d, %v\n%s", code, err, output)
+	}
+	for range 2 {
+		act(t, r.Postgres.Script(ctx, r.owner, "../../deploy/postgres/grants.sql", r.variables))
+	}
+}
+
+// work has a node do all that touches the database.
+func (r *roles) work(t *testing.T) {
+	ctx, node := limited(t, patience), r.Nodes[0]
+	owner, err := pgx.Connect(ctx, r.owner)
+	act(t, err)
+	defer owner.Close(ctx) //nolint:errcheck // nothing is under way
+	// What a node makes and removes by itself, at its start and then daily.
+	day := "checks_" + time.Now().UTC().AddDate(0, 0, 3).Format("20060102")
+	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
+	act(t, err)
+	act(t, node.Start(ctx))
+	eventually(t, patience, "the partition is made, and the expired key removed", func() (done bool) {
+		err := owner.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM idempotency) AND EXISTS (
+			SELECT FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid JOIN pg_trigger AS t ON t.tgrelid = c.oid
+			WHERE inhparent = 'checks'::regclass AND relname = $1 AND tgname = 'immutable_truncate'
+			AND pg_get_userbyid(relowner) = current_user)`, day).Scan(&done)
+		return err == nil && done
+	})
+
+	admin := node.Admin(r.AdminKey)
+	id, key, err := admin.CreateKey(ctx, "test", plenty)
+	act(t, err)
+	r.client = node.Client(key)
+	ok(t, must(admin.PatchKey(ctx, id, map[string]any{"name": "changed"}))(t), http.StatusOK)
+	ok(t, must(r.client.PostPolicy(ctx, standardPolicy()))(t), http.StatusCreated)
+	action := fleet.Action{
+		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "900", Currency: "USD", Counterparty: "customer",
+		IdempotencyKey: "key",
+	}
+	first := check(t, r.client, action)
+	if again := check(t, r.client, action); !again.Replayed() {
+		t.Errorf("not a replay: %s", again)
+	}
+	ok(t, must(r.client.GetCheck(ctx, first.Result().CheckID))(t), http.StatusOK)
+	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
+		t.Errorf("the violation is not listed: %s", list)
+	}
+	// A new epoch, and the windows from the database.
+	act(t, r.Redis.Client.FlushAll(ctx).Err())
+	action.IdempotencyKey = ""
+	if again := check(t, r.client, action); !again.Result().Duplicate() {
+		t.Errorf("passed again after Redis was emptied: %s", again)
+	}
+	if _, log, _ := strings.Cut(node.Log(), `"msg":"listening"`); log == "" || strings.Contains(log, "permission denied") {
+		t.Errorf("the node was refused something:\n%s", tail(log))
+	}
+}
+
+// may is what the service's role may do to a table besides reading it.
+var may = map[string][]string{
+	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"},
+	"idempotency": {"INSERT", "UPDATE", "DELETE"},
+	"keys":        {"INSERT", "UPDATE"}, "fenced": {"INSERT", "UPDATE"},
+	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
+}
+
+// refused has the service's role try what it must not, on every table.
+func (r *roles) refused(t *testing.T) {
+	ctx := limited(t, patience)
+	before, tables := r.recorded(t), r.tables(t)
+	service, err := pgx.Connect(ctx, r.service)
+	act(t, err)
+	defer service.Close(ctx) //nolint:errcheck // nothing is under way
+	tried := []string{
+		"SET session_replication_role = replica", `SET ROLE "Gate Owner"`, "SET ROLE postgres",
+		`CREATE TABLE mine ()`, `CREATE SCHEMA mine`, `DROP SCHEMA "Gate" CASCADE`,
+		`CREATE FUNCTION mine() RETURNS void LANGUAGE sql AS ''`, `CREATE ROLE mine SUPERUSER`,
+		`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
+		`DROP FUNCTION refuse() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
+		`CREATE OR REPLACE FUNCTION enter(node uuid, epoch uuid) RETURNS void LANGUAGE sql AS ''`,
+		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
+		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
+	}
+	for _, table := range tables {
+		column, name := table[1], pgx.Identifier{table[0]}.Sanitize()
+		for verb, statement := range map[string]string{
+			"INSERT": "INSERT INTO " + name + " SELECT * FROM " + name + " WHERE false",
+			"UPDATE": "UPDATE " + name + " SET " + column + " = " + column + " WHERE false",
+			"DELETE": "DELETE FROM " + name + " WHERE false",
+			"":       "TRUNCATE " + name,
+		} {
+			if !slices.Contains(may[table[0]], verb) {
+				tried = append(tried, statement)
+			}
+		}
+		for _, change := range []string{
+			"DISABLE TRIGGER ALL", "DISABLE TRIGGER immutable", "DISABLE TRIGGER immutable_truncate", "ADD COLUMN mine text",
+			"OWNER TO CURRENT_USER", "RENAME TO mine", "DISABLE RULE mine", "ENABLE ROW LEVEL SECURITY",
+		} {
+			tried = append(tried, "ALTER TABLE "+name+" "+change)
+		}
+		tried = append(tried, "DROP TABLE "+name, "DROP TRIGGER immutable ON "+name,
+			"CREATE TRIGGER mine BEFORE INSERT ON "+name+" FOR EACH ROW EXECUTE FUNCTION refuse()",
+			"CREATE RULE mine AS ON INSERT TO "+name+" DO INSTEAD NOTHING", "CREATE INDEX ON "+name+" ("+column+")")
+	}
+	const notAllowed = "42501"
+	for _, statement := range tried {
+		_, err := service.Exec(ctx, statement)
+		if refused, is := errors.AsType[*pgconn.PgError](err); !is || refused.Code != notAllowed && !strings.HasPrefix(statement, "DROP TRIGGER") {
+			t.Errorf("%s: got %v, want a refusal for lack of privileges", statement, err)
+		}
+	}
+	if after := r.recorded(t); after != before {
+		t.Errorf("what is in the database changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// tables are all of the schema, each with a column of its own.
+func (r *roles) tables(t *testing.T) (tables [][2]string) {
+	t.Helper()
+	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum = 1
+		WHERE relnamespace = '"Gate"'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname`)
+	act(t, err)
+	tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (table [2]string, err error) {
+		err = row.Scan(&table[0], &table[1])
+		return table, err
+	})
+	act(t, err)
+	const least = 18 // with a week of partitions
+	if len(tables) < least {
+		t.Fatalf("only %d tables: %v", len(tables), tables)
+	}
+	return tables
+}
+
+// recorded says what must not change: rows, triggers and who owns what.
+func (r *roles) recorded(t *testing.T) (all string) {
+	t.Helper()
+	err := r.Postgres.Pool.QueryRow(t.Context(), `SELECT concat_ws(E'\n',
+		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM "Gate".checks AS c),
+		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM "Gate".violations AS v),
+		(SELECT string_agg(p::text, E'\n') FROM "Gate".policies AS p),
+		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
+		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = '"Gate"'::regnamespace))`).Scan(&all)
+	act(t, err)
+	return all
+}

@@ -1,0 +1,32 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os/exec"
+)
+
+// As is the server's URL for another role.
+func (p *Postgres) As(role, password string) (string, error) {
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the database's URL: %w", err)
+	}
+	u.User = url.UserPassword(role, password)
+	return u.String(), nil
+}
+
+// Script runs a file with psql, its variables set.
+func (p *Postgres) Script(ctx context.Context, url, file string, variables map[string]string) error {
+	args := []string{"--no-psqlrc", "--quiet", "--file=" + file}
+	for name, value := range variables {
+		args = append(args, "--set="+name+"="+value)
+	}
+	psql := exec.CommandContext(ctx, p.tool("psql"), append(args, url)...)
+	if output, err := psql.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", file, err, bytes.TrimSpace(output))
+	}
+	return nil
+}

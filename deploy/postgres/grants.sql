@@ -1,0 +1,28 @@
+-- Gives the service's role what a node needs and takes everything else from it.
+-- Run it as the owner after each migration, before nodes of that version start.
+--
+--   psql -v service=spendgate -v schema=spendgate -f grants.sql
+--
+-- What was recorded cannot be changed by the service: no UPDATE, DELETE or
+-- TRUNCATE of checks, violations and policies, no trigger to disable, no table
+-- to drop. Partitions are reached through checks alone.
+\set ON_ERROR_STOP on
+
+BEGIN;
+SET LOCAL search_path = :"schema";
+
+REVOKE ALL ON SCHEMA :"schema" FROM PUBLIC, :"service";
+REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
+GRANT USAGE ON SCHEMA :"schema" TO :"service";
+
+-- The record.
+GRANT SELECT, INSERT ON checks, violations, policies TO :"service";
+
+-- What the nodes remember: keys expire, the rest is replaced.
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency TO :"service";
+GRANT SELECT, INSERT, UPDATE ON keys, fenced TO :"service";
+GRANT SELECT, UPDATE ON epoch, horizon, config TO :"service";
+GRANT SELECT ON migrations TO :"service";
+
+GRANT EXECUTE ON FUNCTION make_partition(date) TO :"service";
+COMMIT;
