@@ -36,12 +36,12 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	}
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
-		Help: "Checks between admission and settlement; at capacity new ones are refused.",
-	}, func() float64 { return float64(w.taken.Load()) })
-	bound := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Help: "Checks between admission and settlement.",
+	}, func() float64 { return float64(w.slots.taken.Load()) })
+	limit := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight_limit",
-		Help: "The capacity: as many checks may be in flight.",
-	}, func() float64 { return float64(w.o.Capacity) })
+		Help: "How many checks may be in flight at present; more are refused. It falls when they take long.",
+	}, func() float64 { return float64(w.slots.limit.Load()) })
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "queue_depth",
 		Help: "Checks that wait for a commit.",
@@ -53,7 +53,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	for _, kind := range failureKinds {
 		m.failures.WithLabelValues(kind)
 	}
-	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, bound, depth)
+	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, limit, depth)
 	return m
 }
 

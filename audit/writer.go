@@ -36,7 +36,7 @@ const (
 // WriterOptions are what a Writer is made of.
 type WriterOptions struct {
 	Trail    Trail
-	Capacity int // checks in flight; more are refused at once (G9)
+	Capacity int // checks in flight, at most; more are refused at once (G9)
 	// Fence makes a node incarnation's unfinished commits impossible; Retire
 	// gives the node another incarnation for new work.
 	Fence      func(ctx context.Context, node spend.ID) error
@@ -51,7 +51,7 @@ type WriterOptions struct {
 type Writer struct {
 	o       WriterOptions
 	metrics *writerMetrics
-	taken   atomic.Int64 // slots
+	slots   *slots
 	timers  sync.Pool
 	pace    pace
 
@@ -81,7 +81,7 @@ const (
 
 // NewWriter starts a Writer.
 func NewWriter(o WriterOptions) *Writer {
-	w := &Writer{o: o, keys: make(map[string]struct{})}
+	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
 	w.done.Go(w.run)
@@ -89,18 +89,31 @@ func NewWriter(o WriterOptions) *Writer {
 }
 
 // Reserve takes one of the slots that bound the checks in flight, before the
-// check claims anything; give it back with Free. False means overload.
-func (w *Writer) Reserve() bool {
-	if w.taken.Add(1) > int64(w.o.Capacity) {
-		w.taken.Add(-1)
+// check claims anything; give it back with Free. Not ok means overload: it would
+// not be recorded in time. recorded is for Learn.
+func (w *Writer) Reserve() (recorded int64, ok bool) {
+	if recorded, ok = w.slots.take(); !ok {
 		w.metrics.refused.Inc()
-		return false
 	}
-	return true
+	return recorded, ok
+}
+
+// Full reports, and counts, that Reserve would refuse a check: cheaper to know
+// before its body is read.
+func (w *Writer) Full() bool {
+	full := w.slots.taken.Load() >= w.slots.limit.Load()
+	if full {
+		w.metrics.refused.Inc()
+	}
+	return full
 }
 
 // Free gives a slot back.
-func (w *Writer) Free() { w.taken.Add(-1) }
+func (w *Writer) Free() { w.slots.taken.Add(-1) }
+
+// Learn tells how long a check took until it was recorded, or refused because
+// the store did not take it in time. recorded is Reserve's.
+func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recorded, took) }
 
 // Append queues a check, which must not change any more. The caller holds a
 // slot until the Entry is settled.
@@ -259,8 +272,11 @@ func (w *Writer) commit(batch []*Entry) {
 			continue
 		case errors.Is(err, ErrUnknown):
 			w.done.Go(func() { w.resolve(batch) })
+		case err == nil:
+			w.slots.recorded.Add(int64(len(batch)))
+			settle(batch, nil)
 		default:
-			if err != nil && !errors.Is(err, ErrStaleEpoch) && !errors.Is(err, ErrFencedNode) {
+			if !errors.Is(err, ErrStaleEpoch) && !errors.Is(err, ErrFencedNode) {
 				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
 			}
 			settle(batch, err)

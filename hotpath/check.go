@@ -28,10 +28,12 @@ const (
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
-	if !a.writer.Reserve() { // before any claim (G9)
+	recorded, ok := a.writer.Reserve() // before any claim (G9)
+	if !ok {
 		return Answer{}, ratelimit.Quota{}, ErrOverloaded
 	}
 	c := a.begin(r, action)
+	c.recorded = recorded
 	defer a.end(c)
 	for range maxReclaims {
 		program, err := a.prepare(ctx, c, action)
@@ -71,6 +73,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 // checking is one check on its way.
 type checking struct {
 	request    Request
+	recorded   int64 // the writer's, at the beginning
 	attempt    guard.Attempt
 	identity   identity
 	admission  admission
@@ -203,6 +206,9 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 	now := a.now()
 	c.request.Trace.End(now)
 	a.metrics.commit.Observe(now.Sub(started).Seconds())
+	if err == nil || errors.Is(err, audit.ErrPending) || errors.Is(err, audit.ErrUnavailable) {
+		a.writer.Learn(c.recorded, now.Sub(c.request.Started))
+	}
 	switch {
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// capacity is how many checks may be in flight; past it they are refused
-	// at once (G9). At 20,000 checks a second it is 0.2 s of work.
+	// capacity is how many checks may be in flight, at most; past it they are
+	// refused at once (G9). At 20,000 checks a second it is 0.2 s of work.
 	capacity = 4096
 	// drainDelay is how long a node that was told to stop goes on taking
 	// requests, so that the balancer sees /readyz fail first (G11).
@@ -98,7 +98,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		admins[i] = string(key)
 	}
 	n.api = httpapi.New(httpapi.Options{
-		Authorizer: n.authorizer, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
+		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
 		Version: version, Logger: log, Registerer: b.registry, Trace: record,
 	})
 	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})

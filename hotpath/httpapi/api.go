@@ -60,6 +60,9 @@ type Options struct {
 	// traces nothing.
 	Trace func(*trace.Record) trace.ID
 
+	// Full tells that a check would be refused for overload; nil never does. It
+	// saves reading what there is no time to judge.
+	Full           func() bool
 	MaxInFlight    int // requests at work at once; beyond, 500 with Retry-After (G9)
 	MaxConnections int
 	ReadTimeout    time.Duration // from a request's first byte to its last
@@ -70,6 +73,9 @@ type Options struct {
 func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Full == nil {
+		o.Full = func() bool { return false }
 	}
 	setDefault(&o.MaxInFlight, defaultMaxInFlight)
 	setDefault(&o.MaxConnections, defaultMaxConnections)
@@ -99,10 +105,14 @@ type API struct {
 	metrics  *metrics
 	unrouted *endpoint // stands for requests that reached no endpoint
 
+	full        func() bool
 	maxInFlight int64
 	inFlight    atomic.Int64
 	open        openConns
-	draining    atomic.Bool
+
+	refused       atomic.Int64 // for overload, since it was logged
+	refusedLogged atomic.Int64 // Unix nanoseconds
+	draining      atomic.Bool
 }
 
 // New makes an API; Serve starts it.
@@ -116,6 +126,7 @@ func New(o Options) *API {
 		version:     o.Version,
 		log:         o.Logger,
 		trace:       o.Trace,
+		full:        o.Full,
 		maxInFlight: int64(o.MaxInFlight),
 	}
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -318,6 +319,30 @@ func TestOverloadIsRefusedAtOnce(t *testing.T) {
 		if status := <-done; status != 200 {
 			t.Errorf("an admitted check got %d", status)
 		}
+	}
+}
+
+// G9: a check that could not be recorded in time is refused unread; a flood of
+// refusals does not write a flood of lines.
+func TestFullNodeRefusesChecksUnread(t *testing.T) {
+	var full atomic.Bool
+	full.Store(true)
+	s := start(t, func(o *Options) { o.Full = full.Load })
+	const refusals = 50
+	for range refusals {
+		if a := s.do("POST", "/v1/checks", "no JSON"); a.status != 500 || a.header.Get("Retry-After") != "1" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if lines := strings.Count(s.logged.String(), "\n"); lines == 0 || lines > refusals/2 {
+		t.Errorf("%d refusals are %d lines of the log", refusals, lines)
+	}
+	if a := s.do("GET", "/v1/checks/chk_0", "", "X-API-Key: "+goodKey); a.status != http.StatusNotFound {
+		t.Errorf("a read: %d %s", a.status, a.body)
+	}
+	full.Store(false)
+	if a := s.do("POST", "/v1/checks", plainCheck); a.status != http.StatusOK {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
 	}
 }
 

@@ -223,6 +223,10 @@ const maxPathLogged = 200
 // logFailure writes the one line of a failed request: no keys, no query, no
 // body, and of the path nothing that could pretend to be another line.
 func (a *API) logFailure(x *exchange) {
+	if x.refusal == overloaded {
+		a.logOverload()
+		return
+	}
 	level := slog.LevelInfo
 	if x.refusal.status >= 500 {
 		level = slog.LevelError
@@ -245,6 +249,19 @@ func (a *API) logFailure(x *exchange) {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
 	}
 	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
+}
+
+// overloadLogged is how often overload is logged: a line for each refusal would
+// cost more than the refusal, when there is nothing to spare (G9).
+const overloadLogged = time.Second
+
+func (a *API) logOverload() {
+	a.refused.Add(1)
+	now, last := time.Now().UnixNano(), a.refusedLogged.Load()
+	if now-last < int64(overloadLogged) || !a.refusedLogged.CompareAndSwap(last, now) {
+		return
+	}
+	a.log.Warn("at capacity; requests are refused", "requests", a.refused.Swap(0))
 }
 
 // printable escapes what is not plain ASCII.
