@@ -128,6 +128,10 @@ bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component, first b
 bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 	@deploy/servers/with-servers.sh .bin/system -soak $(CHECKS) $(BENCHFLAGS)
 
+.PHONY: bench-overload
+bench-overload: bench-build ## measure a node under up to 3 times what it can carry
+	@deploy/servers/with-servers.sh .bin/system -overload $(BENCHFLAGS)
+
 # The peers are modules of their own: their packages are none of the service's.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
 	@echo "building OPA (once, some minutes)"
@@ -162,6 +166,14 @@ lint: $(LINTER) ## check formatting, import arrows, sizes and common mistakes
 .PHONY: check-deploy
 check-deploy: ## check the chart, compose.yaml and the Dockerfile with those who read them
 	cd deploy/check && go vet . && go test -count=1 .
+
+# Not part of CI: it needs the vulnerability database, which not every machine reaches.
+VULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+.PHONY: vuln
+vuln: ## look the dependencies up in the Go vulnerability database
+	@go run $(VULNCHECK) ./... || { code=$$?; \
+	  echo "vuln: weaknesses were found, or https://vuln.go.dev could not be asked: see above" >&2; exit $$code; }
 
 .PHONY: fmt
 fmt: $(LINTER) ## format the Go files

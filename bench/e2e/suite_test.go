@@ -45,6 +45,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
+	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
 	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
 		t.Run("cluster", func(t *testing.T) {
 			t.Parallel()
@@ -88,6 +89,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G7 recorded though refused", s.recordedThoughRefused},
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
+		{"S21 hostile text", s.hostileText},
 		{"S25 no secret is told", s.noSecrets},
 		{"G7 many windows lost", s.manyWindowsLost},
 	})

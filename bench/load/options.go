@@ -57,6 +57,7 @@ type Tally struct {
 	Right   uint64
 	InTime  uint64 // of Right, those answered before the measured time ended
 	Latency Histogram
+	Refused Histogram         // of Errors, the answers that say when to try again
 	Errors  map[string]uint64 // by kind
 	Example map[string]string // the first answer of each kind
 }
@@ -79,6 +80,7 @@ func (t *Tally) merge(other *Tally) {
 	t.Right += other.Right
 	t.InTime += other.InTime
 	t.Latency.Merge(&other.Latency)
+	t.Refused.Merge(&other.Refused)
 	for kind, n := range other.Errors {
 		t.fail(kind, n, []byte(other.Example[kind]))
 	}

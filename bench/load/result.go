@@ -21,6 +21,8 @@ type Result struct {
 	PerSecond float64           `json:"right_answers_per_second"`
 	Latency   Latency           `json:"latency_ms"`
 	Errors    map[string]uint64 `json:"errors"`
+	Refused   uint64            `json:"refused"` // of Errors, with Retry-After
+	Refusal   Latency           `json:"refusal_latency_ms"`
 	Examples  map[string]string `json:"error_examples,omitempty"`
 	// CPU is the processor time by process, in microseconds for each right answer.
 	CPU map[string]float64 `json:"cpu_us"`
@@ -64,6 +66,7 @@ func newResult(o *Options, all *Tally, next uint64, cost map[string]time.Duratio
 		Loop: "closed", Connections: o.Connections, OfferedRate: o.Rate, Seconds: took.Seconds(),
 		Right: all.Right, PerSecond: float64(all.InTime) / took.Seconds(),
 		Latency: summarise(&all.Latency), Errors: all.Errors, Examples: all.Example,
+		Refused: all.Refused.Count(), Refusal: summarise(&all.Refused),
 		CPU: make(map[string]float64), NextSerial: next,
 	}
 	if o.Rate > 0 {

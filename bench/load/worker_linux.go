@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -269,6 +270,9 @@ func (w *worker) record(c *conn, r response, now time.Duration) {
 	answer := c.in[:r.end]
 	if r.status != 200 {
 		w.tally.fail("status "+strconv.Itoa(r.status), 1, answer)
+		if bytes.Contains(answer[:r.bodyFrom], []byte("\r\nRetry-After:")) {
+			w.tally.Refused.Add(now - c.due)
+		}
 		return
 	}
 	if wrong := w.target.Judge(c.want, answer[:r.bodyFrom], answer[r.bodyFrom:]); wrong != "" {

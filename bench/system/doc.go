@@ -7,6 +7,9 @@
 //	system -scale   1, 2 and 4 nodes: what each component costs, and what
 //	                becomes the bottleneck
 //	system -soak N  N checks, and how memory grows with them
+//	system -overload
+//	                up to three times what the node can carry, also on a slow
+//	                database; one key, policy or action for all
 //
 // Closed loops alternate with a server that gives every request the same
 // answer: the ratios to it say what a check costs beyond HTTP, whatever else

@@ -30,9 +30,10 @@ func main() {
 // settings are what the command line says.
 type settings struct {
 	load.Plan
-	scale bool
-	soak  uint64
-	echo  string
+	scale    bool
+	soak     uint64
+	overload bool
+	echo     string
 }
 
 func parse(args []string) (settings, error) {
@@ -44,6 +45,7 @@ func parse(args []string) (settings, error) {
 	s.Flags(flags)
 	flags.BoolVar(&s.scale, "scale", false, "measure 1, 2 and 4 nodes")
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
+	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
 	flags.StringVar(&s.echo, "echo", "", "be the server of the baseline, on this address")
 	err := flags.Parse(args)
 	return s, err
@@ -69,6 +71,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	switch {
 	case s.scale:
 		return b.runScale(ctx)
+	case s.overload:
+		return b.runOverload(ctx)
 	case s.soak > 0:
 		return b.runSoak(ctx)
 	default:

@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,4 +48,33 @@ func (b Backends) Settle(ctx context.Context) error {
 		return fmt.Errorf("cannot settle PostgreSQL's log: %w", err)
 	}
 	return nil
+}
+
+// Missing counts the checks, by their ids in hexadecimal, that have no row.
+func (b Backends) Missing(ctx context.Context, ids []string) (missing int, err error) {
+	conn, err := pgx.Connect(ctx, b.DatabaseURL)
+	if err != nil {
+		return 0, fmt.Errorf("cannot look for recorded checks: %w", err)
+	}
+	defer conn.Close(ctx) //nolint:errcheck // nothing was written
+	const atOnce = 5000
+	for some := range slices.Chunk(ids, atOnce) {
+		var n int
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM unnest($1::uuid[]) AS id WHERE NOT EXISTS (SELECT FROM checks WHERE check_id = id)`, some).Scan(&n)
+		if err != nil {
+			return 0, fmt.Errorf("cannot look for recorded checks: %w", err)
+		}
+		missing += n
+	}
+	return missing, nil
+}
+
+// CheckID is the id in an answer to a check, in hexadecimal; "" without one.
+func CheckID(body []byte) string {
+	const prefix, length = `"check_id":"chk_`, 32
+	i := bytes.Index(body, []byte(prefix))
+	if i < 0 || len(body) < i+len(prefix)+length {
+		return ""
+	}
+	return string(body[i+len(prefix):][:length])
 }

@@ -1,0 +1,112 @@
+package e2e_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+	generator "spendgate/bench/load"
+	"spendgate/bench/load/stack"
+)
+
+const (
+	// slowRow has the database take a millisecond for each check: about 800 a
+	// second on any machine, far fewer than a node can refuse.
+	slowRow = `CREATE FUNCTION slow_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END $$;
+		CREATE TRIGGER slow_row BEFORE INSERT ON checks FOR EACH ROW EXECUTE FUNCTION slow_row()`
+	// overloaders are more than the database records in two seconds.
+	overloaders = 3000
+	measuredFor = 4 * time.Second
+)
+
+// answered remembers the ids of what was answered with 200.
+type answered struct {
+	generator.Target
+	ids []string
+}
+
+func (a *answered) Judge(want generator.Verdict, head, body []byte) string {
+	a.ids = append(a.ids, stack.CheckID(body))
+	return a.Target.Judge(want, head, body)
+}
+
+// testOverload: a node that is sent three times what its database can record
+// records as much as it can, refuses the rest at once, and loses nothing (G9).
+func testOverload(t *testing.T, binary string) {
+	s := newSuite(t, binary, fleet.Options{})
+	s.watch(t)
+	ctx, node := t.Context(), s.Nodes[0]
+	workload := generator.Workload{Seed: 1, Keys: 20, Agents: 200, Policies: 5}
+	keys, err := generator.Deployment{URL: node.API, AdminKey: s.AdminKey}.Prepare(ctx, workload)
+	act(t, err)
+	_, err = s.Postgres.Pool.Exec(ctx, slowRow)
+	act(t, err)
+	var serial uint64
+	run := func(rate float64, connections int) (generator.Result, []string) {
+		t.Helper()
+		all := new(answered)
+		r, err := generator.Run(ctx, generator.Options{
+			Addrs: []string{strings.TrimPrefix(node.API, "http://")}, Workload: workload, FirstSerial: serial,
+			Target:      func() generator.Target { all.Target = generator.NewSpendgate(keys); return all },
+			Connections: connections, Rate: rate, Warmup: 2 * time.Second, Duration: measuredFor,
+		})
+		act(t, err)
+		serial = max(serial, r.NextSerial)
+		return r, all.ids
+	}
+	const few = 200
+	able, _ := run(0, few)
+	if able.PerSecond == 0 || able.Failures() > 0 {
+		t.Fatalf("nothing to compare with: %.0f/s, %v", able.PerSecond, able.Errors)
+	}
+	over, ids := run(3*able.PerSecond, overloaders)
+	routines, limit := s.gauge(t, "go_goroutines"), s.gauge(t, "spendgate_audit_checks_in_flight_limit")
+	t.Logf("able: %.0f/s; overloaded: %.0f/s, %+v, %d refused after %+v, %v; limit %.0f, goroutines %.0f",
+		able.PerSecond, over.PerSecond, over.Latency, over.Refused, over.Refusal, over.Errors, limit, routines)
+
+	if over.PerSecond < 0.6*able.PerSecond {
+		t.Errorf("%.0f/s recorded of the %.0f/s that can be", over.PerSecond, able.PerSecond)
+	}
+	if most := float64((closedIn + slack).Milliseconds()); over.Latency.P99 > most {
+		t.Errorf("p99 of what was admitted is %.0f ms", over.Latency.P99)
+	}
+	if over.Refused == 0 || over.Refusal.P50 > over.Latency.P50/2 {
+		t.Errorf("%d were refused, half of them after %.0f ms; half of what was admitted took %.0f", over.Refused, over.Refusal.P50, over.Latency.P50)
+	}
+	if other := over.Failures() - over.Refused; other > 0 {
+		t.Errorf("%d failures that were no refusals: %v %v", other, over.Errors, over.Examples)
+	}
+	const goroutines = 2*overloaders + 1000
+	if routines > goroutines {
+		t.Errorf("%.0f goroutines for %d clients", routines, overloaders)
+	}
+	backends := stack.Backends{DatabaseURL: s.Postgres.URL}
+	if missing, err := backends.Missing(ctx, ids); err != nil || missing > 0 || uint64(len(ids)) != over.Right {
+		t.Errorf("of %d answers (%d ids) %d have no row, %v", over.Right, len(ids), missing, err)
+	}
+	eventually(t, patience, "nothing is left in flight", func() bool { return s.gauge(t, "spendgate_audit_checks_in_flight") == 0 })
+	check(t, s.client(0), s.action("10"))
+	act(t, node.WaitReady(limited(t, patience)))
+	_, err = s.Postgres.Pool.Exec(ctx, "DROP TRIGGER slow_row ON checks")
+	act(t, err)
+	after, _ := run(able.PerSecond, few)
+	if after.Failures() > 0 {
+		t.Errorf("right after it: %v %v", after.Errors, after.Examples)
+	}
+}
+
+// gauge is a value of node 0's metrics.
+func (s *suite) gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(string(must(s.Nodes[0].Metrics(t.Context()))(t).Body)) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			act(t, err)
+			return value
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

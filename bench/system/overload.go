@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"spendgate/bench/load"
+	"spendgate/bench/load/chart"
+	"spendgate/bench/load/stack"
+)
+
+// overloadReport is what overload.json holds.
+type overloadReport struct {
+	Machine  load.Machine       `json:"machine"`
+	Workload load.Workload      `json:"workload"`
+	Capacity map[string]float64 `json:"capacity_per_second"` // by database
+	Steps    []overloadStep     `json:"steps"`
+}
+
+// overloadStep is one load and what became of the node under it.
+type overloadStep struct {
+	Database string      `json:"database"` // fast or slow
+	Load     string      `json:"load"`
+	Factor   float64     `json:"times_capacity"`
+	Result   load.Result `json:"result"`
+	Lost     int         `json:"answered_without_a_row"`
+	Resident float64     `json:"peak_resident_mib"`
+	Routines float64     `json:"peak_goroutines"`
+}
+
+const (
+	// overloadConnections are more than the checks that a node takes at once:
+	// with fewer it would be the generator that queues.
+	overloadConnections = 6000
+	// slowConnections are what it takes to fill the commits of the slow database.
+	slowConnections = 2000
+	// slowBy is what each of its commits takes longer: the most that it can.
+	slowBy = 100 * time.Millisecond
+	fast   = "fast"
+	slow   = "slow"
+)
+
+// overloadFactors are the loads in times of the capacity. The last shows that
+// the node is healthy right after the worst.
+func overloadFactors() []float64 { return []float64{0.5, 0.8, 1, 1.5, 3, 0.5} }
+
+// runOverload measures more load than the node can carry (G9).
+func (b *bench) runOverload(ctx context.Context) (err error) {
+	if err := b.start(ctx); err != nil {
+		return errors.Join(err, b.stop())
+	}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	report := overloadReport{Machine: b.machine, Workload: b.workload, Capacity: make(map[string]float64)}
+	if err := b.addSlowNode(ctx); err != nil {
+		return err
+	}
+	if err := load.SetApart(b.options(1).Processes); err != nil {
+		return err
+	}
+	for i, database := range []string{fast, slow} {
+		node := b.nodes[i]
+		o := b.options(slices.Max(b.Connections))
+		if database == slow {
+			o = b.options(slowConnections)
+		}
+		o.Addrs = []string{node.Addr}
+		r, err := b.measure(ctx, database+" capacity", o)
+		if err != nil {
+			return err
+		}
+		report.Capacity[database] = r.PerSecond
+		for _, factor := range overloadFactors() {
+			step, err := b.overload(ctx, node, overloadStep{Database: database, Load: "mixed", Factor: factor}, r.PerSecond, b.mixed)
+			if err != nil {
+				return err
+			}
+			report.Steps = append(report.Steps, step)
+		}
+	}
+	for _, hot := range b.hot() {
+		const factor = 1.5
+		step, err := b.overload(ctx, b.nodes[0], overloadStep{Database: fast, Load: hot.name, Factor: factor}, report.Capacity[fast], hot.target)
+		if err != nil {
+			return err
+		}
+		report.Steps = append(report.Steps, step)
+	}
+	if err := b.printOverload(report.Steps); err != nil {
+		return err
+	}
+	return b.keep("overload", report, b.overloadPicture(report.Steps))
+}
+
+// addSlowNode adds a node whose commits take longer, as on a slow disk.
+func (b *bench) addSlowNode(ctx context.Context) error {
+	u, err := url.Parse(b.backends.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	q := u.Query()
+	q.Set("commit_delay", strconv.FormatInt(slowBy.Microseconds(), 10))
+	q.Set("commit_siblings", "0")
+	u.RawQuery = q.Encode()
+	usual := b.backends
+	defer func() { b.backends = usual }()
+	b.backends.DatabaseURL = u.String()
+	return b.addNode(ctx)
+}
+
+// overload sends an open loop to a node and looks at it meanwhile.
+func (b *bench) overload(ctx context.Context, node *stack.Node, step overloadStep, capacity float64, target func() load.Target) (overloadStep, error) {
+	o := b.options(overloadConnections)
+	o.Addrs, o.Rate = []string{node.Addr}, step.Factor*capacity
+	answered := new(answeredTarget)
+	o.Target = func() load.Target {
+		answered.Target = target()
+		return answered
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var watched sync.WaitGroup
+	watched.Go(func() { step.watch(watching, node) })
+	var err error
+	step.Result, err = b.measure(ctx, fmt.Sprintf("%s %s x%g", step.Database, step.Load, step.Factor), o)
+	stop()
+	watched.Wait()
+	if err != nil {
+		return step, err
+	}
+	step.Lost, err = b.backends.Missing(ctx, answered.ids)
+	return step, err
+}
+
+// watch keeps the most that the node takes up.
+func (s *overloadStep) watch(ctx context.Context, node *stack.Node) {
+	const every = 250 * time.Millisecond
+	for ticker := time.NewTicker(every); ; {
+		if resident, err := node.Resident(); err == nil {
+			s.Resident = max(s.Resident, float64(resident)/mebibyte)
+		}
+		if m, err := node.Metrics(ctx); err == nil {
+			s.Routines = max(s.Routines, m.Sum("go_goroutines"))
+		}
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// answeredTarget remembers which checks were answered with 200.
+type answeredTarget struct {
+	load.Target
+	ids []string
+}
+
+// Judge implements load.Target.
+func (t *answeredTarget) Judge(want load.Verdict, head, body []byte) string {
+	if id := stack.CheckID(body); id != "" {
+		t.ids = append(t.ids, id)
+	}
+	return t.Target.Judge(want, head, body)
+}
+
+func (b *bench) mixed() load.Target { return load.NewSpendgate(b.keys) }
+
+// hotLoad is one thing that all clients have in common.
+type hotLoad struct {
+	name   string
+	target func() load.Target
+}
+
+func (b *bench) hot() []hotLoad {
+	change := func(change func(*load.Action)) func() load.Target {
+		return func() load.Target { return &hotTarget{load.NewSpendgate(b.keys), change} }
+	}
+	return []hotLoad{
+		{"one policy", change(func(a *load.Action) { a.Policy = 0 })},
+		{"one action", change(func(a *load.Action) {
+			key := a.Key
+			b.workload.Action(0, a)
+			a.Key, a.Keyed = key, false
+		})},
+		{"one key", change(func(a *load.Action) { a.Key = 0 })}, // last: it is at its limit then
+	}
+}
+
+// hotTarget changes actions, and takes any decision about them.
+type hotTarget struct {
+	load.Target
+	change func(*load.Action)
+}
+
+// AppendRequest implements load.Target.
+func (t *hotTarget) AppendRequest(dst []byte, a *load.Action) []byte {
+	t.change(a)
+	return t.Target.AppendRequest(dst, a)
+}
+
+// Judge implements load.Target.
+func (t *hotTarget) Judge(load.Verdict, []byte, []byte) string { return "" }
+
+func (b *bench) printOverload(steps []overloadStep) error {
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\ndatabase\tload\ttimes\toffered/s\tright/s\tp50 ms\tp99\tmax\trefused/s\tp50 ms\tp99\tother\tlost\tMiB\tgoroutines\t")
+	for _, s := range steps {
+		r := &s.Result
+		fmt.Fprintf(w, "%s\t%s\t%g\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.0f\t%.0f\t\n", s.Database, s.Load, s.Factor,
+			r.OfferedRate, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Latency.Max, float64(r.Refused)/r.Seconds, r.Refusal.P50, r.Refusal.P99,
+			r.Failures()-r.Refused, s.Lost, s.Resident, s.Routines)
+	}
+	return w.Flush()
+}
+
+func (b *bench) overloadPicture(steps []overloadStep) chart.Bars {
+	picture := chart.Bars{
+		Title: "More load than a node can carry", Series: []string{"fast database", "commits 100 ms slower"}, Note: b.note(),
+		Panels: []chart.Panel{{Title: "recorded decisions a second"}, {Title: "p99 of what was admitted, ms"}, {Title: "p99 of refusals, ms"}},
+	}
+	measured := make(map[string][]load.Result)
+	for _, s := range steps {
+		measured[s.Database] = append(measured[s.Database], s.Result)
+	}
+	for i, factor := range overloadFactors() {
+		label := fmt.Sprintf("%g times", factor)
+		if i == len(overloadFactors())-1 {
+			label = "after that"
+		}
+		for p, figure := range []func(*load.Result) float64{
+			load.Throughput, load.P99, func(r *load.Result) float64 { return r.Refusal.P99 },
+		} {
+			group := chart.Group{Label: label}
+			for _, database := range []string{fast, slow} {
+				v := figure(&measured[database][i])
+				group.Bars = append(group.Bars, chart.Bar{Value: v, Low: v, High: v})
+			}
+			picture.Panels[p].Groups = append(picture.Panels[p].Groups, group)
+		}
+	}
+	return picture
+}
