@@ -1,0 +1,104 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Bodies are taken as they come: a compressed one is no JSON, so that a small
+// one cannot become a large one here.
+func TestCompressedBodiesAreNotDecoded(t *testing.T) {
+	s := start(t, nil)
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	if _, err := w.Write(bytes.Repeat([]byte(" "), 10*maxBody)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, coding := range []string{"gzip", "deflate", "br", "zstd", "identity, gzip"} {
+		a := s.do("POST", "/v1/checks", bomb.String(), "Content-Encoding: "+coding)
+		if a.status != http.StatusBadRequest || a.code(t) != codeBadRequest {
+			t.Errorf("%s: %d %s", coding, a.status, a.body)
+		}
+	}
+	if a := s.do("POST", "/v1/checks", plainCheck, "Accept-Encoding: gzip"); a.header.Get("Content-Encoding") != "" {
+		t.Errorf("an answer is compressed: %v", a.header)
+	}
+}
+
+// What makes parsers slow, deep or large is refused like any other fault, and
+// costs no more: each of these fits the body limit.
+func TestParserBombs(t *testing.T) {
+	s := start(t, nil)
+	const deep, many = 200_000, 40_000
+	var members strings.Builder
+	for i := range many {
+		fmt.Fprintf(&members, `"m%d":1,`, i)
+	}
+	with := func(member string) string { return "{" + member + "," + plainCheck[1:] }
+	value := regexp.MustCompile(`"amount": *[0-9.]+`)
+	if !value.MatchString(plainCheck) {
+		t.Fatal("the check has no amount")
+	}
+	amount := func(text string) string { return value.ReplaceAllString(plainCheck, `"amount":`+text) }
+	for name, body := range map[string]string{
+		"arrays":            with(`"x":` + strings.Repeat("[", deep) + strings.Repeat("]", deep)),
+		"objects":           with(`"x":` + strings.Repeat(`{"a":`, deep/2) + "1" + strings.Repeat("}", deep/2)),
+		"unclosed":          strings.Repeat(`{"a":`, deep/2),
+		"huge exponent":     amount("1e999999999"),
+		"tiny exponent":     amount("1e-999999999"),
+		"exponent overflow": amount("1e99999999999999999999999999"),
+		"long number":       amount(strings.Repeat("9", deep)),
+		"long fraction":     amount("0." + strings.Repeat("9", deep)),
+		"long string":       with(`"x":"` + strings.Repeat("x", 900_000) + `"`),
+		"escapes":           with(`"x":"` + strings.Repeat(`\u0041`, 100_000) + `"`),
+		"many members":      with(strings.TrimSuffix(members.String(), ",")),
+		"long name":         with(`"` + strings.Repeat("n", 900_000) + `":1`),
+	} {
+		a := s.do("POST", "/v1/checks", body)
+		if a.status != http.StatusBadRequest && a.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %.200s", name, a.status, a.body)
+		}
+		const answerBound = 16 << 10
+		if len(a.body) > answerBound {
+			t.Errorf("%s is answered with %d bytes", name, len(a.body))
+		}
+	}
+	if len(s.fake.checked) != 0 {
+		t.Errorf("%d of them were checked", len(s.fake.checked))
+	}
+}
+
+// Nothing that a client sends begins a line of the log or a header of its own.
+func TestNothingIsInjected(t *testing.T) {
+	s := start(t, nil)
+	const mark = "INJECTED"
+	for _, path := range []string{
+		"/x%0d%0aSet-Cookie:%20" + mark, "/x%0alevel=ERROR%20msg=" + mark, "/v1/checks/%0d%0a" + mark, "/v1/policies/%00%1b[31m" + mark,
+		"/v1/violations?agent_id=%0d%0aX-" + mark + ":1&cursor=%0a" + mark, "/x\u2028" + mark,
+	} {
+		c := s.dial()
+		c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\nX-Request-ID: mine\r\n\r\n")
+		a := c.receive()
+		for name, values := range a.header {
+			if strings.Contains(name+strings.Join(values, ""), mark) || a.header.Get("X-Request-ID") == "mine" {
+				t.Errorf("%s: header %s: %q", path, name, values)
+			}
+		}
+	}
+	for _, field := range []string{`"agent_id":"a\r\nlevel=ERROR msg=` + mark + `"`, `"` + mark + `\n\u001b[31m":1`} {
+		s.do("POST", "/v1/checks", "{"+field+"}", "X-Forwarded-For: 1.2.3.4\t"+mark)
+	}
+	for line := range strings.Lines(s.logged.String()) {
+		if !strings.HasPrefix(line, "time=") || strings.ContainsAny(line, "\r\x1b\u2028") || strings.Contains(line, "?") {
+			t.Errorf("a line of the log: %q", line)
+		}
+	}
+}
