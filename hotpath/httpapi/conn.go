@@ -3,7 +3,6 @@ package httpapi
 import (
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,13 +50,13 @@ func (o *openConns) remove(c *conn) {
 	delete(o.conns, c)
 }
 
-// finishReading is how long a request that is half received, or an answer that
-// is half taken, has left once the service is shutting down. What is being
-// worked on has all the time that it needs.
+// finishReading is how long a request that is not wholly received, or an
+// answer that is half taken, has left once the service is shutting down. What
+// is being worked on has all the time that it needs.
 const finishReading = time.Second
 
 // hurry gives every connection finishReading. Those that come to wait for
-// their first request later do not wait at all: see conn.Read.
+// their first request later have as much: see conn.Read.
 func (o *openConns) hurry() {
 	o.closing.Store(true)
 	o.mu.Lock()
@@ -91,7 +90,8 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.fresh && c.open.closing.Load() {
-		return 0, os.ErrDeadlineExceeded
+		// It was accepted: what it sent with that is answered, not reset (G11).
+		_ = c.SetReadDeadline(time.Now().Add(finishReading))
 	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.first.IsZero() {

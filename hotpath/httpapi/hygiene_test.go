@@ -350,6 +350,17 @@ func TestShutdownWaitsForNobodyElse(t *testing.T) {
 	}
 }
 
+// A client whose connection was accepted just before may have sent its request.
+func TestShutdownAnswersWhoJustConnected(t *testing.T) {
+	s := start(t, nil)
+	s.api.open.hurry()
+	c := s.dial()
+	c.send(post(length(plainCheck), plainCheck))
+	if a := c.receive(); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 func (o *openConns) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
