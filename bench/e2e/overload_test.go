@@ -66,7 +66,9 @@ func testOverload(t *testing.T, binary string) {
 	t.Logf("able: %.0f/s; overloaded: %.0f/s, %+v, %d refused after %+v, %v; limit %.0f, goroutines %.0f",
 		able.PerSecond, over.PerSecond, over.Latency, over.Refused, over.Refusal, over.Errors, limit, routines)
 
-	if over.PerSecond < 0.6*able.PerSecond {
+	// Not most of it: other tests take more of the machine in the one run than
+	// in the other. Without the bound a tenth was recorded.
+	if over.PerSecond < able.PerSecond/3 {
 		t.Errorf("%.0f/s recorded of the %.0f/s that can be", over.PerSecond, able.PerSecond)
 	}
 	if most := float64((closedIn + slack).Milliseconds()); over.Latency.P99 > most {
