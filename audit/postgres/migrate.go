@@ -44,20 +44,43 @@ func Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("cannot read the database URL: %w", err)
 	}
 	prepareConfig(&config.ConnConfig.Config)
-	return migrate(ctx, config.ConnConfig)
+	return migrate(ctx, config.ConnConfig, migrations())
 }
 
-func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+const (
+	// lockWithin bounds how long a migration stands in line for a table's lock:
+	// all commits stand behind it, and have 1.2 s. It gives way and comes back.
+	lockWithin = "500ms"
+	lockAgain  = time.Second
+	lockTries  = 60
+)
+
+func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
 		return fmt.Errorf("cannot migrate: %w: %w", audit.ErrUnavailable, err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx) })
-	if err != nil {
-		return fmt.Errorf("cannot migrate: %w", err)
+	for i := 1; ; i++ {
+		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
+		switch {
+		case err == nil:
+			return makeTodaysPartition(ctx, conn, time.Now())
+		case !lockedOut(err) || ctx.Err() != nil:
+			return fmt.Errorf("cannot migrate: %w", err)
+		case i >= lockTries:
+			return fmt.Errorf("cannot migrate: another session keeps a table in use: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lockAgain):
+		}
 	}
-	return makeTodaysPartition(ctx, conn, time.Now())
+}
+
+func lockedOut(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refused.Code == codeLockTimeout
 }
 
 // makeTodaysPartition makes all that are missing, but insists on today's only:
@@ -73,14 +96,15 @@ func makeTodaysPartition(ctx context.Context, conn *pgx.Conn, now time.Time) err
 	return err
 }
 
-func runMigrations(ctx context.Context, tx pgx.Tx) error {
+func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 	version, err := migratedTo(ctx, tx)
-	if err != nil || version >= len(migrations()) {
+	if err != nil || version >= len(texts) {
 		return err // a role that may not change the schema need not
 	}
-	// The lock is the schema's own: others in the database migrate apart.
+	// The first lock is the schema's own: others in the database migrate apart.
 	const prepare = `SET LOCAL lock_timeout = 0;
 		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
+		SET LOCAL lock_timeout = '` + lockWithin + `';
 		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
 	if _, err := tx.Conn().PgConn().Exec(ctx, prepare).ReadAll(); err != nil {
 		return asOwner(err)
@@ -88,7 +112,7 @@ func runMigrations(ctx context.Context, tx pgx.Tx) error {
 	if version, err = migratedTo(ctx, tx); err != nil {
 		return err
 	}
-	for i, text := range migrations() {
+	for i, text := range texts {
 		if i < version {
 			continue
 		}

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"spendgate/hotpath/spend"
+)
+
+// TestMigrationGivesWay: a migration that waits for a table which someone reads
+// for long does not make the commits wait behind it.
+func TestMigrationGivesWay(t *testing.T) {
+	ctx := t.Context()
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	reader, observer := connect(t, url), connect(t, url)
+	if _, err := reader.Exec(ctx, "BEGIN; SELECT count(*) FROM checks"); err != nil {
+		t.Fatal(err)
+	}
+	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
+	done := make(chan error, 1)
+	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
+	for range 2 { // it comes back
+		for waits := false; !waits; {
+			if len(done) > 0 {
+				t.Fatalf("the migration ended while the table was in use: %v", <-done)
+			}
+			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks
+				WHERE relation = 'checks'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`).Scan(&waits); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+				t.Fatalf("a commit amid a migration that waits: %v", err)
+			}
+		}
+	}
+	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if rows := count(t, s, "migrations"); rows != len(next) {
+		t.Errorf("%d migrations, want %d", rows, len(next))
+	}
+	if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+		t.Errorf("a commit of the version before: %v", err)
+	}
+	if err := s.Ping(ctx); err != nil {
+		t.Errorf("a schema that is newer than the node: %v", err)
+	}
+}
