@@ -15,7 +15,7 @@ import (
 )
 
 // workers are clients that work at the same time, each with one node: even
-// ones with node 0, odd ones with node 1.
+// ones with node 0, odd ones with node 1. Where there is a balancer, it says.
 const workers = 6
 
 // load is light traffic as agents make it: new actions with and without key,
@@ -60,7 +60,11 @@ func (s *suite) startLoad(t *testing.T) *load {
 	l.stop, l.end = context.WithCancel(t.Context())
 	for w := range workers {
 		_, key := s.newKey(t, plenty)
-		l.clients = append(l.clients, s.Nodes[w%2].Client(key))
+		if s.front != nil {
+			l.clients = append(l.clients, s.front.Client(key))
+		} else {
+			l.clients = append(l.clients, s.Nodes[w%2].Client(key))
+		}
 	}
 	for w := range workers {
 		l.working.Go(func() { l.work(w) })

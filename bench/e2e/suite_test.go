@@ -47,6 +47,10 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
 	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
 	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
+		t.Run("upgrade", func(t *testing.T) {
+			t.Parallel()
+			testUpgrade(t, binary)
+		})
 		t.Run("cluster", func(t *testing.T) {
 			t.Parallel()
 			testCluster(t, binary)
@@ -119,7 +123,8 @@ func (s *suite) inOrder(t *testing.T, tests []test) {
 // suite is a fleet of two nodes and what the tests know of it.
 type suite struct {
 	*fleet.Fleet
-	key    string // of an API key with plenty
+	front  *fleet.Balancer // before three nodes; nil where clients know the nodes
+	key    string          // of an API key with plenty
 	names  atomic.Int64
 	mu     sync.Mutex
 	issued []string // raw keys

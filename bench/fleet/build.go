@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,9 @@ type BuildOptions struct {
 	Race    bool   // with the race detector
 	Version string // what the binary calls itself; empty leaves its default
 	Module  string // the folder of its go.mod; empty is the one around the working directory
+	// Overlay has files that differ from the module's or are none of it: their
+	// text, by their path within it.
+	Overlay map[string]string
 }
 
 // Build compiles the service of a module into dir and gives the binary's path.
@@ -40,6 +44,13 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	if o.Version != "" {
 		args = append(args, "-ldflags", "-X main.version="+o.Version)
 	}
+	if len(o.Overlay) > 0 {
+		file, err := writeOverlay(dir, root, o.Overlay)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", file)
+	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/spendgate")...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), cgo)
@@ -47,6 +58,29 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 		return "", fmt.Errorf("cannot build the service: %w\n%s", err, bytes.TrimSpace(output))
 	}
 	return binary, nil
+}
+
+// writeOverlay writes the texts into dir and gives the file that tells Go of
+// them.
+func writeOverlay(dir, root string, texts map[string]string) (string, error) {
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = make(map[string]string)
+	for path, text := range texts {
+		file := filepath.Join(dir, fmt.Sprintf("overlay%d-%s", len(overlay.Replace), filepath.Base(path)))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("cannot write an overlay: %w", err)
+		}
+		overlay.Replace[filepath.Join(root, path)] = file
+	}
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		return "", fmt.Errorf("cannot encode the overlay: %w", err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, list, 0o600); err != nil {
+		return "", fmt.Errorf("cannot write the overlay: %w", err)
+	}
+	return file, nil
 }
 
 // dependOn looks at the files that the service is made of. Go then knows that

@@ -86,6 +86,13 @@ func newHTTPClient() *http.Client {
 	}
 }
 
+// Install has the next start run another binary.
+func (n *Node) Install(binary string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.path = binary
+}
+
 // Start starts the node, again after its end, and waits until it is ready.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.start(); err != nil {

@@ -1,0 +1,264 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// nextVersion is what the binary after this one calls itself.
+const nextVersion = "the-next"
+
+// upgrade is a fleet of three nodes of this version behind HAProxy. They
+// connect to PostgreSQL with a role that cannot migrate.
+type upgrade struct {
+	*suite
+	roles   *roles
+	old     string // binaries
+	next    string
+	version int // of the old schema
+}
+
+// testUpgrade: nodes of this version and of the next one, whose schema is
+// newer, work side by side, and one can go either way (G11 with a migration).
+func testUpgrade(t *testing.T, binary string) {
+	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	u := &upgrade{
+		suite: &suite{Fleet: f}, old: binary, next: buildNext(t),
+		roles: &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "service", "schema": "gate"}},
+	}
+	u.begin(t)
+	u.inOrder(t, []test{
+		{"a new node waits for the migration", u.refusesOlderSchema},
+		{"G11 upgraded under load", u.forward},
+		{"G11 taken back under load", u.back},
+	})
+}
+
+// buildNext compiles the version after this one: another migration, and
+// commits that use it.
+func buildNext(t *testing.T) string {
+	t.Helper()
+	const commit = "audit/postgres/commit.go"
+	migration, err := os.ReadFile("testdata/next.sql")
+	act(t, err)
+	source, err := os.ReadFile(filepath.Join("../..", commit))
+	act(t, err)
+	call := regexp.MustCompile(`("SELECT commit_checks\([$0-9, ]+)\)"`)
+	if n := len(call.FindAll(source, -1)); n != 1 {
+		t.Fatalf("%d calls of commit_checks in %s, want 1", n, commit)
+	}
+	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{
+		Race: raced, Version: nextVersion, Overlay: map[string]string{
+			"audit/postgres/migrations/9001_next.sql": string(migration),
+			commit: string(call.ReplaceAll(source, []byte(`$1, '`+nextVersion+`')"`))),
+		},
+	})
+	act(t, err)
+	return binary
+}
+
+// begin makes the roles, migrates and starts the fleet, all of this version.
+func (u *upgrade) begin(t *testing.T) {
+	t.Helper()
+	ctx := limited(t, patience)
+	u.roles.prepare(t)
+	_, err := u.Postgres.Pool.Exec(ctx, "ALTER ROLE postgres SET search_path = gate") // so that the tests' questions find it
+	act(t, err)
+	u.Postgres.Pool.Reset()
+	u.migrate(t, u.old)
+	act(t, u.Postgres.Pool.QueryRow(ctx, "SELECT max(version) FROM migrations").Scan(&u.version))
+	for range 3 {
+		n, err := u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service})
+		act(t, err)
+		act(t, n.Start(ctx))
+	}
+	u.front, err = fleet.StartBalancer(ctx, t.TempDir(), u.Nodes)
+	act(t, err)
+	t.Cleanup(func() {
+		if err := u.front.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	_, u.key = u.newKey(t, plenty)
+	u.post(t, u.Nodes[0], standardPolicy())
+}
+
+// migrate does what the runbook says: migrate, then grant, as the owner.
+func (u *upgrade) migrate(t *testing.T, binary string) {
+	t.Helper()
+	ctx := limited(t, patience)
+	code, output, err := fleet.Run(ctx, binary, t.TempDir(), fleet.Settings{"DATABASE_URL": u.roles.owner}, "migrate")
+	if err != nil || code != 0 {
+		t.Fatalf("cannot migrate: %d, %v\n%s", code, err, output)
+	}
+	act(t, u.Postgres.Script(ctx, u.roles.owner, "../../deploy/postgres/grants.sql", u.roles.variables))
+}
+
+// refusesOlderSchema: a node of the next version that cannot migrate ends, and
+// says what to do.
+func (u *upgrade) refusesOlderSchema(t *testing.T) {
+	n, err := u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service})
+	act(t, err)
+	n.Install(u.next)
+	if err := n.Start(limited(t, patience)); err == nil || !strings.Contains(err.Error(), "spendgate migrate") {
+		t.Errorf("a new node on the old schema: %v", err)
+	}
+}
+
+// forward migrates while the old nodes serve, and replaces them one by one. No
+// request fails.
+func (u *upgrade) forward(t *testing.T) {
+	remembered := u.remember(t)
+	u.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		u.migrate(t, u.next)
+		for _, n := range u.Nodes[:3] {
+			ok(t, must(n.Ready(t.Context()))(t), http.StatusOK)
+		}
+		remembered()
+		if n := u.writtenBy(t, nextVersion); n != 0 {
+			t.Errorf("%d checks of the next version before it runs", n)
+		}
+		for i, n := range u.Nodes[:3] {
+			u.replace(t, n, u.next)
+			if i == 0 {
+				u.schemaWentBack(t, n, u.Nodes[1])
+			}
+			remembered()
+			u.freshAcross(t)
+		}
+		return from, time.Now()
+	}, unharmed)
+	if n := u.writtenBy(t, nextVersion); n == 0 {
+		t.Error("no check was recorded as the next version does")
+	}
+}
+
+// back puts the old binary in the place of the new one; the schema stays.
+func (u *upgrade) back(t *testing.T) {
+	remembered := u.remember(t)
+	u.underLoad(t, func() (from, back time.Time) {
+		from = time.Now()
+		for _, n := range u.Nodes[:3] {
+			u.replace(t, n, u.old)
+			remembered()
+			u.freshAcross(t)
+		}
+		return from, time.Now()
+	}, unharmed)
+	written := u.writtenBy(t, nextVersion)
+	remembered()
+	if n := u.writtenBy(t, nextVersion); n != written {
+		t.Errorf("%d checks were recorded as the next version does, which is gone", n-written)
+	}
+}
+
+// unharmed is what is expected of an upgrade: nothing fails.
+func unharmed(_, _ time.Time) expectation {
+	return expectation{mayFail: func(shot) bool { return false }, within: closedIn}
+}
+
+// replace restarts a node with another binary.
+func (u *upgrade) replace(t *testing.T, n *fleet.Node, binary string) {
+	t.Helper()
+	told := time.Now()
+	act(t, n.Terminate())
+	terminated(t, n, told)
+	n.Install(binary)
+	act(t, n.Start(limited(t, patience)))
+	runs := strings.Contains(string(must(n.Metrics(t.Context()))(t).Body), `version="`+nextVersion+`"`)
+	if runs != (binary == u.next) {
+		t.Errorf("%s runs the next version: %t", n.Name, runs)
+	}
+	time.Sleep(time.Second) // until the balancer has seen it
+}
+
+// remember makes checks whose answers must not change. The function that it
+// gives asks each node for them again, and makes another for the next time.
+func (u *upgrade) remember(t *testing.T) (again func()) {
+	t.Helper()
+	type answered struct {
+		action fleet.Action
+		answer fleet.Answer
+	}
+	var all []answered
+	more := func() {
+		for _, action := range []fleet.Action{u.action("42"), u.keyed("900")} {
+			n := u.Nodes[len(all)/2%3]
+			all = append(all, answered{action, check(t, n.Client(u.key), action)})
+		}
+	}
+	more()
+	return func() {
+		t.Helper()
+		for _, n := range u.Nodes[:3] {
+			for _, before := range all {
+				a := check(t, n.Client(u.key), before.action)
+				switch id := before.answer.Result().CheckID; {
+				case before.action.IdempotencyKey != "" && (!a.Replayed() || !bytes.Equal(a.Body, before.answer.Body)):
+					t.Errorf("%s: a key answered by %s is answered by %s", n.Name, before.answer, a)
+				case before.action.IdempotencyKey == "" && (!a.Result().Duplicate() || named(t, a.Result()) != id):
+					t.Errorf("%s: the action of %s was answered %s", n.Name, id, a)
+				}
+			}
+		}
+		more()
+	}
+}
+
+// freshAcross: a policy that any node takes is in force on all, at once (G4).
+func (u *upgrade) freshAcross(t *testing.T) {
+	t.Helper()
+	for _, author := range u.Nodes[:3] {
+		version := u.post(t, author, standardPolicy())
+		for _, n := range u.Nodes[:3] {
+			if r := check(t, n.Client(u.key), u.action("1")).Result(); r.PolicyVersion < version {
+				t.Errorf("%s judges by version %d when %s has answered %d", n.Name, r.PolicyVersion, author.Name, version)
+			}
+		}
+	}
+}
+
+// schemaWentBack: if the schema turns out older than a node needs, as after a
+// restore, that node is not ready, and one that needs no more is.
+func (u *upgrade) schemaWentBack(t *testing.T, upgraded, old *fleet.Node) {
+	t.Helper()
+	ctx := limited(t, patience)
+	set := func(statement string) {
+		_, err := u.Postgres.Pool.Exec(ctx, statement, u.version)
+		act(t, err)
+	}
+	set("UPDATE migrations SET version = -version WHERE version > $1")
+	defer set("UPDATE migrations SET version = -version WHERE version < 0 AND $1 > 0")
+	a := must(upgraded.Ready(ctx))(t)
+	if a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "schema") {
+		t.Errorf("a node on a schema that is too old for it answers %s", a)
+	}
+	ok(t, must(old.Ready(ctx))(t), http.StatusOK)
+}
+
+// writtenBy counts the checks that were recorded by the next version's commits.
+func (u *upgrade) writtenBy(t *testing.T, version string) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	act(t, u.Postgres.Pool.QueryRow(ctx, "SELECT count(*) FROM checks WHERE written_by = $1", version).Scan(&n))
+	return n
+}
