@@ -26,6 +26,10 @@ type Options struct {
 	AttemptTimeout time.Duration // of each
 	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
 
+	// Trace tells the W3C Trace Context of a request's context, for tracing
+	// libraries; an empty traceparent is none. nil asks what WithTrace told.
+	Trace func(context.Context) (traceparent, tracestate string)
+
 	HTTPClient *http.Client // nil makes one; redirects are never followed
 	UserAgent  string       // "spendgate-client" when empty
 }
@@ -46,6 +50,7 @@ type Client struct {
 	// identify puts the keys into a request; as a function they cannot be
 	// printed with the Client.
 	identify func(http.Header)
+	trace    func(context.Context) (traceparent, tracestate string)
 	pause    func(context.Context, time.Duration) error
 }
 
@@ -70,7 +75,11 @@ func New(o Options) (*Client, error) {
 		base:     strings.TrimRight(o.BaseURL, "/"),
 		attempts: o.Attempts, timeout: o.AttemptTimeout, maxWait: o.MaxWait,
 		identify: identification(o.APIKey, o.AdminKey, o.UserAgent),
+		trace:    o.Trace,
 		pause:    pause,
+	}
+	if c.trace == nil {
+		c.trace = traceOf
 	}
 	if c.attempts <= 0 {
 		c.attempts = DefaultAttempts

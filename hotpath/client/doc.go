@@ -21,6 +21,9 @@
 // key) is sent again only when it cannot have been done. No other 4xx is
 // repeated.
 //
+// A request continues the trace of its context, which WithTrace or
+// Options.Trace tells: the service's spans are then its children.
+//
 // What the service refuses is an *Error. A Check whose outcome is not known is
 // an *UndecidedError, which holds the idempotency key to ask again with.
 package client

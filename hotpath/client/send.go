@@ -104,6 +104,8 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	if err != nil {
 		return attempt{err: fmt.Errorf("cannot make a request: %w", err)}
 	}
+	parent, state := c.trace(ctx)
+	continueTrace(sent.Header, parent, state)
 	c.identify(sent.Header)
 	// Only one key is anybody's business.
 	sent.Header.Del(map[bool]string{true: "X-API-Key", false: "X-Admin-Key"}[r.admin])
