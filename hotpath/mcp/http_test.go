@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,6 +93,44 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 				t.Errorf("%d %s %v", response.StatusCode, body, err)
 			}
 		})
+	}
+}
+
+// The trace of a call is the service's request's: the call's own, or else that
+// of the HTTP request.
+func TestTraceIsPassedOn(t *testing.T) {
+	const (
+		call    = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		carrier = "00-1bf7651916cd43dd8448eb211c80319c-c7ad6b7169203331-00"
+	)
+	s := serve(t, "200 "+allowed)
+	server := newServer(t, s, io.Discard, nil)
+	api := server.Handler("")
+	carried := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("traceparent", carrier)
+		r.Header.Set("tracestate", "carrier=1")
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(carried.Close)
+	overHTTP := dial(t, &sdk.StreamableClientTransport{Endpoint: carried.URL + Path})
+	for i, test := range []struct {
+		session *sdk.ClientSession
+		meta    sdk.Meta
+		want    string
+	}{
+		{connect(t, server), nil, " "},
+		{connect(t, server), sdk.Meta{"traceparent": call, "tracestate": "call=1"}, call + " call=1"},
+		{connect(t, server), sdk.Meta{"traceparent": 1, "tracestate": "call=1"}, " "},
+		{overHTTP, nil, carrier + " carrier=1"},
+		{overHTTP, sdk.Meta{"traceparent": call, "tracestate": "call=1"}, call + " call=1"},
+		{overHTTP, sdk.Meta{"traceparent": call}, call + " "},
+	} {
+		_, err := test.session.CallTool(t.Context(), &sdk.CallToolParams{
+			Meta: test.meta, Name: checkAction, Arguments: json.RawMessage(fmt.Sprintf(arguments, "1")),
+		})
+		if err != nil || len(s.traces) != i+1 || s.traces[i] != test.want {
+			t.Errorf("%v: sent %q, want %q; %v", test.meta, s.traces[i:], test.want, err)
+		}
 	}
 }
 

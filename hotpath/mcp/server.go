@@ -76,7 +76,7 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		started := time.Now()
-		result, err := s.call(ctx, t, r.Params.Arguments)
+		result, err := s.call(client.WithTrace(ctx, traceOf(r, "traceparent"), traceOf(r, "tracestate")), t, r.Params.Arguments)
 		outcome := "ok"
 		if err != nil {
 			result, outcome = failure(t, err), outcomeOf(err)
@@ -84,6 +84,19 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 		s.log.Info("tool call", "tool", t.definition.Name, "outcome", outcome, "took", time.Since(started).Round(time.Millisecond))
 		return result, nil
 	}
+}
+
+// traceOf gives a field of a call's W3C Trace Context: that of the call itself,
+// in its _meta, or that of the HTTP request it came with.
+func traceOf(r *sdk.CallToolRequest, name string) string {
+	if own, _ := r.Params.Meta["traceparent"].(string); own != "" {
+		value, _ := r.Params.Meta[name].(string)
+		return value
+	}
+	if r.Extra == nil {
+		return ""
+	}
+	return r.Extra.Header.Get(name)
 }
 
 func (s *Server) call(ctx context.Context, t tool, arguments []byte) (*sdk.CallToolResult, error) {

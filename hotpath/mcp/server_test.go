@@ -33,6 +33,7 @@ type service struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []string // method, URI, key and body
+	traces   []string // traceparent and tracestate
 	answers  []string // status, a space and the body; "lost" closes the connection
 }
 
@@ -43,6 +44,7 @@ func serve(t *testing.T, answers ...string) *service {
 		body, _ := io.ReadAll(r.Body)
 		s.mu.Lock()
 		s.requests = append(s.requests, strings.Join([]string{r.Method, r.URL.RequestURI(), r.Header.Get("X-API-Key"), string(body)}, " "))
+		s.traces = append(s.traces, r.Header.Get("traceparent")+" "+r.Header.Get("tracestate"))
 		answer := s.answers[0]
 		if len(s.answers) > 1 {
 			s.answers = s.answers[1:]
