@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"spendgate/hotpath/spend"
 )
 
 // maxFaults bounds the message of a call that is wrong all over.
@@ -104,7 +106,7 @@ func withArticle(jsonType string) string {
 }
 
 // decode reads arguments that were checked. Numbers in free objects keep their
-// digits.
+// digits, and an integer may be spelt 5.0 (S8), as many hosts do.
 func decode(arguments []byte, into any) error {
 	numbers := json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
 		if d.PeekKind() != '0' {
@@ -114,7 +116,22 @@ func decode(arguments []byte, into any) error {
 		*v = stdjson.Number(text)
 		return err
 	})
-	err := json.Unmarshal(arguments, into, json.WithUnmarshalers(numbers))
+	integers := json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *int) error {
+		if d.PeekKind() != '0' {
+			return errors.ErrUnsupported
+		}
+		text, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		n, ok := spend.ParseInteger(string(text))
+		if !ok {
+			return errors.New("must be an integer")
+		}
+		*v = int(n)
+		return nil
+	})
+	err := json.Unmarshal(arguments, into, json.WithUnmarshalers(json.JoinUnmarshalers(numbers, integers)))
 	if err == nil {
 		return nil
 	}

@@ -176,6 +176,11 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 			`200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`,
 			`GET /v1/violations?action_type=spend&agent_id=a&cursor=x&decision=block&from=2026-01-01&limit=7&to=2026-01-02 ` + secret + ` `,
 		},
+		{
+			listViolations, `{"limit":5.0}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`,
+			`GET /v1/violations?limit=5 ` + secret + ` `,
+		},
+		{getPolicy, `{"policy_id":"p/1","version":2e0}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
 		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` + secret + ` `},
 	} {
 		s := serve(t, test.answer)
@@ -204,7 +209,8 @@ func TestArgumentsAreRefused(t *testing.T) {
 		{simulateActions, `{"policy_id":"p","actions":{}}`, "actions must be an array"},
 		{getPolicy, `{"policy_id":"p","version":0}`, "version must be 1 or more"},
 		{getPolicy, `{"policy_id":"p","version":"2"}`, "version must be an integer"},
-		{getPolicy, `{"policy_id":"p","version":1.5}`, "version "},
+		{getPolicy, `{"policy_id":"p","version":1.5}`, "version must be an integer"},
+		{getPolicy, `{"policy_id":"p","version":1e30}`, "version must be an integer"},
 		{listViolations, `{"decision":"allowed"}`, `decision unknown decision "allowed"`},
 		{createPolicy, `{"name":"n","rules":[{"rule_id":"r","type":"x"}]}`, "rules[0].type is not known"},
 	} {
