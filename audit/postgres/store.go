@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,7 @@ type Store struct {
 	reads    *pgxpool.Pool
 	writers  *sessions // for Commit
 	controls *sessions // for fences and configuration, which must not wait for writers
+	closing  sync.Once
 
 	// statement names the prepared commit; empty when connections are not
 	// this node's own, so that every commit prepares it anew.
@@ -165,11 +167,13 @@ func prepareRead(ctx context.Context, conn *pgx.Conn) error {
 	return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_custom_plan").Close()
 }
 
-// Close closes all connections; no method may be in use.
+// Close closes all connections; no method may be in use. Again it does nothing.
 func (s *Store) Close() {
-	s.writers.close()
-	s.controls.close()
-	s.reads.Close()
+	s.closing.Do(func() {
+		s.writers.close()
+		s.controls.close()
+		s.reads.Close()
+	})
 }
 
 // Ping implements audit.Store. A schema newer than this build needs is fine:

@@ -76,6 +76,11 @@ func open(t testing.TB, url string, migrate bool) *Store {
 	return s
 }
 
+func TestCloseAgain(t *testing.T) {
+	s := open(t, database(t), true)
+	s.Close() // the test's end does so again
+}
+
 func TestStore(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Subject {
 		s := open(t, database(t), true)
