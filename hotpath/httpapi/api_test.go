@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"spendgate/audit"
@@ -344,6 +347,35 @@ func TestFullNodeRefusesChecksUnread(t *testing.T) {
 	if a := s.do("POST", "/v1/checks", plainCheck); a.status != http.StatusOK {
 		t.Errorf("afterwards: %d %s", a.status, a.body)
 	}
+}
+
+// Refusals for overload are told once a second, and how many they were.
+func TestOverloadIsLoggedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		a := &API{log: slog.New(slog.NewTextHandler(&logged, nil))}
+		refuse := func(times int) {
+			for range times {
+				a.logOverload()
+			}
+		}
+		refuse(1) // told at once
+		refuse(7)
+		time.Sleep(overloadLogged - 1)
+		refuse(2)
+		time.Sleep(1)
+		refuse(1) // with the nine since
+		time.Sleep(time.Hour)
+		refuse(3) // the other two are told later
+		var told []string
+		for line := range strings.Lines(logged.String()) {
+			_, n, _ := strings.Cut(strings.TrimSpace(line), `level=WARN msg="at capacity; requests are refused" requests=`)
+			told = append(told, n)
+		}
+		if want := []string{"1", "10", "1"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q:\n%s", told, want, logged.String())
+		}
+	})
 }
 
 func TestOneLogLinePerFailedRequest(t *testing.T) {
