@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // Traces says where traces go. It is read from the standard variables of
 // OpenTelemetry; those that are about the traces themselves, such as
-// OTEL_TRACES_SAMPLER, are read by its SDK.
+// OTEL_TRACES_SAMPLER, are read by its SDK and only checked here.
 type Traces struct {
 	URL     Secret // of the collector's path for traces; may hold a password; empty for no traces
 	Headers map[string]Secret
@@ -61,7 +62,32 @@ func readTraces(environ []string, s *source) Traces {
 		}
 		s.readOTLP(env, name, v.read)
 	}
+	checkSDK(env, s)
 	return t
+}
+
+// checkSDK looks at what the SDK reads by itself: of bad values it would say
+// nothing and take others, or panic.
+func checkSDK(env map[string]string, s *source) {
+	for _, name := range []string{"SCHEDULE_DELAY", "EXPORT_TIMEOUT", "MAX_QUEUE_SIZE", "MAX_EXPORT_BATCH_SIZE"} {
+		const prefix, most = "OTEL_BSP_", 1_000_000
+		if text := env[prefix+name]; text != "" {
+			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > most {
+				s.faults = append(s.faults, fmt.Errorf("%s: must be a whole number from 1 to %d, not %q", prefix+name, most, text))
+			}
+		}
+	}
+	const sampler = "OTEL_TRACES_SAMPLER"
+	known := []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
+	name := strings.ToLower(env[sampler])
+	if name != "" && !slices.Contains(known, name) {
+		s.faults = append(s.faults, fmt.Errorf("%s: must be one of %s, not %q", sampler, strings.Join(known, ", "), name))
+	}
+	if arg := env[sampler+"_ARG"]; arg != "" && strings.HasSuffix(name, "traceidratio") {
+		if ratio, err := strconv.ParseFloat(arg, 64); err != nil || !(ratio >= 0 && ratio <= 1) {
+			s.faults = append(s.faults, fmt.Errorf("%s_ARG: must be a number from 0 to 1, not %q", sampler, arg))
+		}
+	}
 }
 
 func (s *source) readOTLP(env map[string]string, name string, read func(string) error) {

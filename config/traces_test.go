@@ -53,6 +53,34 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+// What the SDK reads by itself is checked, for it says nothing of bad values or
+// panics. Without a collector nothing is read.
+func TestTracesOfTheSDK(t *testing.T) {
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318"
+	for _, good := range []string{
+		"OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_EXPORT_TIMEOUT=30000", "OTEL_BSP_MAX_QUEUE_SIZE=1000000", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=512",
+		"OTEL_BSP_MAX_QUEUE_SIZE=", "OTEL_TRACES_SAMPLER=Always_Off", "OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0",
+		"OTEL_TRACES_SAMPLER=traceidratio OTEL_TRACES_SAMPLER_ARG=1", "OTEL_TRACES_SAMPLER=always_on OTEL_TRACES_SAMPLER_ARG=unused",
+	} {
+		if _, err := Load(append(strings.Fields(good), endpoint), Dev); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"OTEL_BSP_SCHEDULE_DELAY=0", "OTEL_BSP_EXPORT_TIMEOUT=30s", "OTEL_BSP_MAX_QUEUE_SIZE=-1", "OTEL_BSP_MAX_QUEUE_SIZE=1000001",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-5", "OTEL_TRACES_SAMPLER=traceidration", "OTEL_TRACES_SAMPLER_ARG=1.1 OTEL_TRACES_SAMPLER=traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=-0.1 OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=NaN OTEL_TRACES_SAMPLER=traceidratio",
+	} {
+		name, _, _ := strings.Cut(bad, "=")
+		if _, err := Load(append(strings.Fields(bad), endpoint), Dev); err == nil || !strings.Contains(err.Error(), name+": must be ") {
+			t.Errorf("%s: %v", bad, err)
+		}
+		if _, err := Load(strings.Fields(bad), Dev); err != nil {
+			t.Errorf("%s without a collector: %v", bad, err)
+		}
+	}
+}
+
 // plainly shows what hides itself.
 func plainly(t Traces) []any {
 	headers := make(map[string]string)
