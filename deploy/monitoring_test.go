@@ -193,6 +193,38 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// The runbook's command makes every runbook_url an address, and nothing else
+// of the rules another.
+func TestRunbookAddress(t *testing.T) {
+	page, err := os.ReadFile("RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml$`).FindString(string(page))
+	if command == "" {
+		t.Fatal("RUNBOOK.md has no command for it")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "deploy/prometheus"), os.DirFS("prometheus")); err != nil {
+		t.Fatal(err)
+	}
+	shell := exec.CommandContext(t.Context(), "sh", "-c", command)
+	shell.Dir = dir
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var before, after any
+	readYAML(t, "prometheus/rules.yaml", &before)
+	readYAML(t, filepath.Join(dir, "rules.yaml"), &after)
+	want := strings.ReplaceAll(fmt.Sprint(before), "runbook_url:deploy/", "runbook_url:https://wiki.example.com/spendgate/")
+	if got := fmt.Sprint(after); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if !strings.Contains(want, "https://") {
+		t.Error("no rule has a runbook_url")
+	}
+}
+
 // ask gives the results of a query to the fleet's Prometheus: labels, and the
 // last value.
 func (f *localFleet) ask(t *testing.T, query string) []sample {
