@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/resp"
 )
 
 // watcher is a sentinel that names whatever it is told to.
@@ -148,6 +151,59 @@ func TestSwitchOfMasterIsNoticed(t *testing.T) {
 	expect("no majority", false)
 	watchers[1].names.Store(b)
 	expect("two of three", true)
+}
+
+// F29: when the sentinels name another master, claims go there, although the
+// connection to the old one is open and answers.
+func TestClaimsFollowTheSentinels(t *testing.T) {
+	servers := make(map[string]string) // addresses
+	for _, name := range []string{"old", "new"} {
+		server, err := embedded.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		client := redis.NewUniversalClient(new(server.Options()))
+		t.Cleanup(func() { _ = client.Close() })
+		if err := client.Set(t.Context(), "name", name, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		servers[name] = server.Options().Addrs[0]
+	}
+	o := redis.UniversalOptions{MasterName: "claims"}
+	var watchers []*watcher
+	for range 3 {
+		w := newWatcher(t, servers["old"])
+		watchers = append(watchers, w)
+		o.Addrs = append(o.Addrs, w.addr)
+	}
+	c := connect(o, true) // embedded: looks at no server
+	t.Cleanup(func() { _ = c.close() })
+	asked := func() string {
+		p := new(resp.Pipeline)
+		i := queueGet(p, "name")
+		if err := c.hot.run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		name, err := p.Reply(i).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(name)
+	}
+	for deadline := time.Now().Add(3 * watchEvery); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if got := asked(); got != "old" {
+			t.Fatalf("%q is asked before the switch", got)
+		}
+	}
+	for _, w := range watchers {
+		w.names.Store(servers["new"])
+	}
+	for deadline := time.Now().Add(10 * time.Second); asked() != "new"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the old master is asked for ever")
+		}
+	}
 }
 
 // G5: right after a switch of master, which begins an epoch, a change of the
