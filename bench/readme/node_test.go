@@ -23,8 +23,8 @@ type node struct {
 	api, ops, tools string
 }
 
-// newClone makes the folder with what the examples use of a clone: the policies
-// and, as make would leave it, the binary.
+// newClone makes the folder with what the examples use of a clone: policies,
+// alert rules and, as make would leave it, the binary.
 func newClone(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,9 +34,10 @@ func newClone(t *testing.T) *node {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build: %v\n%s", err, out)
 	}
-	const policies = "deploy/policies"
-	if err := os.CopyFS(filepath.Join(dir, policies), os.DirFS(filepath.Join(root(), policies))); err != nil {
-		t.Fatal(err)
+	for _, used := range []string{"deploy/policies", "deploy/prometheus"} {
+		if err := os.CopyFS(filepath.Join(dir, used), os.DirFS(filepath.Join(root(), used))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return n
 }
