@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 )
 
@@ -79,9 +80,13 @@ func postgresUser() (*syscall.Credential, error) {
 	return nil, fmt.Errorf("cannot run PostgreSQL as root, nor as any of %q, who do not exist", names)
 }
 
-// freePort gives a loopback port on which nothing listens. It lies below the
-// range that the kernel gives to outgoing connections, so that it is still
-// free when a killed server comes back to it.
+// given are the ports of this process' servers: one that does not listen yet,
+// or was killed, must find its own again.
+var given sync.Map
+
+// freePort gives a loopback port on which nothing listens, each once. It lies
+// below the range that the kernel gives to outgoing connections, so that it is
+// still free when a killed server comes back to it.
 func freePort() (int, error) {
 	const first, count, tries = 20000, 12000, 50
 	for range tries {
@@ -93,7 +98,9 @@ func freePort() (int, error) {
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("cannot find a free port: %w", err)
 		}
-		return port, nil
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			return port, nil
+		}
 	}
 	return 0, fmt.Errorf("cannot find a free port in %d tries", tries)
 }
