@@ -2,24 +2,35 @@ package model
 
 import "testing"
 
-func scenariosByName() map[string]Model {
+// mutant is a mutation and the scenario that it is looked for in.
+type mutant struct {
+	name     string
+	mutation Mutation
+	scenario string
+}
+
+// explore searches the states of each mutant, as far as a limit.
+func explore(t *testing.T, mutants []mutant, limit int, judge func(*testing.T, Result)) {
+	t.Helper()
+	skipRaced(t)
 	byName := make(map[string]Model)
 	for _, m := range scenarios() {
 		byName[m.Name] = m
 	}
-	return byName
+	for _, c := range mutants {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := byName[c.scenario]
+			m.Mutation, m.Limit = c.mutation, limit
+			judge(t, m.Explore())
+		})
+	}
 }
 
 // TestMutations: the searches can fail. Every defence that is left out is
 // found out, in the scenario named.
 func TestMutations(t *testing.T) {
-	skipRaced(t)
-	byName := scenariosByName()
-	for _, c := range []struct {
-		name     string
-		mutation Mutation
-		scenario string
-	}{
+	explore(t, []mutant{
 		{"NoNodeFence", NoNodeFence, "slow holder"},
 		{"FenceDoesNotWait", FenceDoesNotWait, "slow holder"},
 		{"NoOwnFence", NoOwnFence, "lost commit"},
@@ -49,31 +60,19 @@ func TestMutations(t *testing.T) {
 		{"JoinsEarlierLoad", JoinsEarlierLoad, "configuration"},
 		{"RaiseNotConfirmed", RaiseNotConfirmed, "split brain and configuration"},
 		{"RaiseOnCopy", RaiseOnCopy, "split brain and configuration"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			m := byName[c.scenario]
-			m.Mutation, m.Limit = c.mutation, mutantStates
-			r := m.Explore()
-			if r.Violation == "" {
-				t.Errorf("not caught: %s", r)
-			}
-			t.Log(r)
-		})
-	}
+	}, mutantStates, func(t *testing.T, r Result) {
+		if r.Violation == "" {
+			t.Errorf("not caught: %s", r)
+		}
+		t.Log(r)
+	})
 }
 
 // TestRedundant: defences that another one covers. They stay, since each alone
 // is a proof; when a search finds a way round the other, this fails, and the
 // mutation moves to the table above.
 func TestRedundant(t *testing.T) {
-	skipRaced(t)
-	byName := scenariosByName()
-	for _, c := range []struct {
-		name     string
-		mutation Mutation
-		scenario string
-	}{
+	explore(t, []mutant{
 		// A late writer of an older epoch leaves a claim without a record: the
 		// loader waits for it, and lazy windows are looked up.
 		{"SharedNames", SharedNames, "flush"},
@@ -83,14 +82,9 @@ func TestRedundant(t *testing.T) {
 		// A value that a certified batch has read is never written twice, so
 		// that what a swap finds was there before the loss.
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			m := byName[c.scenario]
-			m.Mutation, m.Limit = c.mutation, *states
-			if r := m.Explore(); r.Violation != "" {
-				t.Errorf("caught: %s", r)
-			}
-		})
-	}
+	}, *states, func(t *testing.T, r Result) {
+		if r.Violation != "" {
+			t.Errorf("caught: %s", r)
+		}
+	})
 }
