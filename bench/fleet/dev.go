@@ -13,25 +13,31 @@ import (
 // Dev is the embedded single node, which needs no servers.
 type Dev struct {
 	*Node
+	Binary   string
 	Key      string // its sample API key
 	AdminKey string
 }
 
-// StartDev starts a single node with its state in dir and waits until it has
-// made its keys and policies. Kill ends it.
-func StartDev(ctx context.Context, binary, dir string) (*Dev, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// StartDev compiles the service and starts a single node, all in dir, and waits
+// until it has made its keys and policies. Kill ends it.
+func StartDev(ctx context.Context, dir string, o BuildOptions) (*Dev, error) {
+	binary, err := Build(ctx, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the node: %w", err)
 	}
-	n, err := NewNode(binary, "dev", "dev", dir, Settings{"DATA_DIR": dir})
+	n, err := NewNode(binary, "dev", "dev", data, Settings{"DATA_DIR": data})
 	if err != nil {
 		return nil, err
 	}
 	if err := n.Start(ctx); err != nil {
 		return nil, errors.Join(err, n.Kill())
 	}
-	d := &Dev{Node: n}
-	if err := d.readKeys(ctx, dir); err != nil {
+	d := &Dev{Node: n, Binary: binary}
+	if err := d.readKeys(ctx, data); err != nil {
 		return nil, errors.Join(err, n.Kill())
 	}
 	return d, nil

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,12 +15,7 @@ import (
 // with its sample key and its admin key, one with neither.
 func startNode(t *testing.T) (c, anonymous *client.Client) {
 	t.Helper()
-	dir := t.TempDir()
-	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := fleet.StartDev(t.Context(), binary, filepath.Join(dir, "data"))
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,7 @@ import (
 )
 
 // program is the real thing: the compiled tool server and a node for it.
-type program struct {
-	binary string
-	node   *fleet.Dev
-}
+type program struct{ node *fleet.Dev }
 
 // environ is the tool server's; more is NAME=value after the prefix.
 func (p *program) environ(more ...string) []string {
@@ -37,7 +34,7 @@ func (p *program) environ(more ...string) []string {
 // stdio gives a session over the streams of a tool server that it starts.
 func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	t.Helper()
-	cmd := exec.Command(p.binary, append([]string{"mcp"}, args...)...)
+	cmd := exec.Command(p.node.Binary, append([]string{"mcp"}, args...)...)
 	cmd.Env = p.environ()
 	return dial(t, &sdk.CommandTransport{Command: cmd})
 }
@@ -46,7 +43,7 @@ func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 // clean at a signal and to have told no secret.
 func (p *program) http(t *testing.T, token string) string {
 	t.Helper()
-	cmd := exec.Command(p.binary, "mcp", "--http", ":0")
+	cmd := exec.Command(p.node.Binary, "mcp", "--http", ":0")
 	cmd.Env = p.environ("MCP_TOKEN=" + token)
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -108,12 +105,7 @@ func refund(amount, counterparty string) map[string]any {
 }
 
 func TestProgram(t *testing.T) {
-	dir := t.TempDir()
-	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := fleet.StartDev(t.Context(), binary, filepath.Join(dir, "data"))
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "v1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +114,7 @@ func TestProgram(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p := &program{binary, node}
+	p := &program{node}
 	t.Run("stdio", func(t *testing.T) { everyTool(t, p.stdio(t), "stdio") })
 	t.Run("http", func(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
@@ -218,7 +210,7 @@ func askedByInspector(t *testing.T, p *program) {
 	inspector := filepath.Join(modules, "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
 	url := p.http(t, "hush")
 	targets := map[string][]string{
-		"stdio": {"-e", "SPENDGATE_API_URL=" + p.node.API, "-e", "SPENDGATE_API_KEY=" + p.node.Key, "--", p.binary, "mcp"},
+		"stdio": {"-e", "SPENDGATE_API_URL=" + p.node.API, "-e", "SPENDGATE_API_KEY=" + p.node.Key, "--", p.node.Binary, "mcp"},
 		"http":  {"--transport", "http", "--header", "Authorization: Bearer hush", "--", url},
 	}
 	for name, target := range targets {
