@@ -24,27 +24,6 @@ func testSentinel(t *testing.T, binary string) {
 	})
 }
 
-// master is the server that the Sentinels name.
-func (s *suite) master(t *testing.T) *fleet.Redis {
-	t.Helper()
-	var master *fleet.Redis
-	eventually(t, patience, "the sentinels agree on a master", func() (agreed bool) {
-		var err error
-		master, err = s.Sentinel.Master(t.Context())
-		return err == nil
-	})
-	return master
-}
-
-// promoted waits until the Sentinels name another master, which takes writes.
-func (s *suite) promoted(t *testing.T, before *fleet.Redis) {
-	t.Helper()
-	eventually(t, patience, "there is another master", func() bool {
-		master, err := s.Sentinel.Master(t.Context())
-		return err == nil && master != before && writable(t, master)
-	})
-}
-
 // F4, G3, G7: the master is killed. When it is back, empty and a master in its
 // own eyes until a Sentinel tells it otherwise, no node claims on it.
 func (s *suite) masterKilled(t *testing.T) {
@@ -109,21 +88,6 @@ func (s *suite) masterReplacedIdle(t *testing.T) {
 	if known == 0 {
 		t.Error("no key was made")
 	}
-	after()
-}
-
-// F30, G3, G7: the master stops, is failed over, and goes on as a master until
-// a Sentinel tells it otherwise, with open connections of the nodes.
-func (s *suite) masterStopped(t *testing.T) {
-	after, master := s.before(t), s.master(t)
-	s.underLoad(t, func() (from, back time.Time) {
-		from = time.Now()
-		act(t, master.Stop())
-		s.promoted(t, master)
-		back = time.Now()
-		act(t, master.Continue())
-		return from, back
-	}, blind)
 	after()
 }
 

@@ -53,27 +53,22 @@ func (s *suite) restore(t *testing.T) {
 	s.durabilityTold(t)
 }
 
-// G1, G2, G3, G7: the primary's machine is gone, the standby is promoted.
-func (s *suite) primaryKilled(t *testing.T) {
+// primaryGone ends the primary in some way under load; the standby is promoted.
+func (s *suite) primaryGone(t *testing.T, end func() error) {
+	t.Helper()
 	after := s.before(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Postgres.Kill())
+		act(t, end())
 		return from, s.failOver(t)
 	}, blind)
 	after()
 	s.restore(t)
 }
 
-// G1, G2, G3, G7: likewise when the primary does not answer any more, but
-// closes no connection and takes new ones.
-func (s *suite) primaryStopped(t *testing.T) {
-	after := s.before(t)
-	s.underLoad(t, func() (from, back time.Time) {
-		from = time.Now()
-		act(t, s.Postgres.Stop())
-		return from, s.failOver(t)
-	}, blind)
-	after()
-	s.restore(t)
-}
+// G1, G2, G3, G7: the primary's machine is gone.
+func (s *suite) primaryKilled(t *testing.T) { s.primaryGone(t, s.Postgres.Kill) }
+
+// G1, G2, G3, G7: the primary does not answer any more, but closes no
+// connection and takes new ones.
+func (s *suite) primaryStopped(t *testing.T) { s.primaryGone(t, s.Postgres.Stop) }
