@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ func testStandby(t *testing.T, binary string) {
 		{"G1 durability is told", s.durabilityTold},
 		{"G1 primary killed", s.primaryKilled},
 		{"G1 primary stopped", s.primaryStopped},
+		{"a standby that lags loses checks", s.standbyBehind},
 	})
 }
 
@@ -72,3 +75,67 @@ func (s *suite) primaryKilled(t *testing.T) { s.primaryGone(t, s.Postgres.Kill) 
 // G1, G2, G3, G7: the primary does not answer any more, but closes no
 // connection and takes new ones.
 func (s *suite) primaryStopped(t *testing.T) { s.primaryGone(t, s.Postgres.Stop) }
+
+// The bound of G1: without a synchronous standby, what was answered last may be
+// gone after a failover. What the standby has holds; and once Redis is emptied
+// and the nodes are restarted, as the runbook says, no answer names a check
+// that is gone, and its action is judged anew.
+func (s *suite) standbyBehind(t *testing.T) {
+	s.desynchronise(t)
+	kept, keptKeyed := s.action("41"), s.keyed("42")
+	first, original := check(t, s.client(0), kept).Result(), check(t, s.client(1), keptKeyed)
+	eventually(t, patience, "the standby has the checks", func() bool {
+		var n int
+		err := s.Standby.Pool.QueryRow(t.Context(), "SELECT count(*) FROM checks WHERE counterparty IN ($1, $2)",
+			kept.Counterparty, keptKeyed.Counterparty).Scan(&n)
+		return err == nil && n == 2
+	})
+	act(t, s.Standby.Kill()) // it gets nothing more
+	lost, lostKeyed := s.action("43"), s.keyed("44")
+	gone := []fleet.Answer{check(t, s.client(0), lost), check(t, s.client(1), lostKeyed)}
+	for n := range 2 { // from now on the nodes know the check by heart
+		if r := check(t, s.client(n), lost).Result(); !r.Duplicate() {
+			t.Errorf("sent again before the failover: %+v", r)
+		}
+	}
+	act(t, s.Postgres.Kill())
+	act(t, s.Standby.Start(limited(t, patience)))
+	s.failOver(t)
+	s.answeredWithin(t, resumeIn, s.client(0), s.action("45"))
+	s.answeredWithin(t, resumeIn, s.client(1), s.action("45"))
+
+	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	for _, n := range s.Nodes {
+		told := time.Now()
+		act(t, n.Terminate())
+		terminated(t, n, told)
+		act(t, n.Start(limited(t, patience)))
+	}
+	for _, before := range gone {
+		ok(t, must(s.client(0).GetCheck(t.Context(), before.Result().CheckID))(t), http.StatusNotFound)
+	}
+	for n := range 2 {
+		if r := check(t, s.client(n), kept).Result(); !r.Duplicate() || named(t, r) != first.CheckID {
+			t.Errorf("the action of %s, which the standby has, is answered %+v", first.CheckID, r)
+		}
+		if a := check(t, s.client(n), keptKeyed); !a.Replayed() || !bytes.Equal(a.Body, original.Body) {
+			t.Errorf("a key that the standby has is answered %s", a)
+		}
+	}
+	for i, action := range []fleet.Action{lost, lostKeyed} {
+		if a := check(t, s.client(i), action); a.Replayed() || a.Result().Decision != "allow" {
+			t.Errorf("an action whose check is gone is answered %s", a)
+		}
+	}
+	s.restore(t)
+}
+
+// desynchronise has the primary wait for no standby any more.
+func (s *suite) desynchronise(t *testing.T) {
+	t.Helper()
+	for _, statement := range []string{"ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"} {
+		_, err := s.Postgres.Pool.Exec(t.Context(), statement)
+		act(t, err)
+	}
+	eventually(t, patience, "/readyz tells it", func() bool { return strings.Contains(s.durability(t), "no synchronous standby") })
+}
