@@ -139,6 +139,10 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 	inactiveID, inactive := s.newKey(t, plenty)
 	ok(t, must(s.Nodes[0].Admin(s.AdminKey).PatchKey(t.Context(), inactiveID, map[string]any{"active": false}))(t), 200)
 
+	logged := make([]int, 2)
+	for i := range logged {
+		logged[i] = len(s.Nodes[i].Log())
+	}
 	act(t, s.Redis.Kill())
 	refused, keyed := s.action("55"), s.keyed("56")
 	for n := range 2 {
@@ -161,14 +165,23 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 			}
 		}
 		ok(t, must(c.Do(t.Context(), http.MethodGet, "/health", nil))(t), 200)
-		if a := must(s.Nodes[n].Ready(t.Context()))(t); a.Status != 503 || !strings.Contains(string(a.Body), `"redis","status":"failing"`) {
-			t.Errorf("/readyz without redis: %s", a)
+		for range 2 {
+			if a := must(s.Nodes[n].Ready(t.Context()))(t); a.Status != 503 || !strings.Contains(string(a.Body), `"redis","status":"failing"`) {
+				t.Errorf("/readyz without redis: %s", a)
+			}
 		}
 	}
 	act(t, s.Redis.Start(t.Context()))
 	for _, action := range []fleet.Action{refused, keyed} {
 		if r := s.answeredWithin(t, resumeIn, s.client(1), action).Result(); r.Decision != "allow" {
 			t.Errorf("the retry of a check that was refused is %+v", r)
+		}
+	}
+	for i, n := range s.Nodes[:2] {
+		act(t, n.WaitReady(limited(t, patience)))
+		said := n.Log()[logged[i]:]
+		if strings.Count(said, `"not ready","dependency":"redis","error":`) != 1 || strings.Count(said, `"ready again"`) != 1 {
+			t.Errorf("%s does not say once that it is not ready, and once that it is again", n.Name)
 		}
 	}
 }

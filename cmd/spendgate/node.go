@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,6 +64,7 @@ type node struct {
 	tracer     *otlp.Tracer // nil when nobody wants traces
 	apiAddr    net.Addr
 	listeners  []func() error
+	unready    atomic.Bool // as the last answer of /readyz says
 	stopTidy   context.CancelFunc
 	tidied     sync.WaitGroup
 }
@@ -241,8 +243,23 @@ func (n *node) startTidying() {
 	})
 }
 
-// ready asks every dependency (S27) and compares the clocks.
+// ready asks every dependency (S27), and logs when the answer becomes another.
 func (n *node) ready(ctx context.Context) httpapi.Readiness {
+	r := n.ask(ctx)
+	if was := n.unready.Swap(!r.Ready); was && r.Ready {
+		n.log.Info("ready again")
+	} else if !was && !r.Ready {
+		for _, d := range r.Dependencies {
+			if !d.OK {
+				n.log.Warn("not ready", "dependency", d.Name, "error", d.Detail)
+			}
+		}
+	}
+	return r
+}
+
+// ask asks every dependency and compares the clocks.
+func (n *node) ask(ctx context.Context) httpapi.Readiness {
 	r := httpapi.Readiness{Ready: true, Mode: n.mode}
 	report := func(name string, err error, detail string) {
 		if err != nil {
