@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -42,6 +43,9 @@ func (c command) exec(ctx context.Context, p process, path string, args []string
 		return usageError{path, "a command is missing: " + strings.Join(c.names(), ", ")}
 	}
 	if isHelp(args[0]) {
+		if args[0] == "help" && len(args) > 1 {
+			return c.exec(ctx, p, path, append(slices.Clone(args[1:]), "--help"))
+		}
 		return c.help(p.stdout, path, nil)
 	}
 	for _, sub := range c.sub {
@@ -61,7 +65,7 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 		return c.help(p.stdout, path, flags)
 	}
 	if err != nil {
-		return usageError{path, err.Error()}
+		return usageError{path, flagFault(err)}
 	}
 	err = act(ctx, p, rest)
 	if usage, ok := errors.AsType[usageError](err); ok {
@@ -84,6 +88,25 @@ func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
 		rest = append(rest, flags.Arg(0))
 		args = flags.Args()[1:]
 	}
+}
+
+// flagFault says what package flag says of a wrong flag as the help writes flags.
+func flagFault(err error) string {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return "there is no flag " + dashes(name) + name
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return dashes(name) + name + " needs a value"
+	}
+	var value, name string
+	for _, form := range []string{"invalid value %q for flag -%s", "invalid boolean value %q for -%s"} {
+		if n, _ := fmt.Sscanf(text, form, &value, &name); n == 2 {
+			name = strings.TrimSuffix(name, ":")
+			return fmt.Sprintf("%s%s cannot be %q", dashes(name), name, value)
+		}
+	}
+	return text
 }
 
 // noFlags is the setup of a command that takes neither flags nor arguments.

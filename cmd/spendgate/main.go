@@ -14,6 +14,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -37,11 +39,16 @@ type process struct {
 
 // run executes the command line and gives the exit code.
 func run(ctx context.Context, p process, args []string) int {
+	if len(args) == 1 && (args[0] == "--version" || args[0] == "-v") {
+		args = []string{"version"}
+	}
 	err := root().exec(ctx, p, "spendgate", args)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(p.stderr, "spendgate:", err) //nolint:errcheck // nobody is left to tell
+	// What was tried twice, such as a connection with TLS and without, is told once.
+	lines := slices.Compact(strings.Split(err.Error(), "\n"))
+	fmt.Fprintln(p.stderr, "spendgate:", strings.Join(lines, "\n")) //nolint:errcheck // nobody is left to tell
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}

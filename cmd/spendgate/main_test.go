@@ -129,7 +129,39 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	runWith(t, nil, "", "version").check(t, 0, "spendgate dev\n", "")
+	for _, spelling := range []string{"version", "--version", "-v"} {
+		runWith(t, nil, "", spelling).check(t, 0, "spendgate dev\n", "")
+	}
+}
+
+func TestHelpOfACommand(t *testing.T) {
+	runWith(t, nil, "", "help", "serve").check(t, 0, "usage: spendgate serve\n", "")
+	runWith(t, nil, "", "help", "keys", "update").check(t, 0, "usage: spendgate keys update [flags] KEY_ID\n", "")
+	runWith(t, nil, "", "keys", "help", "update").check(t, 0, "usage: spendgate keys update [flags] KEY_ID\n", "")
+	runWith(t, nil, "", "help", "nope").check(t, 2, "", `unknown command "nope"`)
+}
+
+func TestWrongFlagsAreNamedAsTheHelpNamesThem(t *testing.T) {
+	for args, want := range map[string]string{
+		"serve --port 80":                       "there is no flag --port\n",
+		"policies apply -g x":                   "there is no flag -g\n",
+		"keys create --name":                    "--name needs a value\n",
+		"policies apply -f":                     "-f needs a value\n",
+		"keys create --name x --rate-limit a:b": `--rate-limit cannot be "a:b"` + "\n",
+		"keys update x --active=nope":           `--active cannot be "nope"` + "\n",
+	} {
+		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "spendgate: "+want+"Try: spendgate ")
+	}
+}
+
+// An address that nobody listens at is tried with TLS and without; one line is
+// enough.
+func TestUnreachableDatabaseIsNamedOnce(t *testing.T) {
+	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://u:hush@127.0.0.1:1/db"}, "", "migrate")
+	r.check(t, 1, "", "connection refused")
+	if strings.Count(r.stderr, "127.0.0.1:1 ") != 1 || strings.Contains(r.stderr, "hush") {
+		t.Error(r.stderr)
+	}
 }
 
 func TestKeysCreate(t *testing.T) {
@@ -188,7 +220,7 @@ func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
 	n := newFakeNode(t)
 	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")
 	n.check(t)
-	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "no such file")
+	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "cannot read policies: ")
 }
 
 func TestPoliciesApplyDryRun(t *testing.T) {

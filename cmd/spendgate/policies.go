@@ -33,7 +33,7 @@ func policiesApply(flags *flag.FlagSet) action {
 		}
 		policies, err := policyfile.Read(*path, p.stdin)
 		if err != nil {
-			return err
+			return fmt.Errorf("cannot read policies: %w", err)
 		}
 		if *dryRun {
 			for _, policy := range policies {
