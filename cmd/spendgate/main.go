@@ -79,6 +79,7 @@ func root() command {
 			},
 			keysCommand(),
 			policiesCommand(),
+			auditCommand(),
 			mcpCommand(),
 			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
 		},
