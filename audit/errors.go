@@ -13,6 +13,7 @@ var (
 	ErrStaleEpoch  = errors.New("epoch is over")
 	ErrFencedNode  = errors.New("node incarnation is fenced")
 	ErrUnknown     = errors.New("outcome of the commit is unknown")
+	ErrForked      = errors.New("another batch has this place in the node's chain")
 	ErrUnavailable = errors.New("store unavailable")
 	ErrOverloaded  = errors.New("audit queue is full")
 )

@@ -59,7 +59,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 
 // failureKinds are the values of the kind label; they exist from the start so
 // that an alert on their increase sees the first.
-var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "key_taken"}
+var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken"}
 
 func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 	m.batchSize.Observe(float64(size))
@@ -83,6 +83,8 @@ func failureKind(err error) string {
 		return "stale_epoch"
 	case errors.Is(err, ErrFencedNode):
 		return "fenced"
+	case errors.Is(err, ErrForked):
+		return "forked"
 	default:
 		return "unavailable"
 	}

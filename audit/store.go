@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -34,19 +35,21 @@ type Store interface {
 
 // Trail is the immutable audit trail.
 type Trail interface {
-	// Commit writes the checks, their violations and their idempotency keys
-	// in one durable transaction, or none of them. Every check carries the
-	// same fence, and their IDs are distinct. It fails with
+	// Commit writes the checks, their violations, their idempotency keys and
+	// their link of the node's chain (G8) in one durable transaction, or none of
+	// them. Every check carries the same fence, and their IDs are distinct. It
+	// fails with
 	//
 	//	ErrStaleEpoch    the fence's epoch is over: claim again
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
+	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it
 	//	ErrUnavailable   certainly nothing was written
 	//	ErrUnknown       the connection was lost while committing: only a
 	//	                 look-up behind Fence can tell
-	Commit(ctx context.Context, checks []*spend.Check) error
+	Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error
 
 	// Checks looks up by ID; the absent are missing from the answer, which
 	// has no order.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -54,6 +56,7 @@ type Writer struct {
 	slots   *slots
 	timers  sync.Pool
 	pace    pace
+	lanes   lanes // run's
 
 	mu      sync.Mutex
 	waiting *sync.Cond
@@ -67,6 +70,7 @@ type Writer struct {
 type Entry struct {
 	writer *Writer
 	check  *spend.Check
+	row    spend.Hash // of the check's row, for its chain
 	phase  atomic.Int32
 	done   chan struct{}
 	err    error
@@ -118,7 +122,8 @@ func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recor
 // Append queues a check, which must not change any more. The caller holds a
 // slot until the Entry is settled.
 func (w *Writer) Append(check *spend.Check) *Entry {
-	e := &Entry{writer: w, check: check, done: make(chan struct{})}
+	// Hashed here, by many at once, and not in the one line of commits.
+	e := &Entry{writer: w, check: check, row: chain.HashCheck(check, RowFormat), done: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -248,11 +253,20 @@ func (w *Writer) yield() {
 }
 
 // commit writes the batch and settles every entry, now or, when the outcome is
-// unknown, as soon as it can be found out.
+// unknown, as soon as it can be found out. The lane goes on only behind what was
+// certainly recorded; where that is not known it is over, and what still has
+// its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
+	slices.SortFunc(batch, func(a, b *Entry) int { return bytes.Compare(a.check.ID[:], b.check.ID[:]) })
 	for len(batch) > 0 {
+		lane := w.lanes.of(batch[0].check.Fence.Node)
+		if lane.over {
+			settle(batch, ErrFencedNode)
+			return
+		}
+		link := w.lanes.next(lane, batch)
 		started := time.Now()
-		err := w.store(batch)
+		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
 		var taken *KeysTakenError
 		var row *RowError
@@ -270,13 +284,16 @@ func (w *Writer) commit(batch []*Entry) {
 			w.commit(batch[:len(batch)/2])
 			batch = batch[len(batch)/2:]
 			continue
-		case errors.Is(err, ErrUnknown):
+		case errors.Is(err, ErrUnknown), errors.Is(err, ErrForked):
+			lane.over = true
 			w.done.Go(func() { w.resolve(batch) })
 		case err == nil:
+			lane.Advance(link)
 			w.slots.recorded.Add(int64(len(batch)))
 			settle(batch, nil)
 		default:
-			if !errors.Is(err, ErrStaleEpoch) && !errors.Is(err, ErrFencedNode) {
+			lane.over = errors.Is(err, ErrFencedNode)
+			if !errors.Is(err, ErrStaleEpoch) && !lane.over {
 				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
 			}
 			settle(batch, err)
@@ -285,7 +302,7 @@ func (w *Writer) commit(batch []*Entry) {
 	}
 }
 
-func (w *Writer) store(batch []*Entry) error {
+func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	checks := make([]*spend.Check, len(batch))
 	for i, e := range batch {
 		checks[i] = e.check
@@ -294,7 +311,7 @@ func (w *Writer) store(batch []*Entry) error {
 	defer cancel()
 	w.pace.begin()
 	defer w.pace.end()
-	return w.o.Trail.Commit(ctx, checks)
+	return w.o.Trail.Commit(ctx, checks, link)
 }
 
 // Busy is how long the commit under way will probably still take; 0 when none

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -23,14 +25,20 @@ type trail struct {
 	takes time.Duration
 	spoil func(batch []*spend.Check) (record bool, err error)
 
-	mu      sync.Mutex
-	batches [][]*spend.Check
-	rows    map[spend.ID]*spend.Check
-	fenced  []spend.ID
-	retired []spend.ID
+	mu       sync.Mutex
+	batches  [][]*spend.Check
+	rows     map[spend.ID]*spend.Check
+	fenced   []spend.ID
+	retired  []spend.ID
+	recorded []recordedBatch
 }
 
-func (s *trail) Commit(_ context.Context, checks []*spend.Check) error {
+type recordedBatch struct {
+	checks []*spend.Check
+	link   chain.Link
+}
+
+func (s *trail) Commit(_ context.Context, checks []*spend.Check, link chain.Link) error {
 	time.Sleep(s.latency())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,6 +48,8 @@ func (s *trail) Commit(_ context.Context, checks []*spend.Check) error {
 		record, err = s.spoil(checks)
 	}
 	if record {
+		link.Entries = slices.Clone(link.Entries)
+		s.recorded = append(s.recorded, recordedBatch{checks, link})
 		for _, c := range checks {
 			s.rows[c.ID] = c
 		}

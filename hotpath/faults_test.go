@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -81,14 +83,15 @@ func (s *faultyStore) onCommit(f commitFault) {
 	s.commit = f
 }
 
-func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check) error {
+func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
 	s.mu.Lock()
 	f := s.commit
 	s.mu.Unlock()
 	if f == nil {
-		return s.Store.Commit(ctx, checks)
+		return s.Store.Commit(ctx, checks, link)
 	}
-	return f(ctx, checks, s.Store.Commit)
+	link.Entries = slices.Clone(link.Entries) // the commit may be carried out later
+	return f(ctx, checks, func(ctx context.Context, checks []*spend.Check) error { return s.Store.Commit(ctx, checks, link) })
 }
 
 var errTest = errors.New("made to fail")

@@ -23,7 +23,7 @@ func staleEpoch(t *testing.T, s Subject) {
 		t.Fatalf("rotated to %x, %v; want %x", current, err, next)
 	}
 	c := keyed(newCheck(f), newKeyText())
-	if err := s.Commit(ctx, []*spend.Check{c}); !errors.Is(err, audit.ErrStaleEpoch) {
+	if err := Record(ctx, s, c); !errors.Is(err, audit.ErrStaleEpoch) {
 		t.Errorf("got %v, want ErrStaleEpoch", err)
 	}
 	mustLack(t, s, c)
@@ -50,7 +50,7 @@ func fencedNode(t *testing.T, s Subject) {
 		}
 	}
 	c := keyed(newCheck(f), newKeyText())
-	if err := s.Commit(ctx, []*spend.Check{c}); !errors.Is(err, audit.ErrFencedNode) {
+	if err := Record(ctx, s, c); !errors.Is(err, audit.ErrFencedNode) {
 		t.Errorf("got %v, want ErrFencedNode", err)
 	}
 	mustLack(t, s, c)
@@ -99,7 +99,7 @@ func stopIsFinal(t *testing.T, s Subject, f spend.Fence, refusal error, stop fun
 					close(enough)
 				}
 				mu.Unlock()
-				err := s.Commit(t.Context(), batch)
+				err := Record(t.Context(), s, batch...)
 				if errors.Is(err, refusal) {
 					return
 				}

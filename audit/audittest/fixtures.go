@@ -109,7 +109,7 @@ func metadata(s string) spend.Metadata {
 
 func mustCommit(t testing.TB, s audit.Store, checks ...*spend.Check) {
 	t.Helper()
-	if err := s.Commit(t.Context(), checks); err != nil {
+	if err := Record(t.Context(), s, checks...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 
 	losers := []*spend.Check{keyed(newCheck(f), winners[0].Action.IdempotencyKey), keyed(newCheck(f), winners[1].Action.IdempotencyKey)}
 	rest := []*spend.Check{newCheck(f), keyed(blocked(newCheck(f)), newKeyText())}
-	err := s.Commit(ctx, slices.Concat(losers, rest))
+	err := Record(ctx, s, slices.Concat(losers, rest)...)
 	var taken *audit.KeysTakenError
 	if !errors.As(err, &taken) {
 		t.Fatalf("got %v, want a KeysTakenError", err)
@@ -76,7 +76,7 @@ func keysRace(t *testing.T, s Subject) {
 			}
 			wg.Go(func() {
 				var taken *audit.KeysTakenError
-				err := s.Commit(t.Context(), batch)
+				err := Record(t.Context(), s, batch...)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -130,7 +130,7 @@ func keysExpire(t *testing.T, s Subject) {
 	if err != nil || len(recorded) != 1 || recorded[hash] != second.ID {
 		t.Errorf("used again: %v, %v", recorded, err)
 	}
-	if err := s.Commit(ctx, []*spend.Check{keyed(newCheck(f), key)}); !errors.As(err, new(*audit.KeysTakenError)) {
+	if err := Record(ctx, s, keyed(newCheck(f), key)); !errors.As(err, new(*audit.KeysTakenError)) {
 		t.Errorf("a third time: got %v, want a KeysTakenError", err)
 	}
 	mustHave(t, s, other) // a key expires, its check does not

@@ -53,6 +53,9 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
 		{"ConfigChangesRace", configChangesRace},
+		{"BatchOfEachCommit", batchOfEachCommit},
+		{"ChainNeverForks", chainNeverForks},
+		{"WriterMakesChains", writerMakesChains},
 		{"Immutable", immutable},
 		{"Health", health},
 	} {
@@ -79,6 +82,8 @@ func immutable(t *testing.T, s Subject) {
 		"DELETE FROM violations",
 		"UPDATE policies SET name = 'x'",
 		"DELETE FROM policies",
+		"UPDATE batches SET seq = 7",
+		"DELETE FROM batches",
 	}, s.Forbidden...) {
 		if err := s.Exec(t, statement); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", statement, err)

@@ -72,7 +72,7 @@ func batchIsAllOrNothing(t *testing.T, s Subject) {
 	again := blocked(newCheck(f))
 	again.ID = first.ID // recorded already
 	others := []*spend.Check{keyed(blocked(newCheck(f)), newKeyText()), keyed(newCheck(f), newKeyText())}
-	err := s.Commit(t.Context(), append(others, again))
+	err := Record(t.Context(), s, append(others, again)...)
 	if _, ok := errors.AsType[*audit.RowError](err); !ok {
 		t.Errorf("got %v, want a RowError", err)
 	}
@@ -82,7 +82,7 @@ func batchIsAllOrNothing(t *testing.T, s Subject) {
 		t.Errorf("%d violations were left behind", page.Total)
 	}
 	mustCommit(t, s, others...) // so its keys were not left behind either
-	if err := s.Commit(t.Context(), nil); err != nil {
+	if err := Record(t.Context(), s); err != nil {
 		t.Errorf("an empty batch: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func poisonRowIsNamed(t *testing.T, s Subject) {
 		bad, good := newCheck(f), newCheck(f)
 		bad.Action.ReasonText = poison
 		var row *audit.RowError
-		if err := s.Commit(t.Context(), []*spend.Check{good, bad}); !errors.As(err, &row) {
+		if err := Record(t.Context(), s, good, bad); !errors.As(err, &row) {
 			t.Errorf("%q: got %v, want a RowError", poison, err)
 		}
 		mustLack(t, s, good, bad)
@@ -117,7 +117,7 @@ func concurrentCommits(t *testing.T, s Subject) {
 						keyed(blocked(batch[i]), newKeyText())
 					}
 				}
-				if err := s.Commit(t.Context(), batch); err != nil {
+				if err := Record(t.Context(), s, batch...); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -140,7 +140,7 @@ func contextEnds(t *testing.T, s Subject) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := newCheck(f)
-	if err := s.Commit(ended, []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+	if err := Record(ended, s, c); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("commit: got %v, want ErrUnavailable", err)
 	}
 	mustLack(t, s, c)
@@ -170,7 +170,7 @@ func contextEnds(t *testing.T, s Subject) {
 		wg.Go(func() {
 			for short.Err() == nil {
 				c := newCheck(f)
-				switch err := s.Commit(short, []*spend.Check{c}); {
+				switch err := Record(short, s, c); {
 				case err == nil:
 					mustHave(t, s, c)
 				case errors.Is(err, audit.ErrUnavailable):

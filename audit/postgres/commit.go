@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
 // Commit implements audit.Trail: one buffer, one wait.
-func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
+func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
 	if len(checks) == 0 {
 		return nil
 	}
@@ -33,7 +34,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
 	if !session.prepared || s.statement == "" {
 		session.buf = appendParse(session.buf, s.statement, commitQuery)
 	}
-	session.buf = appendCommit(session.buf, s.statement, checks, reach)
+	session.buf = appendCommit(session.buf, s.statement, checks, reach, link)
 	if _, err := session.exchange(ctx, 1); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
@@ -58,12 +59,12 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
 
 // appendCommit adds the call of commit_checks, a transaction of its own.
-func appendCommit(b []byte, statement string, checks []*spend.Check, reach int64) []byte {
+func appendCommit(b []byte, statement string, checks []*spend.Check, reach int64, link chain.Link) []byte {
 	fence := checks[0].Fence
-	b, bind := openBind(b, statement, 8)
+	b, bind := openBind(b, statement, 14)
 	b = appendParameter(b, fence.Node[:])
 	b = appendParameter(b, fence.Epoch[:])
 	b = appendKeys(b, checks)
@@ -79,7 +80,18 @@ func appendCommit(b []byte, statement string, checks []*spend.Check, reach int64
 		b, row = openValue(b)
 		b = closeValue(appendRow(b, c), row)
 	}
-	return closeBind(closeValue(b, rows), bind)
+	return closeBind(appendLink(closeValue(b, rows), link), bind)
+}
+
+// appendLink adds the parameters of the batch's place in the node's chain.
+func appendLink(b []byte, link chain.Link) []byte {
+	first, last := link.First(), link.Last()
+	b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(link.Seq))
+	b = append(b, 0, 0, 0, 2, 0, chain.Version)
+	b = appendParameter(b, first[:])
+	b = appendParameter(b, last[:])
+	b = appendParameter(b, link.Entries)
+	return appendParameter(b, link.Head[:])
 }
 
 // appendKeys adds two arrays: the hashes of the idempotency keys, and the

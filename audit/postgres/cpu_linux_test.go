@@ -1,14 +1,18 @@
 package postgres
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -22,10 +26,18 @@ func BenchmarkCommitCPU(b *testing.B) {
 			s := open(b, database(b), true)
 			f := newFence(b, s)
 			batch := make([]*spend.Check, size)
+			lane := chain.Lane{ID: f.Node}
+			entries := make([]chain.Entry, size)
 			commit := func() {
-				if err := s.Commit(b.Context(), batch); err != nil {
+				for i, c := range batch { // as the writer does
+					entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
+				}
+				slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+				link := lane.Next(entries)
+				if err := s.Commit(b.Context(), batch, link); err != nil {
 					b.Fatal(err)
 				}
+				lane.Advance(link)
 			}
 			serial := 0
 			renew := func() {

@@ -7,15 +7,8 @@ import (
 	"strings"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
-)
-
-// The one-letter codes of the schema, at the index of the value. No letter
-// stands for an action type that the request did not say.
-const (
-	typeLetters       = "\x00rcds"
-	effectLetters     = "aeb"
-	confidenceLetters = "lmh"
 )
 
 // encodable refuses what does not fit its column. Text is left to the server,
@@ -57,11 +50,11 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	if a.Type == spend.Unspecified {
 		b = appendNull(b, typeLetter)
 	} else {
-		b = appendLetter(b, typeLetters[a.Type])
+		b = appendLetter(b, chain.TypeLetters[a.Type])
 	}
-	b = appendLetter(b, typeLetters[c.ActionType])
-	b = appendLetter(b, effectLetters[d.Effect])
-	b = appendLetter(b, confidenceLetters[d.Confidence])
+	b = appendLetter(b, chain.TypeLetters[c.ActionType])
+	b = appendLetter(b, chain.EffectLetters[d.Effect])
+	b = appendLetter(b, chain.ConfidenceLetters[d.Confidence])
 	b = appendNumeric(b, a.Amount)
 	b = appendField(b, typeBytes, c.Fingerprint[:])
 	b = appendField(b, typeBytes, c.RequestSHA[:])
@@ -151,15 +144,15 @@ func appendNumeric(b []byte, a spend.Amount) []byte {
 // The inverse of the letters.
 
 func typeOf(letter byte) spend.ActionType {
-	return spend.ActionType(max(strings.IndexByte(typeLetters, letter), 0))
+	return spend.ActionType(max(strings.IndexByte(chain.TypeLetters, letter), 0))
 }
 
 func effectOf(letter byte) (spend.Effect, bool) {
-	i := strings.IndexByte(effectLetters, letter)
+	i := strings.IndexByte(chain.EffectLetters, letter)
 	return spend.Effect(max(i, 0)), i >= 0
 }
 
 func confidenceOf(letter byte) (spend.Confidence, bool) {
-	i := strings.IndexByte(confidenceLetters, letter)
+	i := strings.IndexByte(chain.ConfidenceLetters, letter)
 	return spend.Confidence(max(i, 0)), i >= 0
 }

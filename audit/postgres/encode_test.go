@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -22,7 +25,7 @@ func TestNumeric(t *testing.T) {
 		if c.Action.Amount, err = spend.ParseAmount(text); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Commit(t.Context(), []*spend.Check{c}); err != nil {
+		if err := audittest.Record(t.Context(), s, c); err != nil {
 			t.Fatal(err)
 		}
 		var kept string
@@ -47,8 +50,9 @@ func TestNoAllocation(t *testing.T) {
 		c.Decision.Effect = spend.Block
 		batch = append(batch, c)
 	}
-	buf := appendCommit(nil, "", batch, 60_000)
-	if allocs := testing.AllocsPerRun(100, func() { buf = appendCommit(buf[:0], "", batch, 60_000) }); allocs > 0 {
+	link := audittest.Link(1, batch...)
+	buf := appendCommit(nil, "", batch, 60_000, link)
+	if allocs := testing.AllocsPerRun(100, func() { buf = appendCommit(buf[:0], "", batch, 60_000, link) }); allocs > 0 {
 		t.Errorf("%v allocations for %d rows", allocs, len(batch))
 	}
 }
@@ -61,6 +65,9 @@ func TestCommitAllocations(t *testing.T) {
 	for _, rows := range []int{1, 64} {
 		batch := make([]*spend.Check, rows)
 		const runs = 20
+		lane := chain.Lane{ID: f.Node}
+		entries := make([]chain.Entry, rows)
+		f.Node = spend.NewID(time.Now())
 		renewed := make([]spend.ID, 0, (runs+3)*rows)
 		for range cap(renewed) {
 			renewed = append(renewed, spend.NewID(time.Now()))
@@ -70,12 +77,15 @@ func TestCommitAllocations(t *testing.T) {
 			batch[i].Decision.Effect = spend.Block // of no rule: nothing of it is optional for a violation
 		}
 		commit := func() {
-			for _, c := range batch {
+			for i, c := range batch {
 				c.ID, renewed = renewed[0], renewed[1:]
+				entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
 			}
-			if err := s.Commit(t.Context(), batch); err != nil {
+			link := lane.Next(entries)
+			if err := s.Commit(t.Context(), batch, link); err != nil {
 				t.Error(err)
 			}
+			lane.Advance(link)
 		}
 		commit() // on either connection, which grow their buffers
 		commit()
@@ -91,9 +101,10 @@ func BenchmarkEncode(b *testing.B) {
 		batch[i] = minimal(spend.Fence{})
 		batch[i].ID = spend.NewID(time.Now())
 	}
+	link := audittest.Link(1, batch...)
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = appendCommit(buf[:0], "", batch, 0)
+		buf = appendCommit(buf[:0], "", batch, 0, link)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	codeFencedNode    = "SG002"
 	codeKeysTaken     = "SG003"
 	codeNotAllowed    = "42501"
+	codeUnique        = "23505"
 	codeLockTimeout   = "55P03"
 	codeAdminShutdown = "57P01"
 	codeCrashShutdown = "57P02"
@@ -37,6 +38,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrStaleEpoch
 	case err.Code == codeFencedNode:
 		return audit.ErrFencedNode
+	case err.Code == codeUnique && err.ConstraintName == "batches_pkey":
+		return fmt.Errorf("%w: %w", audit.ErrForked, err)
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):

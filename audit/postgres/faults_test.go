@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
 )
 
@@ -34,7 +35,7 @@ func TestAnswerLost(t *testing.T) {
 	s := open(t, p.url, false)
 	c := long(newFence(t, s))
 	p.lose(0)
-	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 		t.Fatalf("got %v, want ErrUnknown", err)
 	}
 	if err := s.Fence(t.Context(), c.Fence.Node); err != nil {
@@ -44,7 +45,7 @@ func TestAnswerLost(t *testing.T) {
 		t.Error("the check is not recorded")
 	}
 	next := long(newFence(t, s))
-	if err := s.Commit(t.Context(), []*spend.Check{next}); err != nil {
+	if err := audittest.Record(t.Context(), s, next); err != nil {
 		t.Errorf("the next commit: %v", err)
 	}
 }
@@ -68,7 +69,7 @@ func TestCommitStuck(t *testing.T) {
 			s := open(t, p.url, false)
 			c := long(newFence(t, s))
 			p.lose(1)
-			if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+			if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 				t.Fatalf("got %v, want ErrUnknown", err)
 			}
 			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM pg_locks
@@ -104,7 +105,7 @@ func TestDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if err := s.Commit(ctx, []*spend.Check{c}); !errors.Is(err, audit.ErrUnknown) {
+	if err := audittest.Record(ctx, s, c); !errors.Is(err, audit.ErrUnknown) {
 		t.Errorf("got %v, want ErrUnknown", err)
 	}
 	if took := time.Since(start); took > time.Second {
@@ -170,7 +171,7 @@ func TestEnterReadsBehindTheLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		outcome := make(chan error, 1)
-		go func() { outcome <- s.Commit(t.Context(), []*spend.Check{c}) }()
+		go func() { outcome <- audittest.Record(t.Context(), s, c) }()
 		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM pg_locks
 			WHERE classid IN ('fenced'::regclass, 'epoch'::regclass) AND NOT granted)`)
 		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
@@ -199,7 +200,7 @@ func TestStricterIsolation(t *testing.T) {
 	}
 	// A role may default to another one: the sessions set theirs.
 	s := open(t, with(t, url, "default_transaction_isolation", "serializable"), false)
-	if err := s.Commit(t.Context(), []*spend.Check{minimal(f)}); err != nil {
+	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,7 +226,7 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcome := make(chan error, 1)
-	go func() { outcome <- s.Commit(t.Context(), batch) }()
+	go func() { outcome <- audittest.Record(t.Context(), s, batch...) }()
 	waitFor(t, url, "a commit that waits", "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted)")
 	if _, err := connect(t, with(t, url, "lock_timeout", "100ms")).Exec(t.Context(), take, first[:], [16]byte(batch[0].ID)); err != nil {
 		t.Errorf("the later key is taken already: %v", err)
@@ -267,7 +268,7 @@ func TestSessionsEnded(t *testing.T) {
 		var wg sync.WaitGroup
 		failed := make(chan error, 12)
 		for range 4 {
-			wg.Go(func() { failed <- s.Commit(t.Context(), []*spend.Check{minimal(f)}) })
+			wg.Go(func() { failed <- audittest.Record(t.Context(), s, minimal(f)) })
 			wg.Go(func() { _, err := s.Epoch(t.Context()); failed <- err })
 			wg.Go(func() { failed <- s.Fence(t.Context(), spend.NewID(time.Now())) })
 		}
@@ -310,7 +311,7 @@ func TestUnreachable(t *testing.T) {
 			t.Parallel()
 			s := open(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable", false)
 			for doing, call := range map[string]func(context.Context) error{
-				"commit": func(ctx context.Context) error { return s.Commit(ctx, []*spend.Check{minimal(spend.Fence{})}) },
+				"commit": func(ctx context.Context) error { return audittest.Record(ctx, s, minimal(spend.Fence{})) },
 				"fence":  func(ctx context.Context) error { return s.Fence(ctx, spend.ID{}) },
 				"ping":   s.Ping,
 				"key":    func(ctx context.Context) error { _, err := s.KeyByHash(ctx, spend.Hash{}); return err },
@@ -335,7 +336,7 @@ func TestReadOnlyServer(t *testing.T) {
 	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("ping: got %v, want ErrUnavailable", err)
 	}
-	if err := s.Commit(t.Context(), []*spend.Check{minimal(spend.Fence{})}); !errors.Is(err, audit.ErrUnavailable) {
+	if err := audittest.Record(t.Context(), s, minimal(spend.Fence{})); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("commit: got %v, want ErrUnavailable", err)
 	}
 }

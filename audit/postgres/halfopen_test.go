@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/audittest"
 	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
@@ -50,7 +51,7 @@ func testHalfOpenNetwork(t *testing.T, readers string) {
 			if err := s.Fence(within(20*time.Second), spend.NewID(time.Now())); err != nil {
 				t.Error(err)
 			}
-			if err := s.Commit(within(20*time.Second), []*spend.Check{minimal(f)}); err != nil {
+			if err := audittest.Record(within(20*time.Second), s, minimal(f)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -67,7 +68,7 @@ func testHalfOpenNetwork(t *testing.T, readers string) {
 	for what, ask := range map[string]func() error{
 		"read":   func() error { _, err := s.Checks(within(patience), []spend.ID{f.Node}); return err },
 		"fence":  func() error { return s.Fence(within(patience), spend.NewID(time.Now())) },
-		"commit": func() error { return s.Commit(within(patience), []*spend.Check{minimal(f)}) },
+		"commit": func() error { return audittest.Record(within(patience), s, minimal(f)) },
 	} {
 		if err := ask(); err != nil {
 			t.Errorf("the first %s after the network came back: %v", what, err)

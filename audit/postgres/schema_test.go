@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
 )
 
@@ -53,7 +54,7 @@ func TestNotMigrated(t *testing.T) {
 		t.Errorf("ping: got %v, want ErrUnavailable", err)
 	}
 	c := minimal(spend.Fence{})
-	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("commit: got %v, want ErrUnavailable", err)
 	}
 }
@@ -76,7 +77,7 @@ func TestPartitions(t *testing.T) {
 	old, future := minimal(f), minimal(f)
 	old.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
 	future.ID = spend.NewID(later)
-	if err := s.Commit(ctx, []*spend.Check{old, minimal(f), future}); err != nil {
+	if err := audittest.Record(ctx, s, old, minimal(f), future); err != nil {
 		t.Fatal(err)
 	}
 	if !recorded(t, s, old) || !recorded(t, s, future) {
@@ -95,7 +96,7 @@ func TestPartitions(t *testing.T) {
 			case <-done:
 				return
 			default:
-				if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+				if err := audittest.Record(ctx, s, minimal(f)); err != nil {
 					t.Errorf("commit amid new partitions: %v", err)
 				}
 			}
@@ -109,7 +110,7 @@ func TestPartitions(t *testing.T) {
 	}
 	next := minimal(f)
 	next.ID = spend.NewID(later.AddDate(0, 0, 1))
-	if err := s.Commit(ctx, []*spend.Check{next}); err != nil {
+	if err := audittest.Record(ctx, s, next); err != nil {
 		t.Fatal(err)
 	}
 	part := "checks_" + later.AddDate(0, 0, 1).Format("20060102")
@@ -154,7 +155,7 @@ spendgate_audit_partitions_until_timestamp_seconds %d
 
 	stray := minimal(newFence(t, s)) // in the day after the next, which then can have no partition
 	stray.ID = spend.NewID(today.AddDate(0, 0, daysAhead+2))
-	if err := s.Commit(t.Context(), []*spend.Check{stray}); err != nil {
+	if err := audittest.Record(t.Context(), s, stray); err != nil {
 		t.Fatal(err)
 	}
 	if err := tidy(4); err == nil {
@@ -208,7 +209,7 @@ func TestHorizon(t *testing.T) {
 		check *spend.Check
 		want  time.Duration
 	}{{minimal(f), 0}, {short, 5 * time.Minute}, {jitter, 5 * time.Minute}, {week, 7 * 24 * time.Hour}, {pass(0, time.Minute), 7 * 24 * time.Hour}} {
-		if err := s.Commit(ctx, []*spend.Check{step.check}); err != nil {
+		if err := audittest.Record(ctx, s, step.check); err != nil {
 			t.Fatal(err)
 		}
 		mustReach(step.want)
@@ -226,7 +227,7 @@ func TestHorizon(t *testing.T) {
 	}
 	// Another node, which knows nothing of this, does not lower it.
 	other := open(t, s.reads.Config().ConnString(), false)
-	if err := other.Commit(ctx, []*spend.Check{pass(0, time.Minute)}); err != nil {
+	if err := audittest.Record(ctx, other, pass(0, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	mustReach(7 * 24 * time.Hour)
@@ -245,7 +246,7 @@ func TestPreparedCommit(t *testing.T) {
 		t.Cleanup(s.Close)
 		f := newFence(t, s)
 		for range 3 {
-			if err := s.Commit(t.Context(), []*spend.Check{minimal(f)}); err != nil {
+			if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
 				t.Errorf("%s: %v", mode, err)
 			}
 			session := <-s.writers.idle
@@ -314,7 +315,7 @@ func TestRunbookSQL(t *testing.T) {
 	early := minimal(newFence(t, s))
 	early.KeyID, early.ID = c.KeyID, audit.FirstID(time.Date(2026, 11, 19, 1, 2, 3, 0, time.UTC).UnixMilli())
 	for _, check := range []*spend.Check{c, early} {
-		if err := s.Commit(t.Context(), []*spend.Check{check}); err != nil {
+		if err := audittest.Record(t.Context(), s, check); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -99,7 +99,8 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - interval '25 hours'",
 			Forbidden: []string{
-				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies",
+				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",
+				"TRUNCATE policy_chain", "UPDATE policy_chain SET seq = 7", "DELETE FROM policy_chain",
 				"UPDATE " + today + " SET agent_id = 'x'", "DELETE FROM " + today,
 				"TRUNCATE violations, checks CASCADE",
 				"INSERT INTO violations SELECT * FROM violations ON CONFLICT (id) DO UPDATE SET agent_id = 'x'",

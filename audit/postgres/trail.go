@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -159,10 +160,10 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 		filter("agent_id =", q.AgentID)
 	}
 	if q.ActionType != spend.Unspecified {
-		filter("action_type =", typeLetters[q.ActionType])
+		filter("action_type =", chain.TypeLetters[q.ActionType])
 	}
 	if q.Effect != spend.Allow {
-		filter("decision =", effectLetters[q.Effect])
+		filter("decision =", chain.EffectLetters[q.Effect])
 	}
 	count, countArgs := "SELECT count(*)"+where, args
 	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {

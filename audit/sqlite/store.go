@@ -24,16 +24,21 @@ type Store struct {
 
 	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
 	insertViolation, insertViolations *sql.Stmt
-	takeKey                           *sql.Stmt
+	takeKey, insertBatch              *sql.Stmt
 }
 
 var _ audit.Store = (*Store)(nil)
 
-//go:embed schema.sql
-var schema string
+// The texts that make the schema, each from the version before.
+var (
+	//go:embed schema.sql
+	schema string
+	//go:embed batches.sql
+	batches string
+)
 
 const (
-	schemaVersion = 1
+	schemaVersion = 2
 	// readers is enough to keep a few cores busy; each costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
@@ -84,6 +89,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.insertViolation, insertInto("violations", violationColumns, 1)},
 		{&s.insertViolations, insertInto("violations", violationColumns, rowsPerInsert)},
 		{&s.takeKey, takeKey},
+		{&s.insertBatch, insertBatch},
 	} {
 		var err error
 		if *p.stmt, err = s.writer.PrepareContext(ctx, p.text); err != nil { //nolint:sqlclosecheck // closed with the store
@@ -93,8 +99,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate creates the schema in a new file. The write lock makes two
-// processes that start together take turns.
+// migrate brings the schema of a file up to date, from nothing if it is new.
+// The write lock makes two processes that start together take turns.
 func (s *Store) migrate(ctx context.Context) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var version int
@@ -107,8 +113,12 @@ func (s *Store) migrate(ctx context.Context) error {
 		case version > schemaVersion:
 			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
 		}
-		_, err := tx.Exec(schema)
-		return err
+		for _, text := range []string{schema, batches}[version:] {
+			if _, err := tx.Exec(text); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -212,7 +222,7 @@ func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
 // classify turns an error inside a transaction that was rolled back into the
 // contract's. The errors of package audit pass.
 func classify(err error) error {
-	for _, own := range []error{audit.ErrNotFound, audit.ErrStaleEpoch, audit.ErrFencedNode} {
+	for _, own := range []error{audit.ErrNotFound, audit.ErrStaleEpoch, audit.ErrFencedNode, audit.ErrForked} {
 		if errors.Is(err, own) {
 			return err
 		}

@@ -79,7 +79,7 @@ func TestReopen(t *testing.T) {
 		t.Errorf("epoch is %x, %v; was %x", again, err, epoch)
 	}
 	c := minimal(spend.Fence{Node: node, Epoch: epoch})
-	if err := second.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrFencedNode) {
+	if err := audittest.Record(t.Context(), second, c); !errors.Is(err, audit.ErrFencedNode) {
 		t.Errorf("got %v, want ErrFencedNode", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestBusy(t *testing.T) {
 	}
 	c := minimal(spend.Fence{Epoch: epoch})
 	start := time.Now()
-	if err := s.Commit(t.Context(), []*spend.Check{c}); !errors.Is(err, audit.ErrUnavailable) {
+	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 	if took := time.Since(start); took > 2*busyTimeout {
@@ -139,7 +139,7 @@ func TestBusy(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(t.Context(), []*spend.Check{c}); err != nil {
+	if err := audittest.Record(t.Context(), s, c); err != nil {
 		t.Errorf("with the file free again: %v", err)
 	}
 }
@@ -156,7 +156,7 @@ func TestTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- s.Commit(ctx, []*spend.Check{minimal(spend.Fence{})}) }()
+	go func() { done <- audittest.Record(ctx, s, minimal(spend.Fence{})) }()
 	select {
 	case err := <-done:
 		if !errors.Is(err, audit.ErrUnavailable) {
@@ -218,12 +218,13 @@ func commitForEver(t *testing.T, path string, size int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	node := spend.NewID(time.Now()) // each process one of its own
 	for {
 		batch := make([]*spend.Check, size)
 		for i := range batch {
-			batch[i] = minimal(spend.Fence{Epoch: epoch})
+			batch[i] = minimal(spend.Fence{Node: node, Epoch: epoch})
 		}
-		if err := s.Commit(t.Context(), batch); err != nil {
+		if err := audittest.Record(t.Context(), s, batch...); err != nil {
 			t.Fatal(err)
 		}
 		var lines strings.Builder

@@ -3,12 +3,14 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -20,7 +22,7 @@ const takeKey = `INSERT INTO idempotency (key_hash, check_id, expires_at) VALUES
 	ON CONFLICT (key_hash) DO UPDATE SET check_id = ?2, expires_at = ?3 WHERE expires_at <= ?4`
 
 // Commit implements audit.Trail.
-func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
+func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
 	if len(checks) == 0 {
 		return nil
 	}
@@ -34,6 +36,9 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check) error {
 			return err
 		}
 		if err := s.takeKeys(tx, checks, time.Now()); err != nil {
+			return err
+		}
+		if err := s.addLink(tx, checks[0].Fence.Node, link); err != nil {
 			return err
 		}
 		if err := insert(tx, s.insertCheck, s.insertChecks, checks, appendCheck); err != nil {
@@ -57,6 +62,23 @@ func enter(tx *sql.Tx, f spend.Fence) error {
 		return audit.ErrStaleEpoch
 	case fenced:
 		return audit.ErrFencedNode
+	}
+	return nil
+}
+
+// insertBatch changes no row when the lane has another batch of that number.
+const insertBatch = `INSERT INTO batches (lane, seq, version, head, entries) SELECT ?1, ?2, ?3, ?4, ?5
+	WHERE NOT EXISTS (SELECT 1 FROM batches WHERE lane = ?1 AND seq = ?2)`
+
+// addLink records the batch's place in the chain of its node.
+func (s *Store) addLink(tx *sql.Tx, lane spend.ID, link chain.Link) error {
+	stmt := tx.Stmt(s.insertBatch) //nolint:sqlclosecheck // closed with the transaction
+	result, err := stmt.Exec(lane[:], link.Seq, chain.Version, link.Head[:], link.Entries)
+	if err != nil {
+		return err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
+		return errors.Join(err, audit.ErrForked)
 	}
 	return nil
 }

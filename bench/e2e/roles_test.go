@@ -132,7 +132,7 @@ func (r *roles) work(t *testing.T) {
 
 // may is what the service's role may do to a table besides reading it.
 var may = map[string][]string{
-	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"},
+	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"}, "batches": {"INSERT"}, "policy_chain": {"INSERT"},
 	"idempotency": {"INSERT", "UPDATE", "DELETE"},
 	"keys":        {"INSERT", "UPDATE"}, "fenced": {"INSERT", "UPDATE"},
 	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
@@ -214,6 +214,8 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM "Gate".checks AS c),
 		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM "Gate".violations AS v),
 		(SELECT string_agg(p::text, E'\n') FROM "Gate".policies AS p),
+		(SELECT string_agg(b::text, E'\n' ORDER BY lane, seq) FROM "Gate".batches AS b),
+		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM "Gate".policy_chain AS p),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
 		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = '"Gate"'::regnamespace))`).Scan(&all)
 	act(t, err)

@@ -4,7 +4,7 @@
 --   psql -v service=spendgate -v schema=spendgate -f grants.sql
 --
 -- What was recorded cannot be changed by the service: no UPDATE, DELETE or
--- TRUNCATE of checks, violations and policies, no trigger to disable, no table
+-- TRUNCATE of checks, violations, policies and their chains, no trigger to disable, no table
 -- to drop. Partitions are reached through checks alone.
 \set ON_ERROR_STOP on
 
@@ -16,7 +16,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, policies TO :"service";
+GRANT SELECT, INSERT ON checks, violations, policies, batches, policy_chain TO :"service";
 
 -- What the nodes remember: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency TO :"service";

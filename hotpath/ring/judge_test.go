@@ -49,6 +49,7 @@ func (f *fight) judge(t *testing.T) {
 		}
 	}
 	f.judgeAnswers(fail, byID, keys)
+	f.judgeChains(fail, byID)
 }
 
 // secondPass reports whether c passed although an earlier pass was in force

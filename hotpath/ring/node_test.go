@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/spend"
@@ -126,7 +128,7 @@ type inside struct{}
 
 // Commit fails before, after and in the middle; its connection may be lost
 // while the transaction goes on, or before it has begun.
-func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
+func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
 	delay, fails, kind := s.draw()
 	unknown := fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
 	copies := make([]*spend.Check, len(checks))
@@ -134,10 +136,11 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
 		stored := *c
 		copies[i] = &stored
 	}
+	link.Entries = slices.Clone(link.Entries)
 	later := func(before, middle time.Duration) {
 		go func() {
 			time.Sleep(before)
-			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies)
+			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, link)
 		}()
 	}
 	switch {
@@ -145,7 +148,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
 		time.Sleep(min(delay, time.Second))
 		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
 	case fails && kind == 1: // recorded, the answer lost
-		if err := s.memory.Commit(ctx, copies); err != nil {
+		if err := s.memory.Commit(ctx, copies, link); err != nil {
 			return err
 		}
 		return unknown
@@ -165,7 +168,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check) error {
 		<-ctx.Done()
 		return unknown
 	default:
-		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies)
+		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies, link)
 	}
 }
 

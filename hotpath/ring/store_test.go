@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -27,6 +28,7 @@ type memory struct {
 	checks     []*spend.Check // in the order of their commits
 	byID       map[spend.ID]*spend.Check
 	byKey      map[spend.Hash]keyRow
+	links      map[spend.ID]map[int64]*chain.Link // by lane and number
 	policies   map[string][]audit.Policy
 	changed    map[string]int64 // policy to generation
 	keys       map[spend.ID]audit.Key
@@ -49,7 +51,7 @@ const keysLive = 24 * time.Hour
 func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
-		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow),
+		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
 		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
@@ -65,7 +67,7 @@ func ended(ctx context.Context) error {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", audit.ErrUnavailable, err) }
 
-func (m *memory) Commit(ctx context.Context, checks []*spend.Check) error {
+func (m *memory) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
@@ -80,7 +82,7 @@ func (m *memory) Commit(ctx context.Context, checks []*spend.Check) error {
 	if m.pause != nil {
 		m.pause(ctx)
 	}
-	return m.record(checks)
+	return m.record(checks, link)
 }
 
 // enter is the fence at the beginning of each commit.
@@ -105,7 +107,7 @@ func (m *memory) leave(t *transaction) {
 	close(t.ended)
 }
 
-func (m *memory) record(checks []*spend.Check) error {
+func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -126,6 +128,15 @@ func (m *memory) record(checks []*spend.Check) error {
 	if taken != nil {
 		return &audit.KeysTakenError{Hashes: taken}
 	}
+	lane := checks[0].Fence.Node
+	if m.links[lane][link.Seq] != nil {
+		return audit.ErrForked
+	}
+	if m.links[lane] == nil {
+		m.links[lane] = make(map[int64]*chain.Link)
+	}
+	link.Entries = slices.Clone(link.Entries)
+	m.links[lane][link.Seq] = &link
 	for _, c := range checks {
 		stored := *c
 		m.checks = append(m.checks, &stored)

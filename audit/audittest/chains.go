@@ -1,0 +1,122 @@
+package audittest
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// batchOfEachCommit finds a batch for each commit that succeeded, and none of
+// those that failed.
+func batchOfEachCommit(t *testing.T, s Subject) {
+	ctx := t.Context()
+	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }
+	f := fence(t, s)
+	first, second := newCheck(f), keyed(newCheck(f), newKeyText())
+	if err := s.Commit(ctx, []*spend.Check{first}, Link(1, first)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(ctx, []*spend.Check{second, newCheck(f)}, Link(2, second)); err != nil {
+		t.Fatal(err)
+	}
+	if n := batches(); n != 2 {
+		t.Fatalf("%d batches of 2 commits", n)
+	}
+	poison, taken, again := newCheck(f), keyed(newCheck(f), second.Action.IdempotencyKey), newCheck(f)
+	poison.Action.ReasonText = "\x00"
+	again.ID = first.ID
+	stale, fenced := newCheck(f), newCheck(fence(t, s))
+	stale.Fence.Epoch = spend.NewID(now())
+	if err := s.Fence(ctx, fenced.Fence.Node); err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]*spend.Check{"poison": poison, "taken key": taken, "recorded already": again, "stale": stale, "fenced": fenced} {
+		if err := s.Commit(ctx, []*spend.Check{c}, Link(3, c)); err == nil {
+			t.Errorf("%s: was recorded", what)
+		}
+	}
+	if n := batches(); n != 2 {
+		t.Errorf("%d batches when five commits had failed", n)
+	}
+	if err := s.Commit(ctx, []*spend.Check{poisonless(poison)}, Link(3, poison)); err != nil {
+		t.Errorf("the place that failed commits did not take: %v", err)
+	}
+}
+
+func poisonless(c *spend.Check) *spend.Check {
+	c.Action.ReasonText = ""
+	return c
+}
+
+// chainNeverForks has one place of a lane taken once only, whoever comes.
+func chainNeverForks(t *testing.T, s Subject) {
+	ctx := t.Context()
+	f := fence(t, s)
+	first := newCheck(f)
+	if err := s.Commit(ctx, []*spend.Check{first}, Link(1, first)); err != nil {
+		t.Fatal(err)
+	}
+	const racers = 6
+	var mu sync.Mutex
+	var won []*spend.Check
+	var wg sync.WaitGroup
+	for range racers {
+		wg.Go(func() {
+			c := keyed(newCheck(f), newKeyText())
+			err := s.Commit(ctx, []*spend.Check{c}, Link(2, c))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won = append(won, c)
+			} else if !errors.Is(err, audit.ErrForked) {
+				t.Errorf("got %v, want ErrForked", err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Errorf("%d batches have one place", len(won))
+	}
+	other := newCheck(fence(t, s)) // another lane has places of its own
+	if err := s.Commit(ctx, []*spend.Check{other}, Link(2, other)); err != nil {
+		t.Error(err)
+	}
+}
+
+// writerMakesChains records through a Writer and finds its lane without gaps.
+func writerMakesChains(t *testing.T, s Subject) {
+	w := NewWriter(t, s)
+	f := fence(t, s)
+	const writers, each = 8, 20
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				if err := w.Append(newCheck(f)).Wait(time.Now().Add(time.Minute)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.Count(t, "SELECT count(*) FROM batches"); n == 0 || n != s.Count(t, "SELECT max(seq) FROM batches") {
+		t.Errorf("%d batches, numbered up to %d", n, s.Count(t, "SELECT max(seq) FROM batches"))
+	}
+}
+
+// NewWriter is a Writer for the store; the test closes it.
+func NewWriter(t testing.TB, s audit.Store) *audit.Writer {
+	w := audit.NewWriter(audit.WriterOptions{
+		Trail: s, Capacity: 1000, Fence: s.Fence, Retire: func(spend.ID) {},
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	t.Cleanup(w.Close)
+	return w
+}

@@ -1,0 +1,108 @@
+package chain
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"spendgate/hotpath/spend"
+)
+
+// Version is that of the batches that are written.
+const Version = 1
+
+// EntrySize is what a batch keeps of a check, in bytes: identifier and row hash.
+const EntrySize = len(spend.ID{}) + len(spend.Hash{})
+
+// Entry is what a batch keeps of a check.
+type Entry struct {
+	ID  spend.ID
+	Row spend.Hash
+}
+
+// Link is what one commit adds to its lane.
+type Link struct {
+	Seq     int64      // 1 for the first
+	Entries []byte     // of all checks, EntrySize bytes each, in the order of identifiers
+	Head    spend.Hash // over this batch and the heads before it
+}
+
+// First is the smallest identifier of the batch.
+func (l Link) First() spend.ID { return spend.ID(l.Entries[:len(spend.ID{})]) }
+
+// Last is the largest identifier of the batch.
+func (l Link) Last() spend.ID {
+	return spend.ID(l.Entries[len(l.Entries)-EntrySize:][:len(spend.ID{})])
+}
+
+// Head is that of a batch: SHA-256 over the domain, the lane, the sequence
+// number (int64), the number of entries (int32), the head before (zero for the
+// first) and the entries.
+func Head(lane spend.ID, seq int64, previous spend.Hash, entries []byte) spend.Hash {
+	b := make([]byte, 0, headPrefix+len(entries))
+	b = appendHeadPrefix(b, lane, seq, previous, len(entries)/EntrySize)
+	return sha256.Sum256(append(b, entries...))
+}
+
+const headPrefix = len(batchDomain) + len(spend.ID{}) + 8 + 4 + len(spend.Hash{})
+
+func appendHeadPrefix(b []byte, lane spend.ID, seq int64, previous spend.Hash, count int) []byte {
+	b = append(append(b, batchDomain...), lane[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(seq))
+	b = binary.BigEndian.AppendUint32(b, uint32(count))
+	return append(b, previous[:]...)
+}
+
+// Lane is the chain of one node incarnation in the hands of its only writer.
+// It is not safe for concurrent use.
+type Lane struct {
+	ID   spend.ID // the incarnation
+	seq  int64    // of the last batch that was recorded
+	head spend.Hash
+	buf  []byte
+}
+
+// Next makes the link that follows the last one recorded. The entries are in
+// the order of identifiers. It is good until the next call.
+func (l *Lane) Next(entries []Entry) Link {
+	l.buf = appendHeadPrefix(l.buf[:0], l.ID, l.seq+1, l.head, len(entries))
+	for i := range entries {
+		l.buf = append(append(l.buf, entries[i].ID[:]...), entries[i].Row[:]...)
+	}
+	return Link{Seq: l.seq + 1, Entries: l.buf[headPrefix:], Head: sha256.Sum256(l.buf)}
+}
+
+// Advance is told that a link was recorded.
+func (l *Lane) Advance(link Link) { l.seq, l.head = link.Seq, link.Head }
+
+// ParseEntries splits the entries of a batch. It fails unless they are whole
+// and in order.
+func ParseEntries(b []byte) ([]Entry, error) {
+	if len(b) == 0 || len(b)%EntrySize != 0 {
+		return nil, fmt.Errorf("entries of %d bytes are no multiple of %d", len(b), EntrySize)
+	}
+	entries := make([]Entry, len(b)/EntrySize)
+	for i := range entries {
+		e := b[i*EntrySize:]
+		entries[i] = Entry{spend.ID(e[:16]), spend.Hash(e[16:EntrySize])}
+		if i > 0 && bytes.Compare(entries[i-1].ID[:], entries[i].ID[:]) >= 0 {
+			return nil, fmt.Errorf("entry %d is out of order", i)
+		}
+	}
+	return entries, nil
+}
+
+// LaneHead is the end of a lane.
+type LaneHead struct {
+	Lane spend.ID
+	Seq  int64
+	Head spend.Hash
+}
+
+// Heads are the ends of all chains at one moment.
+type Heads struct {
+	Lanes      []LaneHead // no order
+	PolicySeq  int64      // 0 without policies
+	PolicyHead spend.Hash
+}

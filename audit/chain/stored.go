@@ -1,0 +1,102 @@
+package chain
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+
+	"spendgate/hotpath/spend"
+)
+
+// ViolationColumns are the columns of a violation in the order in which its row
+// is encoded. All are copies of its check's.
+func ViolationColumns() []string {
+	return []string{
+		"id", "policy_version", "latency_ms", "action_type", "decision", "confidence", "amount", "currency",
+		"agent_id", "policy_id", "counterparty", "rule_id", "rule_description",
+	}
+}
+
+// PolicyColumns are the columns of a policy in the order in which its row is
+// encoded.
+func PolicyColumns() []string {
+	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "gen"}
+}
+
+// The domains of the policies' hashes, which SQL computes (migration 3).
+const (
+	policyDomain     = "spendgate policy 1\n"
+	policyHeadDomain = "spendgate policies 1\n"
+)
+
+// HashPolicy is the hash of a policy's encoded row.
+func HashPolicy(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(policyDomain), row...))
+}
+
+// PolicyHead is that of a link of the policies' chain: over its number, the
+// head before (zero for the first) and the hash of the policy's row.
+func PolicyHead(seq int64, previous, row spend.Hash) spend.Hash {
+	b := binary.BigEndian.AppendUint64([]byte(policyHeadDomain), uint64(seq))
+	return sha256.Sum256(append(append(b, previous[:]...), row[:]...))
+}
+
+// ErrNoRow is what ParseRow and ParseFields say of anything else.
+var ErrNoRow = errors.New("not an encoded row")
+
+// ParseRow is ParseFields of a row that begins with an identifier of 16 bytes.
+func ParseRow(dst [][]byte, row []byte) ([][]byte, error) {
+	fields, err := ParseFields(dst, row)
+	if err == nil && (len(fields) == 0 || len(fields[0]) != len(spend.ID{})) {
+		err = ErrNoRow
+	}
+	return fields, err
+}
+
+// ParseFields appends the fields of an encoded row to dst, nil for null.
+func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
+	if len(row) < 2 {
+		return dst, ErrNoRow
+	}
+	n, rest := int(binary.BigEndian.Uint16(row)), row[2:]
+	for range n {
+		if len(rest) < 4 {
+			return dst, ErrNoRow
+		}
+		length := int32(binary.BigEndian.Uint32(rest))
+		rest = rest[4:]
+		if length < 0 {
+			dst = append(dst, nil)
+			continue
+		}
+		if int(length) > len(rest) {
+			return dst, ErrNoRow
+		}
+		dst = append(dst, rest[:length:length])
+		rest = rest[length:]
+	}
+	if len(rest) > 0 {
+		return dst, ErrNoRow
+	}
+	return dst, nil
+}
+
+// ViolationOf appends to b the encoded row of the violation that a check with
+// these fields has. Not ok means that it has none.
+func ViolationOf(b []byte, fields [][]byte) (_ []byte, ok bool) {
+	// The columns of ViolationColumns among those of CheckColumns.
+	copies := [...]int{0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26}
+	const decision, firstOptional = 10, 25
+	if len(fields) != checkFields || fields[decision] == nil || string(fields[decision]) == EffectLetters[:1] {
+		return b, false
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(len(copies)))
+	for _, i := range copies {
+		if fields[i] == nil && i < firstOptional {
+			b = appendNull(b)
+		} else {
+			b = appendField(b, fields[i]) // null is empty in a violation
+		}
+	}
+	return b, true
+}

@@ -1,0 +1,175 @@
+package audit_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// chains holds what was recorded to G8: the links of each lane are numbered
+// from 1 without gaps, each head follows from the one before, and the entries
+// are those of the batch. It gives how long each lane is.
+func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
+	t.Helper()
+	heads := make(map[spend.ID]chain.LaneHead)
+	length := make(map[spend.ID]int64)
+	for _, one := range s.recorded {
+		batch, link := one.checks, one.link
+		lane := batch[0].Fence.Node
+		before := heads[lane]
+		if link.Seq != before.Seq+1 || link.Head != chain.Head(lane, link.Seq, before.Head, link.Entries) {
+			t.Errorf("lane %x: link %d does not follow link %d", lane[:1], link.Seq, before.Seq)
+		}
+		heads[lane] = chain.LaneHead{Lane: lane, Seq: link.Seq, Head: link.Head}
+		length[lane] = link.Seq
+		entries, err := chain.ParseEntries(link.Entries)
+		if err != nil || len(entries) != len(batch) {
+			t.Errorf("%d entries of %d checks, %v", len(entries), len(batch), err)
+		}
+		listed := make(map[spend.ID]spend.Hash)
+		for _, e := range entries {
+			listed[e.ID] = e.Row
+		}
+		for _, c := range batch {
+			if listed[c.ID] != chain.HashCheck(c, audit.RowFormat) {
+				t.Errorf("check %x is not listed with its row", c.ID)
+			}
+		}
+	}
+	return length
+}
+
+// What certainly was not recorded leaves no trace in the chain, and what is
+// committed again in smaller batches is linked as it was recorded.
+func TestChainFollowsWhatWasRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		failing := false
+		s.spoil = func(batch []*spend.Check) (bool, error) {
+			if failing {
+				failing = false
+				return false, audit.ErrUnavailable
+			}
+			for _, c := range batch {
+				switch c.Action.IdempotencyKey {
+				case "taken":
+					return false, &audit.KeysTakenError{Hashes: []spend.Hash{spend.HashKey("taken")}}
+				case "poison":
+					return false, &audit.RowError{Err: errors.New("bad")}
+				}
+			}
+			return true, nil
+		}
+		w := s.newWriter(100)
+		record(w, check(1, ""), check(1, ""))
+		failing = true
+		record(w, check(1, ""))
+		record(w, check(1, ""), check(1, "taken"), check(1, ""), check(1, "poison"), check(1, ""))
+		stale := check(1, "")
+		stale.Fence.Epoch = spend.ID{9} // another epoch, the same lane
+		record(w, stale)
+		record(w, check(2, ""))
+		w.Close()
+		if len(s.rows) != 7 {
+			t.Errorf("%d rows", len(s.rows))
+		}
+		if got := s.chains(t); got[spend.ID{1}] < 4 || got[spend.ID{2}] != 1 {
+			t.Errorf("lanes of %v", got)
+		}
+	})
+}
+
+// F34: once a commit's outcome is unknown, nothing more is sent of its lane,
+// also what waited already and what comes with the old fence later, in batches
+// that were halved as well.
+func TestLaneEndsWithAnUnknownOutcome(t *testing.T) {
+	for name, outcome := range map[string]error{"unknown": audit.ErrUnknown, "forked": audit.ErrForked} {
+		for _, recorded := range []bool{true, false} {
+			if recorded && errors.Is(outcome, audit.ErrForked) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &trail{takes: 10 * time.Millisecond}
+					s.spoil = func(batch []*spend.Check) (bool, error) {
+						if len(batch) > 1 {
+							return false, &audit.RowError{Err: errors.New("bad")} // halve
+						}
+						s.spoil = nil
+						return recorded, outcome
+					}
+					w := s.newWriter(100)
+					one := check(1, "")
+					time.Sleep(time.Millisecond) // the batch is in the order of identifiers
+					first := []*audit.Entry{w.Append(one), w.Append(check(1, ""))}
+					time.Sleep(time.Millisecond)
+					waiting := w.Append(check(1, ""))
+					if err := first[0].Settle(); recorded && err != nil || !recorded && !errors.Is(err, audit.ErrFencedNode) {
+						t.Errorf("the commit that was in doubt: %v", err)
+					}
+					late := w.Append(check(1, ""))
+					for _, e := range []*audit.Entry{first[1], waiting, late} {
+						if err := e.Settle(); !errors.Is(err, audit.ErrFencedNode) {
+							t.Errorf("of the old lane: %v", err)
+						}
+					}
+					if err := w.Append(check(2, "")).Settle(); err != nil {
+						t.Errorf("of the new lane: %v", err)
+					}
+					w.Close()
+					if sent := len(s.batches); sent != 3 { // both, the first alone, the new lane's
+						t.Errorf("%d batches were sent", sent)
+					}
+					if len(s.retired) == 0 || s.retired[0] != (spend.ID{1}) || len(s.fenced) == 0 {
+						t.Errorf("retired %v, fenced %v", s.retired, s.fenced)
+					}
+					s.chains(t)
+				})
+			})
+		}
+	}
+}
+
+// A node that was fenced by another sends nothing more of its lane.
+func TestLaneEndsWithAFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		s.spoil = func([]*spend.Check) (bool, error) { return false, audit.ErrFencedNode }
+		w := s.newWriter(100)
+		for range 3 {
+			if err := record(w, check(1, ""))[0]; !errors.Is(err, audit.ErrFencedNode) {
+				t.Errorf("got %v", err)
+			}
+		}
+		w.Close()
+		if len(s.batches) != 1 {
+			t.Errorf("%d batches were sent", len(s.batches))
+		}
+	})
+}
+
+// However many incarnations there were, a lane that is gone on with is known.
+func TestManyLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		w := s.newWriter(1000)
+		for i := range 200 {
+			for range 2 {
+				if err := record(w, check(byte(i), ""))[0]; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		w.Close()
+		for lane, length := range s.chains(t) {
+			if length != 2 {
+				t.Errorf("lane %x is %d long", lane[:1], length)
+			}
+		}
+	})
+}
