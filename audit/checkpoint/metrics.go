@@ -1,0 +1,32 @@
+package checkpoint
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// writerMetrics are what a Writer tells Prometheus.
+type writerMetrics struct {
+	last     atomic.Int64 // Unix seconds
+	failures prometheus.Counter
+	lost     prometheus.Counter
+}
+
+func (m *writerMetrics) register(registerer prometheus.Registerer) {
+	m.failures = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "spendgate", Subsystem: "checkpoint", Name: "failures_total",
+		Help: "Signed checkpoints that could not be written.",
+	})
+	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "spendgate", Subsystem: "checkpoint", Name: "lost_lanes_total",
+		Help: "Chains that ended earlier than at the checkpoint before: batches of the trail are gone.",
+	})
+	last := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "checkpoint", Name: "last_success_timestamp_seconds",
+		Help: "When a signed checkpoint was last written, as Unix time; 0 before the first.",
+	}, func() float64 { return float64(m.last.Load()) })
+	if registerer != nil {
+		registerer.MustRegister(m.failures, m.lost, last)
+	}
+}

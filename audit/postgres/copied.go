@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// copied takes what COPY ... (FORMAT binary) sends, in pieces of any size, and
+// hands on the rows: the number of fields, then each with its length.
+type copied struct {
+	each  func(row []byte) error
+	rest  []byte // of a piece, not yet a whole row
+	begun bool   // the header was seen
+	ended bool   // the trailer was
+	err   error  // of each
+}
+
+const copySignature = "PGCOPY\n\xff\r\n\x00"
+
+var errTruncatedCopy = errors.New("the rows end too early")
+
+// Write takes the next piece.
+func (c *copied) Write(piece []byte) (int, error) {
+	data := piece
+	if len(c.rest) > 0 {
+		c.rest = append(c.rest, piece...)
+		data = c.rest
+	}
+	left, err := c.rows(data)
+	if err != nil {
+		c.err = err
+		return 0, err
+	}
+	c.rest = append(c.rest[:0], left...)
+	return len(piece), nil
+}
+
+// rows hands on the whole rows of data and gives what is left.
+func (c *copied) rows(data []byte) ([]byte, error) {
+	if !c.begun {
+		const header = len(copySignature) + 8 // flags, length of an extension
+		if len(data) < header {
+			return data, nil
+		}
+		if !bytes.HasPrefix(data, []byte(copySignature)) || !bytes.Equal(data[len(copySignature):header], make([]byte, 8)) {
+			return nil, errors.New("not what COPY sends in the binary format")
+		}
+		data, c.begun = data[header:], true
+	}
+	for len(data) >= 2 && !c.ended {
+		if binary.BigEndian.Uint16(data) == 1<<16-1 {
+			data, c.ended = data[2:], true
+			break
+		}
+		end, whole := rowEnd(data)
+		if !whole {
+			return data, nil
+		}
+		if err := c.each(data[:end:end]); err != nil {
+			return nil, err
+		}
+		data = data[end:]
+	}
+	if c.ended && len(data) > 0 {
+		return nil, fmt.Errorf("%d bytes behind the last row", len(data))
+	}
+	return data, nil
+}
+
+// rowEnd finds where the first row of data ends.
+func rowEnd(data []byte) (end int, whole bool) {
+	end = 2
+	for range binary.BigEndian.Uint16(data) {
+		if len(data) < end+4 {
+			return 0, false
+		}
+		length := int32(binary.BigEndian.Uint32(data[end:]))
+		end += 4 + int(max(length, 0))
+	}
+	return end, end <= len(data)
+}
+
+// end fails unless all rows have come.
+func (c *copied) end() error {
+	if !c.ended {
+		return errTruncatedCopy
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// Snapshot is a database at one moment, while nodes go on writing. It reads,
+// and takes no lock for longer than one of its methods.
+type Snapshot struct {
+	pool *pgxpool.Pool
+	held pgx.Tx // keeps the moment
+	id   string // by which other sessions read the same moment
+}
+
+var _ verify.Evidence = (*Snapshot)(nil)
+
+// chainsMigration is that by which chains began.
+const chainsMigration = 3
+
+// OpenSnapshot takes one of the primary, or of a standby, that the URL names.
+// It fails when the tables are not those that can be verified. conns bounds its
+// connections.
+func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	config.MaxConns = int32(min(conns, 1<<10) + 1)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		// The longest statement reads a whole lane, and the first session waits for all.
+		_, err := conn.Exec(ctx, `SELECT set_config(name, '0', false) FROM (VALUES
+			('statement_timeout'), ('idle_in_transaction_session_timeout')) AS wanted (name)`)
+		return err
+	}
+	s := new(Snapshot)
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
+	}
+	if err := s.begin(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot read the audit trail: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Snapshot) begin(ctx context.Context) (err error) {
+	if s.held, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+		return err
+	}
+	if err := s.held.QueryRow(ctx, "SELECT pg_export_snapshot()").Scan(&s.id); err != nil {
+		return err
+	}
+	return s.read(ctx, s.suitable)
+}
+
+// Close lets the moment go; no method may be in use.
+func (s *Snapshot) Close() {
+	if s.held != nil {
+		_ = s.held.Rollback(context.Background()) // it wrote nothing
+	}
+	s.pool.Close()
+}
+
+// suitable refuses tables with columns that nobody verifies, and without those
+// that are verified.
+func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
+	for table, wanted := range map[string][]string{
+		"checks": chain.CheckColumns(), "violations": chain.ViolationColumns(), "policies": chain.PolicyColumns(),
+		"batches":      {"lane", "seq", "first_id", "last_id", "version", "head", "entries"},
+		"policy_chain": {"seq", "policy_id", "version", "hash", "head"},
+	} {
+		rows, err := tx.Query(ctx, `SELECT attname::text FROM pg_attribute
+			WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`, table)
+		if err != nil {
+			return err
+		}
+		columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		slices.Sort(columns)
+		if wanted = slices.Sorted(slices.Values(wanted)); !slices.Equal(columns, wanted) {
+			return fmt.Errorf("table %s has the columns %s; this program verifies %s",
+				table, strings.Join(columns, ", "), strings.Join(wanted, ", "))
+		}
+	}
+	return nil
+}
+
+// read runs a reading of the moment in a session of its own.
+func (s *Snapshot) read(ctx context.Context, query func(context.Context, pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+		// Exporting sessions name snapshots by digits and dashes.
+		if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.id+"'"); err != nil {
+			return err
+		}
+		return query(ctx, tx)
+	})
+}
+
+// Rows implements verify.Evidence.
+func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.copy(ctx, "checks", columnList(chain.CheckColumns()), "check_id", r, each)
+}
+
+// Violations implements verify.Evidence.
+func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.copy(ctx, "violations", columnList(chain.ViolationColumns()), "id", r, each)
+}
+
+// columnList is what a row's encoding is made of.
+func columnList(columns []string) string {
+	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
+}
+
+func (s *Snapshot) copy(ctx context.Context, table, columns, id string, r verify.Range, each func([]byte) error) error {
+	query := "COPY (SELECT " + columns + " FROM " + table + " WHERE " + id + " BETWEEN '" + hex.EncodeToString(r.Low[:]) +
+		"' AND '" + hex.EncodeToString(r.High[:]) + "' ORDER BY " + id + ") TO STDOUT (FORMAT binary)"
+	err := s.copyRows(ctx, query, each)
+	if err != nil {
+		return fmt.Errorf("cannot read table %s: %w", table, err)
+	}
+	return nil
+}
+
+func (s *Snapshot) copyRows(ctx context.Context, query string, each func([]byte) error) error {
+	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows := copied{each: each}
+		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
+			return errors.Join(rows.err, err)
+		}
+		return rows.end()
+	})
+}
+
+// Overview implements verify.Evidence.
+func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overview, err error) {
+	o.Days = make(map[verify.Day]bool)
+	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, "SELECT applied_at FROM migrations WHERE version = $1", chainsMigration).Scan(&o.Begun)
+		if err != nil {
+			return fmt.Errorf("when chains began: %w", err)
+		}
+		var low, high *[16]byte
+		err = tx.QueryRow(ctx, `SELECT min(low::text)::uuid, max(high::text)::uuid, coalesce(sum(entries), 0)::bigint FROM (
+			SELECT (SELECT check_id FROM checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id LIMIT 1) AS low,
+				(SELECT check_id FROM checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1) AS high, 0 AS entries
+			UNION ALL SELECT (SELECT id FROM violations WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 1),
+				(SELECT id FROM violations WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1), 0
+			UNION ALL SELECT min(first_id::text)::uuid, max(last_id::text)::uuid, sum(octet_length(entries)) / $3
+				FROM batches WHERE first_id <= $2 AND last_id >= $1) AS bounds`,
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&low, &high, &o.Entries)
+		if err != nil {
+			return err
+		}
+		if low != nil && high != nil {
+			o.Range = verify.Range{Low: spend.ID(*low), High: spend.ID(*high)}
+		}
+		rows, err := tx.Query(ctx, `SELECT (to_date(substr(relname, 8), 'YYYYMMDD') - date '1970-01-01')::bigint
+			FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+			WHERE inhparent = 'checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`)
+		if err != nil {
+			return err
+		}
+		days, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		for _, day := range days {
+			o.Days[verify.Day(day)] = true
+		}
+		return err
+	})
+	if err != nil {
+		return o, fmt.Errorf("cannot look the audit trail over: %w", err)
+	}
+	return o, nil
+}
+
+// Weigh implements verify.Evidence.
+func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, err error) {
+	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT
+			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM batches WHERE first_id <= $2 AND last_id >= $1),
+			(SELECT count(*) FROM violations WHERE id BETWEEN $1 AND $2),
+			EXISTS (SELECT FROM checks WHERE check_id BETWEEN $1 AND $2)`,
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Violations, &w.Rows)
+	})
+	if err != nil {
+		return w, fmt.Errorf("cannot count what is in a range: %w", err)
+	}
+	return w, nil
+}

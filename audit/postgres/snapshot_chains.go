@@ -1,0 +1,127 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+const batchColumns = "lane, seq, version, first_id, last_id, head, entries"
+
+// Batches implements verify.Evidence.
+func (s *Snapshot) Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
+	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE first_id <= $2 AND last_id >= $1",
+		[16]byte(r.Low), [16]byte(r.High))
+}
+
+// Lane implements verify.Evidence.
+func (s *Snapshot) Lane(ctx context.Context, lane spend.ID, from, to int64, each func(verify.Batch) error) error {
+	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE lane = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
+		[16]byte(lane), from, to)
+}
+
+func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, query string, args ...any) error {
+	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var b verify.Batch
+		return stream(ctx, tx, []any{uuid(&b.Lane), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
+			func() error { return each(b) }, query, args...)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read batches: %w", err)
+	}
+	return nil
+}
+
+// stream scans rows one after the other.
+func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query string, args ...any) error {
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, into, each)
+	return err
+}
+
+// Lanes implements verify.Evidence.
+func (s *Snapshot) Lanes(ctx context.Context, r verify.Range) (spans []verify.LaneSpan, err error) {
+	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var span verify.LaneSpan
+		return stream(ctx, tx, []any{uuid(&span.Lane), &span.From, &span.To}, func() error {
+			spans = append(spans, span)
+			return nil
+		}, "SELECT lane, min(seq), max(seq) FROM batches WHERE first_id <= $2 AND last_id >= $1 GROUP BY lane ORDER BY lane",
+			[16]byte(r.Low), [16]byte(r.High))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the lanes: %w", err)
+	}
+	return spans, nil
+}
+
+// Heads implements verify.Evidence.
+func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify.Place]spend.Hash, map[spend.ID]int64, error) {
+	heads := make(map[verify.Place]spend.Hash, len(places))
+	latest := make(map[spend.ID]int64)
+	lanes, seqs := make([][16]byte, len(places)), make([]int64, len(places))
+	for i, p := range places {
+		lanes[i], seqs[i] = p.Lane, p.Seq
+	}
+	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var p verify.Place
+		var last *int64
+		var head []byte
+		return stream(ctx, tx, []any{uuid(&p.Lane), &p.Seq, &head, &last}, func() error {
+			if last != nil {
+				latest[p.Lane] = *last
+			}
+			if len(head) == len(spend.Hash{}) {
+				heads[p] = spend.Hash(head)
+			}
+			return nil
+		}, `SELECT p.lane, p.seq, b.head, (SELECT l.seq FROM batches AS l WHERE l.lane = p.lane ORDER BY l.seq DESC LIMIT 1)
+			FROM unnest($1::uuid[], $2::bigint[]) AS p (lane, seq) LEFT JOIN batches AS b ON b.lane = p.lane AND b.seq = p.seq`,
+			lanes, seqs)
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot look up the heads of a checkpoint: %w", err)
+	}
+	return heads, latest, nil
+}
+
+// PolicyChain implements verify.Evidence.
+func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink) error) error {
+	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		var l verify.PolicyLink
+		return stream(ctx, tx, []any{&l.Seq, &l.PolicyID, &l.Version, &l.Row, &l.Head}, func() error { return each(l) },
+			"SELECT seq, policy_id, version, hash, head FROM policy_chain ORDER BY seq")
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the policies' chain: %w", err)
+	}
+	return nil
+}
+
+// Policies implements verify.Evidence.
+func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
+	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM policies ORDER BY gen) TO STDOUT (FORMAT binary)"
+	var fields [][]byte
+	err := s.copyRows(ctx, query, func(row []byte) (err error) {
+		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
+			return err
+		}
+		var version int32
+		for _, b := range fields[1] {
+			version = version<<8 | int32(b)
+		}
+		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(version)}, row)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the policies: %w", err)
+	}
+	return nil
+}

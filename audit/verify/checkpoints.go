@@ -1,0 +1,153 @@
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/checkpoint"
+	"spendgate/hotpath/spend"
+)
+
+// checkpoints holds the chains to what a file of signed checkpoints says of
+// them, line by line: what was there must be there still.
+func (v *verifier) checkpoints(ctx context.Context) error {
+	if v.o.Checkpoints == nil {
+		return nil
+	}
+	w := checkpointWalk{verifier: v, state: make(map[spend.ID]chain.LaneHead), reported: make(map[spend.ID]bool)}
+	if err := w.chainHeads(ctx); err != nil {
+		return err
+	}
+	lines := bufio.NewReaderSize(v.o.Checkpoints, 1<<16)
+	for number := 1; ; number++ {
+		text, err := lines.ReadBytes('\n')
+		if len(text) == 0 && errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("cannot read the checkpoints: %w", err)
+		}
+		if err := w.line(ctx, number, bytes.TrimSuffix(text, []byte("\n"))); err != nil {
+			return err
+		}
+	}
+	if v.tally.checkpoints.Load() == 0 {
+		v.tally.find(Unchecked, "checkpoints", "the file holds none")
+	}
+	return nil
+}
+
+type checkpointWalk struct {
+	*verifier
+	previous spend.Hash // of the last line that was whole
+	state    map[spend.ID]chain.LaneHead
+	policies map[int64]spend.Hash // heads of the policies' chain, by number
+	reported map[spend.ID]bool    // lanes that were named: once is enough
+}
+
+func (w *checkpointWalk) chainHeads(ctx context.Context) error {
+	w.policies = make(map[int64]spend.Hash)
+	return w.o.Evidence.PolicyChain(ctx, func(l PolicyLink) error {
+		w.policies[l.Seq] = toHash(l.Head)
+		return nil
+	})
+}
+
+func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) error {
+	name := fmt.Sprintf("checkpoint on line %d", number)
+	l, err := checkpoint.Parse(text, w.o.PublicKey)
+	if errors.Is(err, checkpoint.ErrTorn) {
+		// A crash leaves such a one. What was whole cannot be passed off as one:
+		// the hash in the line behind it tells.
+		return nil
+	}
+	sum := sha256.Sum256(text)
+	if err != nil {
+		w.tally.find(Altered, name, "%v", err)
+		w.previous = sum
+		return nil
+	}
+	if spend.Hash(l.Previous) != w.previous {
+		w.tally.find(Altered, name, "it does not follow the line before it: lines were taken out, or put in another order")
+	}
+	w.previous = sum
+	w.tally.checkpoints.Add(1)
+	w.tally.lastCheckpoint = l.Time
+	w.advance(name, l)
+	if head, ok := w.policies[l.Policies.Seq]; l.Policies.Seq > 0 && (!ok || head != spend.Hash(l.Policies.Head)) {
+		kind, what := Altered, "has another head than"
+		if !ok {
+			kind, what = Removed, "is not there; it was at"
+		}
+		w.tally.find(kind, policyLinkName(l.Policies.Seq), "%s the checkpoint of %s", what, stamp(l.Time))
+	}
+	return w.compare(ctx, l)
+}
+
+// advance brings the state of all lanes to that of the line.
+func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
+	next := make(map[spend.ID]chain.LaneHead, l.Lanes)
+	if !l.Full {
+		next = w.state
+	}
+	for _, h := range l.Heads {
+		lane := spend.ID(h.Lane)
+		if before, ok := w.state[lane]; ok && h.Seq < before.Seq {
+			w.tally.find(Removed, laneName(lane), "%s has it end at batch %d, one before it at batch %d", name, h.Seq, before.Seq)
+		}
+		next[lane] = chain.LaneHead{Lane: lane, Seq: h.Seq, Head: spend.Hash(h.Head)}
+	}
+	for lane := range w.state {
+		if _, ok := next[lane]; !ok {
+			w.tally.find(Removed, laneName(lane), "%s does not have it, one before it does", name)
+		}
+	}
+	w.state = next
+	heads := make([]chain.LaneHead, 0, len(next))
+	for _, h := range next {
+		heads = append(heads, h)
+	}
+	if len(heads) != l.Lanes || checkpoint.Digest(heads) != spend.Hash(l.Digest) {
+		w.tally.find(Altered, name, "its digest is not that of its heads and of those on the lines before")
+	}
+}
+
+// compare looks the line's heads up in the database.
+func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
+	places := make([]Place, len(l.Heads))
+	for i, h := range l.Heads {
+		places[i] = Place{spend.ID(h.Lane), h.Seq}
+	}
+	heads, latest, err := w.o.Evidence.Heads(ctx, places)
+	if err != nil {
+		return err
+	}
+	for i, h := range l.Heads {
+		place := places[i]
+		head, ok := heads[place]
+		if ok && head == spend.Hash(h.Head) || w.reported[place.Lane] {
+			continue
+		}
+		w.reported[place.Lane] = true
+		switch last, exists := latest[place.Lane]; {
+		case !exists:
+			w.tally.find(Removed, laneName(place.Lane), "all of it is gone; the checkpoint of %s has it end at batch %d", stamp(l.Time), h.Seq)
+		case last < h.Seq:
+			w.tally.find(Removed, laneName(place.Lane), "its end is cut off: it ends at batch %d, in the checkpoint of %s at batch %d", last, stamp(l.Time), h.Seq)
+		case !ok:
+			w.tally.find(Removed, batchName(place.Lane, place.Seq), "the checkpoint of %s has it", stamp(l.Time))
+		default:
+			w.tally.find(Altered, batchName(place.Lane, place.Seq), "its head is not that of the checkpoint of %s", stamp(l.Time))
+		}
+	}
+	return nil
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -1,0 +1,121 @@
+package verify
+
+import (
+	"context"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// Range is a stretch of identifiers, both ends included.
+type Range struct{ Low, High spend.ID }
+
+// Holds reports whether the identifier lies in the range.
+func (r Range) Holds(id spend.ID) bool { return !less(id, r.Low) && !less(r.High, id) }
+
+// Rows gives stored checks.
+type Rows interface {
+	// Rows calls each for every check of the range, in the order of
+	// identifiers, with its row as chain.HashRow takes it; the row is good
+	// until each returns. An error of each ends it and comes back.
+	Rows(ctx context.Context, r Range, each func(row []byte) error) error
+}
+
+// Evidence is one consistent reading of a database. Its methods may be called
+// from many goroutines.
+type Evidence interface {
+	Rows
+
+	// Overview is what the reading holds of the range.
+	Overview(ctx context.Context, r Range) (Overview, error)
+	// Weigh tells how much work a range is.
+	Weigh(ctx context.Context, r Range) (Weight, error)
+	// Batches calls each for every batch that may list checks of the range,
+	// in any order.
+	Batches(ctx context.Context, r Range, each func(Batch) error) error
+	// Violations calls each for every violation of the range, in the order of
+	// identifiers, with its row encoded as those of checks are.
+	Violations(ctx context.Context, r Range, each func(row []byte) error) error
+
+	// Lanes gives those with batches that may list checks of the range, and
+	// of each the first and the last such batch.
+	Lanes(ctx context.Context, r Range) ([]LaneSpan, error)
+	// Lane calls each for the batches of a lane in the order of their numbers.
+	Lane(ctx context.Context, lane spend.ID, from, to int64, each func(Batch) error) error
+	// Heads looks batches up by lane and number; what is absent is missing
+	// from the answer. latest has the last number of each lane that exists.
+	Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error)
+
+	// PolicyChain calls each for every link, in the order of their numbers.
+	PolicyChain(ctx context.Context, each func(PolicyLink) error) error
+	// Policies calls each for every policy, with its row encoded.
+	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
+}
+
+// Overview is what a reading holds altogether.
+type Overview struct {
+	Range                // of all that is there; zero when nothing is
+	Entries int64        // of batches, about
+	Begun   time.Time    // when chains began; checks of before are in none
+	Days    map[Day]bool // those that have a partition of their own
+}
+
+// Day is a UTC day, in days since 1970.
+type Day int64
+
+// DayOf is the day of an identifier.
+func DayOf(id spend.ID) Day { return Day(id.Time().UnixMilli() / dayMS) }
+
+// String is the day's date.
+func (d Day) String() string { return time.Unix(int64(d)*86400, 0).UTC().Format(time.DateOnly) }
+
+// Range is the stretch of the day's identifiers.
+func (d Day) Range() Range {
+	return Range{audit.FirstID(int64(d) * dayMS), lastID((int64(d)+1)*dayMS - 1)}
+}
+
+const dayMS = 86_400_000
+
+// Weight is how much there is in a range.
+type Weight struct {
+	Entries    int64 // at most
+	Violations int64
+	Rows       bool // there are checks
+}
+
+// Batch is a batch as it is stored.
+type Batch struct {
+	Lane        spend.ID
+	Seq         int64
+	Version     int
+	First, Last spend.ID
+	Head        []byte
+	Entries     []byte
+}
+
+// Place is that of a batch.
+type Place struct {
+	Lane spend.ID
+	Seq  int64
+}
+
+// LaneSpan is a stretch of a lane.
+type LaneSpan struct {
+	Lane     spend.ID
+	From, To int64
+}
+
+// PolicyVersion names a policy.
+type PolicyVersion struct {
+	PolicyID string
+	Version  int
+}
+
+// PolicyLink is a link of the policies' chain as it is stored.
+type PolicyLink struct {
+	PolicyVersion
+	Seq  int64
+	Row  []byte
+	Head []byte
+}

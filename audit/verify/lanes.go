@@ -1,0 +1,112 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// laneTasks hands out the lanes, each a task.
+func (v *verifier) laneTasks(ctx context.Context, hand func(task) error) error {
+	spans, err := v.o.Evidence.Lanes(ctx, v.all)
+	if err != nil {
+		return err
+	}
+	for _, span := range spans {
+		if err := hand(func(ctx context.Context) error { return v.lane(ctx, span) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// laneWalk goes along one lane. A head is right when it follows from the one
+// before; where that one is wrong itself, both what it is and what it should be
+// may have been built on, and the next batch shows which of the two was altered.
+type laneWalk struct {
+	*verifier
+	lane     spend.ID
+	seq      int64        // of the batch before
+	previous []spend.Hash // what its head may have been; none when it is not there
+}
+
+func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
+	w := laneWalk{verifier: v, lane: span.Lane, previous: []spend.Hash{{}}}
+	if v.o.From.IsZero() {
+		span.From = 1
+	}
+	from := span.From
+	if from > 1 { // the head before the first
+		w.previous = nil
+		w.seq = from - 2
+		from--
+	}
+	if v.o.To.IsZero() {
+		span.To = 1<<63 - 1
+	}
+	v.tally.lanes.Add(1)
+	return v.o.Evidence.Lane(ctx, span.Lane, from, span.To, func(b Batch) error {
+		if b.Seq < span.From { // not itself in the range
+			w.seq, w.previous = b.Seq, []spend.Hash{toHash(b.Head)}
+			return nil
+		}
+		v.tally.batches.Add(1)
+		w.batch(b)
+		return nil
+	})
+}
+
+func (w *laneWalk) batch(b Batch) {
+	name := batchName(w.lane, b.Seq)
+	if b.Seq != w.seq+1 {
+		w.missing(w.seq+1, b.Seq-1)
+		w.previous = nil
+	}
+	w.seq = b.Seq
+	stored := toHash(b.Head)
+	switch entries, err := chain.ParseEntries(b.Entries); {
+	case b.Version != chain.Version:
+		w.tally.find(Unchecked, name, "its format %d is none that this program knows", b.Version)
+		w.previous = []spend.Hash{stored}
+		return
+	case err != nil:
+		w.tally.find(Altered, name, "its entries cannot be read: %v", err)
+		w.previous = []spend.Hash{stored}
+		return
+	case b.First != entries[0].ID || b.Last != entries[len(entries)-1].ID:
+		w.tally.find(Altered, name, "it is noted under other identifiers than those that it lists")
+	}
+	if w.previous == nil { // the gap before it was named
+		w.previous = []spend.Hash{stored}
+		return
+	}
+	var computed spend.Hash
+	for _, previous := range w.previous {
+		computed = chain.Head(w.lane, b.Seq, previous, b.Entries)
+		if bytes.Equal(computed[:], b.Head) {
+			w.previous = []spend.Hash{computed}
+			return
+		}
+	}
+	w.tally.find(Altered, name, "its head does not follow from its entries and the head before")
+	w.previous = []spend.Hash{stored, computed}
+}
+
+func (w *laneWalk) missing(from, to int64) {
+	const after = "the batch after it is there; its own head cannot be checked then"
+	if from == to {
+		w.tally.find(Removed, batchName(w.lane, from), after)
+		return
+	}
+	w.tally.find(Removed, batchName(w.lane, from), "and all up to number %d: %s", to, after)
+}
+
+// toHash is the zero hash for what is none, which then equals nothing.
+func toHash(b []byte) (h spend.Hash) {
+	if len(b) == len(h) {
+		copy(h[:], b)
+	}
+	return h
+}

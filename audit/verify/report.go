@@ -1,0 +1,100 @@
+package verify
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Kind is what became of a thing.
+type Kind string
+
+// The kinds of findings.
+const (
+	Altered   Kind = "altered"   // it is not as it was recorded
+	Removed   Kind = "removed"   // it was recorded and is not there
+	Inserted  Kind = "inserted"  // it is there and was not recorded
+	Unchecked Kind = "unchecked" // nothing can be said about it
+)
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	Kind    Kind
+	Subject string // "check chk_0190..."
+	Detail  string
+}
+
+// String is the finding in a line.
+func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Subject, f.Detail) }
+
+// Summary is what was verified and how it ended.
+type Summary struct {
+	Checks, Violations, Batches, Lanes, Policies int64
+	Checkpoints                                  int64
+	LastCheckpoint                               time.Time // zero without any
+	Findings                                     map[Kind]int64
+}
+
+// Clean reports whether everything is as it was recorded.
+func (s Summary) Clean() bool { return len(s.Findings) == 0 }
+
+// tally is a Summary in the making.
+type tally struct {
+	checks, violations, batches, lanes, policies, checkpoints, entries atomic.Int64
+	lastCheckpoint                                                     time.Time
+
+	mu       sync.Mutex
+	found    func(Finding)
+	findings map[Kind]int64
+	older    older         // checks from before chains
+	gone     map[Day]int64 // listed checks of days without a partition
+}
+
+// older are checks from before chains began.
+type older struct {
+	count       int64
+	first, last spend.ID
+}
+
+func (t *tally) find(kind Kind, subject, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.findings[kind]++
+	t.found(Finding{kind, subject, fmt.Sprintf(format, args...)})
+}
+
+func (t *tally) olderCheck(id spend.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := &t.older
+	if o.count == 0 || less(id, o.first) {
+		o.first = id
+	}
+	if o.count == 0 || less(o.last, id) {
+		o.last = id
+	}
+	o.count++
+}
+
+func (t *tally) goneCheck(day Day) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone[day]++
+}
+
+func (t *tally) summary() Summary {
+	return Summary{
+		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Lanes: t.lanes.Load(),
+		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, Findings: t.findings,
+	}
+}
+
+func checkName(id spend.ID) string     { return "check " + id.Text(spend.PrefixCheck) }
+func violationName(id spend.ID) string { return "violation " + id.Text(spend.PrefixViolation) }
+func laneName(id spend.ID) string      { return "lane " + id.Text("") }
+func batchName(lane spend.ID, seq int64) string {
+	return fmt.Sprintf("batch %d of %s", seq, laneName(lane))
+}

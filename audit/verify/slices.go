@@ -1,0 +1,255 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// maxSlice bounds what one worker keeps in memory, in entries and violations of
+// some 80 bytes. It is passed only by a millisecond with more of them.
+const maxSlice = 200_000
+
+// timeTasks cuts the range into stretches, each of one day and small enough.
+func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
+	r := v.overview.Range
+	if r == (Range{}) {
+		return nil
+	}
+	if less(r.Low, v.all.Low) {
+		r.Low = v.all.Low
+	}
+	if less(v.all.High, r.High) {
+		r.High = v.all.High
+	}
+	if less(r.High, r.Low) {
+		return nil
+	}
+	return v.cut(ctx, r, hand)
+}
+
+func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) error {
+	w, err := v.o.Evidence.Weigh(ctx, r)
+	if err != nil {
+		return err
+	}
+	if w == (Weight{}) {
+		return nil
+	}
+	first, last := DayOf(r.Low), DayOf(r.High)
+	from, to := ms(r.Low), ms(r.High)
+	var at int64 // the millisecond at which it is cut
+	switch {
+	case first < last:
+		at = int64(first+(last-first+1)/2) * dayMS
+	case w.Entries+w.Violations > maxSlice && from < to:
+		at = from + (to-from+1)/2
+	default:
+		return hand(func(ctx context.Context) error { return v.slice(ctx, r) })
+	}
+	if err := v.cut(ctx, Range{r.Low, lastID(at - 1)}, hand); err != nil {
+		return err
+	}
+	return v.cut(ctx, Range{audit.FirstID(at), r.High}, hand)
+}
+
+func ms(id spend.ID) int64 { return id.Time().UnixMilli() }
+
+// listed is an entry, and where it stands.
+type listed struct {
+	chain.Entry
+	place Place
+}
+
+// copied is a violation: the hash of its row.
+type copied struct {
+	id  spend.ID
+	row spend.Hash
+}
+
+// slice compares one stretch: entries, checks and violations are walked
+// together, each in the order of identifiers.
+type slice struct {
+	*verifier
+	r          Range
+	entries    []listed
+	violations []copied
+	absent     bool // its day has no partition, and no checks elsewhere
+
+	fields [][]byte // of the row at hand, reused
+	wanted []byte   // its violation, reused
+}
+
+func (v *verifier) slice(ctx context.Context, r Range) error {
+	s := slice{verifier: v, r: r}
+	day := DayOf(r.Low)
+	if !v.overview.Days[day] {
+		whole, err := v.o.Evidence.Weigh(ctx, day.Range())
+		if err != nil {
+			return err
+		}
+		s.absent = !whole.Rows
+	}
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	err := v.rowsOf(day).Rows(ctx, r, func(row []byte) error {
+		s.tally.checks.Add(1)
+		return s.row(row)
+	})
+	if err != nil {
+		return err
+	}
+	s.before(nil) // what is left
+	if v.o.Progress != nil {
+		v.o.Progress(v.tally.entries.Load(), v.overview.Entries)
+	}
+	return nil
+}
+
+// rowsOf is where the checks of a day are.
+func (v *verifier) rowsOf(Day) Rows { return v.o.Evidence }
+
+// load reads the entries and the violations.
+func (s *slice) load(ctx context.Context) error {
+	err := s.o.Evidence.Batches(ctx, s.r, func(b Batch) error {
+		entries, err := chain.ParseEntries(b.Entries)
+		if err != nil || b.Version != chain.Version {
+			return nil //nolint:nilerr // the walk over its lane names it
+		}
+		for _, e := range entries {
+			if s.r.Holds(e.ID) {
+				s.entries = append(s.entries, listed{e, Place{b.Lane, b.Seq}})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(s.entries, func(a, b listed) int {
+		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.place.Lane[:], b.place.Lane[:]), cmp.Compare(a.place.Seq, b.place.Seq))
+	})
+	s.tally.entries.Add(int64(len(s.entries)))
+	s.entries = slices.CompactFunc(s.entries, func(kept, next listed) bool {
+		if kept.ID == next.ID {
+			s.tally.find(Altered, batchName(next.place.Lane, next.place.Seq), "it lists %s, which %s lists too",
+				checkName(next.ID), batchName(kept.place.Lane, kept.place.Seq))
+		}
+		return kept.ID == next.ID
+	})
+	return s.o.Evidence.Violations(ctx, s.r, func(row []byte) error {
+		s.tally.violations.Add(1)
+		var err error
+		if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
+			return err
+		}
+		s.violations = append(s.violations, copied{spend.ID(s.fields[0]), chain.HashRow(row)})
+		return nil
+	})
+}
+
+// row compares a stored check with its entry and its violation.
+func (s *slice) row(row []byte) error {
+	var err error
+	if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
+		return err
+	}
+	id := spend.ID(s.fields[0])
+	s.before(&id)
+	intact := true
+	if len(s.entries) > 0 && s.entries[0].ID == id {
+		e := s.entries[0]
+		s.entries = s.entries[1:]
+		if intact = chain.HashRow(row) == e.Row; !intact {
+			s.tally.find(Altered, checkName(id), "its row is not the one that %s was committed with", batchName(e.place.Lane, e.place.Seq))
+		}
+	} else if id.Time().Before(s.overview.Begun.Truncate(time.Millisecond)) {
+		s.tally.olderCheck(id)
+	} else {
+		s.tally.find(Inserted, checkName(id), "no batch lists it; it was inserted, or recorded by a node from before chains")
+	}
+	s.violation(id, intact)
+	return nil
+}
+
+// violation compares the copy of a check that is there.
+func (s *slice) violation(id spend.ID, intact bool) {
+	var wants bool
+	s.wanted, wants = chain.ViolationOf(s.wanted[:0], s.fields)
+	has := len(s.violations) > 0 && s.violations[0].id == id
+	var stored spend.Hash
+	if has {
+		stored = s.violations[0].row
+		s.violations = s.violations[1:]
+	}
+	name := violationName(id)
+	switch {
+	case wants == has && (!has || stored == chain.HashRow(s.wanted)):
+	case !intact:
+		s.tally.find(Unchecked, name, "it differs from its check, which was altered")
+	case !has:
+		s.tally.find(Removed, name, "its check is there, and is none that was allowed")
+	case !wants:
+		s.tally.find(Inserted, name, "its check was allowed")
+	default:
+		s.tally.find(Altered, name, "it differs from its check")
+	}
+}
+
+// before names what is listed, or copied, before the identifier, or to the end,
+// and has no check.
+func (s *slice) before(id *spend.ID) {
+	for len(s.entries) > 0 || len(s.violations) > 0 {
+		entry, violation := next(s.entries, s.violations)
+		at := s.at(entry)
+		if id != nil && !less(at, *id) {
+			return
+		}
+		if entry {
+			s.removed(s.entries[0])
+			s.entries = s.entries[1:]
+		}
+		if violation {
+			s.violations = s.violations[1:]
+			if entry {
+				s.tally.find(Unchecked, violationName(at), "its check was removed")
+			} else {
+				s.tally.find(Inserted, violationName(at), "it has no check, and no batch lists one")
+			}
+		}
+	}
+}
+
+// next tells which of the two lists has the smallest identifier; it may be both.
+func next(entries []listed, violations []copied) (entry, violation bool) {
+	switch {
+	case len(entries) == 0:
+		return false, true
+	case len(violations) == 0:
+		return true, false
+	}
+	c := bytes.Compare(entries[0].ID[:], violations[0].id[:])
+	return c <= 0, c >= 0
+}
+
+func (s *slice) at(entry bool) spend.ID {
+	if entry {
+		return s.entries[0].ID
+	}
+	return s.violations[0].id
+}
+
+func (s *slice) removed(e listed) {
+	if s.absent {
+		s.tally.goneCheck(DayOf(e.ID))
+		return
+	}
+	s.tally.find(Removed, checkName(e.ID), "%s lists it", batchName(e.place.Lane, e.place.Seq))
+}

@@ -1,0 +1,128 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/checkpoint"
+	"spendgate/hotpath/spend"
+)
+
+// Options say what is verified.
+type Options struct {
+	Evidence Evidence
+	From, To time.Time // both inclusive, to the millisecond; zero for no bound
+	// Checkpoints are the lines of a file of signed checkpoints, nil for none.
+	Checkpoints io.Reader
+	PublicKey   checkpoint.PublicKey // of the checkpoints
+	Workers     int                  // 0 for one per processor
+	Found       func(Finding)        // is told of each, one at a time
+	// Progress is told now and then how many entries were compared of about
+	// how many. Nil for nobody.
+	Progress func(done, total int64)
+}
+
+// Verify compares everything in the range with what it was recorded with. An
+// error means that it could not be done; findings are in the summary.
+func Verify(ctx context.Context, o Options) (Summary, error) {
+	v := &verifier{o: o, tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
+	if v.o.Workers <= 0 {
+		v.o.Workers = runtime.GOMAXPROCS(0)
+	}
+	v.all = v.wanted()
+	var err error
+	if v.overview, err = o.Evidence.Overview(ctx, v.all); err != nil {
+		return v.tally.summary(), err
+	}
+	err = errors.Join(
+		v.parallel(ctx, v.timeTasks),
+		v.parallel(ctx, v.laneTasks),
+		v.policies(ctx),
+		v.checkpoints(ctx),
+	)
+	v.sumUp()
+	return v.tally.summary(), err
+}
+
+type verifier struct {
+	o        Options
+	all      Range
+	overview Overview
+	tally    tally
+}
+
+// wanted is the range of identifiers that the options ask for.
+func (v *verifier) wanted() Range {
+	low, high := audit.ViolationQuery{From: v.o.From, To: v.o.To}.IDRange()
+	if v.o.To.IsZero() {
+		high = spend.ID(bytes.Repeat([]byte{0xff}, len(high)))
+	}
+	return Range{low, high}
+}
+
+// task is a piece of work that needs no other.
+type task func(context.Context) error
+
+// parallel runs the tasks that make hands out, Workers at a time, until one
+// fails.
+func (v *verifier) parallel(ctx context.Context, make func(context.Context, func(task) error) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	tasks := newQueue()
+	var workers sync.WaitGroup
+	for range v.o.Workers {
+		workers.Go(func() {
+			for one := range tasks {
+				if err := one(ctx); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := make(ctx, func(one task) error {
+		select {
+		case tasks <- one:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	close(tasks)
+	workers.Wait()
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func newQueue() chan task { return make(chan task) }
+
+// sumUp tells what is only known at the end.
+func (v *verifier) sumUp() {
+	t := &v.tally
+	for day, count := range t.gone {
+		t.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
+	}
+	if o := t.older; o.count > 0 {
+		t.find(Unchecked, fmt.Sprintf("%d checks", o.count), "they are from before chains began (%s), from %s to %s: see --from",
+			v.overview.Begun.UTC().Format(time.RFC3339), checkName(o.first), checkName(o.last))
+	}
+}
+
+func less(a, b spend.ID) bool { return bytes.Compare(a[:], b[:]) < 0 }
+
+// lastID is the largest identifier of a millisecond.
+func lastID(ms int64) spend.ID {
+	id := audit.FirstID(ms)
+	for i := 6; i < len(id); i++ {
+		id[i] = 0xff
+	}
+	return id
+}
