@@ -15,6 +15,7 @@ const (
 	Serve   Mode = iota // a node of a fleet: needs Redis and PostgreSQL
 	Dev                 // the embedded single node: needs and uses neither
 	Migrate             // schema migration: needs PostgreSQL
+	Audit               // the trail itself: needs PostgreSQL
 )
 
 // The defaults of settings that have one.
@@ -41,7 +42,8 @@ type Config struct {
 	LogLevel       slog.Level
 	DataDir        string // empty unless set or the mode is Dev
 	PProf          bool
-	Traces         Traces // zero unless OTEL_... variables ask for them
+	Traces         Traces      // zero unless OTEL_... variables ask for them
+	Checkpoints    Checkpoints // zero in mode Dev
 
 	// Notices are remarks on the settings that the process should log when it
 	// starts: what is legal, but perhaps not meant.
@@ -83,8 +85,12 @@ func (c *Config) loadStores(s *source, mode Mode) {
 				c.Notices = append(c.Notices, prefix+name+" is ignored: dev embeds its own")
 			}
 		}
+		if s.given("CHECKPOINT_KEY") {
+			c.Notices = append(c.Notices, prefix+"CHECKPOINT_KEY is ignored: dev signs no checkpoints")
+		}
 		return
 	}
+	c.Checkpoints = readCheckpoints(s)
 	if mode == Serve {
 		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
 		s.require("REDIS_URL", "redis://host:6379")

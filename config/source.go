@@ -25,6 +25,7 @@ func settings() []string {
 	return []string{
 		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "DATABASE_URL", "ADMIN_KEY",
 		"TRUSTED_PROXIES", "LOG_LEVEL", "DATA_DIR", "PPROF", "API_URL", "API_KEY", "MCP_TOKEN",
+		"CHECKPOINT_KEY", "CHECKPOINT_FILE", "CHECKPOINT_INTERVAL",
 	}
 }
 

@@ -5,7 +5,17 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
+	"flag"
 	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit/checkpoint"
+	"spendgate/audit/postgres"
+	"spendgate/config"
 )
 
 // auditCommand groups what is done with the trail itself, past the nodes: its
@@ -16,6 +26,17 @@ func auditCommand() command {
 		summary: "prove that the audit trail is as it was written",
 		details: "Talks to the database of SPENDGATE_DATABASE_URL itself; no node is needed.",
 		sub: []command{
+			{
+				name: "verify", summary: "recompute the trail's hash chains and name what is not as it was", setup: auditVerify,
+				details: "Reads one moment of the database while nodes go on writing. Names on standard output, a line each,\n" +
+					"what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
+					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing.",
+			},
+			{
+				name: "checkpoint", summary: "sign the heads of all chains now", setup: noFlags(auditCheckpoint),
+				details: "Appends to SPENDGATE_CHECKPOINT_FILE, signed with SPENDGATE_CHECKPOINT_KEY, as nodes that have both do\n" +
+					"every SPENDGATE_CHECKPOINT_INTERVAL (1m).",
+			},
 			{
 				name: "keygen", summary: "make a key pair for signed checkpoints", setup: noFlags(auditKeygen),
 				details: "Prints the secret key for SPENDGATE_CHECKPOINT_KEY, and the public key for those who verify.",
@@ -34,3 +55,67 @@ func auditKeygen(_ context.Context, p process) error {
 		base64.StdEncoding.EncodeToString(secret.Seed()), base64.StdEncoding.EncodeToString(public))
 	return err
 }
+
+// newCheckpoints makes the writer of checkpoints, nil when the settings want
+// none.
+func newCheckpoints(c config.Config, store *postgres.Store, registerer prometheus.Registerer, log *slog.Logger) (*checkpoint.Writer, error) {
+	if c.Checkpoints.Key == "" {
+		return nil, nil
+	}
+	key, err := checkpoint.NewKey([]byte(c.Checkpoints.Key))
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.NewWriter(checkpoint.Options{
+		Heads: store.Heads, Key: key, File: c.Checkpoints.File, Now: time.Now, Logger: log, Registerer: registerer,
+	}), nil
+}
+
+// auditCheckpoint writes one checkpoint.
+func auditCheckpoint(ctx context.Context, p process) error {
+	c, err := config.Load(p.environ, config.Audit)
+	if err != nil {
+		return err
+	}
+	if c.Checkpoints.Key == "" {
+		return errors.New("SPENDGATE_CHECKPOINT_KEY and SPENDGATE_CHECKPOINT_FILE must be set")
+	}
+	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	checkpoints, err := newCheckpoints(c, store, nil, log)
+	if err != nil {
+		return err
+	}
+	if err := checkpoints.Write(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.stdout, "checkpoint written to", c.Checkpoints.File)
+	return err
+}
+
+// timeFlag is an instant, or a date that stands for all of its UTC day.
+type timeFlag struct {
+	at   time.Time
+	last bool // of a day the last millisecond counts
+}
+
+func (f *timeFlag) String() string { return "" }
+
+func (f *timeFlag) Set(text string) (err error) {
+	if f.at, err = time.Parse(time.DateOnly, text); err == nil {
+		if f.last {
+			f.at = f.at.AddDate(0, 0, 1).Add(-time.Millisecond)
+		}
+		return nil
+	}
+	if f.at, err = time.Parse(time.RFC3339, text); err != nil {
+		return errors.New("must be a date (2026-03-01) or a time (2026-03-01T12:00:00Z)")
+	}
+	return nil
+}
+
+var _ flag.Value = (*timeFlag)(nil)

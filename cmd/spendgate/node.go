@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/checkpoint"
 	"spendgate/config"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
@@ -43,12 +44,13 @@ const (
 
 // backends are what makes a node one of a fleet or a single one.
 type backends struct {
-	mode       string // for /readyz
-	registry   *prometheus.Registry
-	store      audit.Store
-	redis      redis.UniversalOptions
-	embedded   bool
-	drainDelay time.Duration
+	mode        string // for /readyz
+	registry    *prometheus.Registry
+	store       audit.Store
+	redis       redis.UniversalOptions
+	embedded    bool
+	drainDelay  time.Duration
+	checkpoints *checkpoint.Writer // nil when none are wanted
 }
 
 // node is a wired process. Its parts are closed in the reverse order of their
@@ -65,8 +67,8 @@ type node struct {
 	apiAddr    net.Addr
 	listeners  []func() error
 	unready    atomic.Bool // as the last answer of /readyz says
-	stopTidy   context.CancelFunc
-	tidied     sync.WaitGroup
+	stopChores context.CancelFunc
+	chores     sync.WaitGroup
 }
 
 // newNode wires a node and takes its ports.
@@ -104,7 +106,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		Version: version, Logger: log, Registerer: b.registry, Trace: record,
 	})
 	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
-	n.startTidying()
+	n.startChores(c)
 	if err := n.listen(c); err != nil {
 		n.close(context.Background())
 		return nil, err
@@ -187,9 +189,10 @@ func (n *node) close(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.stopTidy()
-		n.tidied.Wait()
+		n.stopChores()
+		n.chores.Wait()
 		n.writer.Close()
+		n.lastCheckpoint(ctx)
 		n.authorizer.Close()
 		if err := n.guard.Close(); err != nil {
 			n.log.Warn("cannot disconnect from redis", "error", err)
@@ -224,10 +227,14 @@ func (n *node) flushTraces(ctx context.Context) {
 	}
 }
 
-func (n *node) startTidying() {
+// startChores begins what a node does besides answering.
+func (n *node) startChores(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
-	n.stopTidy = stop
-	n.tidied.Go(func() {
+	n.stopChores = stop
+	if n.checkpoints != nil {
+		n.chores.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
+	}
+	n.chores.Go(func() {
 		ticker := time.NewTicker(tidyEvery)
 		defer ticker.Stop()
 		for {
@@ -241,6 +248,16 @@ func (n *node) startTidying() {
 			}
 		}
 	})
+}
+
+// lastCheckpoint signs what was recorded since the last one.
+func (n *node) lastCheckpoint(ctx context.Context) {
+	if n.checkpoints == nil {
+		return
+	}
+	if err := n.checkpoints.Write(ctx); err != nil {
+		n.log.Warn("cannot write the last checkpoint", "error", err)
+	}
 }
 
 // ready asks every dependency (S27), and logs when the answer becomes another.

@@ -23,8 +23,13 @@ func serve(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
+	checkpoints, err := newCheckpoints(c, store, registry, log)
+	if err != nil {
+		return err
+	}
 	n, err := newNode(c, backends{
 		mode: "node of a fleet", registry: registry, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay,
+		checkpoints: checkpoints,
 	}, log)
 	if err != nil {
 		return err
