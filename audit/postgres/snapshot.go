@@ -192,9 +192,10 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `SELECT
 			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM batches WHERE first_id <= $2 AND last_id >= $1),
+			EXISTS (SELECT FROM batches WHERE first_id <= $2 AND last_id >= $1 AND (first_id >= $1 OR last_id <= $2)),
 			(SELECT count(*) FROM violations WHERE id BETWEEN $1 AND $2),
 			EXISTS (SELECT FROM checks WHERE check_id BETWEEN $1 AND $2)`,
-			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Violations, &w.Rows)
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Edges, &w.Violations, &w.Rows)
 	})
 	if err != nil {
 		return w, fmt.Errorf("cannot count what is in a range: %w", err)

@@ -80,6 +80,7 @@ const dayMS = 86_400_000
 // Weight is how much there is in a range.
 type Weight struct {
 	Entries    int64 // at most
+	Edges      bool  // a batch begins or ends in it
 	Violations int64
 	Rows       bool // there are checks
 }

@@ -23,14 +23,18 @@ func (v *verifier) laneTasks(ctx context.Context, hand func(task) error) error {
 }
 
 // laneWalk goes along one lane. A head is right when it follows from the one
-// before; where that one is wrong itself, both what it is and what it should be
-// may have been built on, and the next batch shows which of the two was altered.
+// before. Where that one is wrong itself, what it is and what it should be may
+// both have been built on, and where batches were put in another order an
+// earlier one: the next batch that follows from any of them is right.
 type laneWalk struct {
 	*verifier
 	lane     spend.ID
 	seq      int64        // of the batch before
 	previous []spend.Hash // what its head may have been; none when it is not there
 }
+
+// maxCandidates bounds how many heads a batch may follow from.
+const maxCandidates = 8
 
 func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
 	w := laneWalk{verifier: v, lane: span.Lane, previous: []spend.Hash{{}}}
@@ -91,7 +95,7 @@ func (w *laneWalk) batch(b Batch) {
 		}
 	}
 	w.tally.find(Altered, name, "its head does not follow from its entries and the head before")
-	w.previous = []spend.Hash{stored, computed}
+	w.previous = append(w.previous[max(0, len(w.previous)-maxCandidates):], stored, computed)
 }
 
 func (w *laneWalk) missing(from, to int64) {

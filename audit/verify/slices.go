@@ -12,9 +12,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// maxSlice bounds what one worker keeps in memory, in entries and violations of
-// some 80 bytes. It is passed only by a millisecond with more of them.
-const maxSlice = 200_000
+const defaultSliceSize = 200_000
 
 // timeTasks cuts the range into stretches, each of one day and small enough.
 func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
@@ -42,13 +40,20 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) erro
 	if w == (Weight{}) {
 		return nil
 	}
+	if !w.Rows && w.Violations == 0 && !w.Edges {
+		// Batches go across: of a clock that was set, or noted under identifiers
+		// that are not theirs, to have the whole of time looked through.
+		if any, err := v.lists(ctx, r); err != nil || !any {
+			return err
+		}
+	}
 	first, last := DayOf(r.Low), DayOf(r.High)
 	from, to := ms(r.Low), ms(r.High)
 	var at int64 // the millisecond at which it is cut
 	switch {
 	case first < last:
 		at = int64(first+(last-first+1)/2) * dayMS
-	case w.Entries+w.Violations > maxSlice && from < to:
+	case w.Entries+w.Violations > v.o.SliceSize && from < to:
 		at = from + (to-from+1)/2
 	default:
 		return hand(func(ctx context.Context) error { return v.slice(ctx, r) })
@@ -57,6 +62,16 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) erro
 		return err
 	}
 	return v.cut(ctx, Range{audit.FirstID(at), r.High}, hand)
+}
+
+// lists reports whether a batch lists a check of the range.
+func (v *verifier) lists(ctx context.Context, r Range) (any bool, err error) {
+	err = v.o.Evidence.Batches(ctx, r, func(b Batch) error {
+		entries, _ := chain.ParseEntries(b.Entries) // the walk over its lane names what cannot be read
+		any = any || slices.ContainsFunc(entries, func(e chain.Entry) bool { return r.Holds(e.ID) })
+		return nil
+	})
+	return any, err
 }
 
 func ms(id spend.ID) int64 { return id.Time().UnixMilli() }
@@ -137,7 +152,7 @@ func (s *slice) load(ctx context.Context) error {
 		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.place.Lane[:], b.place.Lane[:]), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
 	s.tally.entries.Add(int64(len(s.entries)))
-	s.entries = slices.CompactFunc(s.entries, func(kept, next listed) bool {
+	s.entries = slices.CompactFunc(s.entries, func(next, kept listed) bool {
 		if kept.ID == next.ID {
 			s.tally.find(Altered, batchName(next.place.Lane, next.place.Seq), "it lists %s, which %s lists too",
 				checkName(next.ID), batchName(kept.place.Lane, kept.place.Seq))

@@ -1,0 +1,321 @@
+package verify_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/checkpoint"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// entries are those of a batch.
+func (tr *trail) entries(lane spend.ID, seq int64) []chain.Entry {
+	tr.t.Helper()
+	var raw []byte
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE lane = $1 AND seq = $2", [16]byte(lane), seq).Scan(&raw); err != nil {
+		tr.t.Fatal(err)
+	}
+	entries, err := chain.ParseEntries(raw)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return entries
+}
+
+// last is the number of a lane's last batch.
+func (tr *trail) last(lane spend.ID) (seq int64) {
+	tr.t.Helper()
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT max(seq) FROM batches WHERE lane = $1", [16]byte(lane)).Scan(&seq); err != nil {
+		tr.t.Fatal(err)
+	}
+	return seq
+}
+
+// forget removes batches of a lane from a number on, with all that they list,
+// as one does who knows how the trail is made.
+func (tr *trail) forget(lane spend.ID, from int64) {
+	tr.t.Helper()
+	for seq := from; seq <= tr.last(lane); seq++ {
+		for _, e := range tr.entries(lane, seq) {
+			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", e.ID.Text(""))
+		}
+	}
+	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq >= %d", lane.Text(""), from)
+}
+
+// TestTamperedBatches changes the batches themselves.
+func TestTamperedBatches(t *testing.T) {
+	const seq = 2
+	for name, tamper := range map[string]func(tr *trail, of spend.ID) []string{
+		"head": func(tr *trail, of spend.ID) []string {
+			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			return []string{batch("altered", seq, of)} // and not the one behind it
+		},
+		"row hash": func(tr *trail, of spend.ID) []string {
+			tr.exec("UPDATE batches SET entries = set_byte(entries, 20, 255 - get_byte(entries, 20)) WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			want := []string{batch("altered", seq, of)}
+			c := &spend.Check{ID: tr.entries(of, seq)[0].ID}
+			return append(want, tr.alteredWith(c)...)
+		},
+		"malformed": func(tr *trail, of spend.ID) []string {
+			first := tr.entries(of, seq)
+			tr.exec("UPDATE batches SET entries = entries || '\\x00' WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			want := []string{batch("altered", seq, of)}
+			for _, e := range first {
+				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
+			}
+			return want
+		},
+		"deleted": func(tr *trail, of spend.ID) []string {
+			want := []string{batch("removed", seq, of)}
+			for _, e := range tr.entries(of, seq) {
+				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
+			}
+			tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			return want
+		},
+		"reordered": func(tr *trail, of spend.ID) []string {
+			for _, step := range [][2]int{{seq, 0}, {seq + 1, seq}, {0, seq + 1}} {
+				tr.exec("UPDATE batches SET seq = %d WHERE lane = '%s' AND seq = %d", step[1], of.Text(""), step[0])
+			}
+			return []string{batch("altered", seq, of), batch("altered", seq+1, of)}
+		},
+		"moved to another lane": func(tr *trail, of spend.ID) []string {
+			end := tr.last(tr.lanes[1])
+			tr.exec("UPDATE batches SET lane = '%s', seq = %d WHERE lane = '%s' AND seq = %d", tr.lanes[1].Text(""), end+1, of.Text(""), seq)
+			return []string{batch("removed", seq, of), batch("altered", int(end)+1, tr.lanes[1])}
+		},
+		"noted elsewhere": func(tr *trail, of spend.ID) []string {
+			tr.exec("UPDATE batches SET last_id = gen_random_uuid() WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			return []string{batch("altered", seq, of)}
+		},
+		"format": func(tr *trail, of spend.ID) []string {
+			want := []string{batch("unchecked", seq, of)}
+			for _, e := range tr.entries(of, seq) {
+				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
+			}
+			tr.exec("UPDATE batches SET version = 2 WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			return want
+		},
+		"listed twice": func(tr *trail, of spend.ID) []string {
+			tr.exec(`INSERT INTO batches SELECT '%s', %d, first_id, last_id, version, head, entries FROM batches WHERE lane = '%s' AND seq = %d`,
+				tr.lanes[1].Text(""), tr.last(tr.lanes[1])+1, of.Text(""), seq)
+			name := batch("altered", int(tr.last(tr.lanes[1])), tr.lanes[1])
+			want := []string{name}
+			for range tr.entries(of, seq) {
+				want = append(want, name) // whichever of the two comes second
+			}
+			return want
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrail(t)
+			of := slices.MinFunc(tr.lanes, func(a, b spend.ID) int { return bytes.Compare(a[:], b[:]) })
+			if of != tr.lanes[0] {
+				tr.lanes[0], tr.lanes[1] = tr.lanes[1], tr.lanes[0]
+			}
+			want := tamper(tr, of)
+			tr.finds(nil, want...)
+		})
+	}
+}
+
+// alteredWith are the findings of a check whose row is not as it was.
+func (tr *trail) alteredWith(c *spend.Check) []string { return []string{check("altered", c)} }
+
+// TestCutOff shows what only a checkpoint can: a lane without its end, a lane
+// that is gone, and rows that were changed with every hash that follows.
+func TestCutOff(t *testing.T) {
+	for name, tamper := range map[string]func(tr *trail) []string{
+		"the end": func(tr *trail) []string {
+			tr.forget(tr.lanes[0], tr.last(tr.lanes[0]))
+			return []string{lane("removed", tr.lanes[0])}
+		},
+		"a whole lane": func(tr *trail) []string {
+			tr.forget(tr.lanes[1], 1)
+			return []string{lane("removed", tr.lanes[1])}
+		},
+		"everything": func(tr *trail) []string {
+			tr.forget(tr.lanes[0], 1)
+			tr.forget(tr.lanes[1], 1)
+			tr.exec("DELETE FROM policies; DELETE FROM policy_chain")
+			return []string{lane("removed", tr.lanes[0]), lane("removed", tr.lanes[1]), "removed link 3 of the policies"}
+		},
+		"rewritten": func(tr *trail) []string {
+			of := tr.lanes[0]
+			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(of, 1)[0].ID.Text(""))
+			tr.rewrite(of)
+			return []string{batch("altered", int(tr.last(of)), of)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrail(t)
+			want := tamper(tr)
+			tr.finds(nil)
+			tr.finds(tr.held, want...)
+		})
+	}
+}
+
+// rewrite makes all hashes of a lane anew from the rows as they are.
+func (tr *trail) rewrite(of spend.ID) {
+	tr.t.Helper()
+	var head spend.Hash
+	for seq := int64(1); seq <= tr.last(of); seq++ {
+		var raw []byte
+		for _, e := range tr.entries(of, seq) {
+			row := tr.row(e.ID)
+			sum := chain.HashRow(row)
+			raw = append(append(raw, e.ID[:]...), sum[:]...)
+		}
+		head = chain.Head(of, seq, head, raw)
+		tr.exec("UPDATE batches SET entries = '\\x%x', head = '\\x%x' WHERE lane = '%s' AND seq = %d", raw, head[:], of.Text(""), seq)
+	}
+}
+
+// row is a check's as PostgreSQL sends it.
+func (tr *trail) row(id spend.ID) []byte {
+	tr.t.Helper()
+	var out bytes.Buffer
+	columns := strings.ReplaceAll(strings.Join(chain.CheckColumns(), ","), "amount", "amount::text")
+	_, err := tr.conn.PgConn().CopyTo(tr.t.Context(), &out, fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text("")))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	const header, trailer = 19, 2
+	return out.Bytes()[header : out.Len()-trailer]
+}
+
+// TestRowsAreHashedAsStored compares the hash of what the writer had with that
+// of what the database sends.
+func TestRowsAreHashedAsStored(t *testing.T) {
+	tr := newTrail(t)
+	for _, record := range tr.records {
+		for _, c := range record {
+			if row := tr.row(c.ID); !bytes.Equal(row, chain.AppendCheck(nil, c, audit.RowFormat)) {
+				t.Errorf("%x\nis sent as\n%x", chain.AppendCheck(nil, c, audit.RowFormat), row)
+			}
+		}
+	}
+}
+
+// TestTamperedPolicies alters each column of a policy, and more.
+func TestTamperedPolicies(t *testing.T) {
+	tr := newTrail(t)
+	second := `policy "refunds" version 2`
+	for _, column := range tr.columns("policies") {
+		to := map[string]string{"text": "%s || ' '", "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'"}[column[1]]
+		want := []string{"altered " + second}
+		switch column[0] {
+		case "policy_id":
+			want = []string{"removed " + second, `inserted policy "refunds " version 2`}
+		case "version":
+			want = []string{"removed " + second, `inserted policy "refunds" version 12`}
+		}
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM policies WHERE version = 2")
+		tr.exec("UPDATE policies SET %s = %s WHERE version = 2", column[0], fmt.Sprintf(to, column[0]))
+		tr.finds(nil, want...)
+		tr.exec("DELETE FROM policies WHERE version IN (2, 12); INSERT INTO policies SELECT * FROM kept; DROP TABLE kept")
+	}
+	tr.finds(tr.held)
+	for _, c := range []struct{ tamper, want string }{
+		{"DELETE FROM policies WHERE version = 2", "removed " + second},
+		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, gen FROM policies WHERE version = 2", `inserted policy "refunds" version 4`},
+		{"UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2", "altered link 2 of the policies"},
+		{"UPDATE policy_chain SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered link 2 of the policies, altered " + second},
+		{"DELETE FROM policy_chain WHERE seq = 2", "removed link 2 of the policies, inserted " + second},
+	} {
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM policies; CREATE TEMPORARY TABLE links AS SELECT * FROM policy_chain")
+		tr.exec("%s", c.tamper)
+		tr.finds(nil, strings.Split(c.want, ", ")...)
+		tr.exec(`DELETE FROM policies; INSERT INTO policies SELECT * FROM kept; DROP TABLE kept;
+			DELETE FROM policy_chain; INSERT INTO policy_chain SELECT * FROM links; DROP TABLE links`)
+	}
+	// Who has the rights of a node alone cannot slip one in.
+	tr.exec("SET session_replication_role = origin")
+	if _, err := tr.conn.Exec(t.Context(), "INSERT INTO policies SELECT 'mine', 1, name, description, rules, metadata, created_at, updated_at, gen FROM policies LIMIT 1"); err == nil {
+		t.Error("a policy was inserted without its place in the chain")
+	}
+}
+
+// TestBeforeChains says aloud what no batch can list: checks of a version
+// without chains.
+func TestBeforeChains(t *testing.T) {
+	tr := newTrail(t)
+	tr.exec("UPDATE migrations SET applied_at = now() WHERE version = 3")
+	tr.exec("DELETE FROM batches WHERE lane = '%s'", tr.lanes[0].Text(""))
+	older := len(slices.Concat(tr.records[:perLane]...))
+	tr.finds(nil, fmt.Sprintf("unchecked %d checks", older))
+	tr.finds(func(o *verify.Options) { o.From = tr.records[perLane][0].Timestamp() })
+}
+
+// TestTamperedCheckpoints changes the file.
+func TestTamperedCheckpoints(t *testing.T) {
+	tr := newTrail(t)
+	for range 3 {
+		tr.records = append(tr.records, tr.recordMore())
+		tr.sign()
+	}
+	content, err := os.ReadFile(tr.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(string(content), "\n"), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	other, err := checkpoint.NewKey(bytes.Repeat([]byte{8}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const second, third, fourth = "altered checkpoint on line 2", "altered checkpoint on line 3", "altered checkpoint on line 4"
+	for name, c := range map[string]struct {
+		lines []string
+		want  []string
+	}{
+		"as it is":        {lines, nil},
+		"torn":            {[]string{lines[0], lines[1], lines[2][:len(lines[2])/2] + "\n", lines[2], lines[3][:50]}, nil},
+		"taken out":       {[]string{lines[0], lines[2], lines[3]}, []string{second, second}}, // the line before, and the digest
+		"begin cut off":   {lines[1:], []string{"altered checkpoint on line 1", "altered checkpoint on line 1", second, third}},
+		"altered":         {[]string{lines[0], strings.Replace(lines[1], `"seq":`, `"seq":1`, 1), lines[2], lines[3]}, []string{second, third}},
+		"put in disorder": {[]string{lines[0], lines[2], lines[1], lines[3]}, []string{second, second, third, fourth}},
+		"empty":           {nil, []string{"unchecked checkpoints"}},
+	} {
+		got, _, err := tr.verify(func(o *verify.Options) {
+			o.Checkpoints, o.PublicKey = strings.NewReader(strings.Join(c.lines, "")), tr.key
+		})
+		if err != nil || !covers(got, c.want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+	found, s, err := tr.verify(func(o *verify.Options) { tr.held(o); o.PublicKey = other.Public() })
+	if err != nil || len(found) != 5 || s.Checkpoints != 0 {
+		t.Errorf("with another key: %v, %v", found, err)
+	}
+}
+
+// covers reports whether all that is wanted was found, and nothing when nothing
+// is wanted: a line that was tampered with may be named for more than one reason.
+func covers(got, want []string) bool {
+	for _, w := range want {
+		if !slices.Contains(got, w) {
+			return false
+		}
+	}
+	return len(want) > 0 || len(got) == 0
+}
+
+// recordMore goes on with a lane of its own.
+func (tr *trail) recordMore() []*spend.Check {
+	lane := spend.NewID(time.Now())
+	tr.lanes = append(tr.lanes, lane)
+	return tr.record(tr.writer, lane)
+}

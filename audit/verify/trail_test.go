@@ -1,0 +1,255 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/checkpoint"
+	"spendgate/audit/postgres"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// trail is an audit trail made by the real writer and store, and a superuser's
+// way round both.
+type trail struct {
+	t           *testing.T
+	url         string
+	store       *postgres.Store
+	writer      *audit.Writer
+	conn        *pgx.Conn
+	checkpoints *checkpoint.Writer
+	file        string // of checkpoints
+	key         checkpoint.PublicKey
+
+	lanes   []spend.ID
+	records [][]*spend.Check // of lane 0, then of lane 1
+}
+
+const (
+	perLane   = 4 // batches, at least
+	perRecord = 5 // checks: full, sparse, allowed, blocked, escalated
+)
+
+// newTrail makes two lanes of four batches, three versions of a policy and a
+// checkpoint behind all of it.
+func newTrail(t *testing.T) *trail {
+	t.Helper()
+	tr := &trail{t: t, url: schema(t), file: filepath.Join(t.TempDir(), "checkpoints.jsonl")}
+	var err error
+	options := postgres.Options{URL: tr.url, Logger: slog.New(slog.DiscardHandler), Migrate: true}
+	if tr.store, err = postgres.Open(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.store.Close)
+	tr.conn = connect(t, tr.url)
+	tr.exec("SET session_replication_role = replica") // no trigger fires
+	for i := range 3 {
+		p := &audit.Policy{PolicyID: "refunds", Name: fmt.Sprint("Refunds ", i), Rules: `[]`, Metadata: `{"ü":1}`}
+		if err := tr.store.CreatePolicy(t.Context(), p, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr.writer = audittest.NewWriter(t, tr.store)
+	for range 2 {
+		lane := spend.NewID(time.Now())
+		tr.lanes = append(tr.lanes, lane)
+		for range perLane {
+			tr.records = append(tr.records, tr.record(tr.writer, lane))
+		}
+	}
+	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.key = key.Public()
+	tr.checkpoints = checkpoint.NewWriter(checkpoint.Options{
+		Heads: tr.store.Heads, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
+	tr.sign()
+	return tr
+}
+
+// record commits a check of every sort, in a batch or a few.
+func (tr *trail) record(w *audit.Writer, lane spend.ID) []*spend.Check {
+	tr.t.Helper()
+	epoch, err := tr.store.Epoch(tr.t.Context())
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	batch := checksOfAllSorts(spend.Fence{Node: lane, Epoch: epoch})
+	entries := make([]*audit.Entry, len(batch))
+	for i, c := range batch {
+		entries[i] = w.Append(c)
+	}
+	for _, e := range entries {
+		if err := e.Settle(); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	return batch
+}
+
+// checksOfAllSorts are one with every field, one with none, and three between.
+func checksOfAllSorts(f spend.Fence) []*spend.Check {
+	amount := func(text string) spend.Amount {
+		a, err := spend.ParseAmount(text)
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		return a
+	}
+	made := func() *spend.Check {
+		id := spend.NewID(time.Now())
+		return &spend.Check{
+			ID: id, Fence: f, ActionType: spend.Refund, KeyID: "key_1", RequestID: "req_1",
+			Action:      spend.Action{AgentID: "agent", PolicyID: "refunds", Amount: amount("125.5"), Currency: "USD", Counterparty: "customer"},
+			Decision:    spend.Decision{PolicyVersion: 3, Confidence: spend.High},
+			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
+		}
+	}
+	full, sparse, allowed, blocked, escalated := made(), made(), made(), made(), made()
+	full.Action.Type, full.Action.PaymentMethod, full.Action.MerchantOrVendor = spend.Credit, "card – ü", "vendor"
+	full.Action.ReasonText, full.Action.IdempotencyKey = "\U0001f4b8 tab\t\"quote\"", "key-"+full.ID.Text("")
+	full.Action.Metadata.JSON = `{"a": 1,  "b":[]}`
+	full.Decision = spend.Decision{
+		Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", RuleDescription: "a cap", PolicyVersion: 1<<31 - 1,
+		Confidence: spend.Low, Message: "too much", NextStep: "ask",
+	}
+	full.Action.Amount, full.LatencyMS = amount("999999999.999999999"), 17
+	ms := full.ID.Time().UnixMilli()
+	full.Pass = spend.Pass{ClaimedMS: ms, UntilMS: ms + 300_000}
+	sparse.Action.Amount, sparse.KeyID = amount("0"), ""
+	allowed.Pass = full.Pass
+	blocked.Decision.Effect, blocked.Action.Amount = spend.Block, amount("100000")
+	escalated.Decision.Effect, escalated.Decision.RuleID = spend.Escalate, "r"
+	return []*spend.Check{full, sparse, allowed, blocked, escalated}
+}
+
+func (tr *trail) sign() {
+	tr.t.Helper()
+	if err := tr.checkpoints.Write(tr.t.Context()); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+func (tr *trail) exec(sql string, args ...any) {
+	tr.t.Helper()
+	if len(args) > 0 {
+		sql = fmt.Sprintf(sql, args...)
+	}
+	if _, err := tr.conn.Exec(tr.t.Context(), sql); err != nil {
+		tr.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (tr *trail) count(table string) (n int) {
+	tr.t.Helper()
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+		tr.t.Fatal(err)
+	}
+	return n
+}
+
+// verify gives "kind subject" of each finding, sorted.
+func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary, error) {
+	tr.t.Helper()
+	var found []string
+	o := verify.Options{Workers: 2, Found: func(f verify.Finding) { found = append(found, string(f.Kind)+" "+f.Subject) }}
+	if change != nil {
+		change(&o)
+	}
+	snapshot, err := postgres.OpenSnapshot(tr.t.Context(), tr.url, o.Workers)
+	if err != nil {
+		return nil, verify.Summary{}, err
+	}
+	defer snapshot.Close()
+	o.Evidence = snapshot
+	summary, err := verify.Verify(tr.t.Context(), o)
+	slices.Sort(found)
+	return found, summary, err
+}
+
+// held holds the chains to the file of checkpoints.
+func (tr *trail) held(o *verify.Options) {
+	content, err := os.ReadFile(tr.file)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	o.Checkpoints, o.PublicKey = bytes.NewReader(content), tr.key
+}
+
+// finds demands exactly these findings.
+func (tr *trail) finds(change func(*verify.Options), want ...string) {
+	tr.t.Helper()
+	got, _, err := tr.verify(change)
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		tr.t.Errorf("found, %v\n  %s\nwant\n  %s", err, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func check(kind string, c *spend.Check) string {
+	return kind + " check " + c.ID.Text(spend.PrefixCheck)
+}
+func violation(kind string, c *spend.Check) string {
+	return kind + " violation " + c.ID.Text(spend.PrefixViolation)
+}
+func lane(kind string, id spend.ID) string { return kind + " lane " + id.Text("") }
+func batch(kind string, seq int, id spend.ID) string {
+	return fmt.Sprintf("%s batch %d of lane %s", kind, seq, id.Text(""))
+}
+
+// schema gives the URL of an empty schema that goes when the test ends.
+func schema(t *testing.T) string {
+	t.Helper()
+	base := os.Getenv("TEST_DATABASE_URL")
+	if base == "" {
+		if testing.Short() {
+			t.Skip("needs TEST_DATABASE_URL")
+		}
+		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
+	}
+	name := "test_" + strings.ToLower(rand.Text())
+	admin := connect(t, base)
+	run := func(sql string) {
+		if _, err := admin.Exec(context.Background(), sql); err != nil {
+			t.Error(err)
+		}
+	}
+	run("CREATE SCHEMA " + name)
+	t.Cleanup(func() { run("DROP SCHEMA " + name + " CASCADE") })
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	ctx := context.Background() // cleaning up outlives the test's context
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) }) // nothing is under way
+	return conn
+}
