@@ -1,0 +1,113 @@
+package verify_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// stranger verifies with the program that was written from the document alone,
+// and gives what it found, sorted.
+func (tr *trail) stranger(held bool) []string {
+	tr.t.Helper()
+	for _, tool := range []string{"python3", "psql"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if testing.Short() {
+				tr.t.Skip(err)
+			}
+			tr.t.Fatalf("%v: install it, or test with -short", err)
+		}
+	}
+	u, err := url.Parse(tr.url)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("options", "-csearch_path="+q.Get("search_path"))
+	q.Del("search_path") // psql does not know it
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+	args := []string{"testdata/verify.py", u.String()}
+	if held {
+		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
+	}
+	output, err := exec.CommandContext(tr.t.Context(), "python3", args...).Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || len(exit.Stderr) > 0) {
+		tr.t.Fatalf("%v\n%s", err, exit.Stderr)
+	}
+	found := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if len(found) == 1 && found[0] == "" {
+		found = nil
+	}
+	if (err == nil) != (len(found) == 0) {
+		tr.t.Errorf("%v, but found %v", err, found)
+	}
+	slices.Sort(found)
+	return found
+}
+
+// TestStrangerAgrees has two verifiers, of which one knows the document alone,
+// find the same.
+func TestStrangerAgrees(t *testing.T) {
+	for name, tamper := range map[string]func(*trail){
+		"clean": func(*trail) {},
+		"checks": func(tr *trail) {
+			tr.exec("UPDATE checks SET message = 'x' WHERE check_id = '%s'", tr.records[0][0].ID.Text(""))
+			tr.exec("DELETE FROM checks WHERE check_id = '%s'", tr.records[1][0].ID.Text(""))
+			tr.exec(`CREATE TEMPORARY TABLE copy AS SELECT * FROM checks LIMIT 1; UPDATE copy SET check_id = '%s';
+				INSERT INTO checks SELECT * FROM copy`, spend.NewID(time.Now()).Text(""))
+			tr.exec("UPDATE violations SET amount = amount + 1 WHERE id = '%s'", tr.records[2][0].ID.Text(""))
+			tr.exec("DELETE FROM violations WHERE id = '%s'", tr.records[3][0].ID.Text(""))
+		},
+		"null and empty": func(tr *trail) {
+			tr.exec("UPDATE checks SET reason_text = '' WHERE check_id = '%s'", tr.records[0][1].ID.Text(""))
+			tr.exec("UPDATE checks SET metadata = NULL WHERE check_id = '%s'", tr.records[1][0].ID.Text(""))
+		},
+		"batches": func(tr *trail) {
+			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE lane = '%s' AND seq = 2", tr.lanes[0].Text(""))
+			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE lane = '%s' AND seq IN (2, 3)", tr.lanes[1].Text(""))
+			tr.exec("UPDATE batches SET seq = 3 WHERE lane = '%s' AND seq = 30", tr.lanes[1].Text(""))
+		},
+		"policies": func(tr *trail) {
+			tr.exec("UPDATE policies SET rules = '[1]' WHERE version = 1; DELETE FROM policies WHERE version = 3")
+			tr.exec("UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2")
+		},
+		"cut off": func(tr *trail) {
+			tr.forget(tr.lanes[0], tr.last(tr.lanes[0]))
+			tr.forget(tr.lanes[1], 1)
+		},
+		"rewritten": func(tr *trail) {
+			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(tr.lanes[0], 1)[0].ID.Text(""))
+			tr.rewrite(tr.lanes[0])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrail(t)
+			tr.recordMore()
+			tr.sign()
+			tamper(tr)
+			for _, held := range []bool{false, true} {
+				own, _, err := tr.verify(func(o *verify.Options) {
+					if held {
+						tr.held(o)
+					}
+				})
+				own = slices.Compact(own)
+				if theirs := tr.stranger(held); err != nil || !slices.Equal(own, theirs) {
+					t.Errorf("held to checkpoints %v, %v:\n  %s\nthe stranger:\n  %s", held, err, strings.Join(own, "\n  "), strings.Join(theirs, "\n  "))
+				}
+				if held && len(own) == 0 && name != "clean" {
+					t.Error("nothing was found")
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""A second verifier of spendgate's audit trail, written from deploy/AUDIT-FORMAT.md.
+
+    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64]
+
+Prints what is not as it was recorded, a line each, and exits 1 if there is any. It keeps all hashes in
+memory: it is there to prove the document right. Needs psql and nothing but Python's standard library.
+"""
+import argparse
+import base64
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+
+ZERO = bytes(32)
+CHECK = (
+    "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
+    "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
+    "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
+    "rule_description,message,next_step,key_id,request_id"
+)
+VIOLATION = (
+    "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
+    "counterparty,rule_id,rule_description"
+)
+POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,gen"
+
+
+def sha(domain, *parts):
+    return hashlib.sha256(domain.encode() + b"\n" + b"".join(parts)).digest()
+
+
+def copy(url, query):
+    """Yields the rows of a query: each as it is encoded, and its fields."""
+    out = subprocess.run(
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", f"COPY ({query}) TO STDOUT (FORMAT binary)"],
+        check=True, stdout=subprocess.PIPE).stdout
+    if out[:11] != b"PGCOPY\n\xff\r\n\0":
+        sys.exit("not what COPY sends")
+    at = 19 + struct.unpack(">I", out[15:19])[0]
+    while True:
+        begin, (count,) = at, struct.unpack(">h", out[at:at + 2])
+        at += 2
+        if count < 0:
+            return
+        fields = []
+        for _ in range(count):
+            (length,) = struct.unpack(">i", out[at:at + 4])
+            at += 4
+            fields.append(None if length < 0 else out[at:at + length])
+            at += max(length, 0)
+        yield out[begin:at], fields
+
+
+def integer(b):
+    return int.from_bytes(b, "big", signed=True)
+
+
+class Verifier:
+    def __init__(self, url):
+        self.url = url
+        self.findings = set()
+        self.heads = {}  # (lane, seq) to head
+        self.links = {}  # seq to head, of the policies
+
+    def find(self, kind, subject):
+        self.findings.add(f"{kind} {subject}")
+
+    def batches(self):
+        """Walks all lanes; gives the row hash of each check that is listed."""
+        listed, lane, seq, before = {}, None, 0, [ZERO]
+        query = "SELECT lane,seq,version,first_id,last_id,head,entries FROM batches ORDER BY lane,seq"
+        for _, (this, number, version, first, last, head, entries) in copy(self.url, query):
+            if this != lane:
+                lane, seq, before = this, 0, [ZERO]
+            number = integer(number)
+            name = f"batch {number} of lane {lane.hex()}"
+            if number != seq + 1:
+                self.find("removed", f"batch {seq + 1} of lane {lane.hex()}")
+                before = []
+            seq = number
+            self.heads[lane, seq] = head
+            ids = [entries[i:i + 16] for i in range(0, len(entries), 48)]
+            if integer(version) != 1:
+                self.find("unchecked", name)
+                before = [head]
+                continue
+            if len(entries) % 48 or not entries or ids != sorted(set(ids)):
+                self.find("altered", name)
+                before = [head]
+                continue
+            if (first, last) != (ids[0], ids[-1]):
+                self.find("altered", name)
+            for i, check in enumerate(ids):
+                if check in listed:
+                    self.find("altered", name)
+                listed.setdefault(check, entries[48 * i + 16:48 * i + 48])
+            computed = [
+                sha("spendgate batch 1", lane, struct.pack(">qi", seq, len(ids)), previous, entries) for previous in before
+            ]
+            if head in computed or not before:
+                before = [head]
+            else:  # the next one tells which of these is right
+                self.find("altered", name)
+                before = before + [head, computed[-1]]
+        return listed
+
+    def checks(self, listed):
+        begun = next(copy(self.url, "SELECT (extract(epoch FROM applied_at) * 1000)::bigint FROM migrations WHERE version = 3"))
+        begun = integer(begun[1][0])
+        violations = {fields[0]: fields for _, fields in copy(self.url, f"SELECT {VIOLATION} FROM violations")}
+        older = 0
+        for row, fields in copy(self.url, f"SELECT {CHECK} FROM checks"):
+            check = fields[0]
+            stored = listed.pop(check, None)
+            intact = stored is None or sha("spendgate check 1", row) == stored
+            if stored is None and int.from_bytes(check[:6], "big") < begun:
+                older += 1
+            elif stored is None:
+                self.find("inserted", f"check chk_{check.hex()}")
+            elif not intact:
+                self.find("altered", f"check chk_{check.hex()}")
+            copied = [fields[i] for i in (0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26)]
+            copied[11:] = [text or b"" for text in copied[11:]]
+            wanted = None if fields[10] in (b"a", None) else copied
+            there = violations.pop(check, None)
+            if there != wanted:
+                kind = "unchecked" if not intact else "removed" if there is None else "inserted" if wanted is None else "altered"
+                self.find(kind, f"violation viol_{check.hex()}")
+        if older:
+            self.find("unchecked", f"{older} checks")
+        for check in listed:
+            self.find("removed", f"check chk_{check.hex()}")
+        for check in violations:
+            self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
+
+    def policies(self):
+        chained, seq, before = {}, 0, [ZERO]
+        for _, (number, policy, version, row, head) in copy(
+                self.url, "SELECT seq,policy_id,version,hash,head FROM policy_chain ORDER BY seq"):
+            number = integer(number)
+            if number != seq + 1:
+                self.find("removed", f"link {seq + 1} of the policies")
+                before = []
+            seq = number
+            self.links[seq] = head
+            chained[policy, version] = row
+            computed = [sha("spendgate policies 1", struct.pack(">q", seq), previous, row) for previous in before]
+            if before and head not in computed:
+                self.find("altered", f"link {seq} of the policies")
+                before = [head, computed[-1]]
+            else:
+                before = [head]
+        for row, fields in copy(self.url, f"SELECT {POLICY} FROM policies"):
+            name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
+            stored = chained.pop((fields[0], fields[1]), None)
+            if stored is None:
+                self.find("inserted", name)
+            elif stored != sha("spendgate policy 1", row):
+                self.find("altered", name)
+        for policy, version in chained:
+            self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
+
+    def checkpoints(self, lines, key):
+        previous, state = ZERO, {}
+        for number, text in enumerate(lines, 1):
+            text = text.rstrip(b"\n")
+            name = f"checkpoint on line {number}"
+            signed, mark, rest = text.rpartition(b',"signature":"')
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue  # torn
+            if not mark:
+                continue
+            if not verify(key, base64.b64decode(rest[:-2]), b"spendgate checkpoint 1\n" + signed) or line["checkpoint"] != 1:
+                self.find("altered", name)
+                previous = hashlib.sha256(text).digest()
+                continue
+            if bytes.fromhex(line["previous"]) != previous:
+                self.find("altered", name)
+            previous = hashlib.sha256(text).digest()
+            heads = {bytes.fromhex(h["lane"]): (h["seq"], bytes.fromhex(h["head"])) for h in line["heads"]}
+            state = heads if line["full"] else {**state, **heads}
+            parts = [lane + struct.pack(">q", state[lane][0]) + state[lane][1] for lane in sorted(state)]
+            if len(state) != line["lanes"] or sha("spendgate heads 1", *parts).hex() != line["digest"]:
+                self.find("altered", name)
+            for lane, (seq, head) in heads.items():
+                there = self.heads.get((lane, seq))
+                if there is None:
+                    self.find("removed", f"lane {lane.hex()}")
+                elif there != head:
+                    self.find("altered", f"batch {seq} of lane {lane.hex()}")
+            seq = line["policies"]["seq"]
+            if seq and self.links.get(seq) != bytes.fromhex(line["policies"]["head"]):
+                self.find("altered" if seq in self.links else "removed", f"link {seq} of the policies")
+
+
+# Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P.
+P = 2**255 - 19
+L = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+
+
+def add(a, b):
+    k = D * a[0] * b[0] * a[1] * b[1] % P
+    x = (a[0] * b[1] + a[1] * b[0]) * pow(1 + k, -1, P) % P
+    y = (a[1] * b[1] + a[0] * b[0]) * pow(1 - k, -1, P) % P
+    return x, y
+
+
+def times(n, point):
+    total = (0, 1)
+    while n:
+        if n & 1:
+            total = add(total, point)
+        point, n = add(point, point), n >> 1
+    return total
+
+
+def point(encoded):
+    """Decodes a point; None when there is no such one."""
+    y = int.from_bytes(encoded, "little")
+    sign, y = y >> 255, y & (2**255 - 1)
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if x * x % P != square:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if x * x % P != square or y >= P:
+        return None
+    return (P - x if x & 1 != sign else x), y
+
+
+BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+
+
+def verify(key, signature, message):
+    a, r, s = point(key), point(signature[:32]), int.from_bytes(signature[32:], "little")
+    if a is None or r is None or s >= L or len(signature) != 64:
+        return False
+    h = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % L
+    return times(s, BASE) == add(r, times(h, a))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--checkpoint")
+    parser.add_argument("--public-key")
+    args = parser.parse_args()
+    v = Verifier(args.url)
+    v.checks(v.batches())
+    v.policies()
+    if args.checkpoint:
+        with open(args.checkpoint, "rb") as lines:
+            v.checkpoints(lines, base64.b64decode(args.public_key))
+    print("\n".join(sorted(v.findings)))
+    sys.exit(1 if v.findings else 0)
+
+
+main()
