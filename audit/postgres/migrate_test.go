@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/audittest"
 )
 
 // TestMigrationGivesWay: a migration that waits for a table which someone reads
@@ -33,7 +33,7 @@ func TestMigrationGivesWay(t *testing.T) {
 			}
 		}
 		for range 5 {
-			if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+			if err := audittest.Record(ctx, s, minimal(f)); err != nil {
 				t.Fatalf("a commit amid a migration that waits: %v", err)
 			}
 		}
@@ -47,7 +47,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	if rows := count(t, s, "migrations"); rows != len(next) {
 		t.Errorf("%d migrations, want %d", rows, len(next))
 	}
-	if err := s.Commit(ctx, []*spend.Check{minimal(f)}); err != nil {
+	if err := audittest.Record(ctx, s, minimal(f)); err != nil {
 		t.Errorf("a commit of the version before: %v", err)
 	}
 	if err := s.Ping(ctx); err != nil {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"spendgate/bench/fleet"
@@ -26,22 +29,42 @@ type stage struct {
 
 // setStage starts everything and waits until it is ready.
 func setStage(ctx context.Context, binary string) (*stage, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Binary: binary, Settings: fleet.Settings{"TRUSTED_PROXIES": "127.0.0.1/32"}})
+	dir, err := os.MkdirTemp("", "spendgate-stage-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot make a folder for the balancer and the checkpoints: %w", err)
 	}
-	s := &stage{Fleet: f}
+	settings := fleet.Settings{"TRUSTED_PROXIES": "127.0.0.1/32"}
+	maps.Copy(settings, signed(dir))
+	f, err := fleet.Start(ctx, fleet.Options{Binary: binary, Settings: settings})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	s := &stage{Fleet: f, dir: dir}
 	if err := s.set(ctx); err != nil {
 		return nil, errors.Join(err, s.writeLogs(os.Stderr), s.strike())
 	}
 	return s, nil
 }
 
-func (s *stage) set(ctx context.Context) error {
-	var err error
-	if s.dir, err = os.MkdirTemp("", "spendgate-balancer-"); err != nil {
-		return fmt.Errorf("cannot make a folder for the balancer: %w", err)
+// signed has all nodes append signed checkpoints to one file.
+func signed(dir string) fleet.Settings {
+	return fleet.Settings{
+		"CHECKPOINT_KEY": strings.Repeat("5e", 32), "CHECKPOINT_FILE": filepath.Join(dir, "checkpoints.jsonl"), "CHECKPOINT_INTERVAL": "1s",
 	}
+}
+
+// proveTrail has the service verify its own trail, and gives what it found.
+func (s *stage) proveTrail(ctx context.Context, binary string) (string, error) {
+	settings := signed(s.dir)
+	settings["DATABASE_URL"] = s.Postgres.URL
+	code, output, err := fleet.Run(ctx, binary, s.dir, settings, "audit", "verify", "--checkpoint", settings["CHECKPOINT_FILE"])
+	if err != nil || code == 0 {
+		return "", err
+	}
+	return output, nil
+}
+
+func (s *stage) set(ctx context.Context) error {
 	for range nodeCount {
 		redis, redisURL, err := between(s.Redis.URL)
 		if err != nil {
@@ -66,6 +89,7 @@ func (s *stage) set(ctx context.Context) error {
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
+	var err error
 	s.balancer, err = fleet.StartBalancer(ctx, s.dir, s.Nodes)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
 		{"S21 hostile text", s.hostileText},
+		{"G8 the trail is proved", s.trailIsProved},
 		{"S25 no secret is told", s.noSecrets},
 		{"G7 many windows lost", s.manyWindowsLost},
 	})
@@ -123,17 +125,22 @@ func (s *suite) inOrder(t *testing.T, tests []test) {
 // suite is a fleet of two nodes and what the tests know of it.
 type suite struct {
 	*fleet.Fleet
-	front  *fleet.Balancer // before three nodes; nil where clients know the nodes
-	key    string          // of an API key with plenty
-	names  atomic.Int64
-	mu     sync.Mutex
-	issued []string // raw keys
+	binary      string
+	checkpoints string // the file that all nodes append to
+	key         string // of an API key with plenty
+	names       atomic.Int64
+	mu          sync.Mutex
+	issued      []string        // raw keys
+	front       *fleet.Balancer // before three nodes; nil where clients know the nodes
 }
 
 // newSuite starts a fleet of the kind that the options choose.
 func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	t.Helper()
-	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{"LOG_LEVEL": "debug"}
+	checkpoints := filepath.Join(t.TempDir(), "checkpoints.jsonl")
+	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{
+		"LOG_LEVEL": "debug", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints, "CHECKPOINT_INTERVAL": "1s",
+	}
 	f, err := fleet.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +150,7 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 			t.Error(err)
 		}
 	})
-	s := &suite{Fleet: f}
+	s := &suite{Fleet: f, binary: binary, checkpoints: checkpoints}
 	t.Cleanup(func() {
 		if s.key == "" { // it failed before the first test
 			for name, text := range s.Logs() {

@@ -113,7 +113,8 @@ create() {
   dir=$(mktemp -d "${TMPDIR:-/tmp}/spendgate-fleet.XXXXXX")
   chmod 0711 "$dir" # PostgreSQL's user has to get at its subfolder
   ln -s "$dir" "$link"
-  (umask 077 && random_secret >"$dir/admin.key")
+  (umask 077 && random_secret >"$dir/admin.key" &&
+    od -An -vtx1 -N32 /dev/urandom | tr -d ' \n' >"$dir/checkpoint.key")
   {
     echo "api=127.0.0.1:$port"
     for node in "${nodes[@]}"; do
@@ -140,6 +141,7 @@ start_node() {
     SPENDGATE_LISTEN_ADDR="$api" SPENDGATE_OPS_ADDR="${!ops}" \
     SPENDGATE_REDIS_URL_FILE="$dir/redis.url" SPENDGATE_DATABASE_URL_FILE="$dir/database.url" \
     SPENDGATE_ADMIN_KEY_FILE="$dir/admin.key" SPENDGATE_TRUSTED_PROXIES=127.0.0.1 \
+    SPENDGATE_CHECKPOINT_KEY_FILE="$dir/checkpoint.key" SPENDGATE_CHECKPOINT_FILE="$dir/checkpoints.jsonl" \
     "$binary" serve
 }
 

@@ -24,6 +24,9 @@ type History struct {
 type Run struct {
 	Seed  uint64    `json:"seed"`
 	Began time.Time `json:"began"` // what the clocks of the rows showed at time 0
+	// Unproved is what the service's own verifier found in the trail, a line
+	// each; empty when it proved to be as it was written.
+	Unproved string `json:"unproved,omitempty"`
 }
 
 // Key is an API key as it was created.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -97,6 +98,9 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).simulationsLeaveNothing,
 	} {
 		rule(e)
+	}
+	for line := range strings.Lines(h.Run.Unproved) {
+		e.find("G8", strings.TrimSpace(line))
 	}
 	slices.SortStableFunc(e.findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return e.findings, nil
