@@ -14,7 +14,7 @@ BEGIN
         WHERE proname = 'commit_checks' AND pronamespace = current_schema()::regnamespace
         ORDER BY pronargs DESC LIMIT 1;
     SELECT string_agg('$' || i, ', ') INTO arguments FROM generate_series(1, present.pronargs) AS i;
-    EXECUTE format('CREATE FUNCTION commit_checks(%s, version text) RETURNS %s LANGUAGE sql AS %L',
+    EXECUTE format('CREATE FUNCTION commit_checks(%s, software text) RETURNS %s LANGUAGE sql AS %L',
         pg_get_function_identity_arguments(present.oid), pg_get_function_result(present.oid),
-        format('SELECT set_config(''spendgate.version'', version, true); SELECT commit_checks(%s)', arguments));
+        format('SELECT set_config(''spendgate.version'', software, true); SELECT commit_checks(%s)', arguments));
 END $$;
