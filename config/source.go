@@ -137,7 +137,8 @@ func (s *source) refuseUnknown() {
 	known := settings()
 	for _, variable := range slices.Sorted(maps.Keys(s.env)) {
 		name := strings.TrimPrefix(variable, prefix)
-		if !slices.Contains(known, strings.TrimSuffix(name, fileSuffix)) && !serviceLink(name, s.env[variable]) {
+		is := slices.Contains(known, name) || slices.Contains(known, strings.TrimSuffix(name, fileSuffix))
+		if !is && !serviceLink(name, s.env[variable]) {
 			s.fault(name, "is no setting; there are "+prefix+"... "+strings.Join(known, ", ")+", each also with "+fileSuffix)
 		}
 	}

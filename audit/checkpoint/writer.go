@@ -197,8 +197,7 @@ func lastLine(f *os.File) (last []byte, torn bool, err error) {
 			return nil, false, err
 		}
 		torn = len(tail) > 0 && tail[len(tail)-1] != '\n'
-		lines := bytes.Split(tail, []byte("\n"))
-		lines = lines[:len(lines)-1] // behind the last newline there is nothing, or what is torn
+		lines := bytes.Split(tail, []byte("\n")) // what is behind the last newline may lack just that
 		for i := len(lines) - 1; i >= 0 && (i > 0 || from == 0); i-- {
 			if isWhole(lines[i]) {
 				return lines[i], torn, nil
