@@ -43,7 +43,7 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) erro
 	if !w.Rows && w.Violations == 0 && !w.Edges {
 		// Batches go across: of a clock that was set, or noted under identifiers
 		// that are not theirs, to have the whole of time looked through.
-		if any, err := v.lists(ctx, r); err != nil || !any {
+		if listed, err := v.lists(ctx, r); err != nil || !listed {
 			return err
 		}
 	}
@@ -65,13 +65,13 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) erro
 }
 
 // lists reports whether a batch lists a check of the range.
-func (v *verifier) lists(ctx context.Context, r Range) (any bool, err error) {
+func (v *verifier) lists(ctx context.Context, r Range) (found bool, err error) {
 	err = v.o.Evidence.Batches(ctx, r, func(b Batch) error {
 		entries, _ := chain.ParseEntries(b.Entries) // the walk over its lane names what cannot be read
-		any = any || slices.ContainsFunc(entries, func(e chain.Entry) bool { return r.Holds(e.ID) })
+		found = found || slices.ContainsFunc(entries, func(e chain.Entry) bool { return r.Holds(e.ID) })
 		return nil
 	})
-	return any, err
+	return found, err
 }
 
 func ms(id spend.ID) int64 { return id.Time().UnixMilli() }

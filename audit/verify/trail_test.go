@@ -206,6 +206,7 @@ func (tr *trail) finds(change func(*verify.Options), want ...string) {
 func check(kind string, c *spend.Check) string {
 	return kind + " check " + c.ID.Text(spend.PrefixCheck)
 }
+
 func violation(kind string, c *spend.Check) string {
 	return kind + " violation " + c.ID.Text(spend.PrefixViolation)
 }

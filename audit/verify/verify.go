@@ -76,12 +76,12 @@ func (v *verifier) wanted() Range {
 // task is a piece of work that needs no other.
 type task func(context.Context) error
 
-// parallel runs the tasks that make hands out, Workers at a time, until one
+// parallel runs the tasks that find hands out, Workers at a time, until one
 // fails.
-func (v *verifier) parallel(ctx context.Context, make func(context.Context, func(task) error) error) error {
+func (v *verifier) parallel(ctx context.Context, find func(context.Context, func(task) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	tasks := newQueue()
+	tasks := make(chan task)
 	var workers sync.WaitGroup
 	for range v.o.Workers {
 		workers.Go(func() {
@@ -92,7 +92,7 @@ func (v *verifier) parallel(ctx context.Context, make func(context.Context, func
 			}
 		})
 	}
-	err := make(ctx, func(one task) error {
+	err := find(ctx, func(one task) error {
 		select {
 		case tasks <- one:
 			return nil
@@ -107,8 +107,6 @@ func (v *verifier) parallel(ctx context.Context, make func(context.Context, func
 	}
 	return context.Cause(ctx)
 }
-
-func newQueue() chan task { return make(chan task) }
 
 // sumUp tells what is only known at the end.
 func (v *verifier) sumUp() {
