@@ -113,8 +113,7 @@ create() {
   dir=$(mktemp -d "${TMPDIR:-/tmp}/spendgate-fleet.XXXXXX")
   chmod 0711 "$dir" # PostgreSQL's user has to get at its subfolder
   ln -s "$dir" "$link"
-  (umask 077 && random_secret >"$dir/admin.key" &&
-    od -An -vtx1 -N32 /dev/urandom | tr -d ' \n' >"$dir/checkpoint.key")
+  (umask 077 && random_secret >"$dir/admin.key" && echo "$(random_secret)$(random_secret)" >"$dir/checkpoint.key")
   {
     echo "api=127.0.0.1:$port"
     for node in "${nodes[@]}"; do
