@@ -330,6 +330,9 @@ func TestViolated(t *testing.T) {
 				s.answer(s.ask(action{to: "a", amount: "10"}), row, true)
 			}
 		}},
+		"a trail that is not proved": {"G8", "altered check", func(s *story) {
+			s.Run.Unproved = "altered check chk_1: its row is another one\n"
+		}},
 		"a simulation recorded": {"G10", "was simulated and is recorded", func(s *story) {
 			o, row := s.decided(action{to: "a", amount: "10"})
 			_ = o
