@@ -1,0 +1,157 @@
+package archive
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Day says what an archive is to hold.
+type Day struct {
+	Date   time.Time // 00:00 UTC
+	Schema int       // version of the database's schema
+}
+
+// Write makes the archive of a day in dir, from its rows in the order of their
+// identifiers. Files of an earlier attempt that did not come to the manifest
+// are replaced. Once it returns, the archive outlives a loss of power.
+func Write(dir string, day Day, now time.Time, rows iter.Seq2[[]byte, error]) (*Archive, error) {
+	m := Manifest{
+		Format: Format, Day: day.Date.Format(time.DateOnly), File: dayName(day.Date) + ".jsonl.gz",
+		Columns: chain.CheckColumns(), RowHash: chain.Version, Schema: day.Schema, Created: now.UTC().Truncate(time.Millisecond),
+	}
+	failed := func(err error) error {
+		return fmt.Errorf("cannot write the archive of %s: %w", m.Day, err)
+	}
+	err := replace(dir, m.File, func(f io.Writer) error { return m.writeRows(f, rows) })
+	if err != nil {
+		return nil, failed(err)
+	}
+	content, err := json.MarshalIndent(&m, "", "  ")
+	if err != nil {
+		return nil, failed(err)
+	}
+	content = append(content, '\n')
+	err = replace(dir, filepath.Base(ManifestPath(dir, day.Date)), func(f io.Writer) error {
+		_, err := f.Write(content)
+		return err
+	})
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &Archive{Manifest: m, SHA256: sha256.Sum256(content), dir: dir}, nil
+}
+
+// writeRows writes the compressed lines and notes what they are.
+func (m *Manifest) writeRows(f io.Writer, rows iter.Seq2[[]byte, error]) error {
+	file, content := newSum(f), newSum(nil)
+	packed := gzip.NewWriter(file)
+	content.to = packed
+	codec, lines := newCodec(), writeBuffer{to: content}
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if lines.b, err = codec.appendLine(lines.b, row); err != nil {
+			return err
+		}
+		id := ID(row).Text(spend.PrefixCheck)
+		if id <= m.LastID {
+			return fmt.Errorf("%w: out of order", errRow)
+		}
+		if m.Rows == 0 {
+			m.FirstID = id
+		}
+		m.LastID = id
+		m.Rows++
+		if err := lines.flush(flushAt); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(lines.flush(1), packed.Close()); err != nil {
+		return err
+	}
+	m.FileSHA256, m.ContentSHA256 = file.text(), content.text()
+	return nil
+}
+
+// ID is the identifier of a row of an archive: its first field.
+func ID(row []byte) (id spend.ID) {
+	copy(id[:], row[2+4:])
+	return id
+}
+
+// sum hashes what it hands on.
+type sum struct {
+	hash hash.Hash
+	to   io.Writer
+}
+
+func newSum(to io.Writer) *sum { return &sum{sha256.New(), to} }
+
+func (s *sum) Write(p []byte) (int, error) {
+	s.hash.Write(p)
+	return s.to.Write(p)
+}
+
+func (s *sum) text() string { return hex.EncodeToString(s.hash.Sum(nil)) }
+
+// flushAt is how many bytes of lines are gathered.
+const flushAt = 64 << 10
+
+type writeBuffer struct {
+	b  []byte
+	to io.Writer
+}
+
+func (w *writeBuffer) flush(least int) error {
+	if len(w.b) < least {
+		return nil
+	}
+	_, err := w.to.Write(w.b)
+	w.b = w.b[:0]
+	return err
+}
+
+// replace makes a file whole or not at all: under another name at first, on
+// disk before it gets its own.
+func replace(dir, name string, write func(io.Writer) error) error {
+	const private = 0o600
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, private)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// syncFolder makes the names in a folder outlive a loss of power.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

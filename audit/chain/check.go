@@ -1,0 +1,117 @@
+package chain
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"spendgate/hotpath/spend"
+)
+
+// ErrNoCheck says that an encoded row holds what no check can have.
+var ErrNoCheck = errors.New("not a check")
+
+// ParseCheck reads what AppendCheck encodes, and the format in which it is
+// stored. It fails with ErrNoRow or ErrNoCheck.
+func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
+	fields, err := ParseRow(make([][]byte, 0, checkFields), row)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(fields) != checkFields {
+		return nil, 0, fmt.Errorf("%w: %d fields", ErrNoRow, len(fields))
+	}
+	r := fieldReader{fields: fields}
+	c = new(spend.Check)
+	a, d := &c.Action, &c.Decision
+	r.bytes(c.ID[:])
+	r.bytes(c.Fence.Node[:])
+	r.bytes(c.Fence.Epoch[:])
+	c.Pass.ClaimedMS, c.Pass.UntilMS = r.integer(8), r.integer(8)
+	d.PolicyVersion, c.LatencyMS = int(r.integer(4)), r.integer(4)
+	format = int16(r.integer(2))
+	a.Type = spend.ActionType(r.letter(TypeLetters, true))
+	c.ActionType = spend.ActionType(r.letter(TypeLetters[1:], false) + 1)
+	d.Effect = spend.Effect(r.letter(EffectLetters, false))
+	d.Confidence = spend.Confidence(r.letter(ConfidenceLetters, false))
+	if a.Amount, err = spend.ParseAmount(r.text()); err != nil {
+		r.wrong = fmt.Errorf("amount %w", err)
+	}
+	r.bytes(c.Fingerprint[:])
+	r.bytes(c.RequestSHA[:])
+	var metadata, reason string
+	for _, text := range []*string{
+		&a.Currency, &a.AgentID, &a.PolicyID, &a.Counterparty, &a.PaymentMethod, &a.MerchantOrVendor, &a.ReasonText, &a.IdempotencyKey,
+		&metadata, &reason, &d.RuleID, &d.RuleDescription, &d.Message, &d.NextStep, &c.KeyID, &c.RequestID,
+	} {
+		*text = r.text()
+	}
+	d.Reason = spend.Reason(reason)
+	a.Metadata.JSON = metadata
+	if r.wrong != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNoCheck, r.wrong)
+	}
+	return c, format, nil
+}
+
+// fieldReader takes fields in their order. What is wrong it notes.
+type fieldReader struct {
+	fields [][]byte
+	wrong  error
+}
+
+func (r *fieldReader) next() []byte {
+	field := r.fields[0]
+	r.fields = r.fields[1:]
+	return field
+}
+
+func (r *fieldReader) bytes(into []byte) {
+	if copy(into, r.sized(len(into))) != len(into) {
+		r.wrong = errors.New("a field is missing")
+	}
+}
+
+// sized is a field of that many bytes, or nil.
+func (r *fieldReader) sized(size int) []byte {
+	field := r.next()
+	if field != nil && len(field) != size {
+		r.wrong = fmt.Errorf("a field of %d bytes has %d", size, len(field))
+		return nil
+	}
+	return field
+}
+
+// integer is 0 for null.
+func (r *fieldReader) integer(size int) int64 {
+	field := r.sized(size)
+	if field == nil {
+		return 0
+	}
+	var room [8]byte
+	if field[0]&0x80 != 0 {
+		room = [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	}
+	copy(room[8-size:], field)
+	return int64(binary.BigEndian.Uint64(room[:]))
+}
+
+// letter is the index of a code among the letters; null is 0 where it may be.
+func (r *fieldReader) letter(letters string, nullable bool) int {
+	field := r.sized(1)
+	if field == nil {
+		if !nullable {
+			r.wrong = errors.New("a code is missing")
+		}
+		return 0
+	}
+	i := strings.IndexByte(letters, field[0])
+	if i < 0 || field[0] == 0 {
+		r.wrong = fmt.Errorf("unknown code %q", field)
+		return 0
+	}
+	return i
+}
+
+func (r *fieldReader) text() string { return string(r.next()) }
