@@ -143,7 +143,7 @@ func TestPartitionsUntil(t *testing.T) {
 # TYPE spendgate_audit_partitions_until_timestamp_seconds gauge
 spendgate_audit_partitions_until_timestamp_seconds %d
 `, today.AddDate(0, 0, days).Unix())
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_partitions_until_timestamp_seconds"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -299,6 +299,20 @@ func TestIndexes(t *testing.T) {
 			t.Errorf("%s does not use %s, %v:\n%s", query, index, rows.Err(), plan.String())
 		}
 	}
+}
+
+// runbookSQL gives the statement of the runbook's command in which a word is.
+func runbookSQL(t *testing.T, word string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`psql "\$OWNER_URL" -c "([^"]*` + word + `[^"]*)"`).FindSubmatch(page)
+	if found == nil {
+		t.Fatalf("the runbook has no command with %s", word)
+	}
+	return string(found[1])
 }
 
 // TestRunbookSQL pastes the queries of the runbook.

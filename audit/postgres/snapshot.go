@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -179,12 +180,47 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		for _, day := range days {
 			o.Days[verify.Day(day)] = true
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return archivedDays(ctx, tx, r, &o)
 	})
 	if err != nil {
 		return o, fmt.Errorf("cannot look the audit trail over: %w", err)
 	}
 	return o, nil
+}
+
+// archivedDays adds the days of the range that left.
+func archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, o *verify.Overview) error {
+	o.Archived = make(map[verify.Day]verify.ArchivedDay)
+	var day int64
+	var a verify.ArchivedDay
+	var manifest []byte
+	return stream(ctx, tx, []any{&day, &a.Rows, &manifest, &a.At}, func() error {
+		one := verify.Day(day)
+		if one < verify.DayOf(r.Low) || verify.DayOf(r.High) < one {
+			return nil
+		}
+		copy(a.Manifest[:], manifest)
+		o.Archived[one] = a
+		o.Range = union(o.Range, one.Range())
+		return nil
+	}, "SELECT (day - date '1970-01-01')::bigint, rows, manifest_sha256, at FROM archived_days")
+}
+
+// union is the smallest range that holds both; the zero range is none.
+func union(a, b verify.Range) verify.Range {
+	if a == (verify.Range{}) {
+		return b
+	}
+	if bytes.Compare(b.Low[:], a.Low[:]) < 0 {
+		a.Low = b.Low
+	}
+	if bytes.Compare(a.High[:], b.High[:]) < 0 {
+		a.High = b.High
+	}
+	return a
 }
 
 // Weigh implements verify.Evidence.

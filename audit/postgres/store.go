@@ -57,6 +57,8 @@ type Store struct {
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64
+	// strays is whether the default partition had rows at the last Tidy.
+	strays atomic.Bool
 }
 
 var _ audit.Store = (*Store)(nil)
@@ -82,6 +84,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		config.MaxConns = int32(min(o.MaxConns, 1<<15))
 	}
 	prepareConfig(&config.ConnConfig.Config)
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = applicationName
+	}
 	hosts := new(hosts)
 	hosts.learn(&config.ConnConfig.Config)
 	if o.Migrate {
@@ -119,6 +124,15 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		Namespace: "spendgate", Subsystem: "audit", Name: "partitions_until_timestamp_seconds",
 		Help: "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
 	}, func() float64 { return float64(s.partitionsUntil.Load()) }))
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "default_partition_occupied",
+		Help: "1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
+	}, func() float64 {
+		if s.strays.Load() {
+			return 1
+		}
+		return 0
+	}))
 }
 
 // prepareConfig makes every connection one to the primary that fails fast and

@@ -27,7 +27,18 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	defer conn.Release()
 	until, err := makePartitions(ctx, conn.Conn(), now)
 	s.reaches(until)
-	return errors.Join(err, removeKeys(ctx, conn.Conn()))
+	return errors.Join(err, s.lookForStrays(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()))
+}
+
+// lookForStrays notes whether the default partition has rows: it stops at the
+// first.
+func (s *Store) lookForStrays(ctx context.Context, conn *pgx.Conn) error {
+	var any bool
+	if err := conn.QueryRow(ctx, "SELECT default_partition_occupied()").Scan(&any); err != nil {
+		return fmt.Errorf("cannot look at the default partition: %w: %w", audit.ErrUnavailable, err)
+	}
+	s.strays.Store(any)
+	return nil
 }
 
 // makePartitions makes those that are missing. A day that already has rows in

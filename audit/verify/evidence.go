@@ -55,10 +55,12 @@ type Evidence interface {
 
 // Overview is what a reading holds altogether.
 type Overview struct {
-	Range                // of all that is there; zero when nothing is
+	Range                // of all that is there, and of archived days; zero when nothing is
 	Entries int64        // of batches, about
 	Begun   time.Time    // when chains began; checks of before are in none
 	Days    map[Day]bool // those that have a partition of their own
+	// Archived are those whose checks left the database.
+	Archived map[Day]ArchivedDay
 }
 
 // Day is a UTC day, in days since 1970.

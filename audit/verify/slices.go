@@ -29,39 +29,63 @@ func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 	if less(r.High, r.Low) {
 		return nil
 	}
-	return v.cut(ctx, r, hand)
+	return v.cut(ctx, r, func(part Range) error {
+		return hand(func(ctx context.Context) error { return v.slice(ctx, part) })
+	})
 }
 
-func (v *verifier) cut(ctx context.Context, r Range, hand func(task) error) error {
-	w, err := v.o.Evidence.Weigh(ctx, r)
-	if err != nil {
-		return err
-	}
-	if w == (Weight{}) {
-		return nil
-	}
-	if !w.Rows && w.Violations == 0 && !w.Edges {
-		// Batches go across: of a clock that was set, or noted under identifiers
-		// that are not theirs, to have the whole of time looked through.
-		if listed, err := v.lists(ctx, r); err != nil || !listed {
+// cut hands on the parts of a range in their order, each of one day and small
+// enough; what is empty is left out. A day in an archive is one part.
+func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) error {
+	if !v.anyLeft(r) {
+		if _, empty, err := v.weigh(ctx, r); err != nil || empty {
 			return err
 		}
 	}
-	first, last := DayOf(r.Low), DayOf(r.High)
-	from, to := ms(r.Low), ms(r.High)
-	var at int64 // the millisecond at which it is cut
-	switch {
+	switch first, last := DayOf(r.Low), DayOf(r.High); {
 	case first < last:
-		at = int64(first+(last-first+1)/2) * dayMS
-	case w.Entries+w.Violations > v.o.SliceSize && from < to:
-		at = from + (to-from+1)/2
-	default:
-		return hand(func(ctx context.Context) error { return v.slice(ctx, r) })
+		middle := int64(first+(last-first+1)/2) * dayMS
+		if err := v.cut(ctx, Range{r.Low, lastID(middle - 1)}, hand); err != nil {
+			return err
+		}
+		return v.cut(ctx, Range{audit.FirstID(middle), r.High}, hand)
+	case v.left(first):
+		return hand(r)
 	}
-	if err := v.cut(ctx, Range{r.Low, lastID(at - 1)}, hand); err != nil {
+	return v.cutDay(ctx, r, hand)
+}
+
+// cutDay hands on the parts of a day that are small enough. Of a day in an
+// archive, which is read from end to end, parts are handed on also where the
+// database has nothing.
+func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) error {
+	w, empty, err := v.weigh(ctx, r)
+	if err != nil || empty && !v.left(DayOf(r.Low)) {
 		return err
 	}
-	return v.cut(ctx, Range{audit.FirstID(at), r.High}, hand)
+	from, to := ms(r.Low), ms(r.High)
+	if empty || w.Entries+w.Violations <= v.o.SliceSize || from == to {
+		return hand(r)
+	}
+	middle := from + (to-from+1)/2
+	if err := v.cutDay(ctx, Range{r.Low, lastID(middle - 1)}, hand); err != nil {
+		return err
+	}
+	return v.cutDay(ctx, Range{audit.FirstID(middle), r.High}, hand)
+}
+
+// weigh tells how much work a range is, and whether it is none.
+func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, err error) {
+	if w, err = v.o.Evidence.Weigh(ctx, r); err != nil || w == (Weight{}) {
+		return w, true, err
+	}
+	if w.Rows || w.Violations > 0 || w.Edges {
+		return w, false, nil
+	}
+	// Batches go across: of a clock that was set, or noted under identifiers
+	// that are not theirs, to have the whole of time looked through.
+	listed, err := v.lists(ctx, r)
+	return w, !listed, err
 }
 
 // lists reports whether a batch lists a check of the range.
@@ -104,6 +128,9 @@ type slice struct {
 func (v *verifier) slice(ctx context.Context, r Range) error {
 	s := slice{verifier: v, r: r}
 	day := DayOf(r.Low)
+	if v.left(day) {
+		return v.archivedDay(ctx, day, r)
+	}
 	if !v.overview.Days[day] {
 		whole, err := v.o.Evidence.Weigh(ctx, day.Range())
 		if err != nil {
@@ -111,10 +138,15 @@ func (v *verifier) slice(ctx context.Context, r Range) error {
 		}
 		s.absent = !whole.Rows
 	}
+	return s.compare(ctx, v.o.Evidence)
+}
+
+// compare holds the rows of the slice to what was written down of them.
+func (s *slice) compare(ctx context.Context, rows Rows) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	err := v.rowsOf(day).Rows(ctx, r, func(row []byte) error {
+	err := rows.Rows(ctx, s.r, func(row []byte) error {
 		s.tally.checks.Add(1)
 		return s.row(row)
 	})
@@ -122,14 +154,11 @@ func (v *verifier) slice(ctx context.Context, r Range) error {
 		return err
 	}
 	s.before(nil) // what is left
-	if v.o.Progress != nil {
-		v.o.Progress(v.tally.entries.Load(), v.overview.Entries)
+	if s.o.Progress != nil {
+		s.o.Progress(s.tally.entries.Load(), s.overview.Entries)
 	}
 	return nil
 }
-
-// rowsOf is where the checks of a day are.
-func (v *verifier) rowsOf(Day) Rows { return v.o.Evidence }
 
 // load reads the entries and the violations.
 func (s *slice) load(ctx context.Context) error {

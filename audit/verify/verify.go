@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/archive"
 	"spendgate/audit/checkpoint"
 	"spendgate/hotpath/spend"
 )
@@ -22,6 +23,8 @@ type Options struct {
 	// Checkpoints are the lines of a file of signed checkpoints, nil for none.
 	Checkpoints io.Reader
 	PublicKey   checkpoint.PublicKey // of the checkpoints
+	Archives    string               // the folder of the archives of days that left; empty for none
+	Leaving     *archive.Archive     // of a day that is still there, taken in the place of its rows; nil for none
 	Workers     int                  // 0 for one per processor
 	// SliceSize bounds what a worker keeps in memory, in entries and violations
 	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.

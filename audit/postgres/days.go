@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// days are the days of checks in a database, in the hands of the owner of its
+// tables: no other may take one out.
+type days struct{ conn *pgx.Conn }
+
+// day is what the database has of one.
+type day struct {
+	date     time.Time // 00:00 UTC
+	attached bool      // its partition is one of checks
+	detached bool      // its table is there, apart
+	archived bool      // noted as such
+	manifest spend.Hash
+}
+
+func (d day) name() string { return d.date.Format(time.DateOnly) }
+
+// table is the name of the day's partition, which needs no quotes.
+func (d day) table() string { return "checks_" + d.date.Format("20060102") }
+
+func openDays(ctx context.Context, url string) (*days, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
+	}
+	return &days{conn}, nil
+}
+
+func (d *days) close() { _ = d.conn.Close(context.Background()) } // what it did is committed
+
+// detachableBefore is the first day that a promise may still need.
+func (d *days) detachableBefore(ctx context.Context) (limit time.Time, err error) {
+	if err = d.conn.QueryRow(ctx, "SELECT detachable_before()").Scan(&limit); err != nil {
+		err = fmt.Errorf("cannot tell which days are needed: %w", err)
+	}
+	return limit, err
+}
+
+// before lists the days before a date that are here in some way, oldest first.
+func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
+	rows, err := d.conn.Query(ctx, `WITH tables AS (
+			SELECT to_date(substr(relname, 8), 'YYYYMMDD') AS day,
+				EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid AND inhparent = 'checks'::regclass) AS attached
+			FROM pg_class AS c WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname ~ '^checks_[0-9]{8}$')
+		SELECT day, coalesce(attached, false), NOT coalesce(attached, true), manifest_sha256
+		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the days: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one day, err error) {
+		var manifest []byte
+		err = row.Scan(&one.date, &one.attached, &one.detached, &manifest)
+		one.archived = manifest != nil
+		copy(one.manifest[:], manifest)
+		return one, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the days: %w", err)
+	}
+	return all, nil
+}
+
+// strays reports whether the default partition has checks from before a date.
+func (d *days) strays(ctx context.Context, date time.Time) (any bool, err error) {
+	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).Scan(&any)
+	if err != nil {
+		err = fmt.Errorf("cannot look at the default partition: %w", err)
+	}
+	return any, err
+}
+
+// schema is the version of the database's schema.
+func (d *days) schema(ctx context.Context) (version int, err error) {
+	if err = d.conn.QueryRow(ctx, "SELECT max(version) FROM migrations").Scan(&version); err != nil {
+		err = fmt.Errorf("cannot read the schema's version: %w", err)
+	}
+	return version, err
+}
+
+// seal lets no more rows into a day.
+func (d *days) seal(ctx context.Context, one day) error {
+	if _, err := d.conn.Exec(ctx, "SELECT close_day($1)", one.date); err != nil {
+		return fmt.Errorf("cannot close %s: %w", one.name(), asOwner(err))
+	}
+	return nil
+}
+
+// rows reads a sealed day in the order of identifiers, in the form of
+// chain.HashRow, each row good until the next. It reads hour by hour, so that
+// no reading keeps the database from tidying up for long.
+func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
+	columns := columnList(chain.CheckColumns())
+	return func(yield func([]byte, error) bool) {
+		stopped := false
+		for hour := one.date; hour.Before(one.date.AddDate(0, 0, 1)) && !stopped; hour = hour.Add(time.Hour) {
+			low, high := audit.FirstID(hour.UnixMilli()), audit.FirstID(hour.Add(time.Hour).UnixMilli())
+			rows := copied{each: func(row []byte) error {
+				if stopped = !yield(row, nil); stopped {
+					return errStopped
+				}
+				return nil
+			}}
+			_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT "+columns+" FROM "+one.table()+" WHERE check_id >= '"+
+				hex.EncodeToString(low[:])+"' AND check_id < '"+hex.EncodeToString(high[:])+"' ORDER BY check_id) TO STDOUT (FORMAT binary)")
+			if err = errors.Join(err, rows.end()); err != nil && !stopped {
+				yield(nil, fmt.Errorf("cannot read %s: %w", one.table(), errors.Join(rows.err, err)))
+				return
+			}
+		}
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+const (
+	// detachPatience is how long commits wait, at most, behind a detach that
+	// waits for others; detachPause is how long they are left alone then.
+	detachPatience = "200ms"
+	detachPause    = 2 * time.Second
+	detachAttempts = 30
+)
+
+// detach takes an archived day out of checks. Its lock stops everything, so it
+// waits for it in small pieces.
+func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.Hash) error {
+	for attempt := 1; ; attempt++ {
+		err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+detachPatience+"'"); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
+			return err
+		})
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
+			return fmt.Errorf("cannot detach %s: %w", one.table(), asOwner(err))
+		case attempt == detachAttempts:
+			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", one.table(), d.holders(ctx))
+		}
+		select {
+		case <-time.After(detachPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// holders names the sessions that have had checks for long.
+func (d *days) holders(ctx context.Context) string {
+	rows, err := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?')) FROM pg_locks AS l
+		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
+	if err != nil {
+		return "they cannot be named: " + err.Error()
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) == 0 {
+		return "they cannot be named"
+	}
+	return strings.Join(names, ", ")
+}
+
+// drop removes the table of a day that was detached.
+func (d *days) drop(ctx context.Context, one day) error {
+	if _, err := d.conn.Exec(ctx, "DROP TABLE "+one.table()); err != nil {
+		return fmt.Errorf("cannot drop %s: %w", one.table(), asOwner(err))
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"time"
+
+	"spendgate/audit/archive"
+	"spendgate/audit/verify"
+)
+
+// DetachOptions say which days leave a database.
+type DetachOptions struct {
+	URL    string    // of the owner of the tables
+	Dir    string    // where the archives are written
+	Before time.Time // 00:00 UTC: days before this one
+	DryRun bool      // change and write nothing
+	Drop   bool      // drop the tables of days that were detached, with this call or an earlier one
+	Now    time.Time // for the archives
+
+	Report func(DetachedDay)    // is told of each day that is done
+	Found  func(verify.Finding) // is told what is wrong with a day, which then stays
+
+	// step is told what comes next; tests end the process there.
+	step func(string)
+}
+
+// DetachedDay is what was done with a day, or would be.
+type DetachedDay struct {
+	Date  time.Time
+	Steps []string // in words: archived, detached, dropped
+	Rows  int64    // of the archive; 0 when there is none yet
+}
+
+// ErrStillNeeded says that a promise needs a day that was to be detached.
+var ErrStillNeeded = errors.New("still needed")
+
+// Detach archives days of checks and takes their partitions out, oldest first:
+// each is closed, written to its archive, and the archive is compared with the
+// partition and with the chain before the partition goes. Wherever it is
+// interrupted, a day is either attached or has a complete archive, and another
+// call goes on.
+func Detach(ctx context.Context, o DetachOptions) error {
+	db, err := openDays(ctx, o.URL)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	if o.step == nil {
+		o.step = func(string) {}
+	}
+	limit, err := db.detachableBefore(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Before.After(limit) {
+		return fmt.Errorf("days from %s on are %w: by replays of idempotency keys, or by duplicate windows; take --before %s or earlier",
+			limit.Format(time.DateOnly), ErrStillNeeded, limit.Format(time.DateOnly))
+	}
+	strays, err := db.strays(ctx, o.Before)
+	if err != nil {
+		return err
+	}
+	if strays {
+		return errors.New("the default partition has checks of days before that: the runbook, SpendgateDefaultPartitionOccupied, says how to give them days of their own")
+	}
+	all, err := db.before(ctx, o.Before)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if !one.attached && (!one.detached || !o.Drop) {
+			continue // left before
+		}
+		if err := (&detaching{DetachOptions: o, db: db, day: one}).run(ctx); err != nil {
+			return fmt.Errorf("%s stays as it is: %w", one.name(), err)
+		}
+	}
+	return nil
+}
+
+// detaching is one day on its way out.
+type detaching struct {
+	DetachOptions
+	day     day
+	db      *days
+	archive *archive.Archive
+	done    DetachedDay
+}
+
+func (d *detaching) run(ctx context.Context) (err error) {
+	d.done.Date = d.day.date
+	if d.DryRun {
+		d.plan()
+		return nil
+	}
+	if d.day.attached {
+		if err := d.leave(ctx); err != nil {
+			return err
+		}
+	}
+	if d.Drop {
+		if err := d.drop(ctx); err != nil {
+			return err
+		}
+	}
+	d.Report(d.done)
+	return nil
+}
+
+func (d *detaching) plan() {
+	if d.day.attached {
+		d.done.Steps = append(d.done.Steps, "to be archived", "to be detached")
+	}
+	if d.Drop {
+		d.done.Steps = append(d.done.Steps, "to be dropped")
+	}
+	d.Report(d.done)
+}
+
+// leave archives the day and detaches it.
+func (d *detaching) leave(ctx context.Context) (err error) {
+	d.step("close")
+	if err := d.db.seal(ctx, d.day); err != nil {
+		return err
+	}
+	d.step("archive")
+	if d.archive, err = archive.Open(d.Dir, d.day.date); errors.Is(err, fs.ErrNotExist) {
+		d.archive, err = d.write(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	d.done.Steps, d.done.Rows = append(d.done.Steps, "archived"), d.archive.Rows
+	d.step("compare")
+	if err := d.compare(ctx); err != nil {
+		return err
+	}
+	d.step("verify")
+	if err := d.verify(ctx); err != nil {
+		return err
+	}
+	d.step("detach")
+	if err := d.db.detach(ctx, d.day, d.archive.Rows, d.archive.SHA256); err != nil {
+		return err
+	}
+	d.day.manifest = d.archive.SHA256
+	d.done.Steps = append(d.done.Steps, "detached")
+	return nil
+}
+
+func (d *detaching) write(ctx context.Context) (*archive.Archive, error) {
+	schema, err := d.db.schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := archive.Write(d.Dir, archive.Day{Date: d.day.date, Schema: schema}, d.Now, d.db.rows(ctx, d.day)); err != nil {
+		return nil, err
+	}
+	d.step("reopen")
+	return archive.Open(d.Dir, d.day.date) // from the disk, as whoever verifies will
+}
+
+// compare holds every row of the archive to the partition's: also those from
+// before chains began.
+func (d *detaching) compare(ctx context.Context) error {
+	next, stop := iter.Pull2(d.archive.All())
+	defer stop()
+	for row, err := range d.db.rows(ctx, d.day) {
+		if err != nil {
+			return err
+		}
+		kept, err, more := next()
+		if err != nil {
+			return err
+		}
+		if !more || !bytes.Equal(kept, row) {
+			return fmt.Errorf("%s: %w: it is not what the partition holds; move it away and run this again", d.archive.Path(), archive.ErrAltered)
+		}
+	}
+	// To the end: only there are the file's hashes known.
+	_, err, more := next()
+	if err == nil && more {
+		err = fmt.Errorf("%s: %w: it has more rows than the partition; move it away and run this again", d.archive.Path(), archive.ErrAltered)
+	}
+	return err
+}
+
+// verify holds the archive to the chain, as `audit verify` will.
+func (d *detaching) verify(ctx context.Context) error {
+	moment, err := OpenSnapshot(ctx, d.URL, 1)
+	if err != nil {
+		return err
+	}
+	defer moment.Close()
+	wrong := 0
+	_, err = verify.Verify(ctx, verify.Options{
+		Evidence: moment, From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond), Workers: 1, Leaving: d.archive,
+		Found: func(f verify.Finding) {
+			// Checks from before chains began are in none; compare has seen them.
+			if f.Kind != verify.Unchecked {
+				wrong++
+				d.Found(f)
+			}
+		},
+	})
+	if err == nil && wrong > 0 {
+		err = fmt.Errorf("%d findings: what the chain does not prove is not archived", wrong)
+	}
+	return err
+}
+
+// drop removes the table, if the archive is still what was noted.
+func (d *detaching) drop(ctx context.Context) (err error) {
+	if d.archive, err = archive.Open(d.Dir, d.day.date); err != nil {
+		return err
+	}
+	if d.archive.SHA256 != d.day.manifest {
+		return fmt.Errorf("%s: %w: it is not the one with which the day was detached", archive.ManifestPath(d.Dir, d.day.date), archive.ErrAltered)
+	}
+	d.step("reread")
+	if err := d.compare(ctx); err != nil {
+		return err
+	}
+	d.step("drop")
+	if err := d.db.drop(ctx, d.day); err != nil {
+		return err
+	}
+	d.done.Steps, d.done.Rows = append(d.done.Steps, "dropped"), d.archive.Rows
+	return nil
+}

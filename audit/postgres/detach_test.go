@@ -1,0 +1,372 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/archive"
+	"spendgate/audit/audittest"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// oldDays is a store with checks of two old days and of today.
+type oldDays struct {
+	*Store
+	url, dir string
+	first    time.Time // 00:00 of the first of the two
+	checks   []*spend.Check
+	recent   *spend.Check
+}
+
+// before is the day after the two.
+func (o *oldDays) before() time.Time { return o.first.AddDate(0, 0, 2) }
+
+func newOldDays(t *testing.T) *oldDays {
+	t.Helper()
+	url := database(t)
+	o := &oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
+	statement(t, url, "UPDATE migrations SET applied_at = now() - interval '30 days'") // chains are older than the days
+	f := newFence(t, o.Store)
+	for d := range 2 {
+		statement(t, url, "SELECT make_partition('"+o.first.AddDate(0, 0, d).Format(time.DateOnly)+"')")
+	}
+	commit := func(checks ...*spend.Check) {
+		t.Helper()
+		f.Node = spend.NewID(time.Now())
+		for _, c := range checks {
+			c.Fence = f
+		}
+		if err := o.Commit(t.Context(), checks, audittest.Link(1, checks...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	texts := []string{"plain", "\x1b[31m\u2028\"\\ é 😀", "\u007f\t\r\n", "<&>", " "}
+	for i := range 40 {
+		c := minimal(f)
+		c.ID = spend.NewID(o.first.Add(time.Duration(i) * 71 * time.Minute)) // over both days
+		c.Action.AgentID, c.Action.ReasonText = texts[i%len(texts)], texts[(i+1)%len(texts)]
+		c.Action.Amount, _ = spend.ParseAmount([]string{"0", "600.05", "9999999999.999999999"}[i%3])
+		if i%4 == 0 {
+			c.Decision.Effect, c.Decision.Reason, c.Decision.RuleID, c.Decision.RuleDescription = spend.Block, spend.ReasonMaxAmount, "cap", "a cap"
+		}
+		if i%2 == 0 {
+			c.Pass = spend.Pass{ClaimedMS: c.ID.Time().UnixMilli(), UntilMS: c.ID.Time().UnixMilli() + 300_000}
+		}
+		o.checks = append(o.checks, c)
+	}
+	for batch := range slices.Chunk(o.checks, 7) { // one of them over midnight
+		commit(batch...)
+	}
+	o.recent = minimal(f)
+	commit(o.recent)
+	return o
+}
+
+// detach runs Detach and gives what it reported and found.
+func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []DetachedDay, found []verify.Finding, err error) {
+	t.Helper()
+	options := DetachOptions{
+		URL: o.url, Dir: o.dir, Before: o.before(), Now: time.Now(),
+		Report: func(d DetachedDay) { done = append(done, d) },
+		Found:  func(f verify.Finding) { found = append(found, f) },
+	}
+	if change != nil {
+		change(&options)
+	}
+	err = Detach(t.Context(), options)
+	return done, found, err
+}
+
+// verified gives the findings over the whole trail.
+func (o *oldDays) verified(t *testing.T, dir string) (verify.Summary, []string) {
+	t.Helper()
+	s, err := OpenSnapshot(t.Context(), o.url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var found []string
+	summary, err := verify.Verify(t.Context(), verify.Options{
+		Evidence: s, Archives: dir, Workers: 2, Found: func(f verify.Finding) { found = append(found, f.String()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary, found
+}
+
+func (o *oldDays) mustBeClean(t *testing.T) {
+	t.Helper()
+	if s, found := o.verified(t, o.dir); !s.Clean() || s.Checks != int64(len(o.checks)+1) {
+		t.Errorf("%d checks verified, want %d; found %q", s.Checks, len(o.checks)+1, found)
+	}
+}
+
+func (o *oldDays) attached(t *testing.T) (n int) {
+	return count(t, o.Store, "pg_inherits WHERE inhparent = 'checks'::regclass AND inhrelid IN (SELECT oid FROM pg_class WHERE relname IN ('checks_"+
+		o.first.Format("20060102")+"','checks_"+o.first.AddDate(0, 0, 1).Format("20060102")+"'))")
+}
+
+// TestDetach takes two days out and finds everything that must stay.
+func TestDetach(t *testing.T) {
+	ctx := t.Context()
+	o := newOldDays(t)
+	o.mustBeClean(t)
+	rows := strings.Join(rowsOf(t, o.Store, "(SELECT * FROM checks WHERE check_id < '"+audit.FirstID(o.before().UnixMilli()).Text("")+"')"), "\n")
+
+	done, found, err := o.detach(t, func(d *DetachOptions) { d.DryRun = true })
+	if err != nil || len(done) != 2 || len(found) > 0 || o.attached(t) != 2 {
+		t.Fatalf("a dry run: %+v, %v, %v", done, found, err)
+	}
+	if left, err := os.ReadDir(o.dir); err != nil || len(left) > 0 {
+		t.Errorf("a dry run left %v, %v", left, err)
+	}
+	done, found, err = o.detach(t, nil)
+	if err != nil || len(done) != 2 || len(found) > 0 || o.attached(t) != 0 || done[0].Rows+done[1].Rows != int64(len(o.checks)) {
+		t.Fatalf("%+v, %v, %v", done, found, err)
+	}
+	o.mustBeClean(t)
+	if s, found := o.verified(t, ""); s.Findings[verify.Unchecked] != 2 || len(s.Findings) != 1 || !strings.Contains(strings.Join(found, ""), "--archive") {
+		t.Errorf("without the archives: %+v %q", s.Findings, found)
+	}
+	if s, _ := o.verified(t, t.TempDir()); s.Findings[verify.Unchecked] != 2 || len(s.Findings) != 1 {
+		t.Errorf("with an empty folder: %+v", s.Findings)
+	}
+	for _, c := range o.checks {
+		if recorded(t, o.Store, c) {
+			t.Errorf("%s is still there", c.ID.Text(spend.PrefixCheck))
+		}
+	}
+	if page, err := o.Violations(ctx, audit.ViolationQuery{Limit: 100}); err != nil || page.Total != 10 {
+		t.Errorf("%d violations, %v", page.Total, err)
+	}
+
+	// What was detached is as it was, and immutable.
+	first, second := "checks_"+o.first.Format("20060102"), "checks_"+o.first.AddDate(0, 0, 1).Format("20060102")
+	if kept := strings.Join(append(rowsOf(t, o.Store, first), rowsOf(t, o.Store, second)...), "\n"); kept != rows {
+		t.Errorf("detached rows are now\n%s\nwere\n%s", kept, rows)
+	}
+	for _, change := range []string{
+		"UPDATE " + first + " SET agent_id = 'x'", "DELETE FROM " + first, "TRUNCATE " + first, "INSERT INTO " + first + " SELECT * FROM checks",
+		"UPDATE archived_days SET rows = 1", "DELETE FROM archived_days", "TRUNCATE archived_days",
+	} {
+		if _, err := o.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+			t.Errorf("%s: got %v, want a refusal", change, err)
+		}
+	}
+	// Again, it has nothing to do; then the tables go.
+	if done, _, err := o.detach(t, nil); err != nil || len(done) != 0 {
+		t.Errorf("again: %+v, %v", done, err)
+	}
+	if done, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(done) != 2 || !slices.Equal(done[0].Steps, []string{"dropped"}) {
+		t.Errorf("drop: %+v, %v", done, err)
+	}
+	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+"') AND relnamespace = current_schema()::regnamespace"); n != 0 {
+		t.Errorf("%d tables left", n)
+	}
+	o.mustBeClean(t)
+}
+
+// TestDetachKeepsWhatIsNeeded: no promise loses a row that it may ask for.
+func TestDetachKeepsWhatIsNeeded(t *testing.T) {
+	o := newOldDays(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	refused := func(before time.Time) {
+		t.Helper()
+		if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = before }); !errors.Is(err, ErrStillNeeded) {
+			t.Errorf("before %s: got %v", before.Format(time.DateOnly), err)
+		}
+		if o.attached(t) != 2 {
+			t.Fatal("a day left")
+		}
+	}
+	refused(today.AddDate(0, 0, 1))
+	refused(today)
+	refused(today.AddDate(0, 0, -1)) // 24 hours for keys, and a day for clocks
+	// The longest window that was left decides.
+	statement(t, o.url, "SELECT reach(20 * 86400000::bigint)")
+	refused(o.before())
+	// The database itself refuses, too.
+	for _, call := range []string{"SELECT close_day('%s')", "SELECT detach_day('%s', 1, '\\x00')"} {
+		if _, err := o.reads.Exec(t.Context(), fmt.Sprintf(call, today.Format(time.DateOnly))); err == nil || !strings.Contains(err.Error(), "still needed") {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	statement(t, o.url, "UPDATE horizon SET ms = 0")
+	if _, err := o.reads.Exec(t.Context(), fmt.Sprintf("SELECT detach_day('%s', 1, '\\x00')", o.first.Format(time.DateOnly))); err == nil || !strings.Contains(err.Error(), "not closed") {
+		t.Errorf("a day that is not closed: %v", err)
+	}
+	stray := minimal(newFence(t, o.Store))
+	stray.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err := audittest.Record(t.Context(), o.Store, stray); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.detach(t, nil); err == nil || !strings.Contains(err.Error(), "default partition") || o.attached(t) != 2 {
+		t.Errorf("with strays: %v", err)
+	}
+}
+
+// TestDetachAmidWork: readers hold it up, and commits go on meanwhile.
+func TestDetachAmidWork(t *testing.T) {
+	ctx := t.Context()
+	o := newOldDays(t)
+	reader := connect(t, o.url)
+	tx, err := reader.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "SELECT 1 FROM checks LIMIT 1"); err != nil {
+		t.Fatal(err)
+	}
+	waits := false
+	working, stop := context.WithCancel(ctx)
+	var nodes sync.WaitGroup
+	var commits int
+	nodes.Go(func() {
+		for working.Err() == nil {
+			c := minimal(newFence(t, o.Store))
+			if err := o.Commit(ctx, []*spend.Check{c}, audittest.Link(1, c)); err != nil {
+				t.Errorf("a commit beside a detach: %v", err)
+			}
+			commits++
+		}
+	})
+	nodes.Go(func() { // until the detach has been seen to wait
+		for working.Err() == nil && !waits {
+			var n int
+			if err := o.reads.QueryRow(ctx, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").Scan(&n); err != nil {
+				t.Error(err)
+			}
+			waits = n > 0
+		}
+		if err := tx.Rollback(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	done, found, err := o.detach(t, nil)
+	stop()
+	nodes.Wait()
+	if err != nil || len(done) != 2 || len(found) > 0 || !waits || commits == 0 {
+		t.Errorf("%+v, %v, %v; waited %v, %d commits", done, found, err, waits, commits)
+	}
+}
+
+// TestDetachKilled kills the process between each two steps. The day is then
+// attached or has a complete archive, nothing is lost, and another run finishes.
+func TestDetachKilled(t *testing.T) {
+	for _, step := range []string{"close", "archive", "reopen", "compare", "verify", "detach", "reread", "drop"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			o := newOldDays(t)
+			if step == "archive" { // a file without a manifest, and one half written
+				for _, name := range []string{".jsonl.gz", ".jsonl.gz.part", ".manifest.json.part"} {
+					path := filepath.Join(o.dir, "checks-"+o.first.Format(time.DateOnly)+name)
+					if err := os.WriteFile(path, []byte("half a file"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			killed := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDetachUntilKilled$")
+			killed.Env = append(os.Environ(), "TEST_DETACH="+strings.Join([]string{step, o.url, o.dir, o.before().Format(time.DateOnly)}, "\n"))
+			out, err := killed.CombinedOutput()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("not killed: %v\n%s", err, out)
+			}
+			if late := step == "reread" || step == "drop"; (o.attached(t) == 2) == late {
+				t.Errorf("%d days are attached", o.attached(t))
+			}
+			o.mustBeClean(t)
+			if _, found, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(found) > 0 {
+				t.Fatalf("the next run: %v %v", found, err)
+			}
+			if o.attached(t) != 0 {
+				t.Errorf("%d days are attached after the next run", o.attached(t))
+			}
+			o.mustBeClean(t)
+		})
+	}
+}
+
+// TestDetachUntilKilled is the process of TestDetachKilled.
+func TestDetachUntilKilled(t *testing.T) {
+	if os.Getenv("TEST_DETACH") == "" {
+		t.Skip("only as a process of TestDetachKilled")
+	}
+	args := strings.Split(os.Getenv("TEST_DETACH"), "\n")
+	before, err := time.Parse(time.DateOnly, args[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Detach(t.Context(), DetachOptions{
+		URL: args[1], Dir: args[2], Before: before, Drop: true, Now: time.Now(),
+		Report: func(DetachedDay) {}, Found: func(f verify.Finding) { t.Error(f) },
+		step: func(step string) {
+			if step == args[0] {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		},
+	})
+	t.Fatal("it came to its end", err)
+}
+
+// TestDetachWhatIsProved: a day whose rows are not what was chained stays, and
+// so does one whose archive is another.
+func TestDetachWhatIsProved(t *testing.T) {
+	o := newOldDays(t)
+	victim := o.checks[5]
+	statement(t, o.url, "ALTER TABLE checks DISABLE TRIGGER ALL")
+	part := "checks_" + o.first.Format("20060102")
+	statement(t, o.url, "ALTER TABLE "+part+" DISABLE TRIGGER ALL")
+	change := func(agent string) {
+		conn := connect(t, o.url)
+		if _, err := conn.Exec(t.Context(), "UPDATE "+part+" SET agent_id = $2 WHERE check_id = $1", [16]byte(victim.ID), agent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("somebody else")
+	statement(t, o.url, "ALTER TABLE "+part+" ENABLE TRIGGER ALL")
+	_, found, err := o.detach(t, nil)
+	if err == nil || len(found) != 1 || !strings.Contains(found[0].String(), victim.ID.Text(spend.PrefixCheck)) || o.attached(t) != 2 {
+		t.Fatalf("a day that was altered: %v, %v", found, err)
+	}
+	// Mended, the row is no longer that of the archive.
+	statement(t, o.url, "ALTER TABLE "+part+" DISABLE TRIGGER ALL")
+	change(victim.Action.AgentID)
+	statement(t, o.url, "ALTER TABLE "+part+" ENABLE TRIGGER ALL")
+	if _, _, err := o.detach(t, nil); !errors.Is(err, archive.ErrAltered) || o.attached(t) != 2 {
+		t.Fatalf("an archive of other rows: %v", err)
+	}
+	if err := os.Remove(archive.ManifestPath(o.dir, o.first)); err != nil {
+		t.Fatal(err)
+	}
+	if _, found, err := o.detach(t, nil); err != nil || len(found) > 0 {
+		t.Errorf("after the archive went: %v, %v", found, err)
+	}
+	o.mustBeClean(t)
+	// The table is not dropped for an archive that is not the one noted.
+	path := archive.ManifestPath(o.dir, o.first)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(content, []byte("\n}"), []byte("\n }"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); !errors.Is(err, archive.ErrAltered) {
+		t.Errorf("dropped for another archive: %v", err)
+	}
+}

@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// rowsOf are all checks as text, with where they lie.
+func rowsOf(t *testing.T, s *Store, table string) []string {
+	t.Helper()
+	rows, err := s.reads.Query(t.Context(), "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestDefaultPartition: rows that no day takes show in a metric, the runbook's
+// command gives them days of their own, and none of them changes.
+func TestDefaultPartition(t *testing.T) {
+	ctx := t.Context()
+	registry := prometheus.NewRegistry()
+	url := database(t)
+	s, err := Open(ctx, Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	mustShow := func(want string) {
+		t.Helper()
+		if err := s.Tidy(ctx, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		want = "# HELP spendgate_audit_default_partition_occupied 1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.\n" +
+			"# TYPE spendgate_audit_default_partition_occupied gauge\nspendgate_audit_default_partition_occupied " + want + "\n"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_default_partition_occupied"); err != nil {
+			t.Error(err)
+		}
+	}
+	mustShow("0")
+
+	f := newFence(t, s)
+	var strays []*spend.Check
+	for _, at := range []time.Time{
+		time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2001, 1, 1, 23, 59, 59, 999e6, time.UTC),
+		time.Date(2001, 1, 2, 0, 0, 0, 0, time.UTC), time.Now().AddDate(3, 0, 0), time.UnixMilli(0),
+	} {
+		c := minimal(f)
+		c.ID = spend.NewID(at)
+		c.Action.Amount, _ = spend.ParseAmount("1.50")
+		strays = append(strays, c)
+	}
+	ordinary := minimal(f)
+	if err := audittest.Record(ctx, s, append(strays, ordinary)...); err != nil {
+		t.Fatal(err)
+	}
+	before := rowsOf(t, s, "checks")
+	mustShow("1")
+
+	command := runbookSQL(t, "empty_default_partition")
+	var moved int
+	if err := connect(t, url).QueryRow(ctx, command).Scan(&moved); err != nil || moved != len(strays) {
+		t.Fatalf("%s moved %d, %v", command, moved, err)
+	}
+	mustShow("0")
+	if after := rowsOf(t, s, "checks"); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("rows are now\n%s\nwere\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+	if n := count(t, s, "checks_20010101"); n != 2 {
+		t.Errorf("%d rows of the first day, want 2", n)
+	}
+	// All is as it was: the default partition takes strays, everything is
+	// immutable, and nothing is left behind.
+	again := minimal(f)
+	again.ID = spend.NewID(time.Date(2003, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err := audittest.Record(ctx, s, again); err != nil {
+		t.Fatal(err)
+	}
+	mustShow("1")
+	for _, table := range []string{"checks", "checks_20010101", "checks_default"} {
+		for _, change := range []string{"UPDATE " + table + " SET agent_id = 'x'", "DELETE FROM " + table, "TRUNCATE " + table} {
+			if _, err := s.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+				t.Errorf("%s: got %v, want a refusal", change, err)
+			}
+		}
+	}
+	if n := count(t, s, "pg_class WHERE relname = 'strays' AND relnamespace = current_schema()::regnamespace"); n != 0 {
+		t.Error("the old default partition is still there")
+	}
+}
+
+// TestStraysThatCannotMove: a day whose archive is all there is of it takes no
+// row, and what fails leaves everything as it was.
+func TestStraysThatCannotMove(t *testing.T) {
+	ctx := t.Context()
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	stray := minimal(f)
+	stray.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err := audittest.Record(ctx, s, stray); err != nil {
+		t.Fatal(err)
+	}
+	// A table that stands where the day's partition would.
+	statement(t, url, "CREATE TABLE checks_20010101 ()")
+	if _, err := s.reads.Exec(ctx, "SELECT empty_default_partition()"); err == nil || !strings.Contains(err.Error(), "were not moved") {
+		t.Errorf("got %v", err)
+	}
+	if n := count(t, s, "checks_default"); n != 1 || !recorded(t, s, stray) {
+		t.Errorf("%d rows in the default partition after a move that failed", n)
+	}
+
+	statement(t, url, `INSERT INTO archived_days VALUES ('2002-02-02', 1, '\x00')`)
+	late := minimal(f)
+	late.ID = spend.NewID(time.Date(2002, 2, 2, 12, 0, 0, 0, time.UTC))
+	if err := audittest.Record(ctx, s, late); err == nil || !strings.Contains(err.Error(), "archived") {
+		t.Errorf("a check of an archived day is answered %v", err)
+	}
+}

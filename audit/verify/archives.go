@@ -1,0 +1,164 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"time"
+
+	"spendgate/audit/archive"
+	"spendgate/hotpath/spend"
+)
+
+// ArchivedDay is a day whose checks left the database for an archive.
+type ArchivedDay struct {
+	Rows     int64
+	Manifest spend.Hash // SHA-256 of the archive's manifest
+	At       time.Time
+}
+
+// Time is when the day begins.
+func (d Day) Time() time.Time { return time.UnixMilli(int64(d) * dayMS).UTC() }
+
+// left reports whether the checks of a day are to be read from an archive.
+func (v *verifier) left(day Day) bool {
+	_, noted := v.overview.Archived[day]
+	return noted || v.leaving(day)
+}
+
+func (v *verifier) leaving(day Day) bool {
+	return v.o.Leaving != nil && v.o.Leaving.Day == day.String()
+}
+
+// anyLeft reports whether a range has a day of which that is true.
+func (v *verifier) anyLeft(r Range) bool {
+	for day := range v.overview.Archived {
+		if DayOf(r.Low) <= day && day <= DayOf(r.High) {
+			return true
+		}
+	}
+	if v.o.Leaving == nil {
+		return false
+	}
+	day, err := time.Parse(time.DateOnly, v.o.Leaving.Day)
+	leaving := Day(day.UnixMilli() / dayMS)
+	return err == nil && DayOf(r.Low) <= leaving && leaving <= DayOf(r.High)
+}
+
+// archivedDay compares what of a range lies in one archived day.
+func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
+	a, err := v.archiveOf(ctx, day)
+	if a == nil || err != nil {
+		return err
+	}
+	rows := readArchive(a, day)
+	defer rows.stop()
+	err = v.cutDay(ctx, r, func(part Range) error {
+		return (&slice{verifier: v, r: part}).compare(ctx, rows)
+	})
+	if err == nil {
+		err = rows.drain()
+	}
+	if errors.Is(err, archive.ErrAltered) {
+		v.tally.find(Altered, archiveName(day), "%v", err)
+		return nil
+	}
+	return err
+}
+
+// archiveOf opens a day's archive. When there is none that can be compared, it
+// says so and gives nil.
+func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, error) {
+	if v.leaving(day) {
+		return v.o.Leaving, nil
+	}
+	noted := v.overview.Archived[day]
+	if v.o.Archives == "" {
+		v.tally.find(Unchecked, "day "+day.String(), "its %d checks were archived at %s: give --archive with the folder where they are",
+			noted.Rows, noted.At.UTC().Format(time.RFC3339))
+		return nil, nil //nolint:nilnil // nothing to compare, and it was said
+	}
+	a, err := archive.Open(v.o.Archives, day.Time())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.tally.find(Unchecked, "day "+day.String(), "its %d checks were archived at %s, and the archive is not in %s",
+			noted.Rows, noted.At.UTC().Format(time.RFC3339), v.o.Archives)
+		return nil, nil //nolint:nilnil // as above
+	case errors.Is(err, archive.ErrAltered):
+		v.tally.find(Altered, archiveName(day), "%v", err)
+		return nil, nil //nolint:nilnil // as above
+	case err != nil:
+		return nil, err
+	}
+	if a.SHA256 != noted.Manifest || a.Rows != noted.Rows {
+		v.tally.find(Altered, archiveName(day), "its manifest is not the one with which the day was detached")
+	}
+	live, err := v.o.Evidence.Weigh(ctx, day.Range())
+	if err == nil && live.Rows {
+		v.tally.find(Inserted, "day "+day.String(), "it was archived, and the database has checks of it")
+	}
+	return a, err
+}
+
+func archiveName(day Day) string { return "archive of " + day.String() }
+
+// archived are the rows of an archive, which can only be read from the first to
+// the last: ranges are asked for in their order.
+type archived struct {
+	day  Day
+	next func() ([]byte, error, bool)
+	stop func()
+	row  []byte // read, and of a range to come
+	id   spend.ID
+}
+
+func readArchive(a *archive.Archive, day Day) *archived {
+	next, stop := iter.Pull2(a.All())
+	return &archived{day: day, next: next, stop: stop}
+}
+
+// Rows implements Rows.
+func (a *archived) Rows(_ context.Context, r Range, each func(row []byte) error) error {
+	for {
+		more, err := a.fetch()
+		if err != nil || !more || less(r.High, a.id) {
+			return err
+		}
+		row := a.row
+		a.row = nil
+		if less(a.id, r.Low) {
+			continue // before all that is wanted
+		}
+		if err := each(row); err != nil {
+			return err
+		}
+	}
+}
+
+// fetch has a row at hand, unless there are no more.
+func (a *archived) fetch() (more bool, err error) {
+	if a.row != nil {
+		return true, nil
+	}
+	row, err, more := a.next()
+	if err != nil || !more {
+		return false, err
+	}
+	a.row, a.id = row, archive.ID(row)
+	if !a.day.Range().Holds(a.id) {
+		return false, fmt.Errorf("%w: %s is of another day", archive.ErrAltered, checkName(a.id))
+	}
+	return true, nil
+}
+
+// drain reads to the end, where it is known whether the files are whole.
+func (a *archived) drain() error {
+	for {
+		a.row = nil
+		if more, err := a.fetch(); err != nil || !more {
+			return err
+		}
+	}
+}
