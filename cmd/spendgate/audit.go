@@ -41,6 +41,9 @@ func auditCommand() command {
 				name: "keygen", summary: "make a key pair for signed checkpoints", setup: noFlags(auditKeygen),
 				details: "Prints the secret key for SPENDGATE_CHECKPOINT_KEY, and the public key for those who verify.",
 			},
+			auditShowCommand(),
+			auditDetachCommand(),
+			auditRestoredCommand(),
 		},
 	}
 }

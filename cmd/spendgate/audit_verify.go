@@ -23,6 +23,7 @@ import (
 type verification struct {
 	from, to  timeFlag
 	file, key string
+	archives  string
 	workers   int
 }
 
@@ -32,6 +33,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
 	flags.StringVar(&v.file, "checkpoint", "", "hold the chains to this `FILE` of signed checkpoints")
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
+	flags.StringVar(&v.archives, "archive", "", "the archives of days that were detached are in `DIR`")
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
 	return func(ctx context.Context, p process, args []string) error {
 		if len(args) > 0 || v.workers < 1 {
@@ -48,7 +50,7 @@ func (v verification) run(ctx context.Context, p process) error {
 	}
 	show := &progress{out: p.stderr}
 	o := verify.Options{
-		From: v.from.at, To: v.to.at, Workers: v.workers, Progress: show.at,
+		From: v.from.at, To: v.to.at, Archives: v.archives, Workers: v.workers, Progress: show.at,
 		Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) }, //nolint:errcheck // the count at the end tells
 	}
 	if v.file != "" {

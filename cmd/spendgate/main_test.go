@@ -98,7 +98,9 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "mcp now", "mcp --http", "version x", "serve now", "dev --help-me", "migrate up",
+		"policies get a --version 0", "mcp now", "mcp --http",
+		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
+		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",
 	} {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
@@ -118,6 +120,10 @@ func TestHelp(t *testing.T) {
 		{"policies"},
 		{"policies", "apply"},
 		{"policies", "get"},
+		{"audit"},
+		{"audit", "show"},
+		{"audit", "detach"},
+		{"audit", "restored"},
 		{"mcp"},
 		{"version"},
 	} {

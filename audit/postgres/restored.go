@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// applicationName is what nodes call their sessions, unless the URL has a name.
+const applicationName = "spendgate"
+
+// Restored is what a database that was restored from a backup holds.
+type Restored struct {
+	Last  spend.ID // of the newest check; zero when there is none
+	Epoch spend.ID // the new one
+}
+
+// ErrNodesConnected says that nodes are at work.
+var ErrNodesConnected = errors.New("nodes are connected to the database: stop them first, they remember what is gone")
+
+// BeginRestored begins a new epoch, before nodes start on a database that was
+// restored. Its fences are those of the backup, so a node that was cut off later
+// could record what it had claimed; and Redis may hold claims of checks that
+// are gone. Neither counts in a new epoch. It fails with ErrNodesConnected.
+func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return r, fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return r, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
+	var nodes int
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()`, applicationName).Scan(&nodes)
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("cannot look for nodes: %w", err)
+	case nodes > 0:
+		return r, fmt.Errorf("%w (%d sessions named %s)", ErrNodesConnected, nodes, applicationName)
+	}
+	r.Epoch = spend.NewID(time.Now())
+	if _, err := conn.Exec(ctx, "SELECT rotate(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
+		return r, fmt.Errorf("cannot begin an epoch: %w", err)
+	}
+	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return r, fmt.Errorf("cannot read the newest check: %w", err)
+	}
+	return r, nil
+}

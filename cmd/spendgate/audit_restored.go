@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"spendgate/audit/postgres"
+	"spendgate/config"
+	"spendgate/hotpath/spend"
+)
+
+func auditRestoredCommand() command {
+	return command{
+		name: "restored", summary: "make a database that was restored from a backup fit for nodes", setup: noFlags(auditRestored),
+		details: "Run it after every restore, before the first node starts. It begins a new epoch: nothing that was claimed before the\n" +
+			"restore, in Redis or by a node that was forgotten, counts any more. It refuses while nodes are connected.",
+	}
+}
+
+// auditRestored begins an epoch on a restored database.
+func auditRestored(ctx context.Context, p process) error {
+	c, err := config.Load(p.environ, config.Migrate)
+	if err != nil {
+		return err
+	}
+	r, err := postgres.BeginRestored(ctx, string(c.DatabaseURL))
+	if err != nil {
+		return err
+	}
+	ends := "the record is empty"
+	if !r.Last.IsZero() {
+		ends = fmt.Sprintf("the record ends with %s of %s: what was answered later is not in it",
+			r.Last.Text(spend.PrefixCheck), r.Last.Time().Format("2006-01-02T15:04:05.000Z"))
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n", ends)
+	return err
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"spendgate/audit/archive"
+	"spendgate/audit/chain"
+	"spendgate/audit/postgres"
+	"spendgate/audit/verify"
+	"spendgate/cmd/spendgate/checkreport"
+	"spendgate/config"
+	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
+)
+
+func auditShowCommand() command {
+	return command{
+		name: "show", args: "CHECK_ID", summary: "print one check as a person reads it", setup: auditShow,
+		details: "What was decided, what was asked, the rule that fired and what it looked at, and whether the record is as it was\n" +
+			"written. Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
+			"Fails if the record was altered.",
+	}
+}
+
+func auditShow(flags *flag.FlagSet) action {
+	asJSON := flags.Bool("json", false, "print it as JSON")
+	archives := flags.String("archive", "", "look in the archives in `DIR`, too")
+	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`")
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) != 1 {
+			return usageError{text: "needs one CHECK_ID"}
+		}
+		id, err := spend.ParseID(args[0], spend.PrefixCheck)
+		if err != nil {
+			return usageError{text: "a CHECK_ID is chk_ and 32 hexadecimal digits"}
+		}
+		var r *checkreport.Report
+		if *dataDir != "" {
+			r, err = reportOfDev(ctx, *dataDir, id)
+		} else {
+			r, err = reportOfFleet(ctx, p, *archives, id)
+		}
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = r.WriteJSON(p.stdout)
+		} else {
+			err = r.Write(p.stdout)
+		}
+		if err == nil && r.Chain.Seq > 0 && !r.Chain.Holds {
+			err = errors.New("the record was altered")
+		}
+		return err
+	}
+}
+
+// place is where the chain lists a check, and how.
+type place struct {
+	verify.Place // its Seq is 0 when no batch lists it
+	entry        chain.Entry
+}
+
+// judge says what the chain has to say about a row.
+func (at place) judge(row spend.Hash) checkreport.Chain {
+	c := checkreport.Chain{Lane: at.Lane, Seq: at.Seq, Holds: at.Seq > 0 && row == at.entry.Row}
+	switch {
+	case at.Seq == 0:
+		c.State = "in no batch: from before chains began, or inserted; see audit verify"
+	case c.Holds:
+		c.State = "the row is the one that the batch lists"
+	default:
+		c.State = "ALTERED: the row is not the one that the batch lists"
+	}
+	return c
+}
+
+// reportOfFleet reads PostgreSQL, and the archives of what left it.
+func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, error) {
+	c, err := config.Load(p.environ, config.Audit)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), 1)
+	if err != nil {
+		return nil, err
+	}
+	defer snapshot.Close()
+	l := &lookup{snapshot, archives, id}
+	at, err := l.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row, source, err := l.row(ctx, at.Seq > 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &checkreport.Report{Source: source, Chain: at.judge(chain.HashRow(row))}
+	if r.Check, _, err = chain.ParseCheck(row); err != nil {
+		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
+	}
+	readMetadata(&r.Check.Action)
+	if r.Policy, err = optional(snapshot.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
+		return nil, err
+	}
+	if key, bad := spend.ParseID(r.Check.KeyID, spend.PrefixKey); bad == nil {
+		if r.KeyName, err = optional(snapshot.KeyName(ctx, key)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// readMetadata reads the keys that rules know out of the text, unless somebody
+// made it another text than was ever stored.
+func readMetadata(a *spend.Action) {
+	var checker strictjson.Checker
+	if a.Metadata.JSON == "" || checker.Check(a.Metadata.JSON) != nil {
+		return
+	}
+	var faults spend.Faults
+	if m := spend.ParseMetadata(a.Metadata.JSON, "metadata", &faults); faults == nil {
+		a.Metadata = m
+	}
+}
+
+// lookup finds a check of a fleet.
+type lookup struct {
+	snapshot *postgres.Snapshot
+	archives string // a folder; empty for none
+	id       spend.ID
+}
+
+func (l *lookup) place(ctx context.Context) (at place, err error) {
+	err = l.snapshot.Batches(ctx, verify.Range{Low: l.id, High: l.id}, func(b verify.Batch) error {
+		entries, err := chain.ParseEntries(b.Entries)
+		if err != nil {
+			return nil //nolint:nilerr // a batch that cannot be read lists nothing; audit verify names it
+		}
+		for _, e := range entries {
+			if e.ID == l.id {
+				at = place{verify.Place{Lane: b.Lane, Seq: b.Seq}, e}
+			}
+		}
+		return nil
+	})
+	return at, err
+}
+
+// row finds the check's row and says where it was. listed tells that a batch
+// lists it.
+func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source string, err error) {
+	one := verify.Range{Low: l.id, High: l.id}
+	err = l.snapshot.Rows(ctx, one, func(found []byte) error {
+		row = append(row, found...)
+		return nil
+	})
+	if err != nil || row != nil {
+		return row, "PostgreSQL", err
+	}
+	overview, err := l.snapshot.Overview(ctx, one)
+	if err != nil {
+		return nil, "", err
+	}
+	name, day := l.id.Text(spend.PrefixCheck), verify.DayOf(l.id)
+	_, archived := overview.Archived[day]
+	switch {
+	case archived && l.archives != "":
+		return l.archived()
+	case archived:
+		return nil, "", fmt.Errorf("%s is in the archive of %s: give --archive with the folder where that is", name, day)
+	case listed:
+		return nil, "", fmt.Errorf("%s was recorded, for a batch lists it, and is not there: see audit verify", name)
+	default:
+		return nil, "", fmt.Errorf("%s is not in the record", name)
+	}
+}
+
+// archived reads the day's archive to the end, where it is known whether the
+// files are whole.
+func (l *lookup) archived() (row []byte, source string, err error) {
+	a, err := archive.Open(l.archives, l.id.Time().Truncate(24*time.Hour))
+	if err != nil {
+		return nil, "", err
+	}
+	for found, err := range a.All() {
+		if err != nil {
+			return nil, "", err
+		}
+		if archive.ID(found) == l.id {
+			row = append(row[:0], found...)
+		}
+	}
+	if row == nil {
+		return nil, "", fmt.Errorf("%s is not in %s", l.id.Text(spend.PrefixCheck), a.Path())
+	}
+	return row, a.Path(), nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/sqlite"
+	"spendgate/audit/verify"
+	"spendgate/cmd/spendgate/checkreport"
+	"spendgate/hotpath/spend"
+)
+
+// reportOfDev reads the store of a single node.
+func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport.Report, error) {
+	path := filepath.Join(dataDir, storeFile)
+	if _, err := os.Stat(path); err != nil { // opening it would make it
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	store, err := sqlite.Open(ctx, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	found, err := store.Checks(ctx, []spend.ID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s is not in the record", id.Text(spend.PrefixCheck))
+	}
+	r := &checkreport.Report{Check: found[0], Source: path}
+	at := place{Place: verify.Place{Lane: r.Check.Fence.Node}}
+	if at.Seq, at.entry, err = store.Place(ctx, at.Lane, id); err != nil {
+		return nil, err
+	}
+	r.Chain = at.judge(chain.HashCheck(r.Check, audit.RowFormat))
+	if r.Policy, err = optional(store.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
+		return nil, err
+	}
+	r.KeyName, err = keyName(ctx, store, r.Check.KeyID)
+	return r, err
+}
+
+// keyName is empty for a key that is not there.
+func keyName(ctx context.Context, keys audit.Keys, keyID string) (string, error) {
+	const page = 100
+	var before spend.ID
+	for {
+		some, more, _, err := keys.ListKeys(ctx, before, page)
+		if err != nil {
+			return "", err
+		}
+		for _, k := range some {
+			if k.ID.Text(spend.PrefixKey) == keyID {
+				return k.Name, nil
+			}
+			before = k.ID
+		}
+		if !more {
+			return "", nil
+		}
+	}
+}
+
+// optional makes what was not found nothing.
+func optional[T any](found T, err error) (T, error) {
+	if errors.Is(err, audit.ErrNotFound) {
+		var none T
+		return none, nil
+	}
+	return found, err
+}

@@ -1,0 +1,123 @@
+package checkreport
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/spend"
+)
+
+// document is the report as JSON. The answer is the very bytes that were
+// answered; requests and rules keep their digits.
+type document struct {
+	Answer     json.RawMessage `json:"answer"`
+	Request    requestJSON     `json:"request"`
+	ActionType string          `json:"action_type"`
+	Classified bool            `json:"classified"` // from reason_text
+	Rule       *ruleJSON       `json:"rule"`
+	Duplicate  *string         `json:"duplicate_of"`
+	Record     recordJSON      `json:"record"`
+	Chain      chainJSON       `json:"chain"`
+}
+
+type requestJSON struct {
+	AgentID          string          `json:"agent_id"`
+	PolicyID         string          `json:"policy_id"`
+	ActionType       *string         `json:"action_type"`
+	Amount           spend.Amount    `json:"amount"`
+	Currency         string          `json:"currency"`
+	Counterparty     string          `json:"counterparty"`
+	PaymentMethod    *string         `json:"payment_method"`
+	MerchantOrVendor *string         `json:"merchant_or_vendor"`
+	ReasonText       *string         `json:"reason_text"`
+	IdempotencyKey   *string         `json:"idempotency_key"`
+	Metadata         json.RawMessage `json:"metadata"`
+}
+
+type ruleJSON struct {
+	RuleID      string          `json:"rule_id"`
+	RuleType    *string         `json:"rule_type"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+type recordJSON struct {
+	KeyID       string  `json:"key_id"`
+	KeyName     *string `json:"key_name"`
+	RequestID   string  `json:"request_id"`
+	Fingerprint string  `json:"fingerprint"`
+	RequestSHA  string  `json:"request_sha256"`
+	ClaimedMS   *int64  `json:"claimed_ms"` // null when the duplicate guard stopped it
+	UntilMS     *int64  `json:"until_ms"`
+	Node        string  `json:"node"`
+	Epoch       string  `json:"epoch"`
+	Source      string  `json:"source"`
+}
+
+type chainJSON struct {
+	Lane  *string `json:"lane"`
+	Batch *int64  `json:"batch"`
+	Holds bool    `json:"holds"`
+	State string  `json:"state"`
+}
+
+// WriteJSON prints the report as JSON, with nothing in it that a terminal
+// could take for a command.
+func (r *Report) WriteJSON(w io.Writer) error {
+	c, d := r.Check, &r.Check.Decision
+	a := &c.Action
+	doc := document{
+		Answer: httpapi.AppendCheckResult(nil, c), ActionType: c.ActionType.String(), Classified: a.Type == spend.Unspecified,
+		Request: requestJSON{
+			AgentID: a.AgentID, PolicyID: a.PolicyID, ActionType: optional(a.Type.String()), Amount: a.Amount, Currency: a.Currency,
+			Counterparty: a.Counterparty, PaymentMethod: optional(a.PaymentMethod), MerchantOrVendor: optional(a.MerchantOrVendor),
+			ReasonText: optional(a.ReasonText), IdempotencyKey: optional(a.IdempotencyKey), Metadata: raw(a.Metadata.JSON),
+		},
+		Duplicate: optional(duplicateOf(d)),
+		Record: recordJSON{
+			KeyID: c.KeyID, KeyName: optional(r.KeyName), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
+			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
+		},
+		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},
+	}
+	if c.Pass.Passed() {
+		doc.Record.ClaimedMS, doc.Record.UntilMS = &c.Pass.ClaimedMS, &c.Pass.UntilMS
+	}
+	if r.Chain.Seq > 0 {
+		doc.Chain.Lane, doc.Chain.Batch = optional(r.Chain.Lane.Text("")), &r.Chain.Seq
+	}
+	if d.Effect != spend.Allow {
+		fired := r.fired()
+		doc.Rule = &ruleJSON{RuleID: d.RuleID, RuleType: optional(fired.ruleType), Description: d.RuleDescription, Parameters: raw(fired.text)}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(&doc); err != nil {
+		return err
+	}
+	_, err := w.Write(escape(out.Bytes()))
+	return err
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// raw is a stored JSON text; one that is none any more is given as a string.
+func raw(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	if !json.Valid([]byte(text)) {
+		quoted, _ := json.Marshal(text) // of a string, which cannot fail
+		return quoted
+	}
+	return json.RawMessage(text)
+}

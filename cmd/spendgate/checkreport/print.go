@@ -1,0 +1,81 @@
+package checkreport
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"spendgate/hotpath/strictjson"
+)
+
+// printer lays out sections of labelled lines.
+type printer struct{ out strings.Builder }
+
+func (p *printer) section(title string) { p.out.WriteString("\n" + title + "\n") }
+
+// line prints what is safe to print.
+func (p *printer) line(label, value string) { fmt.Fprintf(&p.out, "  %-19s %s\n", label, value) }
+
+// text prints what others wrote, - for what is absent.
+func (p *printer) text(label, value string) {
+	if value == "" {
+		value = "-"
+	} else {
+		value = Printable(value)
+	}
+	p.line(label, value)
+}
+
+// Printable gives a text as it may stand on a line of a terminal: as it is, or
+// quoted when it holds anything that is not printed, or could be taken for
+// another text that is quoted, absent or blank.
+func Printable(s string) string {
+	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
+		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
+	if strange {
+		return quote(s)
+	}
+	return s
+}
+
+// quote is strconv.Quote: that escapes all that strconv.IsPrint is not true of.
+func quote(s string) string { return strconv.Quote(s) }
+
+// printableJSON gives a JSON text on one line; what is none is quoted.
+func printableJSON(s string) string {
+	var checker strictjson.Checker
+	if checker.Check(s) != nil {
+		return quote(s)
+	}
+	compact, _ := strictjson.Compact(s)
+	return string(escape([]byte(compact)))
+}
+
+// maxShown bounds how much of a list is printed.
+const maxShown = 400
+
+func clip(s string) string {
+	if utf8.RuneCountInString(s) <= maxShown {
+		return s
+	}
+	return string([]rune(s)[:maxShown]) + "... (all of it: --json)"
+}
+
+// escape makes the strings of a JSON text printable: outside of ASCII there is
+// nothing but strings in it, and package json leaves DEL alone.
+func escape(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || strconv.IsPrint(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			r -= 0x10000
+			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}

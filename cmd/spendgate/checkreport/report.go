@@ -1,0 +1,162 @@
+// Package checkreport prints one recorded check as a person reads it: what was
+// decided, what was asked, which rule spoke and why, and how the record proves
+// itself.
+//
+// Agents wrote most of what it prints, and some of them mean harm: no text of
+// theirs reaches a terminal as anything but printable characters on one line.
+package checkreport
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/intent"
+	"spendgate/hotpath/spend"
+)
+
+// Report is a check and what is known of it.
+type Report struct {
+	Check   *spend.Check
+	Policy  *audit.Policy // in the version that judged; nil when that is not at hand
+	KeyName string        // of the API key; empty when that is not at hand
+	Source  string        // where the row was read: "PostgreSQL", or an archive's file
+	Chain   Chain
+}
+
+// Chain is a check's place in the tamper-evident chain (G8).
+type Chain struct {
+	Lane  spend.ID // the node incarnation whose chain it is
+	Seq   int64    // of the batch in its lane, from 1; 0 when the check is in none
+	State string   // in words: whether the row is what was chained
+	Holds bool
+}
+
+const timeForm = "2006-01-02T15:04:05.000Z"
+
+// Write prints the report as text.
+func (r *Report) Write(w io.Writer) error {
+	p := &printer{}
+	c, d := r.Check, &r.Check.Decision
+	fmt.Fprintf(&p.out, "%s: %s\n", c.ID.Text(spend.PrefixCheck), d.Effect)
+	p.section("Decision")
+	p.line("decision", d.Effect.String()+", confidence "+d.Confidence.String())
+	p.text("reason code", string(d.Reason))
+	p.text("message", d.Message)
+	p.text("next step", d.NextStep)
+	p.line("made", fmt.Sprintf("%s, in %d ms", c.Timestamp().Format(timeForm), c.LatencyMS))
+	r.writeRequest(p)
+	r.writeJudgement(p)
+	r.writeRecord(p)
+	_, err := io.WriteString(w, p.out.String())
+	return err
+}
+
+func (r *Report) writeRequest(p *printer) {
+	a := &r.Check.Action
+	p.section("Request")
+	p.text("agent_id", a.AgentID)
+	p.text("policy_id", a.PolicyID)
+	p.text("action_type", a.Type.String())
+	p.line("amount", a.Amount.String())
+	p.text("currency", a.Currency)
+	p.text("counterparty", a.Counterparty)
+	p.text("payment_method", a.PaymentMethod)
+	p.text("merchant_or_vendor", a.MerchantOrVendor)
+	p.text("reason_text", a.ReasonText)
+	p.text("idempotency_key", a.IdempotencyKey)
+	if a.Metadata.JSON == "" {
+		p.text("metadata", "")
+		return
+	}
+	p.line("metadata", printableJSON(a.Metadata.JSON))
+}
+
+func (r *Report) writeJudgement(p *printer) {
+	c, d := r.Check, &r.Check.Decision
+	p.section("Judged")
+	p.line("as", resolution(c))
+	policy := fmt.Sprintf("%s, version %d", Printable(c.Action.PolicyID), d.PolicyVersion)
+	if r.Policy != nil {
+		policy += fmt.Sprintf(", %s, in force from %s", Printable(r.Policy.Name), r.Policy.UpdatedAt.UTC().Format(timeForm))
+	}
+	p.line("by policy", policy)
+	if d.Effect == spend.Allow {
+		p.line("rule", "none fired")
+		return
+	}
+	fired := r.fired()
+	p.line("rule", Printable(d.RuleID)+fired.kind())
+	p.text("described as", d.RuleDescription)
+	for _, parameter := range fired.parameters {
+		p.line("parameter", Printable(parameter.name)+" = "+clip(printableJSON(parameter.value)))
+	}
+	for _, fact := range fired.facts(c) {
+		p.line("the check had", fact)
+	}
+	if of := duplicateOf(d); of != "" {
+		p.line("duplicate of", of)
+	}
+}
+
+// resolution says how the action got its type.
+func resolution(c *spend.Check) string {
+	if c.Action.Type != spend.Unspecified {
+		return c.ActionType.String() + ", as the request named it"
+	}
+	read := intent.New().Classify(c.Action.ReasonText)
+	if read.Type != c.ActionType {
+		return c.ActionType.String() + ", classified from reason_text; this version's classifier reads " + read.Type.String()
+	}
+	return c.ActionType.String() + ", classified from reason_text with confidence " + read.Confidence.String()
+}
+
+func (r *Report) writeRecord(p *printer) {
+	c := r.Check
+	p.section("Record")
+	key := Printable(c.KeyID)
+	if r.KeyName != "" {
+		key += ", " + Printable(r.KeyName)
+	}
+	p.line("API key", key)
+	p.text("request id", c.RequestID)
+	p.line("duplicate guard", guardState(c.Pass))
+	p.line("fingerprint", hexOf(c.Fingerprint))
+	p.line("request SHA-256", hexOf(c.RequestSHA))
+	p.line("node", c.Fence.Node.Text(""))
+	p.line("epoch", c.Fence.Epoch.Text(""))
+	p.line("chain", r.Chain.String())
+	p.text("read from", r.Source)
+}
+
+func (c Chain) String() string {
+	if c.Seq == 0 {
+		return c.State
+	}
+	return fmt.Sprintf("lane %s, batch %d: %s", c.Lane.Text(""), c.Seq, c.State)
+}
+
+func guardState(pass spend.Pass) string {
+	if !pass.Passed() {
+		return "stopped the check"
+	}
+	form := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeForm) }
+	return "passed at " + form(pass.ClaimedMS) + "; repeats were blocked until " + form(pass.UntilMS)
+}
+
+func hexOf(h spend.Hash) string { return fmt.Sprintf("%x", h[:]) }
+
+// duplicateOf is the check that a duplicate block names, which is how its
+// message ends.
+func duplicateOf(d *spend.Decision) string {
+	if d.Reason != spend.ReasonDuplicate {
+		return ""
+	}
+	_, of, _ := strings.Cut(d.Message, ": ")
+	if _, err := spend.ParseID(of, spend.PrefixCheck); err != nil {
+		return ""
+	}
+	return of
+}

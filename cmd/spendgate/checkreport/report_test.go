@@ -1,0 +1,194 @@
+package checkreport
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/intent"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const rules = `[
+  {"rule_id": "cap", "rule_type": "max_amount", "description": "No refund over 500 USD",
+   "parameters": {"limit": 500.00, "currency": "USD"}},
+  {"rule_id": "review", "rule_type": "escalate_if", "parameters": {"amount_above": 200, "action_types": ["refund"]}},
+  {"rule_id": "rails", "rule_type": "blocked_payment_rails", "parameters": {"rails": ["crypto", "wire"]}}
+]`
+
+// made gives the report of a check as a node makes it.
+func made(t *testing.T, change func(*spend.Action)) *Report {
+	t.Helper()
+	var faults spend.Faults
+	p := policy.Compile("support-refunds", 3, rules, &faults)
+	if p == nil {
+		t.Fatal(faults)
+	}
+	a := spend.Action{
+		AgentID: "support-bot", PolicyID: "support-refunds", Type: spend.Refund, Currency: "USD", Counterparty: "customer-1",
+		Metadata: spend.ParseMetadata(`{"order":"A-1","days_since_purchase":5}`, "metadata", &faults),
+	}
+	a.Amount, _ = spend.ParseAmount("42.5")
+	if change != nil {
+		change(&a)
+	}
+	resolution := spend.Resolution{Type: a.Type, Confidence: spend.High}
+	if a.Type == spend.Unspecified {
+		resolution = intent.New().Classify(a.ReasonText)
+	}
+	at := time.Date(2026, 11, 20, 10, 11, 12, 345e6, time.UTC)
+	c := &spend.Check{
+		ID: id(t, "01a1fbf6687379739bccaf16302b671f"), Action: a, ActionType: resolution.Type, LatencyMS: 2,
+		Decision: p.Explain(p.Evaluate(&a, resolution, at), &a, resolution),
+		KeyID:    "key_01a1fbe4a3487c7ea1a1616fb9a103b4", RequestID: "req_0123456789ab",
+		Fingerprint: spend.FingerprintOf(&a, resolution.Type), RequestSHA: spend.RequestSHA(&a),
+		Pass:  spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: at.Add(5 * time.Minute).UnixMilli()},
+		Fence: spend.Fence{Node: id(t, "01a1fbe4000070008000000000000001"), Epoch: id(t, "01a1fbe4000070008000000000000002")},
+	}
+	return &Report{
+		Check:   c,
+		Policy:  &audit.Policy{PolicyID: "support-refunds", Version: 3, Name: "Support refunds", Rules: rules, UpdatedAt: at.Add(-time.Hour)},
+		KeyName: "checkout", Source: "PostgreSQL",
+		Chain: Chain{Lane: c.Fence.Node, Seq: 12, State: "the row is as it was written", Holds: true},
+	}
+}
+
+func id(t *testing.T, text string) spend.ID {
+	t.Helper()
+	id, err := spend.ParseID(text, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func amount(a *spend.Action, text string) { a.Amount, _ = spend.ParseAmount(text) }
+
+func TestReports(t *testing.T) {
+	duplicate := made(t, nil)
+	var faults spend.Faults
+	p := policy.Compile("support-refunds", 3, rules, &faults)
+	duplicate.Check.Decision = p.Duplicate(id(t, "01a1fbf66800700080000000000000aa"), spend.Resolution{Type: spend.Refund, Confidence: spend.High})
+	duplicate.Check.Pass = spend.Pass{}
+	unknown := made(t, func(a *spend.Action) { amount(a, "600") })
+	unknown.Policy, unknown.KeyName, unknown.Source = nil, "", "archive/checks-2026-11-20.jsonl.gz"
+	unknown.Chain = Chain{State: "in no batch: not chained, or inserted later"}
+	for name, report := range map[string]*Report{
+		"allow":      made(t, nil),
+		"block":      made(t, func(a *spend.Action) { amount(a, "600") }),
+		"escalate":   made(t, func(a *spend.Action) { amount(a, "300.10"); a.IdempotencyKey = "order-1001" }),
+		"rail":       made(t, func(a *spend.Action) { a.PaymentMethod = "Crypto" }),
+		"duplicate":  duplicate,
+		"no-policy":  unknown,
+		"classified": made(t, func(a *spend.Action) { a.Type, a.ReasonText = 0, "customer wants the money back for a broken item" }),
+	} {
+		var text, document bytes.Buffer
+		if err := report.Write(&text); err != nil {
+			t.Fatal(err)
+		}
+		if err := report.WriteJSON(&document); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".txt", text.String())
+		golden(t, name+".json", document.String())
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// Whatever agents, policies and keys are called, nothing reaches the terminal
+// that it does not print, and no text makes a line of its own.
+func TestNothingCommandsTheTerminal(t *testing.T) {
+	hostile := []string{
+		"\x1b[2J\x1b[31mdecision allow", "a\r\ndecision             allow", "\u009b31m", "\x7f\x08\x08", "\u202eallow", "\u2028line", "a\x00b",
+		"\U000e0041tag", "\ufeff", "\xff\xfe", "\u200bzero", "\tTab", "\u2066iso",
+	}
+	lines := -1
+	for i, text := range append([]string{"plain"}, hostile...) {
+		r := made(t, nil)
+		a, d := &r.Check.Action, &r.Check.Decision
+		a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod = text, text, text, text, text
+		a.MerchantOrVendor, a.ReasonText, a.IdempotencyKey, a.Metadata.JSON = text, text, text, `{"a": "`+text+`"}`
+		a.Metadata.Category, a.Metadata.Country = text, text
+		d.Effect, d.Reason, d.RuleID, d.RuleDescription, d.Message, d.NextStep = spend.Block, spend.Reason(text), text, text, text, text
+		r.Check.KeyID, r.Check.RequestID, r.KeyName, r.Source = text, text, text, text
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Policy.Name = text
+		r.Policy.Rules = `[{"rule_id":` + string(quoted) + `,"rule_type":` + string(quoted) + `,"parameters":{` + string(quoted) + `:` + string(quoted) + `}}]`
+		var out, document bytes.Buffer
+		if err := r.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.WriteJSON(&document); err != nil {
+			t.Fatal(err)
+		}
+		for _, printed := range []string{out.String(), document.String()} {
+			if at := strings.IndexFunc(printed, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) || r == '\ufffd' && text != "\xff\xfe" }); at >= 0 {
+				t.Errorf("%q: %q is printed in\n%q", text, printed[at:at+1], printed)
+			}
+		}
+		if !json.Valid(document.Bytes()) {
+			t.Errorf("%q: not JSON:\n%s", text, document.String())
+		}
+		switch n := strings.Count(out.String(), "\n"); {
+		case i == 0:
+			lines = n
+		case n > lines: // fewer, if no rule can have that name
+			t.Errorf("%q makes %d lines, more than %d:\n%s", text, n, lines, out.String())
+		}
+	}
+}
+
+// The JSON gives the texts back as they are.
+func TestEscapedTextComesBack(t *testing.T) {
+	const text = "\x1b[31m\u202e\U000e0041\x7f é \"\\"
+	r := made(t, func(a *spend.Action) { a.AgentID = text })
+	var out bytes.Buffer
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var back document
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Request.AgentID != text {
+		t.Errorf("%q came back as %q, %v", text, back.Request.AgentID, err)
+	}
+}
+
+// What is quoted cannot be mistaken for what is not.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain": "plain", "é 中 😀": "é 中 😀", "": `""`, "-": `"-"`, " a": `" a"`, "a ": `"a "`, `"a"`: `"\"a\""`, "a\"b": `a"b`,
+		"a\nb": `"a\nb"`, "\x1b": `"\x1b"`, "\u009b": `"\u009b"`, "\xff": `"\xff"`, "\u00a0": `"\u00a0"`,
+	} {
+		if got := Printable(in); got != want {
+			t.Errorf("%q is printed %s, want %s", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package checkreport
+
+import (
+	"fmt"
+	"strconv"
+
+	"spendgate/hotpath/spend"
+	"spendgate/hotpath/strictjson"
+)
+
+// firedRule is the rule that decided, as the policy has it.
+type firedRule struct {
+	ruleType   string // empty when it is not known
+	text       string // its parameters, a JSON object
+	parameters []parameter
+	implicit   bool // the duplicate guard of a policy without such a rule
+}
+
+type parameter struct{ name, value string } // value as JSON
+
+// fired finds the rule that the decision names. The rules are looked at with
+// suspicion: whoever reads this may ask because somebody changed them.
+func (r *Report) fired() firedRule {
+	d := &r.Check.Decision
+	var checker strictjson.Checker
+	if r.Policy == nil || checker.Check(r.Policy.Rules) != nil {
+		return firedRule{}
+	}
+	for rules := strictjson.ElementsOf(r.Policy.Rules); rules.Next(); {
+		rule := membersOf(rules.Value)
+		if textOf(rule["rule_id"]) != d.RuleID {
+			continue
+		}
+		fired := firedRule{ruleType: textOf(rule["rule_type"])}
+		if parameters := rule["parameters"]; strictjson.Kind(parameters) == '{' {
+			fired.text, _ = strictjson.Compact(parameters)
+		}
+		for m := strictjson.MembersOf(fired.text); m.Next(); {
+			fired.parameters = append(fired.parameters, parameter{m.Name, m.Value})
+		}
+		return fired
+	}
+	return firedRule{implicit: d.Reason == spend.ReasonDuplicate}
+}
+
+func membersOf(object string) map[string]string {
+	all := make(map[string]string)
+	for m := strictjson.MembersOf(object); m.Next(); {
+		all[m.Name] = m.Value
+	}
+	return all
+}
+
+// textOf is the text of a string, empty for anything else.
+func textOf(value string) string {
+	if strictjson.Kind(value) != '"' {
+		return ""
+	}
+	return strictjson.Unquote(value)
+}
+
+func (f firedRule) kind() string {
+	switch {
+	case f.ruleType != "":
+		return ", of type " + Printable(f.ruleType)
+	case f.implicit:
+		return ", which every policy has"
+	default:
+		return ""
+	}
+}
+
+// facts are what the rule looked at, in the request's own values.
+func (f firedRule) facts(c *spend.Check) []string {
+	a := &c.Action
+	amount := "amount " + a.Amount.String() + " " + Printable(a.Currency)
+	switch f.ruleType {
+	case "max_amount":
+		return []string{amount}
+	case "escalate_if":
+		return []string{amount, "action type " + c.ActionType.String()}
+	case "refund_age_limit":
+		return []string{metadataFact("days_since_purchase", a.Metadata.HasDaysSincePurchase, strconv.FormatInt(a.Metadata.DaysSincePurchase, 10))}
+	case "discount_cap":
+		return []string{metadataFact("discount_percent", a.Metadata.HasDiscountPercent, a.Metadata.DiscountPercent.String())}
+	case "blocked_categories":
+		return []string{metadataFact("category", a.Metadata.Category != "", Printable(a.Metadata.Category))}
+	case "geography_block":
+		return []string{metadataFact("country", a.Metadata.Country != "", Printable(a.Metadata.Country))}
+	case "vendor_allowlist":
+		return []string{"counterparty " + Printable(a.Counterparty)}
+	case "blocked_payment_rails":
+		if a.PaymentMethod == "" {
+			return []string{"no payment_method"}
+		}
+		return []string{"payment_method " + Printable(a.PaymentMethod)}
+	case "time_restriction":
+		return []string{"time " + c.Timestamp().Format("Mon 15:04") + " UTC"}
+	}
+	if c.Decision.Reason == spend.ReasonDuplicate {
+		return []string{fmt.Sprintf("agent_id %s, action type %s, %s, counterparty %s",
+			Printable(a.AgentID), c.ActionType, "amount "+a.Amount.String(), Printable(a.Counterparty))}
+	}
+	return nil
+}
+
+func metadataFact(key string, present bool, value string) string {
+	if !present {
+		return "no metadata." + key
+	}
+	return "metadata." + key + " " + value
+}
