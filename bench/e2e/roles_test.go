@@ -138,16 +138,19 @@ var may = map[string][]string{
 	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
 }
 
+// quoted is a name as SQL has it: schema, owner or service.
+func (r *roles) quoted(variable string) string { return pgx.Identifier{r.variables[variable]}.Sanitize() }
+
 // refused has the service's role try what it must not, on every table.
 func (r *roles) refused(t *testing.T) {
-	ctx := limited(t, patience)
+	ctx, schema := limited(t, patience), r.quoted("schema")
 	before, tables := r.recorded(t), r.tables(t)
 	service, err := pgx.Connect(ctx, r.service)
 	act(t, err)
 	defer service.Close(ctx) //nolint:errcheck // nothing is under way
 	tried := []string{
-		"SET session_replication_role = replica", `SET ROLE "Gate Owner"`, "SET ROLE postgres",
-		`CREATE TABLE mine ()`, `CREATE SCHEMA mine`, `DROP SCHEMA "Gate" CASCADE`,
+		"SET session_replication_role = replica", "SET ROLE " + r.quoted("owner"), "SET ROLE postgres",
+		`CREATE TABLE mine ()`, `CREATE SCHEMA mine`, "DROP SCHEMA " + schema + " CASCADE",
 		`CREATE FUNCTION mine() RETURNS void LANGUAGE sql AS ''`, `CREATE ROLE mine SUPERUSER`,
 		`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`DROP FUNCTION refuse() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
@@ -193,7 +196,7 @@ func (r *roles) refused(t *testing.T) {
 func (r *roles) tables(t *testing.T) (tables [][2]string) {
 	t.Helper()
 	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum = 1
-		WHERE relnamespace = '"Gate"'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname`)
+		WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p') ORDER BY relname`, r.quoted("schema"))
 	act(t, err)
 	tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (table [2]string, err error) {
 		err = row.Scan(&table[0], &table[1])
@@ -210,14 +213,15 @@ func (r *roles) tables(t *testing.T) (tables [][2]string) {
 // recorded says what must not change: rows, triggers and who owns what.
 func (r *roles) recorded(t *testing.T) (all string) {
 	t.Helper()
-	err := r.Postgres.Pool.QueryRow(t.Context(), `SELECT concat_ws(E'\n',
-		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM "Gate".checks AS c),
-		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM "Gate".violations AS v),
-		(SELECT string_agg(p::text, E'\n') FROM "Gate".policies AS p),
-		(SELECT string_agg(b::text, E'\n' ORDER BY lane, seq) FROM "Gate".batches AS b),
-		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM "Gate".policy_chain AS p),
+	query := strings.ReplaceAll(`SELECT concat_ws(E'\n',
+		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM SCHEMA.checks AS c),
+		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM SCHEMA.violations AS v),
+		(SELECT string_agg(p::text, E'\n') FROM SCHEMA.policies AS p),
+		(SELECT string_agg(b::text, E'\n' ORDER BY lane, seq) FROM SCHEMA.batches AS b),
+		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.policy_chain AS p),
+		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
-		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = '"Gate"'::regnamespace))`).Scan(&all)
-	act(t, err)
+		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))
+	act(t, r.Postgres.Pool.QueryRow(t.Context(), query).Scan(&all))
 	return all
 }

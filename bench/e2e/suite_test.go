@@ -46,6 +46,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
+	t.Run("backup", func(t *testing.T) { testBackup(t, binary) })
 	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
 	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
 		t.Run("upgrade", func(t *testing.T) {

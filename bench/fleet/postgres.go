@@ -36,7 +36,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	if err := initCluster(ctx, p.tool("initdb"), dir, p.data, p.password, p.as); err != nil {
+	if err := initCluster(ctx, p.Tool("initdb"), dir, p.data, p.password, p.as); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	if err := p.Start(ctx); err != nil {
@@ -81,8 +81,8 @@ func newPostgres(ctx context.Context, name, dir, password string, settings []str
 	return p, nil
 }
 
-// tool is the path of one of PostgreSQL's programs.
-func (p *Postgres) tool(name string) string { return filepath.Join(filepath.Dir(p.path), name) }
+// Tool is the path of one of PostgreSQL's programs.
+func (p *Postgres) Tool(name string) string { return filepath.Join(filepath.Dir(p.path), name) }
 
 func initCluster(ctx context.Context, initdb, dir, data, password string, as *syscall.Credential) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

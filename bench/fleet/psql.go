@@ -24,7 +24,7 @@ func (p *Postgres) Script(ctx context.Context, url, file string, variables map[s
 	for name, value := range variables {
 		args = append(args, "--set="+name+"="+value)
 	}
-	psql := exec.CommandContext(ctx, p.tool("psql"), append(args, url)...)
+	psql := exec.CommandContext(ctx, p.Tool("psql"), append(args, url)...)
 	if output, err := psql.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", file, err, bytes.TrimSpace(output))
 	}

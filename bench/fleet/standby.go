@@ -49,7 +49,7 @@ func (p *Postgres) Follow(ctx context.Context, primary *Postgres) error {
 			return fmt.Errorf("cannot make a standby: %w", err)
 		}
 	}
-	copying := exec.CommandContext(ctx, p.tool("pg_basebackup"), "--host=127.0.0.1", fmt.Sprintf("--port=%d", primary.port),
+	copying := exec.CommandContext(ctx, p.Tool("pg_basebackup"), "--host=127.0.0.1", fmt.Sprintf("--port=%d", primary.port),
 		"--username=postgres", "--pgdata="+p.data, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	copying.Dir, copying.Env = dir, append(os.Environ(), "PGPASSWORD="+p.password)
 	copying.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}

@@ -29,6 +29,8 @@ func (r *reading) settle(text string) string {
 		{`\breq_[0-9a-f]{12}\b`, "req_(any)"},
 		{`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, "(time)"},
 		{`"latency_ms":\d+`, `"latency_ms":(any)`},
+		{`, in \d+ ms`, ", in (any) ms"},
+		{`, batch \d+:`, ", batch (any):"},
 		{`"version":"[^"]*"`, `"version":"(any)"`},
 		{`"next_cursor":"[^"]+"`, `"next_cursor":"(any)"`},
 	} {
