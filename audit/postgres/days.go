@@ -46,7 +46,17 @@ func openDays(ctx context.Context, url string) (*days, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
 	}
-	return &days{conn}, nil
+	d := &days{conn}
+	var owner bool
+	err = conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'checks'::regclass").Scan(&owner)
+	if err == nil && !owner {
+		err = errors.New("only the role that owns the tables may take days out: set SPENDGATE_DATABASE_URL to its URL")
+	}
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *days) close() { _ = d.conn.Close(context.Background()) } // what it did is committed
@@ -103,7 +113,7 @@ func (d *days) schema(ctx context.Context) (version int, err error) {
 // seal lets no more rows into a day.
 func (d *days) seal(ctx context.Context, one day) error {
 	if _, err := d.conn.Exec(ctx, "SELECT close_day($1)", one.date); err != nil {
-		return fmt.Errorf("cannot close %s: %w", one.name(), asOwner(err))
+		return fmt.Errorf("cannot close %s: %w", one.name(), err)
 	}
 	return nil
 }
@@ -159,7 +169,7 @@ func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.H
 		case err == nil:
 			return nil
 		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
-			return fmt.Errorf("cannot detach %s: %w", one.table(), asOwner(err))
+			return fmt.Errorf("cannot detach %s: %w", one.table(), err)
 		case attempt == detachAttempts:
 			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", one.table(), d.holders(ctx))
 		}
@@ -188,7 +198,7 @@ func (d *days) holders(ctx context.Context) string {
 // drop removes the table of a day that was detached.
 func (d *days) drop(ctx context.Context, one day) error {
 	if _, err := d.conn.Exec(ctx, "DROP TABLE "+one.table()); err != nil {
-		return fmt.Errorf("cannot drop %s: %w", one.table(), asOwner(err))
+		return fmt.Errorf("cannot drop %s: %w", one.table(), err)
 	}
 	return nil
 }

@@ -83,8 +83,9 @@ func testBackup(t *testing.T, binary string) {
 }
 
 // typed runs the block of the runbook's section in which the word stands, as
-// somebody who has copied deploy/postgres and the binary to where they type.
-func (b *backup) typed(t *testing.T, section, word string) string {
+// somebody who has copied deploy/postgres and the binary to where they type,
+// with what differs there in the place of the page's: old, new, old, new.
+func (b *backup) typed(t *testing.T, section, word string, instead ...string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
 	act(t, err)
@@ -96,6 +97,7 @@ func (b *backup) typed(t *testing.T, section, word string) string {
 		}
 		// Passwords are typed in; the test has set them.
 		script := regexp.MustCompile(`(?m)^psql "\$ADMIN_URL" +#.*$`).ReplaceAllString(block[1], "")
+		script = strings.NewReplacer(instead...).Replace(script)
 		bash := exec.CommandContext(limited(t, time.Minute), "bash", "-euo", "pipefail", "-c", script)
 		bash.Dir = b.dir
 		bash.Env = []string{

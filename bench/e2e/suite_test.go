@@ -47,6 +47,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
 	t.Run("backup", func(t *testing.T) { testBackup(t, binary) })
+	t.Run("archive", func(t *testing.T) { testArchive(t, binary) })
 	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
 	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
 		t.Run("upgrade", func(t *testing.T) {

@@ -80,7 +80,7 @@ var refusals = [...]struct {
 	{errDemoLimit, refusal{status: 422, code: codeDemoLimit, message: "without an API key a simulation has at most 10 actions"}},
 
 	{hotpath.ErrPolicyNotFound, refusal{status: 404, code: codePolicyNotFound, message: "there is no such policy, or not in that version"}},
-	{errCheckNotFound, refusal{status: 404, code: codeCheckNotFound, message: "there is no such check"}},
+	{errCheckNotFound, refusal{status: 404, code: codeCheckNotFound, message: "there is no such check; a check of a day that was archived is in the archive only"}},
 	{errKeyNotFound, refusal{status: 404, code: codeKeyNotFound, message: "there is no such key"}},
 
 	{errTooBusy, overloaded},

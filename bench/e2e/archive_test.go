@@ -1,0 +1,108 @@
+package e2e_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/audittest"
+	"spendgate/audit/postgres"
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/spend"
+)
+
+// testArchive types the runbook's commands for old days while nodes answer: the
+// days leave, nobody notices but who asks for their checks, and they are proved.
+func testArchive(t *testing.T, binary string) {
+	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &backup{
+		roles:  &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"}},
+		binary: binary, dir: t.TempDir(), given: make(map[string][]byte),
+	}
+	b.prepare(t)
+	b.typed(t, "Roles in PostgreSQL", "migrate")
+	before := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
+	old := b.recordOld(t, before.AddDate(0, 0, -2))
+	nodes := b.start(t, 2)
+	_, b.key, err = nodes[0].Admin(b.AdminKey).CreateKey(t.Context(), "test", plenty)
+	act(t, err)
+	ok(t, must(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must(nodes[0].Client(b.key).GetCheck(t.Context(), old[0]))(t), http.StatusOK)
+
+	folder := filepath.Join(b.dir, "archive")
+	act(t, os.Mkdir(folder, 0o700))
+	stop := b.load(t, nodes)
+	eventually(t, patience, "nodes are at work", func() bool { return b.count() > 20 })
+	printed := b.typed(t, "Archive old days", "audit detach", "2026-09-01", before.Format(time.DateOnly), "/srv/archive", folder)
+	stop() // which fails the test if any check was refused meanwhile
+	for _, want := range []string{"to be archived, to be detached", "archived, detached, 1 checks", "clean: everything is as it was recorded"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("the runbook's commands do not say %q:\n%s", want, printed)
+		}
+	}
+
+	gone := must(nodes[1].Client(b.key).GetCheck(t.Context(), old[0]))(t)
+	if gone.Status != http.StatusNotFound || gone.ErrorCode() != "check_not_found" || !strings.Contains(string(gone.Body), "archive") {
+		t.Errorf("an archived check is answered %s", gone)
+	}
+	if list := ok(t, must(nodes[1].Client(b.key).Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":2`) {
+		t.Errorf("the violations of archived days: %s", list)
+	}
+	run := func(url string, code int, want string, args ...string) {
+		t.Helper()
+		got, out, err := fleet.Run(limited(t, patience), binary, b.dir, fleet.Settings{"DATABASE_URL": url}, append([]string{"audit"}, args...)...)
+		if err != nil || got != code || !strings.Contains(out, want) {
+			t.Errorf("audit %q: exit %d, %v, want %d and %q in\n%s", args, got, err, code, want, out)
+		}
+	}
+	run(b.service, 1, "unchecked day "+before.AddDate(0, 0, -2).Format(time.DateOnly), "verify")
+	run(b.service, 1, "give --archive", "show", old[0])
+	run(b.service, 0, "read from           "+folder, "show", "--archive", folder, old[0])
+	run(b.service, 0, `"holds": true`, "show", "--archive", folder, "--json", old[1])
+	run(b.service, 1, "is not in the record", "show", "chk_00000000000070008000000000000000")
+	run(b.owner, 0, "no day before", "detach", "--before", before.Format(time.DateOnly), "--to", folder)
+	run(b.service, 1, "only the role that owns", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
+	run(b.owner, 1, "still needed", "detach", "--before", time.Now().UTC().Format(time.DateOnly), "--to", folder)
+	run(b.owner, 0, "dropped", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
+	run(b.owner, 0, "clean: ", "verify", "--archive", folder)
+	t.Run("the service's role can change nothing", b.refused)
+}
+
+// recordOld commits a blocked check on each of two days, as nodes did then, and
+// makes chains older than them.
+func (b *backup) recordOld(t *testing.T, first time.Time) (ids []string) {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: b.owner, Logger: slog.New(slog.DiscardHandler)})
+	act(t, err)
+	defer store.Close()
+	epoch, err := store.Epoch(t.Context())
+	act(t, err)
+	_, err = b.Postgres.Pool.Exec(t.Context(), "UPDATE spendgate.migrations SET applied_at = now() - interval '30 days'")
+	act(t, err)
+	for d := range 2 {
+		day := first.AddDate(0, 0, d)
+		_, err = b.Postgres.Pool.Exec(t.Context(), fmt.Sprintf("SELECT spendgate.make_partition('%s')", day.Format(time.DateOnly)))
+		act(t, err)
+		c := &spend.Check{
+			ID: spend.NewID(day.Add(13 * time.Hour)), ActionType: spend.Spend, Fence: spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch},
+			Action:   spend.Action{AgentID: "old-agent", PolicyID: standard, Currency: "USD", Counterparty: "vendor"},
+			Decision: spend.Decision{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", RuleDescription: "a cap", PolicyVersion: 1},
+		}
+		act(t, store.Commit(t.Context(), []*spend.Check{c}, audittest.Link(1, c)))
+		ids = append(ids, c.ID.Text(spend.PrefixCheck))
+	}
+	return ids
+}
