@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/audit/archive"
 	"spendgate/audit/verify"
@@ -139,6 +140,19 @@ func TestTamperedArchives(t *testing.T) {
 		"a byte of the file": {func(t *testing.T, o *oldDays) {
 			o.spoil(t, func(f []byte) []byte { f[len(f)/2] ^= 1; return f })
 		}, []string{manifest}},
+		"packed anew": {func(t *testing.T, o *oldDays) {
+			o.spoil(t, func(f []byte) []byte {
+				unpacked, err := gzip.NewReader(bytes.NewReader(f))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out bytes.Buffer
+				w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)
+				_, _ = io.Copy(w, unpacked) // into memory
+				_ = w.Close()
+				return out.Bytes()
+			})
+		}, []string{manifest, "SHA-256"}},
 		"the end of the file": {func(t *testing.T, o *oldDays) {
 			o.spoil(t, func(f []byte) []byte { return f[:len(f)-9] })
 		}, []string{manifest}},
@@ -168,6 +182,23 @@ func TestTamperedArchives(t *testing.T) {
 				t.Errorf("%+v", summary.Findings)
 			}
 		})
+	}
+}
+
+// TestTamperedBehindTheRange: a verification up to some hour still tells that
+// the file is not whole.
+func TestTamperedBehindTheRange(t *testing.T) {
+	o := newOldDays(t)
+	if _, _, err := o.detach(t, nil); err != nil {
+		t.Fatal(err)
+	}
+	to := o.first.Add(3 * time.Hour)
+	if s, found := o.verifiedTo(t, o.dir, to); !s.Clean() || s.Checks != 3 {
+		t.Errorf("%d checks of the first hours: %q", s.Checks, found)
+	}
+	o.spoil(t, func(f []byte) []byte { return append(f, "more"...) })
+	if s, _ := o.verifiedTo(t, o.dir, to); s.Findings[verify.Altered] != 1 {
+		t.Errorf("%+v", s.Findings)
 	}
 }
 

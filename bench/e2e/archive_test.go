@@ -79,6 +79,12 @@ func testArchive(t *testing.T, binary string) {
 	run(b.owner, 0, "dropped", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
 	run(b.owner, 0, "clean: ", "verify", "--archive", folder)
 	t.Run("the service's role can change nothing", b.refused)
+
+	// Whoever gets round the triggers is seen by whoever asks.
+	altered := must(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
+	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
+	act(t, err)
+	run(b.service, 1, "ALTERED", "show", altered)
 }
 
 // recordOld commits a blocked check on each of two days, as nodes did then, and
