@@ -24,12 +24,23 @@ const DemoLimit = 10
 type Quota struct {
 	Limit     int   // requests a window
 	Remaining int   // left in this window
-	ResetUnix int64 // when the window ends, in Unix seconds, rounded up
+	ResetMS   int64 // when the window ends, in Unix milliseconds by Redis' clock
 }
+
+// ResetUnix is when the window has ended, in Unix seconds, rounded up.
+func (q Quota) ResetUnix() int64 { return ceilSeconds(q.ResetMS) }
+
+// RetryAfter is how many seconds to wait until the window has ended: rounded
+// up, at least 1, and never more than a window, whatever the clocks say.
+func (q Quota) RetryAfter(now time.Time) int64 {
+	return min(max(1, ceilSeconds(q.ResetMS-now.UnixMilli())), int64(Window/time.Second))
+}
+
+func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
 
 // Unspent is the quota of a caller whose window has not opened.
 func Unspent(limit int, now time.Time) Quota {
-	return Quota{Limit: limit, Remaining: limit, ResetUnix: now.Add(Window).Unix()}
+	return Quota{Limit: limit, Remaining: limit, ResetMS: now.Add(Window).Truncate(time.Second).UnixMilli()}
 }
 
 // Place is where a request stands in its window. The zero Place is nowhere:
@@ -44,7 +55,7 @@ func (p Place) Judge(limit int) (q Quota, admitted bool) {
 	q = Quota{
 		Limit:     limit,
 		Remaining: max(0, limit-int(min(p.Position, int64(limit)))),
-		ResetUnix: (p.ExpiresMS + 999) / 1000,
+		ResetMS:   p.ExpiresMS,
 	}
 	return q, p.Position <= int64(limit)
 }

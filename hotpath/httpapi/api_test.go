@@ -241,7 +241,7 @@ func TestErrorTable(t *testing.T) {
 	if err != nil || wait < 1 || wait > 30 {
 		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 	}
-	s.fake.quota.ResetUnix = time.Now().Unix() - 3
+	s.fake.quota.ResetMS = time.Now().Add(-3 * time.Second).UnixMilli()
 	if a := s.do("POST", "/v1/checks", plainCheck); a.header.Get("Retry-After") != "1" {
 		t.Errorf("Retry-After %q of a window that is over", a.header.Get("Retry-After"))
 	}

@@ -194,8 +194,7 @@ func (a *API) fail(x *exchange, err error) {
 	x.out = appendError(x.out[:0], x.refusal, x.id, now)
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
-		wait := max(1, x.quota.ResetUnix-now.Unix())
-		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(wait, 10))
+		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(x.quota.RetryAfter(now), 10))
 	case x.refusal.retry:
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
@@ -214,7 +213,7 @@ func (x *exchange) writeHeaders() {
 	h.SetCanonical(headerRequestID, append(b[:0], x.id...))
 	h.SetCanonical(headerLimit, strconv.AppendInt(b[:0], int64(q.Limit), 10))
 	h.SetCanonical(headerRemaining, strconv.AppendInt(b[:0], int64(q.Remaining), 10))
-	h.SetCanonical(headerReset, strconv.AppendInt(b[:0], q.ResetUnix, 10))
+	h.SetCanonical(headerReset, strconv.AppendInt(b[:0], q.ResetUnix(), 10))
 }
 
 // maxPathLogged bounds what a client can write into the log.

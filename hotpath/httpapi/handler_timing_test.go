@@ -19,7 +19,7 @@ type instantly struct {
 }
 
 func (i instantly) Check(context.Context, hotpath.Request, *spend.Action) (hotpath.Answer, ratelimit.Quota, error) {
-	return i.answer, ratelimit.Quota{Limit: 100, Remaining: 99, ResetUnix: 1}, nil
+	return i.answer, ratelimit.Quota{Limit: 100, Remaining: 99, ResetMS: 1000}, nil
 }
 
 // BenchmarkPostCheck is all that this package does for a check, without the

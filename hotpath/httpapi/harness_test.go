@@ -46,7 +46,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{quota: ratelimit.Quota{Limit: 100, Remaining: 99, ResetUnix: time.Now().Unix() + 30}}
+	return &fake{quota: ratelimit.Quota{Limit: 100, Remaining: 99, ResetMS: time.Now().Add(30 * time.Second).UnixMilli()}}
 }
 
 func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
@@ -61,7 +61,7 @@ func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
 			return ratelimit.Quota{}, hotpath.ErrUnauthorized
 		}
 		f.demo = append(f.demo, c)
-		return ratelimit.Quota{Limit: 10, Remaining: 9, ResetUnix: f.quota.ResetUnix}, f.admitErr
+		return ratelimit.Quota{Limit: 10, Remaining: 9, ResetMS: f.quota.ResetMS}, f.admitErr
 	}
 	return f.quota, f.admitErr
 }
