@@ -239,6 +239,15 @@ func TestDatabaseURL(t *testing.T) {
 	for _, s := range []string{"db", "mysql://db", "postgres://", "postgres:///spend", "postgres://h1:5432,h2/x"} {
 		faults(t, Migrate, "SPENDGATE_DATABASE_URL="+s)
 	}
+	// What only the driver knows is a fault among the others, too.
+	for _, parameter := range []string{
+		"sslmode=maybe", "sslrootcert=/none", "target_session_attrs=fast", "pool_max_conns=many", "default_query_exec_mode=cached", "connect_timeout=x",
+	} {
+		got := faults(t, Migrate, "SPENDGATE_LOG_LEVEL=loud", "SPENDGATE_DATABASE_URL=postgres://u:pw@db/spend?"+parameter)
+		if len(got) != 2 || !strings.HasPrefix(got[1], "SPENDGATE_DATABASE_URL: cannot be used: ") {
+			t.Errorf("%s: %q", parameter, got)
+		}
+	}
 }
 
 // Whatever is wrong with a secret, and wherever in it, no part is repeated.
@@ -248,6 +257,8 @@ func TestFaultsHideSecrets(t *testing.T) {
 		{"SPENDGATE_DATABASE_URL=postgres://u:hun/hunter2@db/x", redisURL},
 		{"SPENDGATE_DATABASE_URL=postgres://u:hunter2@db:5432,db2/x", redisURL},
 		{"SPENDGATE_DATABASE_URL=hunter2", redisURL},
+		{"SPENDGATE_DATABASE_URL=postgres://u:hunter2@db/x?sslmode=maybe", redisURL},
+		{"SPENDGATE_DATABASE_URL=postgres://u@db/x?password=hunter2&pool_max_conns=x", redisURL},
 		{databaseURL, "SPENDGATE_REDIS_URL=redis://:hunter2%zz@h"},
 		{databaseURL, "SPENDGATE_REDIS_URL=redis://:x/hunter2@h"},
 		{databaseURL, "SPENDGATE_REDIS_URL=redis://:x?hunter2@h"},

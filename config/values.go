@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"spendgate/audit/postgres"
 )
 
 func parseText(s string) (string, error) { return s, nil }
@@ -97,8 +99,9 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// parseDatabaseURL checks the form only: the driver knows the parameters. It
-// passes no error of net/url on, for those quote parts of the password.
+// parseDatabaseURL checks the form, and asks the driver, which knows the
+// parameters. It passes no error of net/url on, for those quote parts of the
+// password.
 func parseDatabaseURL(s string) (Secret, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -109,6 +112,9 @@ func parseDatabaseURL(s string) (Secret, error) {
 	}
 	if u.Host == "" && u.Query().Get("host") == "" {
 		return "", errors.New("names no host")
+	}
+	if err := postgres.CheckURL(s); err != nil {
+		return "", fmt.Errorf("cannot be used: %w", err)
 	}
 	return Secret(s), nil
 }

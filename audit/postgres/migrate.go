@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,11 +36,26 @@ func migrations() []string {
 	return texts
 }
 
+// CheckURL is nil for a URL that Open and Migrate can read: its parameters have
+// values that the driver knows, and the files that they name are there. Its
+// error quotes no part of the URL but a parameter's value.
+func CheckURL(url string) error {
+	_, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if _, problem, quotes := strings.Cut(text, "`: "); quotes { // pgx begins with the URL
+		text = problem
+	}
+	return errors.New(text)
+}
+
 // Migrate brings the schema in the first schema of the URL's search_path up to
 // date. Any number of nodes may do so at once; one does the work, in one
 // transaction.
 func Migrate(ctx context.Context, url string) error {
-	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("cannot read the database URL: %w", err)
 	}
