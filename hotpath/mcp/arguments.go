@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -87,10 +88,22 @@ func (e *argumentError) checkObject(schema *jsonschema.Schema, value jsontext.Va
 		}
 	}
 	for _, name := range schema.Required {
-		if v, given := members[name]; !given || v.Kind() == 'n' {
+		if absent(members[name]) {
 			e.add(join(name), "is required")
 		}
 	}
+}
+
+// absent reports whether a member is not there, null or blank (S4).
+func absent(value jsontext.Value) bool {
+	switch value.Kind() {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, value)
+		return err == nil && len(bytes.TrimSpace(text)) == 0
+	case 'n':
+		return true
+	}
+	return len(value) == 0
 }
 
 // open reports whether an object takes members that the schema does not name.

@@ -211,6 +211,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 		{getPolicy, `{"policy_id":"p","version":"2"}`, "version must be an integer"},
 		{getPolicy, `{"policy_id":"p","version":1.5}`, "version must be an integer"},
 		{getPolicy, `{"policy_id":"p","version":1e30}`, "version must be an integer"},
+		{getPolicy, `{"policy_id":" "}`, "policy_id is required"},
 		{listViolations, `{"decision":"allowed"}`, `decision unknown decision "allowed"`},
 		{createPolicy, `{"name":"n","rules":[{"rule_id":"r","type":"x"}]}`, "rules[0].type is not known"},
 	} {
