@@ -18,9 +18,11 @@ const StopTimeout = 8 * time.Second
 
 // ServeStdio speaks with one client over a pair of streams until the input or
 // the context ends. Either is a clean end: calls under way are finished, and
-// the error is nil.
+// the error is nil. A line that is no message is answered as such, and harms
+// nothing.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	streams := &sdk.IOTransport{Reader: io.NopCloser(in), Writer: writeCloser{out}, MaxLineLength: maxBody}
+	answers := &output{out: out}
+	streams := &sdk.IOTransport{Reader: io.NopCloser(newMessages(in, answers)), Writer: answers, MaxLineLength: maxBody}
 	// The context must not cancel the calls under way.
 	session, err := s.mcp.Connect(context.WithoutCancel(ctx), patient{streams, ctx}, nil)
 	if err != nil {
@@ -106,8 +108,3 @@ func (c *patientConn) Write(ctx context.Context, message jsonrpc.Message) error 
 	}
 	return err
 }
-
-// writeCloser leaves the stream open: it is the process'.
-type writeCloser struct{ io.Writer }
-
-func (writeCloser) Close() error { return nil }
