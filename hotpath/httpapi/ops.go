@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -14,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
-	"github.com/valyala/fasthttp/pprofhandler"
 )
 
 // Readiness is what /readyz tells (S27, G1).
@@ -49,7 +50,7 @@ const readyTimeout = 2 * time.Second
 type Ops struct {
 	ready    func(context.Context) Readiness
 	metrics  fasthttp.RequestHandler
-	pprof    bool
+	profiles fasthttp.RequestHandler // nil unless /debug/pprof is served
 	log      *slog.Logger
 	server   *fasthttp.Server
 	open     openConns
@@ -67,8 +68,10 @@ func NewOps(o OpsOptions) *Ops {
 			ErrorLog:      opsLog{o.Logger},
 			ErrorHandling: promhttp.ContinueOnError,
 		})),
-		pprof: o.Pprof,
-		log:   o.Logger,
+		log: o.Logger,
+	}
+	if o.Pprof {
+		ops.profiles = newProfiles()
 	}
 	ops.server = &fasthttp.Server{
 		Name:                  "spendgate",
@@ -123,14 +126,28 @@ func (o *Ops) handle(ctx *fasthttp.RequestCtx) {
 	case path == "/readyz":
 		o.answerReady(ctx)
 	case o.isProfile(ctx):
-		pprofhandler.PprofHandler(ctx)
+		o.profiles(ctx)
 	default:
 		ctx.Error("not found", fasthttp.StatusNotFound)
 	}
 }
 
 func (o *Ops) isProfile(ctx *fasthttp.RequestCtx) bool {
-	return o.pprof && strings.HasPrefix(string(ctx.Path()), "/debug/pprof/")
+	return o.profiles != nil && strings.HasPrefix(string(ctx.Path())+"/", profilesPath)
+}
+
+const profilesPath = "/debug/pprof/"
+
+// newProfiles serves what importing net/http/pprof serves on the default mux.
+// The handler that comes with fasthttp has no index.
+func newProfiles() fasthttp.RequestHandler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(profilesPath, pprof.Index)
+	mux.HandleFunc(profilesPath+"cmdline", pprof.Cmdline)
+	mux.HandleFunc(profilesPath+"profile", pprof.Profile)
+	mux.HandleFunc(profilesPath+"symbol", pprof.Symbol)
+	mux.HandleFunc(profilesPath+"trace", pprof.Trace)
+	return fasthttpadaptor.NewFastHTTPHandler(mux)
 }
 
 func (o *Ops) answerReady(ctx *fasthttp.RequestCtx) {

@@ -62,6 +62,7 @@ func TestOps(t *testing.T) {
 	f("POST", "/readyz", 405, "")
 	f("GET", "/v1/checks", 404, "")
 	f("GET", "/debug/pprof/", 404, "")
+	f("GET", "/debug/pprof/heap", 404, "")
 	failing.Store(true)
 	f("GET", "/readyz", 503, `{"status":"failing","mode":"fleet","durability":"fsync on","dependencies":[{"name":"redis","status":"failing","detail":"no route"}`)
 	failing.Store(false)
@@ -70,8 +71,13 @@ func TestOps(t *testing.T) {
 	f("GET", "/livez", 200, "ok")
 
 	_, profiled := startOps(t, OpsOptions{Gatherer: registry, Ready: func(context.Context) Readiness { panic("a bug") }, Pprof: true})
-	if a := doAt(t, profiled, "GET", "/debug/pprof/goroutine?debug=1", ""); a.status != 200 || !strings.Contains(a.body, "goroutine") {
-		t.Errorf("pprof: %d", a.status)
+	for path, want := range map[string]string{
+		"/debug/pprof": `<a href='goroutine?debug=1'>`, "/debug/pprof/": `<a href='goroutine?debug=1'>`,
+		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "test",
+	} {
+		if a := doAt(t, profiled, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %.100s", path, a.status, a.body)
+		}
 	}
 	if a := doAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
 		t.Errorf("a panic: %d", a.status)
