@@ -39,7 +39,7 @@ func parameters(query []byte, faults *spend.Faults, known ...string) map[string]
 			faults.Add("query", "must be well-formed: name=value, percent-encoded UTF-8")
 			continue
 		case !slices.Contains(known, p.name):
-			faults.Add(clip(p.name), "is not a known query parameter")
+			faults.Add(spend.NameShown(p.name), "is not a known query parameter")
 			continue
 		case seen[p.name]:
 			faults.Add(p.name, "must be given once")
@@ -51,13 +51,6 @@ func parameters(query []byte, faults *spend.Faults, known ...string) map[string]
 		}
 	}
 	return values
-}
-
-func clip(name string) string {
-	if len(name) > maxFieldShown {
-		return name[:maxFieldShown] + "..."
-	}
-	return name
 }
 
 func decodeParameter(part string) (parameter, bool) {

@@ -14,8 +14,6 @@ const (
 	// maxFaults bounds what one request can make the service remember; the
 	// message shows fewer.
 	maxFaults = 100
-	// maxFieldShown is how much of an unknown field's name is told back.
-	maxFieldShown = 64
 	// maxShared is the largest body that decoded strings may share. A larger
 	// one is mostly something else, which they must not keep alive.
 	maxShared = 32 << 10
@@ -130,7 +128,7 @@ func (r *reader) boolean() (b, present bool) {
 }
 
 // unknown refuses the member that next found (S2).
-func (r *reader) unknown() { r.fault(clip(r.name()), "is not a known field") }
+func (r *reader) unknown() { r.fault(spend.NameShown(r.name()), "is not a known field") }
 
 // fault records what is wrong with a field.
 func (r *reader) fault(path, problem string) {

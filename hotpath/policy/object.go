@@ -3,7 +3,6 @@ package policy
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"spendgate/hotpath/spend"
 	"spendgate/hotpath/strictjson"
@@ -12,9 +11,6 @@ import (
 // maxFaults bounds what one refused policy costs: a body of 1 MiB has room for
 // hundreds of thousands of faults, and an answer shows only the first few.
 const maxFaults = 100
-
-// maxNameShown bounds how much of an unknown field's name a fault repeats.
-const maxNameShown = 64
 
 const mustBeObject = "must be an object"
 
@@ -97,8 +93,8 @@ func (o *object) text(name string, need presence, limit int) string {
 	case !ok:
 		o.fault(name, "must be a string")
 		return ""
-	case tooLong(s, limit):
-		o.fault(name, mostCharacters(limit))
+	case spend.TooLong(s, limit):
+		o.fault(name, spend.LengthForm(limit))
 	}
 	return s
 }
@@ -164,8 +160,8 @@ func entryProblem(raw string, take func(entry string) string) string {
 		return "must be a string"
 	case spend.Blank(entry):
 		return "must not be blank"
-	case tooLong(entry, spend.MaxIdentifier):
-		return mostCharacters(spend.MaxIdentifier)
+	case spend.TooLong(entry, spend.MaxIdentifier):
+		return spend.LengthForm(spend.MaxIdentifier)
 	}
 	return take(entry)
 }
@@ -188,7 +184,7 @@ func (o *object) onMissing() spend.Effect {
 func (o *object) refuseOthers() {
 	for _, m := range o.members {
 		if !m.taken {
-			o.fault(clip(m.name, maxNameShown), "is not accepted here: accepted are "+strings.Join(o.asked, ", "))
+			o.fault(spend.NameShown(m.name), "is not accepted here: accepted are "+strings.Join(o.asked, ", "))
 		}
 	}
 }
@@ -218,19 +214,4 @@ func absent(raw string) bool {
 	return strictjson.Kind(raw) == 'n' || isString && spend.Blank(s)
 }
 
-func tooLong(s string, limit int) bool {
-	return len(s) > limit && utf8.RuneCountInString(s) > limit
-}
-
-func mostCharacters(limit int) string {
-	return "must be at most " + strconv.Itoa(limit) + " characters"
-}
-
 func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
-
-func clip(s string, limit int) string {
-	if !tooLong(s, limit) {
-		return s
-	}
-	return string([]rune(s)[:limit]) + "…"
-}

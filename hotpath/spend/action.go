@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -39,10 +40,18 @@ const (
 // Blank reports whether s counts as absent: empty or only white space (S4).
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
+// TooLong reports whether s has more than limit code points.
+func TooLong(s string, limit int) bool {
+	return len(s) > limit && utf8.RuneCountInString(s) > limit
+}
+
+// LengthForm says what TooLong lets pass, for messages.
+func LengthForm(limit int) string { return "must be at most " + strconv.Itoa(limit) + " characters" }
+
 // CheckLength adds a fault when s is longer than limit code points.
 func CheckLength(faults *Faults, path, s string, limit int) {
-	if len(s) > limit && utf8.RuneCountInString(s) > limit {
-		faults.Add(path, "must be at most "+itoa(limit)+" characters")
+	if TooLong(s, limit) {
+		faults.Add(path, LengthForm(limit))
 	}
 }
 

@@ -132,3 +132,17 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A name that is told back is cut between code points.
+func TestNameShown(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		if got := NameShown(name); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f("", "")
+	f("amuont", "amuont")
+	f(strings.Repeat("漢", 64), strings.Repeat("漢", 64))
+	f(strings.Repeat("漢", 65), strings.Repeat("漢", 64)+"...")
+}

@@ -16,6 +16,22 @@ type Faults []Fault
 // maxFaultsShown bounds the message of a request that is wrong all over.
 const maxFaultsShown = 20
 
+// maxNameShown is how many code points of a name that the client made up are
+// told back.
+const maxNameShown = 64
+
+// NameShown is an unknown name as a fault repeats it.
+func NameShown(name string) string {
+	shown := 0
+	for i := range name {
+		if shown == maxNameShown {
+			return name[:i] + "..."
+		}
+		shown++
+	}
+	return name
+}
+
 // Add records a fault.
 func (f *Faults) Add(path, problem string) { *f = append(*f, Fault{path, problem}) }
 

@@ -1,10 +1,6 @@
 package spend
 
-import (
-	"strconv"
-
-	"spendgate/hotpath/strictjson"
-)
+import "spendgate/hotpath/strictjson"
 
 // Metadata is a request's free context: its text, kept whole, and the keys
 // that rules read (interface, section 2.3).
@@ -115,5 +111,3 @@ func ParseInteger(s string) (int64, bool) {
 	}
 	return v, true
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
