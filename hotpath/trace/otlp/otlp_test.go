@@ -74,7 +74,7 @@ func (c *collector) spans(t *testing.T) (spans []*tracepb.Span, resource map[str
 	for _, r := range c.received {
 		resource = attributesOf(r.GetResource().GetAttributes())
 		for _, scope := range r.GetScopeSpans() {
-			if scope.GetScope().GetName() != "spendgate" {
+			if scope.GetScope().GetName() != "spendgate" || scope.GetScope().GetVersion() != "1.2.3" {
 				t.Errorf("scope %v", scope.GetScope())
 			}
 			spans = append(spans, scope.GetSpans()...)
@@ -143,7 +143,7 @@ func TestSpansOfARequest(t *testing.T) {
 		slices.SortFunc(spans, func(a, b *tracepb.Span) int { return strings.Compare(a.GetName(), b.GetName()) })
 		root, commit, decode := spans[0], spans[1], spans[2]
 		for _, s := range spans {
-			if hex.EncodeToString(s.GetTraceId()) != callersTrace || s.GetTraceState() != "vendor=1" || s.GetFlags()&1 == 0 {
+			if hex.EncodeToString(s.GetTraceId()) != callersTrace || s.GetTraceState() != "vendor=1" || s.GetFlags()&(1|hasIsRemote) != 1|hasIsRemote {
 				t.Errorf("span %v", s)
 			}
 		}
@@ -218,6 +218,33 @@ func TestSampling(t *testing.T) {
 				t.Errorf("%+v: a failure is told as %v", test, s)
 			}
 		}
+	}
+}
+
+// A request that began the trace has no parent, and one that the client got
+// wrong is no failure of the service.
+func TestRootOfATrace(t *testing.T) {
+	c := newCollector(t)
+	tracer := newTracer(t, Collector{URL: c.URL})
+	r := aRecord("")
+	r.Check.Decision.Reason, r.Status, r.Code = spend.ReasonNone, 422, "validation_error"
+	tracer.Record(r)
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spans, _ := c.spans(t)
+	for _, s := range spans {
+		if s.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
+			continue
+		}
+		got := attributesOf(s.GetAttributes())
+		if s.GetParentSpanId() != nil || s.GetFlags()&isRemote != 0 || s.GetStatus() != nil ||
+			got["error.type"] != "string_value:validation_error" || got["spendgate.duplicate"] != "bool_value:false" {
+			t.Errorf("root %v", s)
+		}
+	}
+	if len(spans) == 0 {
+		t.Error("no spans")
 	}
 }
 
