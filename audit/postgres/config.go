@@ -168,37 +168,52 @@ func scanKey(row pgx.CollectableRow) (audit.Key, error) {
 	var hash []byte
 	var used *time.Time
 	err := row.Scan(uuid(&k.ID), &hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &used)
+	return completeKey(k, hash, used), err
+}
+
+// completeKey adds what a column cannot be scanned into.
+func completeKey(k audit.Key, hash []byte, used *time.Time) audit.Key {
 	copy(k.Hash[:], hash)
 	k.CreatedAt = k.CreatedAt.UTC()
 	if used != nil {
 		k.LastUsedAt = used.UTC()
 	}
-	return k, err
+	return k
 }
+
+// selectChanges reads the generation, the policies and the keys: one statement,
+// so that they are of one moment, and one round trip, which a distant database
+// must answer before checks are refused. Rows are told apart by their kind.
+const selectChanges = `SELECT 'g', gen, '', $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM config
+	UNION ALL SELECT DISTINCT 'p', 0, policy_id, $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM policies WHERE gen > $1
+	UNION ALL SELECT 'k', 0, name, id, hash, rpm, active, created_at, last_used FROM keys WHERE gen > $1`
 
 // ConfigChanges implements audit.Store.
 func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
 	var changes audit.ConfigChanges
 	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context, db *pgx.Conn) error {
 		changes = audit.ConfigChanges{}
-		// One snapshot for the three readings.
-		return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			if err := tx.QueryRow(ctx, "SELECT gen FROM config").Scan(&changes.Generation); err != nil {
-				return err
-			}
-			rows, err := tx.Query(ctx, selectKeys+"WHERE gen > $1", since)
-			if err != nil {
-				return err
-			}
-			if changes.Keys, err = pgx.CollectRows(rows, scanKey); err != nil {
-				return err
-			}
-			if rows, err = tx.Query(ctx, "SELECT DISTINCT policy_id FROM policies WHERE gen > $1", since); err != nil {
-				return err
-			}
-			changes.PolicyIDs, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		rows, err := db.Query(ctx, selectChanges, since, [16]byte{})
+		if err != nil {
 			return err
+		}
+		var kind string
+		var generation int64
+		var k audit.Key
+		var hash []byte
+		var used *time.Time
+		_, err = pgx.ForEachRow(rows, []any{&kind, &generation, &k.Name, uuid(&k.ID), &hash, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &used}, func() error {
+			switch kind {
+			case "g":
+				changes.Generation = generation
+			case "p":
+				changes.PolicyIDs = append(changes.PolicyIDs, k.Name)
+			case "k":
+				changes.Keys = append(changes.Keys, completeKey(k, hash, used))
+			}
+			return nil
 		})
+		return err
 	})
 	return changes, err
 }
