@@ -132,6 +132,11 @@ bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 bench-overload: bench-build ## measure a node under up to 3 times what it can carry
 	@deploy/servers/with-servers.sh .bin/system -overload $(BENCHFLAGS)
 
+.PHONY: dashboard-picture
+dashboard-picture: build ## draw the dashboard's panels of a fleet under load (a minute)
+	@$(BUILD) -o .bin/dashboard ./bench/dashboard
+	@deploy/servers/with-servers.sh .bin/dashboard
+
 # The peers are modules of their own: their packages are none of the service's.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
 	@echo "building OPA (once, some minutes)"

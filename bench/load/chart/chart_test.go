@@ -20,7 +20,17 @@ func TestWriteSVGIsWellFormedAndComplete(t *testing.T) {
 	if err := picture.WriteSVG(&out); err != nil {
 		t.Fatal(err)
 	}
-	d := xml.NewDecoder(strings.NewReader(out.String()))
+	wellFormed(t, out.String())
+	for _, want := range []string{"a &lt; b &amp; c", ">100<", ">10.0<", ">note<"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the picture lacks %s", want)
+		}
+	}
+}
+
+func wellFormed(t *testing.T, picture string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(picture))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -28,12 +38,7 @@ func TestWriteSVGIsWellFormedAndComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"a &lt; b &amp; c", ">100<", ">10.0<", ">note<"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the picture lacks %s", want)
-		}
-	}
-	if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf") {
+	if strings.Contains(picture, "NaN") || strings.Contains(picture, "Inf") {
 		t.Error("the picture has figures that are none")
 	}
 }
