@@ -30,6 +30,11 @@ type Store interface {
 	// Tidy removes what no guarantee needs any more (expired idempotency
 	// keys) and makes partitions ahead. Any node may call it at any time.
 	Tidy(ctx context.Context, now time.Time) error
+	// CountViolations brings the counts up to date that keep Violations fast,
+	// unless another node is at it. What it has not counted yet is counted
+	// one by one by those who ask: totals are exact without it, too. Any node
+	// may call it at any time, and some node should every few seconds.
+	CountViolations(ctx context.Context) error
 	Close()
 }
 

@@ -17,6 +17,9 @@ type Subject struct {
 	Count func(t *testing.T, sql string) int
 	// ExpireKeys is the statement that makes every idempotency key expire.
 	ExpireKeys string
+	// FineCounts is the statement that makes the store keep a count for every
+	// few violations; empty if it keeps none.
+	FineCounts string
 	// Forbidden are further statements that the database must refuse (G8).
 	Forbidden []string
 }
@@ -40,6 +43,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ViolationRecord", violationRecord},
 		{"ViolationFilters", violationFilters},
 		{"ViolationPaging", violationPaging},
+		{"ViolationTotals", violationTotals},
+		{"ViolationTotalsRace", violationTotalsRace},
 		{"StaleEpoch", staleEpoch},
 		{"FencedNode", fencedNode},
 		{"FenceIsFinal", fenceIsFinal},

@@ -81,7 +81,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
 		switch {
 		case err == nil:
-			return makeTodaysPartition(ctx, conn, time.Now())
+			return finishMigration(ctx, conn)
 		case !lockedOut(err) || ctx.Err() != nil:
 			return fmt.Errorf("cannot migrate: %w", err)
 		case i >= lockTries:
@@ -92,6 +92,14 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		case <-time.After(lockAgain):
 		}
 	}
+}
+
+// finishMigration does what a transaction cannot, or need not.
+func finishMigration(ctx context.Context, conn *pgx.Conn) error {
+	if err := makeIndexes(ctx, conn); err != nil {
+		return fmt.Errorf("cannot migrate: %w", err)
+	}
+	return makeTodaysPartition(ctx, conn, time.Now())
 }
 
 func lockedOut(err error) bool {
@@ -139,7 +147,7 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 			return asOwner(err)
 		}
 	}
-	return nil
+	return makeIndexesOfEmpty(ctx, tx)
 }
 
 // migratedTo gives the version of the schema that this would change; 0 when it

@@ -59,6 +59,9 @@ type Store struct {
 	partitionsUntil atomic.Int64
 	// strays is whether the default partition had rows at the last Tidy.
 	strays atomic.Bool
+	// countedAt is when the counts of violations were last complete, in Unix
+	// seconds; 0 before this node has seen it.
+	countedAt atomic.Int64
 }
 
 var _ audit.Store = (*Store)(nil)
@@ -133,6 +136,10 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		}
 		return 0
 	}))
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "audit", Name: "violations_counted_timestamp_seconds",
+		Help: "When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
+	}, func() float64 { return float64(s.countedAt.Load()) }))
 }
 
 // prepareConfig makes every connection one to the primary that fails fast and

@@ -98,6 +98,7 @@ func TestStore(t *testing.T) {
 				return n
 			},
 			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - interval '25 hours'",
+			FineCounts: "UPDATE violations_counted SET piece = 4",
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",
 				"TRUNCATE policy_chain", "UPDATE policy_chain SET seq = 7", "DELETE FROM policy_chain",

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -145,63 +143,6 @@ func scanPass(row pgx.CollectableRow) (audit.LivePass, error) {
 
 // newest is above every ID: a UUIDv7 has no such version bits.
 var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-// Violations implements audit.Trail.
-func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
-	const doing = "cannot list violations"
-	var page audit.ViolationPage
-	low, high := q.IDRange()
-	where, args := " FROM violations WHERE id BETWEEN $1 AND $2", []any{[16]byte(low), [16]byte(high)}
-	filter := func(column string, arg any) {
-		args = append(args, arg)
-		where += " AND " + column + " $" + strconv.Itoa(len(args))
-	}
-	if q.AgentID != "" {
-		filter("agent_id =", q.AgentID)
-	}
-	if q.ActionType != spend.Unspecified {
-		filter("action_type =", chain.TypeLetters[q.ActionType])
-	}
-	if q.Effect != spend.Allow {
-		filter("decision =", chain.EffectLetters[q.Effect])
-	}
-	count, countArgs := "SELECT count(*)"+where, args
-	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, count, countArgs...).Scan(&page.Total)
-	})
-	if err != nil {
-		return page, err
-	}
-	if !q.Before.IsZero() {
-		filter("id <", [16]byte(q.Before))
-	}
-	page.Violations, err = collect(ctx, s, doing, scanViolation,
-		`SELECT id, agent_id, policy_id, policy_version, action_type, amount::text, currency, counterparty,
-			decision, rule_id, rule_description, confidence, latency_ms`+
-			where+" ORDER BY id DESC LIMIT "+strconv.Itoa(q.Limit+1), args...)
-	if len(page.Violations) > q.Limit {
-		page.Violations, page.More = page.Violations[:q.Limit], true
-	}
-	return page, err
-}
-
-func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
-	var v audit.Violation
-	var actionType, effect, confidence byte
-	var amount string
-	err := row.Scan(uuid(&v.ID), &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
-		&v.Counterparty, &effect, &v.RuleID, &v.RuleDescription, &confidence, &v.LatencyMS)
-	if err != nil {
-		return v, err
-	}
-	v.ActionType = typeOf(actionType)
-	v.Effect, _ = effectOf(effect)
-	v.Confidence, _ = confidenceOf(confidence)
-	if v.Amount, err = spend.ParseAmount(amount); err != nil {
-		return v, fmt.Errorf("violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)
-	}
-	return v, nil
-}
 
 // collect reads all rows of a query.
 func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {

@@ -6,6 +6,9 @@
 // fence waits for the commits under way simply by taking its turn. Readers
 // have a pool of their own and are never blocked.
 //
+// Listings count the violations that match one by one, some million a second:
+// the store of a fleet keeps counts, this one is meant for less.
+//
 // A write runs to its end once it has begun, whatever becomes of its context:
 // its outcome is known then, except when the disk itself fails in COMMIT.
 package sqlite

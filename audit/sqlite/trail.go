@@ -190,9 +190,14 @@ func scanPass(row scanner) (audit.LivePass, error) {
 // newest is above every ID: a UUIDv7 has no such version bits.
 var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// Violations implements audit.Trail.
+// Violations implements audit.Trail, in one snapshot.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
 	var page audit.ViolationPage
+	tx, err := s.reader.BeginTx(ctx, nil)
+	if err != nil {
+		return page, unavailable("cannot list violations", err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, high := q.IDRange()
 	where, args := " FROM violations WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}
 	filter := func(condition string, arg any) {
@@ -208,14 +213,13 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	if q.Effect != spend.Allow {
 		filter("decision = ?", q.Effect.String())
 	}
-	if err := s.reader.QueryRowContext(ctx, "SELECT count(*)"+where, args...).Scan(&page.Total); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT count(*)"+where, args...).Scan(&page.Total); err != nil {
 		return page, unavailable("cannot count violations", err)
 	}
 	if !q.Before.IsZero() {
 		filter("id < ?", q.Before[:])
 	}
-	var err error
-	page.Violations, err = collect(ctx, s.reader, "cannot list violations", scanViolation,
+	page.Violations, err = collect(ctx, tx, "cannot list violations", scanViolation,
 		"SELECT "+violationColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit+1)...)
 	if len(page.Violations) > q.Limit {
 		page.Violations, page.More = page.Violations[:q.Limit], true

@@ -37,6 +37,11 @@ const (
 	// flushIn bounds how long the stop waits for a collector of traces.
 	flushIn   = time.Second
 	tidyEvery = 10 * time.Minute
+	// countEvery bounds what a listing counts one by one: the violations of
+	// that time, some thousands for the largest fleets.
+	countEvery = 2 * time.Second
+	// complainEvery is how often a chore that fails says so, at most.
+	complainEvery = time.Minute
 	// maxSkew is how far the clocks of node, Redis and store may lie apart
 	// before the node is not ready.
 	maxSkew = time.Second
@@ -227,27 +232,34 @@ func (n *node) flushTraces(ctx context.Context) {
 	}
 }
 
-// startChores begins what a node does besides answering.
+// startChores begins what a node does besides answering. What fails is tried
+// again when it is due again.
 func (n *node) startChores(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stopChores = stop
 	if n.checkpoints != nil {
 		n.chores.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
 	}
-	n.chores.Go(func() {
-		ticker := time.NewTicker(tidyEvery)
-		defer ticker.Stop()
-		for {
-			if err := n.store.Tidy(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				n.log.Warn("cannot tidy the store", "error", err)
+	chore := func(every time.Duration, failed string, do func(context.Context) error) {
+		n.chores.Go(func() {
+			ticker := time.NewTicker(every)
+			defer ticker.Stop()
+			var complained time.Time
+			for {
+				if err := do(ctx); err != nil && ctx.Err() == nil && time.Since(complained) >= complainEvery {
+					n.log.Warn(failed, "error", err)
+					complained = time.Now()
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticker.C:
+				}
 			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-		}
-	})
+		})
+	}
+	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
+	chore(countEvery, "cannot count violations", n.store.CountViolations)
 }
 
 // lastCheckpoint signs what was recorded since the last one.

@@ -1,0 +1,290 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Violations implements audit.Trail. What it reads is bounded whatever the
+// number of violations: the page comes from an index that begins with what the
+// filters compare, and the total is a sum of counts (see CountViolations) and
+// of what they leave out, counted one by one. All is read in one snapshot: the
+// sum is exact also while violations become part of the counts.
+func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
+	err = s.read(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
+		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+		return pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) (err error) {
+			page, err = readPage(ctx, tx, q)
+			return err
+		})
+	})
+	return page, err
+}
+
+func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
+	s := selectionOf(q)
+	c, err := readCounted(ctx, tx, s)
+	if err != nil {
+		return page, err
+	}
+	query, args := s.total(c)
+	if err := tx.QueryRow(ctx, query, args...).Scan(&page.Total); err != nil {
+		return page, err
+	}
+	query, args = s.page(q.Before, q.Limit+1)
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return page, err
+	}
+	page.Violations, err = pgx.CollectRows(rows, scanViolation)
+	if len(page.Violations) > q.Limit {
+		page.Violations, page.More = page.Violations[:q.Limit], true
+	}
+	return page, err
+}
+
+// selection is what a listing selects: of an agent, or of all, the violations
+// of certain types and effects with identifiers from low on, but before end.
+type selection struct {
+	agent    string
+	types    []spend.ActionType
+	effects  []spend.Effect
+	low, end spend.ID
+}
+
+// beyond is above every ID.
+var beyond = spend.ID(bytes.Repeat([]byte{0xff}, 16))
+
+func selectionOf(q audit.ViolationQuery) selection {
+	s := selection{agent: q.AgentID, types: spend.ActionTypes[:], effects: []spend.Effect{spend.Block, spend.Escalate}}
+	if q.ActionType != spend.Unspecified {
+		s.types = []spend.ActionType{q.ActionType}
+	}
+	if q.Effect != spend.Allow {
+		s.effects = []spend.Effect{q.Effect}
+	}
+	s.low, s.end = q.IDRange()
+	for i := len(s.end) - 1; i >= 0 && s.end != beyond; i-- { // one more
+		if s.end[i]++; s.end[i] != 0 {
+			break
+		}
+	}
+	return s
+}
+
+// everyKind says that neither type nor effect selects.
+func (s selection) everyKind() bool {
+	return len(s.types) == len(spend.ActionTypes) && len(s.effects) == 2
+}
+
+// counted says what the counts know of a selection.
+type counted struct {
+	// Violations from first on, but before last, have counts, if there are
+	// any: an agent with few violations has none, and nobody has as long as
+	// those from before the first roll-up are not all counted.
+	some        bool
+	first, last spend.ID
+	// The counts leave out what transactions wrote that were below on, or
+	// pending, as text (see the table violations_counted).
+	below, pending string
+}
+
+// A transaction's number means nothing in another cluster.
+const selectCounted = `SELECT below::text, pending::text, upto IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
+	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start >= $2 ORDER BY start LIMIT 1),
+	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1)
+	FROM violations_counted`
+
+func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
+	var first, last pgtype.UUID
+	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last)
+	c.first, c.last = first.Bytes, last.Bytes
+	if s.end == beyond {
+		c.last = beyond
+	}
+	c.some = c.some && first.Valid && bytes.Compare(c.first[:], c.last[:]) < 0
+	return c, err
+}
+
+// total is the query of the exact number: the counts in the middle, the ends
+// that they do not cover, and what is too new for them.
+func (s selection) total(c counted) (string, []any) {
+	var q query
+	if !c.some {
+		q.add("SELECT ")
+		s.countEach(&q, s.low, s.end)
+		return q.String(), q.args
+	}
+	q.add("SELECT (SELECT coalesce(sum(" + s.columns() + "), 0)::bigint FROM violation_counts WHERE agent_id = ")
+	q.arg(s.agent)
+	q.add(" AND start >= ").arg([16]byte(c.first))
+	q.add(" AND start < ").arg([16]byte(c.last))
+	q.add(")")
+	if s.low != c.first {
+		q.add(" + ")
+		s.countEach(&q, s.low, c.first)
+	}
+	if s.end != c.last {
+		q.add(" + ")
+		s.countEach(&q, c.last, s.end)
+	}
+	q.add(" + ")
+	s.countNew(&q, c, "xid >= ", c.below, "::xid8")
+	if c.pending != "{}" {
+		q.add(" + ")
+		s.countNew(&q, c, "xid = ANY (", c.pending, "::xid8[])")
+	}
+	return q.String(), q.args
+}
+
+// columns are those of violation_counts that the selection adds up.
+func (s selection) columns() string {
+	if s.everyKind() {
+		return "total"
+	}
+	names := map[spend.Effect]string{spend.Block: "_blocks", spend.Escalate: "_escalations"}
+	var all []string
+	for _, t := range s.types {
+		for _, e := range s.effects {
+			all = append(all, t.String()+names[e])
+		}
+	}
+	return strings.Join(all, " + ")
+}
+
+// countEach counts a part of the selection one by one.
+func (s selection) countEach(q *query, low, end spend.ID) {
+	q.add("(SELECT count(*) FROM violations WHERE id >= ").arg([16]byte(low))
+	q.add(" AND id < ").arg([16]byte(end))
+	s.filter(q)
+	q.add(")")
+}
+
+// countNew counts the violations of some transactions one by one. OFFSET 0
+// keeps the planner from another index than that of transactions, which it
+// might choose by outdated statistics.
+func (s selection) countNew(q *query, c counted, condition, transactions, end string) {
+	q.add("(SELECT count(*) FROM (SELECT id, agent_id, action_type, decision FROM violations WHERE xid > '0' AND " + condition).arg(transactions)
+	q.add(end + " OFFSET 0) AS new WHERE id >= ").arg([16]byte(c.first))
+	q.add(" AND id < ").arg([16]byte(c.last))
+	s.filter(q)
+	q.add(")")
+}
+
+// filter adds the conditions beside the identifier. That of an agent names all
+// types and effects, which lie before the identifier in the index.
+func (s selection) filter(q *query) {
+	if s.agent != "" {
+		q.add(" AND agent_id = ").arg(s.agent)
+	}
+	if s.agent == "" && s.everyKind() {
+		return
+	}
+	var types, effects []string
+	for _, t := range s.types {
+		types = append(types, "'"+chain.TypeLetters[t:t+1]+"'")
+	}
+	for _, e := range s.effects {
+		effects = append(effects, "'"+chain.EffectLetters[e:e+1]+"'")
+	}
+	q.add(" AND action_type IN (" + strings.Join(types, ", ") + ") AND decision IN (" + strings.Join(effects, ", ") + ")")
+}
+
+const violationColumns = `id, agent_id, policy_id, policy_version, action_type, amount::text, currency, counterparty,
+	decision, rule_id, rule_description, confidence, latency_ms`
+
+// page is the query of the newest before an ID, or of all when it is zero.
+func (s selection) page(before spend.ID, limit int) (string, []any) {
+	end := s.end
+	if !before.IsZero() && bytes.Compare(before[:], end[:]) < 0 {
+		end = before
+	}
+	var q query
+	if s.agent == "" && s.everyKind() {
+		q.add("SELECT " + violationColumns + " FROM violations WHERE id >= ").arg([16]byte(s.low))
+		q.add(" AND id < ").arg([16]byte(end))
+		q.add(" ORDER BY id DESC LIMIT " + strconv.Itoa(limit))
+		return q.String(), q.args
+	}
+	q.add("SELECT " + violationColumns + " FROM violations WHERE id = ANY (ARRAY(SELECT id FROM (")
+	for i, t := range s.types {
+		for j, e := range s.effects {
+			if i+j > 0 {
+				q.add(" UNION ALL ")
+			}
+			s.newestOf(&q, t, e, end, limit)
+		}
+	}
+	q.add(") AS newest ORDER BY id DESC LIMIT " + strconv.Itoa(limit) + ")) ORDER BY id DESC")
+	return q.String(), q.args
+}
+
+// newestOf selects the newest of a kind. Rows are compared, and ordered by
+// columns that are equal, so that no other index will do: the planner would
+// scan that of identifiers for an agent that it believes to be frequent, past
+// all that came since the agent's last violation.
+func (s selection) newestOf(q *query, t spend.ActionType, e spend.Effect, end spend.ID, limit int) {
+	columns, descending := "action_type, decision, id", "action_type DESC, decision DESC, id DESC"
+	if s.agent != "" {
+		columns, descending = "agent_id, "+columns, "agent_id DESC, "+descending
+	}
+	bound := func(comparison string, id spend.ID) {
+		q.add("(" + columns + ") " + comparison + " (")
+		if s.agent != "" {
+			q.arg(s.agent)
+			q.add(", ")
+		}
+		q.add("'" + chain.TypeLetters[t:t+1] + "', '" + chain.EffectLetters[e:e+1] + "', ").arg([16]byte(id))
+		q.add(")")
+	}
+	q.add("(SELECT id FROM violations WHERE ")
+	bound(">=", s.low)
+	q.add(" AND ")
+	bound("<", end)
+	q.add(" ORDER BY " + descending + " LIMIT " + strconv.Itoa(limit) + ")")
+}
+
+// query is the text of a query that grows, and its arguments.
+type query struct {
+	strings.Builder
+	args []any
+}
+
+func (q *query) add(text string) *query {
+	q.WriteString(text)
+	return q
+}
+
+// arg adds a parameter.
+func (q *query) arg(value any) {
+	q.args = append(q.args, value)
+	q.add("$" + strconv.Itoa(len(q.args)))
+}
+
+func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
+	var v audit.Violation
+	var actionType, effect, confidence byte
+	var amount string
+	err := row.Scan(uuid(&v.ID), &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
+		&v.Counterparty, &effect, &v.RuleID, &v.RuleDescription, &confidence, &v.LatencyMS)
+	if err != nil {
+		return v, err
+	}
+	v.ActionType = typeOf(actionType)
+	v.Effect, _ = effectOf(effect)
+	v.Confidence, _ = confidenceOf(confidence)
+	if v.Amount, err = spend.ParseAmount(amount); err != nil {
+		return v, fmt.Errorf("violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)
+	}
+	return v, nil
+}
