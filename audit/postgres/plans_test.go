@@ -202,3 +202,15 @@ func TestViolationPlans(t *testing.T) {
 		})
 	}
 }
+
+// TestSelectionEnds: both ends of a range belong to it, to the millisecond.
+func TestSelectionEnds(t *testing.T) {
+	from, to := time.UnixMilli(1_790_000_000_000), time.UnixMilli(1_790_000_000_255)
+	s := selectionOf(audit.ViolationQuery{From: from, To: to})
+	if s.low != audit.FirstID(from.UnixMilli()) || s.end != audit.FirstID(to.UnixMilli()+1) {
+		t.Errorf("from %x to before %x", s.low, s.end)
+	}
+	if s := selectionOf(audit.ViolationQuery{}); s.low != (spend.ID{}) || s.end != beyond {
+		t.Errorf("everything is from %x to before %x", s.low, s.end)
+	}
+}

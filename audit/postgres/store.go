@@ -183,9 +183,10 @@ func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
 
 // prepareRead has each query planned for its own values: only then are the
 // partitions that it cannot touch left out before they cost anything, and a
-// new partition or fresh statistics make no query plan for all of them.
+// new partition or fresh statistics make no query plan for all of them. None
+// is worth compiling, which a wrong guess of its cost would set off.
 func prepareRead(ctx context.Context, conn *pgx.Conn) error {
-	return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_custom_plan").Close()
+	return conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_custom_plan; SET jit = off").Close()
 }
 
 // Close closes all connections; no method may be in use. Again it does nothing.

@@ -119,6 +119,13 @@ func (r *roles) work(t *testing.T) {
 	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
 		t.Errorf("the violation is not listed: %s", list)
 	}
+	eventually(t, patience, "the violation is counted", func() (done bool) {
+		err := owner.QueryRow(ctx, "SELECT sum(total) = 1 FROM violation_counts").Scan(&done)
+		return err == nil && done
+	})
+	if list := ok(t, must(r.client.Violations(ctx, "decision=block"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
+		t.Errorf("the violation is not listed once it is counted: %s", list)
+	}
 	// A new epoch, and the windows from the database.
 	act(t, r.Redis.Client.FlushAll(ctx).Err())
 	action.IdempotencyKey = ""
@@ -155,13 +162,15 @@ func (r *roles) refused(t *testing.T) {
 		`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
 		`DROP FUNCTION refuse() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
 		`CREATE OR REPLACE FUNCTION enter(node uuid, epoch uuid) RETURNS void LANGUAGE sql AS ''`,
+		`SELECT recount_violations()`, `SELECT divide_count('', '00000000000000000000000000000000')`,
+		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`,
 		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
 	for _, table := range tables {
 		column, name := table[1], pgx.Identifier{table[0]}.Sanitize()
 		for verb, statement := range map[string]string{
-			"INSERT": "INSERT INTO " + name + " SELECT * FROM " + name + " WHERE false",
+			"INSERT": "INSERT INTO " + name + " (" + column + ") SELECT " + column + " FROM " + name + " WHERE false",
 			"UPDATE": "UPDATE " + name + " SET " + column + " = " + column + " WHERE false",
 			"DELETE": "DELETE FROM " + name + " WHERE false",
 			"":       "TRUNCATE " + name,

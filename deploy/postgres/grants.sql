@@ -22,8 +22,9 @@ GRANT SELECT, INSERT ON checks, violations, policies, batches, policy_chain TO :
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency TO :"service";
 GRANT SELECT, INSERT, UPDATE ON keys, fenced TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon, config TO :"service";
-GRANT SELECT ON migrations, archived_days TO :"service";
+GRANT SELECT ON migrations, archived_days, violations_counted, violation_counts TO :"service";
 
-GRANT EXECUTE ON FUNCTION make_partition(date) TO :"service";
+-- Counts of violations are changed by a function that can do nothing else.
+GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer) TO :"service";
 REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition() FROM PUBLIC, :"service";
 COMMIT;

@@ -120,6 +120,9 @@ BEGIN
     state := old;
     IF old.upto IS NULL THEN
         SELECT xid INTO first FROM violations WHERE xid > '0' AND xid >= old.below ORDER BY xid LIMIT 1;
+        IF first IS NULL AND NOT EXISTS (SELECT FROM violations WHERE xid > '0' AND xid = ANY (old.pending)) THEN
+            RETURN true; -- nothing is written while nothing happens
+        END IF;
         SELECT xid INTO next FROM violations WHERE xid > '0' AND xid >= old.below ORDER BY xid OFFSET most LIMIT 1;
         IF next = first THEN -- a transaction is counted whole
             SELECT xid INTO next FROM violations WHERE xid > '0' AND xid > first ORDER BY xid LIMIT 1;
@@ -170,9 +173,6 @@ BEGIN
         ARRAY(SELECT DISTINCT f.agent_id FROM fresh AS f WHERE uuid_hash(f.id) % (old.piece / 2) = 0
             AND NOT EXISTS (SELECT FROM violation_counts AS c WHERE c.agent_id = f.agent_id))
         INTO added, last, agents, starts, sampled;
-    IF added = 0 AND old.upto IS NULL THEN
-        RETURN true; -- nothing is written while nothing happens
-    END IF;
     IF old.upto IS NOT NULL THEN
         state.upto := CASE WHEN added = most THEN last END;
     END IF;

@@ -1,0 +1,235 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// migrateBefore runs the migrations before the one whose name begins so.
+func migrateBefore(t *testing.T, url, name string) {
+	t.Helper()
+	files, err := migrationFiles.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := slices.IndexFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), name) })
+	conn := connect(t, url)
+	script := "CREATE TABLE migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());"
+	for i, text := range migrations()[:before] {
+		script += text + fmt.Sprintf("; INSERT INTO migrations (version) VALUES (%d);", i+1)
+	}
+	if _, err := conn.PgConn().Exec(context.Background(), script).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCountsOfOldViolations migrates a database with violations from before
+// there were counts, while a node of the version before commits, and counts in
+// small steps: totals are exact at every moment.
+func TestCountsOfOldViolations(t *testing.T) {
+	url := database(t)
+	migrateBefore(t, url, "0004")
+	old := connect(t, url)
+	insert(t, old, "busy", 100, 2*time.Hour)
+	insert(t, old, "rare", 2, time.Hour)
+	late := connect(t, url)
+	tx, err := late.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert(t, tx, "busy", 5, 90*time.Minute)
+	var migrating sync.WaitGroup
+	migrating.Go(func() {
+		if err := Migrate(context.Background(), url); err != nil { // waits for the commit under way
+			t.Error(err)
+		}
+	})
+	waitFor(t, url, "the migration to wait", "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'violations'::regclass)")
+	end(t, tx.Commit)
+	migrating.Wait()
+	for _, index := range violationIndexes() {
+		if valid, err := hasIndex(t.Context(), old, index.name); err != nil || !valid {
+			t.Errorf("%s was not made: %v", index.name, err)
+		}
+	}
+	if replaced, err := hasIndex(t.Context(), old, replacedIndex); err != nil || replaced {
+		t.Errorf("%s is still there: %v", replacedIndex, err)
+	}
+
+	c := &counting{Store: open(t, url, false), url: url}
+	c.exec(t, "UPDATE violations_counted SET piece = 4")
+	insert(t, old, "busy", 10, time.Minute)
+	c.exact(t, "before the first step")
+	for steps := 1; ; steps++ {
+		next := c.session(t, pgx.RepeatableRead)
+		complete := *step(t, next, 23)
+		end(t, next.Commit)
+		insert(t, old, "busy", 1, 100*time.Minute) // amid those from before
+		c.exact(t, fmt.Sprintf("after step %d", steps))
+		if complete && steps > 5 {
+			break
+		}
+		if steps > 20 {
+			t.Fatal("it does not end")
+		}
+	}
+	c.count(t)
+	c.exact(t, "in the end")
+}
+
+// TestIndexLeftInvalid finds an index that a node began and did not finish.
+func TestIndexLeftInvalid(t *testing.T) {
+	url := database(t)
+	open(t, url, true)
+	statement(t, url, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'violations_kind'::regclass")
+	if err := Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if valid, err := hasIndex(t.Context(), connect(t, url), "violations_kind"); err != nil || !valid {
+		t.Errorf("it is not valid: %v", err)
+	}
+}
+
+// TestRecount makes the counts anew while a commit is open and others go on.
+func TestRecount(t *testing.T) {
+	c := newCounting(t)
+	insert(t, c.reads, "busy", 60, 2*time.Hour)
+	c.count(t)
+	open := c.session(t, pgx.ReadCommitted)
+	insert(t, open, "busy", 10, 2*time.Hour)
+	c.exec(t, "SELECT recount_violations()")
+	c.exact(t, "at once")
+	insert(t, c.reads, "rare", 3, 2*time.Hour)
+	next := c.session(t, pgx.RepeatableRead)
+	step(t, next, 40)
+	end(t, next.Commit)
+	c.exact(t, "after a step")
+	end(t, open.Commit)
+	c.exact(t, "after the commit")
+	c.count(t)
+	c.exact(t, "in the end")
+	c.covered(t, 73)
+}
+
+// TestCountsThatDiffer notices counts that are not those of the violations.
+func TestCountsThatDiffer(t *testing.T) {
+	c := newCounting(t)
+	insert(t, c.reads, "busy", 3, time.Hour)
+	c.count(t)
+	c.exec(t, "UPDATE violation_counts SET spend_blocks = spend_blocks + 1")
+	insert(t, c.reads, "busy", 10, time.Hour)
+	if err := c.CountViolations(t.Context()); err == nil || !strings.Contains(err.Error(), "recount_violations") {
+		t.Errorf("got %v", err)
+	}
+	c.exec(t, "SELECT recount_violations()")
+	c.count(t)
+	c.exact(t, "in the end")
+	c.covered(t, 13)
+}
+
+// TestCountsOfAnotherCluster has the transactions of another cluster, as after
+// a restore of a dump: theirs were many more.
+func TestCountsOfAnotherCluster(t *testing.T) {
+	c := newCounting(t)
+	insert(t, c.reads, "busy", 60, 2*time.Hour)
+	c.count(t)
+	c.exec(t, "ALTER TABLE violations DISABLE TRIGGER immutable")
+	c.exec(t, "UPDATE violations SET xid = (xid::text::bigint + 1000000000)::text::xid8")
+	c.exec(t, "ALTER TABLE violations ENABLE TRIGGER immutable")
+	c.exec(t, "UPDATE violations_counted SET below = (below::text::bigint + 1000000000)::text::xid8, cluster = cluster + 1")
+	insert(t, c.reads, "busy", 5, time.Hour) // below the bound, and not counted
+	compare := func(when string) {
+		t.Helper()
+		for _, agent := range []string{"", "busy"} {
+			c.compare(t, when, audit.ViolationQuery{AgentID: agent, Limit: 1})
+		}
+	}
+	compare("before the recount")
+	if err := c.CountViolations(t.Context()); err == nil || !strings.Contains(err.Error(), "recount_violations") {
+		t.Errorf("got %v", err)
+	}
+	c.exec(t, "SELECT recount_violations()")
+	compare("after it")
+	c.count(t)
+	insert(t, c.reads, "busy", 5, time.Hour)
+	c.exact(t, "before new ones are counted")
+	c.count(t)
+	c.exact(t, "in the end")
+	c.covered(t, 70)
+}
+
+// TestCountedAt follows the metric that an alert asks.
+func TestCountedAt(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s, err := Open(t.Context(), Options{URL: database(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	gauge := func() float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "spendgate_audit_violations_counted_timestamp_seconds" {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		t.Fatal("no such metric")
+		return 0
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	if at := gauge(); at != 0 {
+		t.Errorf("counted at %v before it was", at)
+	}
+	before := time.Now().Unix()
+	if err := s.CountViolations(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := gauge()
+	if first < float64(before) || first > float64(time.Now().Unix()) {
+		t.Errorf("counted at %v, now it is %v", first, before)
+	}
+	// A session that hangs in the middle keeps others from it; listings go on.
+	f := newFence(t, s)
+	c := minimal(f)
+	c.Decision.Effect, c.Action.AgentID = spend.Block, "busy"
+	if err := audittest.Record(t.Context(), s, c); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.reads.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, tx, 10)
+	s.countedAt.Store(1)
+	if err := s.CountViolations(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if at := gauge(); at != 1 {
+		t.Errorf("counted at %v, while another is at it", at)
+	}
+	if page, err := s.Violations(t.Context(), audit.ViolationQuery{Limit: 1}); err != nil || page.Total != 1 {
+		t.Errorf("total %d, %v", page.Total, err)
+	}
+	end(t, tx.Rollback)
+}
