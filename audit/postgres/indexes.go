@@ -26,10 +26,14 @@ func violationIndexes() []index {
 // replacedIndex is that of version 1, which violations_agent_kind replaces.
 const replacedIndex = "violations_agent"
 
+// indexable says whether the schema is one that has all columns.
+const indexable = `EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('violations') AND attname = 'xid')`
+
 // makeIndexesOfEmpty makes them as part of a migration if nobody would wait.
 func makeIndexesOfEmpty(ctx context.Context, tx pgx.Tx) error {
-	var used bool
-	if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM violations)").Scan(&used); err != nil || used {
+	var empty bool
+	err := tx.QueryRow(ctx, "SELECT "+indexable+" AND NOT EXISTS (SELECT FROM violations)").Scan(&empty)
+	if err != nil || !empty {
 		return err
 	}
 	for _, index := range violationIndexes() {
@@ -37,19 +41,21 @@ func makeIndexesOfEmpty(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, "DROP INDEX IF EXISTS "+replacedIndex)
+	_, err = tx.Exec(ctx, "DROP INDEX IF EXISTS "+replacedIndex)
 	return err
 }
 
 // makeIndexes makes those that are missing while commits go on, which may take
 // minutes. Of several nodes one makes them; the others wait for it.
 func makeIndexes(ctx context.Context, conn *pgx.Conn) error {
+	var due bool
+	if err := conn.QueryRow(ctx, "SELECT "+indexable).Scan(&due); err != nil || !due {
+		return err
+	}
 	for _, index := range violationIndexes() {
-		valid, err := hasIndex(ctx, conn, index.name)
-		if err != nil {
+		if valid, err := hasIndex(ctx, conn, index.name); err != nil {
 			return err
-		}
-		if valid {
+		} else if valid {
 			continue
 		}
 		// What another node began and did not finish is there, but not valid.

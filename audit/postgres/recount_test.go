@@ -28,12 +28,11 @@ func migrateBefore(t *testing.T, url, name string) {
 		t.Fatal(err)
 	}
 	before := slices.IndexFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), name) })
-	conn := connect(t, url)
-	script := "CREATE TABLE migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());"
-	for i, text := range migrations()[:before] {
-		script += text + fmt.Sprintf("; INSERT INTO migrations (version) VALUES (%d);", i+1)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := conn.PgConn().Exec(context.Background(), script).ReadAll(); err != nil {
+	if err := migrate(t.Context(), config, migrations()[:before]); err != nil {
 		t.Fatal(err)
 	}
 }
