@@ -23,7 +23,7 @@ var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 func rowsOf(t *testing.T) (rows [][]byte) {
 	t.Helper()
 	texts := []string{"", "plain", "\x01\x1f", "\"\\/\b\f\n\r\t", "\x7f\u0080\u2028\u2029\ufeff\ufffd", "é 中 😀", " ", "null", strings.Repeat("ü", 100)}
-	for i := range len(texts) {
+	for i := range texts {
 		at := func(n int) string { return texts[(i+n)%len(texts)] }
 		c := &spend.Check{
 			ID: spend.NewID(day.Add(time.Duration(i) * time.Hour)), ActionType: spend.Refund, LatencyMS: int64(i), KeyID: at(1), RequestID: at(2),

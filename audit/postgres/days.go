@@ -94,12 +94,12 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 }
 
 // strays reports whether the default partition has checks from before a date.
-func (d *days) strays(ctx context.Context, date time.Time) (any bool, err error) {
-	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).Scan(&any)
+func (d *days) strays(ctx context.Context, date time.Time) (found bool, err error) {
+	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).Scan(&found)
 	if err != nil {
 		err = fmt.Errorf("cannot look at the default partition: %w", err)
 	}
-	return any, err
+	return found, err
 }
 
 // schema is the version of the database's schema.

@@ -33,11 +33,11 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 // lookForStrays notes whether the default partition has rows: it stops at the
 // first.
 func (s *Store) lookForStrays(ctx context.Context, conn *pgx.Conn) error {
-	var any bool
-	if err := conn.QueryRow(ctx, "SELECT default_partition_occupied()").Scan(&any); err != nil {
+	var found bool
+	if err := conn.QueryRow(ctx, "SELECT default_partition_occupied()").Scan(&found); err != nil {
 		return fmt.Errorf("cannot look at the default partition: %w: %w", audit.ErrUnavailable, err)
 	}
-	s.strays.Store(any)
+	s.strays.Store(found)
 	return nil
 }
 

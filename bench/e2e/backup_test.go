@@ -203,7 +203,7 @@ func (b *backup) replaceServer(t *testing.T, nodes []*fleet.Node) {
 		act(t, n.Kill())
 	}
 	act(t, b.Postgres.Close())
-	dir, err := os.MkdirTemp("", "spendgate-restored-")
+	dir, err := os.MkdirTemp("", "spendgate-restored-") //nolint:usetesting // whoever runs PostgreSQL has to get at it
 	act(t, err)
 	act(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { act(t, os.RemoveAll(dir)) })

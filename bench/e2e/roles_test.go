@@ -146,7 +146,9 @@ var may = map[string][]string{
 }
 
 // quoted is a name as SQL has it: schema, owner or service.
-func (r *roles) quoted(variable string) string { return pgx.Identifier{r.variables[variable]}.Sanitize() }
+func (r *roles) quoted(variable string) string {
+	return pgx.Identifier{r.variables[variable]}.Sanitize()
+}
 
 // refused has the service's role try what it must not, on every table.
 func (r *roles) refused(t *testing.T) {
