@@ -28,7 +28,8 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // BeginRestored begins a new epoch, before nodes start on a database that was
 // restored. Its fences are those of the backup, so a node that was cut off later
 // could record what it had claimed; and Redis may hold claims of checks that
-// are gone. Neither counts in a new epoch. It fails with ErrNodesConnected.
+// are gone. Neither counts in a new epoch. Violations that came from another
+// server are counted anew. It fails with ErrNodesConnected.
 func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -52,6 +53,10 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	r.Epoch = spend.NewID(time.Now())
 	if _, err := conn.Exec(ctx, "SELECT rotate(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
 		return r, fmt.Errorf("cannot begin an epoch: %w", err)
+	}
+	// Violations are counted by numbers of transactions, which are this server's own.
+	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violations_counted, pg_control_system() WHERE cluster <> system_identifier"); err != nil {
+		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
 	}
 	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

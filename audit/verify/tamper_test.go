@@ -228,6 +228,9 @@ func TestEveryColumnOfAViolation(t *testing.T) {
 	tr := newTrail(t)
 	c := tr.find((*spend.Check).Violation)
 	for _, column := range tr.columns("violations")[1:] {
+		if column[0] == "xid" { // bookkeeping
+			continue
+		}
 		to := map[string]string{"integer": "%s - 1", "char": "'r'", "numeric": "%s - 0.01", "text": "%s || 'x'"}[column[1]]
 		if strings.Contains(to, "%") {
 			to = fmt.Sprintf(to, column[0])

@@ -103,7 +103,12 @@ func flagFault(err error) string {
 	for _, form := range []string{"invalid value %q for flag -%s", "invalid boolean value %q for -%s"} {
 		if n, _ := fmt.Sscanf(text, form, &value, &name); n == 2 {
 			name = strings.TrimSuffix(name, ":")
-			return fmt.Sprintf("%s%s cannot be %q", dashes(name), name, value)
+			fault := fmt.Sprintf("%s%s cannot be %q", dashes(name), name, value)
+			// A flag's own reason tells what to mend, package flag's does not.
+			if reason, ok := strings.CutPrefix(text, fmt.Sprintf(form, value, name)+": it "); ok {
+				fault += ": it " + reason
+			}
+			return fault
 		}
 	}
 	return text
