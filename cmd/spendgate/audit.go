@@ -116,7 +116,7 @@ func (f *timeFlag) Set(text string) (err error) {
 		return nil
 	}
 	if f.at, err = time.Parse(time.RFC3339, text); err != nil {
-		return errors.New("it must be a date (2026-03-01) or a time (2026-03-01T12:00:00Z)")
+		return errors.New("must be a date (2026-03-01) or a time (2026-03-01T12:00:00Z)")
 	}
 	return nil
 }

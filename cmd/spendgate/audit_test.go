@@ -48,7 +48,7 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 		{"audit", nil, 2, "verify, checkpoint, keygen"},
 		{"audit verify", nil, 1, "SPENDGATE_DATABASE_URL: is required"},
 		{"audit verify now", []string{database}, 2, "takes no arguments"},
-		{"audit verify --from yesterday", []string{database}, 2, `--from cannot be "yesterday": it must be a date (2026-03-01)`},
+		{"audit verify --from yesterday", []string{database}, 2, `--from cannot be "yesterday": must be a date (2026-03-01)`},
 		{"audit verify --workers 0", []string{database}, 2, "at least one worker"},
 		{"audit verify --checkpoint " + lines, []string{database}, 2, "needs --public-key"},
 		{"audit verify --checkpoint " + lines + " --public-key x", []string{database}, 1, "32 bytes"},

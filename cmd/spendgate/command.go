@@ -101,15 +101,15 @@ func flagFault(err error) string {
 	}
 	var value, name string
 	for _, form := range []string{"invalid value %q for flag -%s", "invalid boolean value %q for -%s"} {
-		if n, _ := fmt.Sscanf(text, form, &value, &name); n == 2 {
-			name = strings.TrimSuffix(name, ":")
-			fault := fmt.Sprintf("%s%s cannot be %q", dashes(name), name, value)
-			// A flag's own reason tells what to mend, package flag's does not.
-			if reason, ok := strings.CutPrefix(text, fmt.Sprintf(form, value, name)+": it "); ok {
-				fault += ": it " + reason
-			}
-			return fault
+		if n, _ := fmt.Sscanf(text, form, &value, &name); n < 2 {
+			continue
 		}
+		name = strings.TrimSuffix(name, ":")
+		fault := fmt.Sprintf("%s%s cannot be %q", dashes(name), name, value)
+		if _, why, _ := strings.Cut(text, " -"+name+": "); why != "" && why != "parse error" {
+			fault += ": " + why
+		}
+		return fault
 	}
 	return text
 }

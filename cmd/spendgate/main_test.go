@@ -155,8 +155,9 @@ func TestWrongFlagsAreNamedAsTheHelpNamesThem(t *testing.T) {
 		"policies apply -f":                     "-f needs a value\n",
 		"keys create --name x --rate-limit a:b": `--rate-limit cannot be "a:b"` + "\n",
 		"keys update x --active=nope":           `--active cannot be "nope"` + "\n",
+		"audit verify --from yesterday":         `--from cannot be "yesterday": must be a date`,
 	} {
-		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "spendgate: "+want+"Try: spendgate ")
+		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "spendgate: "+want)
 	}
 }
 
