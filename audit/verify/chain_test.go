@@ -2,6 +2,8 @@ package verify_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"slices"
@@ -318,4 +320,30 @@ func (tr *trail) recordMore() []*spend.Check {
 	lane := spend.NewID(time.Now())
 	tr.lanes = append(tr.lanes, lane)
 	return tr.record(tr.writer, lane)
+}
+
+// TestDigestOfACheckpoint finds a line that was signed with another digest, or
+// count, than that of its heads: what signed it did not see all there was.
+func TestDigestOfACheckpoint(t *testing.T) {
+	tr := newTrail(t)
+	content, err := os.ReadFile(tr.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, _, _ := strings.Cut(string(content), `,"signature":"`)
+	_, digest, _ := strings.Cut(signed, `"digest":"`)
+	for name, text := range map[string]string{
+		"digest": strings.Replace(signed, digest[:64], strings.Repeat("00", 32), 1),
+		"count":  strings.Replace(signed, `"lanes":2`, `"lanes":3`, 1),
+		"none":   signed,
+	} {
+		secret := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+		signature := ed25519.Sign(secret, []byte("spendgate checkpoint 1\n"+text))
+		line := text + `,"signature":"` + base64.StdEncoding.EncodeToString(signature) + "\"}\n"
+		var want []string
+		if name != "none" {
+			want = []string{"altered checkpoint on line 1"}
+		}
+		tr.finds(func(o *verify.Options) { o.Checkpoints, o.PublicKey = strings.NewReader(line), tr.key }, want...)
+	}
 }
