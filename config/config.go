@@ -51,8 +51,10 @@ type Config struct {
 }
 
 // Load reads the settings of a server from environ, which has the form of
-// os.Environ. Its error holds all faults, one a line.
-func Load(environ []string, mode Mode) (Config, error) {
+// os.Environ. checkDatabase says what the database's driver has against a URL
+// of good form, without telling any of it that may be secret. The error holds
+// all faults, one a line.
+func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Config, error) {
 	s := newSource(environ)
 	c := Config{
 		ListenAddr:     read(s, "LISTEN_ADDR", DefaultListenAddr, parseAddr),
@@ -64,7 +66,7 @@ func Load(environ []string, mode Mode) (Config, error) {
 		PProf:          read(s, "PPROF", false, parseBool),
 		Traces:         readTraces(environ, s),
 	}
-	c.loadStores(s, mode)
+	c.loadStores(s, mode, checkDatabase)
 	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {
 		s.fault("OPS_ADDR", "must differ from "+prefix+"LISTEN_ADDR: operations have a listener of their own")
 	}
@@ -78,7 +80,7 @@ func Load(environ []string, mode Mode) (Config, error) {
 
 // loadStores reads where Redis and PostgreSQL are, as far as the mode uses
 // them. Unused ones are not looked at: dev starts in the environment of serve.
-func (c *Config) loadStores(s *source, mode Mode) {
+func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) error) {
 	if mode == Dev {
 		for _, name := range []string{"REDIS_URL", "DATABASE_URL"} {
 			if s.given(name) {
@@ -95,7 +97,7 @@ func (c *Config) loadStores(s *source, mode Mode) {
 		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
 		s.require("REDIS_URL", "redis://host:6379")
 	}
-	c.DatabaseURL = read(s, "DATABASE_URL", "", parseDatabaseURL)
+	c.DatabaseURL = read(s, "DATABASE_URL", "", func(url string) (Secret, error) { return parseDatabaseURL(url, checkDatabase) })
 	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")
 }
 

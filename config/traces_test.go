@@ -30,7 +30,7 @@ func TestTraces(t *testing.T) {
 			},
 		},
 	} {
-		c, err := Load(test.environ, Dev)
+		c, err := Load(test.environ, Dev, driver)
 		if got, want := fmt.Sprint(plainly(c.Traces)), fmt.Sprint(plainly(test.want)); err != nil || got != want {
 			t.Errorf("%q: %s, %v; want %s", test.environ, got, err, want)
 		}
@@ -42,13 +42,13 @@ func TestTraces(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", endpoint, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://hunter2@c", "OTEL_EXPORTER_OTLP_HEADERS=hunter2",
 		"OTEL_EXPORTER_OTLP_TIMEOUT=0", "OTEL_EXPORTER_OTLP_COMPRESSION=zip", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 	}
-	_, err := Load(bad, Dev)
+	_, err := Load(bad, Dev, driver)
 	for _, name := range []string{"HEADERS", "TIMEOUT", "COMPRESSION", "PROTOCOL"} {
 		if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+name+": must be") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Load(bad[:1], Dev); err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_ENDPOINT: must be the address") {
+	if _, err := Load(bad[:1], Dev, driver); err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_ENDPOINT: must be the address") {
 		t.Error(err)
 	}
 }
@@ -62,7 +62,7 @@ func TestTracesOfTheSDK(t *testing.T) {
 		"OTEL_BSP_MAX_QUEUE_SIZE=", "OTEL_TRACES_SAMPLER=Always_Off", "OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=0",
 		"OTEL_TRACES_SAMPLER=traceidratio OTEL_TRACES_SAMPLER_ARG=1", "OTEL_TRACES_SAMPLER=always_on OTEL_TRACES_SAMPLER_ARG=unused",
 	} {
-		if _, err := Load(append(strings.Fields(good), endpoint), Dev); err != nil {
+		if _, err := Load(append(strings.Fields(good), endpoint), Dev, driver); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
@@ -72,10 +72,10 @@ func TestTracesOfTheSDK(t *testing.T) {
 		"OTEL_TRACES_SAMPLER_ARG=-0.1 OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=NaN OTEL_TRACES_SAMPLER=traceidratio",
 	} {
 		name, _, _ := strings.Cut(bad, "=")
-		if _, err := Load(append(strings.Fields(bad), endpoint), Dev); err == nil || !strings.Contains(err.Error(), name+": must be ") {
+		if _, err := Load(append(strings.Fields(bad), endpoint), Dev, driver); err == nil || !strings.Contains(err.Error(), name+": must be ") {
 			t.Errorf("%s: %v", bad, err)
 		}
-		if _, err := Load(strings.Fields(bad), Dev); err != nil {
+		if _, err := Load(strings.Fields(bad), Dev, driver); err != nil {
 			t.Errorf("%s without a collector: %v", bad, err)
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"spendgate/audit/postgres"
 )
 
 func parseText(s string) (string, error) { return s, nil }
@@ -99,10 +97,9 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// parseDatabaseURL checks the form, and asks the driver, which knows the
-// parameters. It passes no error of net/url on, for those quote parts of the
-// password.
-func parseDatabaseURL(s string) (Secret, error) {
+// parseDatabaseURL judges the form; check knows the parameters. It passes no
+// error of net/url on, for those quote parts of the password.
+func parseDatabaseURL(s string, check func(string) error) (Secret, error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		return "", errors.New("is not a URL: every host of several needs its port, and signs in user and password must be percent-encoded")
@@ -113,7 +110,7 @@ func parseDatabaseURL(s string) (Secret, error) {
 	if u.Host == "" && u.Query().Get("host") == "" {
 		return "", errors.New("names no host")
 	}
-	if err := postgres.CheckURL(s); err != nil {
+	if err := check(s); err != nil {
 		return "", fmt.Errorf("cannot be used: %w", err)
 	}
 	return Secret(s), nil

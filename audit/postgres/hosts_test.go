@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -45,5 +46,28 @@ func TestHostThatTookWritesIsFirst(t *testing.T) {
 	want := "two:5433 true, two:5433 false, one:5432 true, one:5432 false, three:5434 true, three:5434 false"
 	if got := tried(); got != want {
 		t.Errorf("after two took writes: %s", got)
+	}
+}
+
+// What only the driver knows of a URL is found without connecting, and told
+// without the secrets in it.
+func TestCheckURL(t *testing.T) {
+	for _, url := range []string{
+		"postgres://u:hunter2@one:5432,two:5433/db?target_session_attrs=read-write&pool_max_conns=7&default_query_exec_mode=cache_describe",
+		"postgres:///db?host=/var/run/postgresql&connect_timeout=1",
+	} {
+		if err := CheckURL(url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for parameter, want := range map[string]string{
+		"sslmode=maybe": "sslmode is invalid", "sslrootcert=/none": "/none", "target_session_attrs=fast": "fast",
+		"pool_max_conns=many": "pool_max_conns", "default_query_exec_mode=cached": "cached", "connect_timeout=x": "connect_timeout",
+		"password=hunter2&sslmode=maybe": "sslmode is invalid",
+	} {
+		err := CheckURL("postgres://u:hunter2@db/spend?" + parameter)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "spend") {
+			t.Errorf("%s: %v", parameter, err)
+		}
 	}
 }

@@ -76,7 +76,7 @@ func newCheckpoints(c config.Config, store *postgres.Store, registerer prometheu
 
 // auditCheckpoint writes one checkpoint.
 func auditCheckpoint(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Audit)
+	c, err := p.load(config.Audit)
 	if err != nil {
 		return err
 	}

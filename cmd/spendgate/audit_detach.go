@@ -39,7 +39,7 @@ func auditDetach(flags *flag.FlagSet) action {
 		if info, err := os.Stat(*dir); err != nil || !info.IsDir() {
 			return fmt.Errorf("--to: %w", errors.Join(err, errNoFolder))
 		}
-		c, err := config.Load(p.environ, config.Audit)
+		c, err := p.load(config.Audit)
 		if err != nil {
 			return err
 		}

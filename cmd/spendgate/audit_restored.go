@@ -19,7 +19,7 @@ func auditRestoredCommand() command {
 
 // auditRestored begins an epoch on a restored database.
 func auditRestored(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Migrate)
+	c, err := p.load(config.Migrate)
 	if err != nil {
 		return err
 	}

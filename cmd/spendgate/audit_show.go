@@ -81,7 +81,7 @@ func (at place) judge(row spend.Hash) checkreport.Chain {
 
 // reportOfFleet reads PostgreSQL, and the archives of what left it.
 func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID) (*checkreport.Report, error) {
-	c, err := config.Load(p.environ, config.Audit)
+	c, err := p.load(config.Audit)
 	if err != nil {
 		return nil, err
 	}

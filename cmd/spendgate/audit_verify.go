@@ -44,7 +44,7 @@ func auditVerify(flags *flag.FlagSet) action {
 }
 
 func (v verification) run(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Audit)
+	c, err := p.load(config.Audit)
 	if err != nil {
 		return err
 	}

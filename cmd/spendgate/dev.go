@@ -35,7 +35,7 @@ const sampleKeyRPM = 10000
 
 // dev runs the embedded single node.
 func dev(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Dev)
+	c, err := p.load(config.Dev)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"spendgate/audit/postgres"
+	"spendgate/config"
 )
 
 // version is set when the binary is linked (-X main.version=...).
@@ -35,6 +38,11 @@ type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+}
+
+// load reads the settings of a server or of a command on its database.
+func (p process) load(mode config.Mode) (config.Config, error) {
+	return config.Load(p.environ, mode, postgres.CheckURL)
 }
 
 // run executes the command line and gives the exit code.

@@ -11,7 +11,7 @@ import (
 
 // serve runs a node of a fleet.
 func serve(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Serve)
+	c, err := p.load(config.Serve)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func serve(ctx context.Context, p process) error {
 
 // migrate brings the schema up to date and ends.
 func migrate(ctx context.Context, p process) error {
-	c, err := config.Load(p.environ, config.Migrate)
+	c, err := p.load(config.Migrate)
 	if err != nil {
 		return err
 	}
