@@ -96,14 +96,11 @@ func (e *argumentError) checkObject(schema *jsonschema.Schema, value jsontext.Va
 
 // absent reports whether a member is not there, null or blank (S4).
 func absent(value jsontext.Value) bool {
-	switch value.Kind() {
-	case '"':
+	if value.Kind() == '"' {
 		text, err := jsontext.AppendUnquote(nil, value)
 		return err == nil && len(bytes.TrimSpace(text)) == 0
-	case 'n':
-		return true
 	}
-	return len(value) == 0
+	return len(value) == 0 || value.Kind() == 'n'
 }
 
 // open reports whether an object takes members that the schema does not name.
