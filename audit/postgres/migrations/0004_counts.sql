@@ -18,7 +18,7 @@ CREATE TABLE violations_counted (
     below   xid8    NOT NULL,
     pending xid8[]  NOT NULL,
     upto    uuid,
-    piece   integer NOT NULL DEFAULT 4096, -- violations to a count, see violation_counts
+    piece   integer NOT NULL DEFAULT 4096 CHECK (piece >= 2), -- violations to a count, see below
     cluster bigint  NOT NULL               -- whose transactions these are
 );
 INSERT INTO violations_counted (below, pending, upto, cluster)
