@@ -49,7 +49,10 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if err := b.run(ctx, *most); err != nil {
 		return err
 	}
-	if err := load.WriteFile(path, func(w io.Writer) error { return load.WriteJSON(w, b.report) }); err != nil {
+	err := errors.Join(
+		load.WriteFile(path, func(w io.Writer) error { return load.WriteJSON(w, b.report) }),
+		load.WriteFile(strings.TrimSuffix(path, "json")+"svg", b.report.picture().WriteSVG))
+	if err != nil {
 		return err
 	}
 	return printTable(out, path)
