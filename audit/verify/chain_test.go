@@ -119,6 +119,7 @@ func TestTamperedBatches(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tr := newTrail(t)
 			of := slices.MinFunc(tr.lanes, func(a, b spend.ID) int { return bytes.Compare(a[:], b[:]) })
 			if of != tr.lanes[0] {
@@ -159,6 +160,7 @@ func TestCutOff(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tr := newTrail(t)
 			want := tamper(tr)
 			tr.finds(nil)
@@ -199,6 +201,7 @@ func (tr *trail) row(id spend.ID) []byte {
 // TestRowsAreHashedAsStored compares the hash of what the writer had with that
 // of what the database sends.
 func TestRowsAreHashedAsStored(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	for _, record := range tr.records {
 		for _, c := range record {
@@ -211,6 +214,7 @@ func TestRowsAreHashedAsStored(t *testing.T) {
 
 // TestTamperedPolicies alters each column of a policy, and more.
 func TestTamperedPolicies(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	second := `policy "refunds" version 2`
 	for _, column := range tr.columns("policies") {
@@ -251,6 +255,7 @@ func TestTamperedPolicies(t *testing.T) {
 // TestBeforeChains says aloud what no batch can list: checks of a version
 // without chains.
 func TestBeforeChains(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	tr.exec("UPDATE migrations SET applied_at = now() WHERE version = 3")
 	tr.exec("DELETE FROM batches WHERE lane = '%s'", tr.lanes[0].Text(""))
@@ -261,6 +266,7 @@ func TestBeforeChains(t *testing.T) {
 
 // TestTamperedCheckpoints changes the file.
 func TestTamperedCheckpoints(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	for range 3 {
 		tr.records = append(tr.records, tr.recordMore())
@@ -325,6 +331,7 @@ func (tr *trail) recordMore() []*spend.Check {
 // TestDigestOfACheckpoint finds a line that was signed with another digest, or
 // count, than that of its heads: what signed it did not see all there was.
 func TestDigestOfACheckpoint(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	content, err := os.ReadFile(tr.file)
 	if err != nil {

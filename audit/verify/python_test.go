@@ -90,6 +90,7 @@ func TestStrangerAgrees(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tr := newTrail(t)
 			tr.recordMore()
 			tr.sign()

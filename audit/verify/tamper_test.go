@@ -15,6 +15,7 @@ import (
 // TestClean finds nothing where nothing was changed, in slices of any size, and
 // has looked at everything.
 func TestClean(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	for _, size := range []int64{0, 1, 7} {
 		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = size; tr.held(o) })
@@ -41,6 +42,7 @@ func TestClean(t *testing.T) {
 // TestEveryColumnOfAChecks alters each column of the table in turn, also from
 // null to empty and to null. A column that no hash covers is found here.
 func TestEveryColumnOfAChecks(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	full, sparse := tr.records[0][0], tr.records[0][1]
 	copied := map[string]bool{
@@ -214,6 +216,7 @@ func TestTamperedChecks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			tr := newTrail(t)
 			tr.finds(nil)
 			want := tamper(tr)
@@ -225,6 +228,7 @@ func TestTamperedChecks(t *testing.T) {
 
 // TestEveryColumnOfAViolation alters each in turn.
 func TestEveryColumnOfAViolation(t *testing.T) {
+	t.Parallel()
 	tr := newTrail(t)
 	c := tr.find((*spend.Check).Violation)
 	for _, column := range tr.columns("violations")[1:] {
