@@ -34,7 +34,8 @@ const (
 	drainDelay = 3 * time.Second
 	// finishIn bounds all that comes after; the whole stop takes under 10 s.
 	finishIn = 6 * time.Second
-	// flushIn bounds how long the stop waits for a collector of traces.
+	// flushIn bounds how long the stop waits for a collector of traces, and for
+	// the last checkpoint.
 	flushIn   = time.Second
 	tidyEvery = 10 * time.Minute
 	// countEvery bounds what a listing counts one by one: the violations of
@@ -267,6 +268,8 @@ func (n *node) lastCheckpoint(ctx context.Context) {
 	if n.checkpoints == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, flushIn)
+	defer cancel()
 	if err := n.checkpoints.Write(ctx); err != nil {
 		n.log.Warn("cannot write the last checkpoint", "error", err)
 	}
