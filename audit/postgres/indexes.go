@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,43 +47,94 @@ func makeIndexesOfEmpty(ctx context.Context, tx pgx.Tx) error {
 }
 
 // makeIndexes makes those that are missing while commits go on, which may take
-// minutes. Of several nodes one makes them; the others wait for it.
-func makeIndexes(ctx context.Context, conn *pgx.Conn) error {
-	var due bool
+// minutes. Of several nodes one makes them; the others ask now and then whether
+// it is done. None may wait for it within a statement: an index waits for all
+// older snapshots, so that each would wait for the other.
+func makeIndexes(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) error {
+	for {
+		due, err := indexesDue(ctx, conn)
+		if err != nil || !due {
+			return err
+		}
+		mine, err := makeIndexesInTurn(ctx, conn, config)
+		if err != nil || mine {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the node that makes the indexes: %w", ctx.Err())
+		case <-time.After(lockAgain):
+		}
+	}
+}
+
+func indexesDue(ctx context.Context, conn *pgx.Conn) (due bool, err error) {
 	if err := conn.QueryRow(ctx, "SELECT "+indexable).Scan(&due); err != nil || !due {
-		return err
+		return false, err
 	}
 	for _, index := range violationIndexes() {
-		if valid, err := hasIndex(ctx, conn, index.name); err != nil {
-			return err
-		} else if valid {
-			continue
-		}
-		// What another node began and did not finish is there, but not valid.
-		// Under the lock nobody is at it any more.
-		for _, statement := range []string{
-			"SET lock_timeout = 0",
-			fmt.Sprintf(`DO $$ BEGIN
-				LOCK TABLE violations IN SHARE UPDATE EXCLUSIVE MODE;
-				IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('%[1]s') AND NOT indisvalid) THEN
-					SET LOCAL lock_timeout = '500ms'; -- commits wait for this one
-					DROP INDEX %[1]s;
-				END IF;
-			END $$`, index.name),
-			"CREATE INDEX CONCURRENTLY IF NOT EXISTS " + index.name + " ON " + index.on,
-			"RESET lock_timeout",
-		} {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				return fmt.Errorf("cannot make the index %s: %w", index.name, asOwner(err))
-			}
+		if valid, err := hasIndex(ctx, conn, index.name); err != nil || !valid {
+			return true, err
 		}
 	}
-	replaced, err := hasIndex(ctx, conn, replacedIndex)
-	if err == nil && replaced {
-		if _, err = conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+replacedIndex); err != nil {
-			err = fmt.Errorf("cannot drop the index %s: %w", replacedIndex, asOwner(err))
+	return hasIndex(ctx, conn, replacedIndex)
+}
+
+// makeIndexesInTurn makes them unless another node is at it. Whose turn it is
+// shows in a lock of a transaction of its own, which is open, but has no
+// snapshot that an index would wait for.
+func makeIndexesInTurn(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) (mine bool, err error) {
+	turn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = turn.Close(context.WithoutCancel(ctx)) }() // which ends the turn
+	tx, err := turn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return false, err
+	}
+	const take = "SELECT pg_try_advisory_xact_lock(hashtext('indexes'), hashtext(current_schema()))"
+	if err := tx.QueryRow(ctx, take).Scan(&mine); err != nil || !mine {
+		return false, err
+	}
+	for _, index := range violationIndexes() {
+		if err := makeIndex(ctx, conn, index); err != nil {
+			return true, fmt.Errorf("cannot make the index %s: %w", index.name, asOwner(err))
 		}
 	}
+	if _, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+replacedIndex); err != nil {
+		return true, fmt.Errorf("cannot drop the index %s: %w", replacedIndex, asOwner(err))
+	}
+	return true, nil
+}
+
+// dropInvalid drops an index that was begun and not finished. A server may
+// still be at it, though the node that asked is gone: LOCK waits for that, and
+// has no snapshot while it waits. Commits wait for the drop.
+const dropInvalid = `BEGIN;
+	LOCK TABLE violations IN SHARE UPDATE EXCLUSIVE MODE;
+	DO $$ BEGIN
+		IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('%[1]s') AND NOT indisvalid) THEN
+			SET LOCAL lock_timeout = '500ms';
+			DROP INDEX %[1]s;
+		END IF;
+	END $$;
+	COMMIT`
+
+func makeIndex(ctx context.Context, conn *pgx.Conn, index index) error {
+	if valid, err := hasIndex(ctx, conn, index.name); err != nil || valid {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "SET lock_timeout = 0"); err != nil {
+		return err
+	}
+	if _, err := conn.PgConn().Exec(ctx, fmt.Sprintf(dropInvalid, index.name)).ReadAll(); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "CREATE INDEX CONCURRENTLY IF NOT EXISTS "+index.name+" ON "+index.on); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, "RESET lock_timeout")
 	return err
 }
 

@@ -81,7 +81,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
 		switch {
 		case err == nil:
-			return finishMigration(ctx, conn)
+			return finishMigration(ctx, conn, config)
 		case !lockedOut(err) || ctx.Err() != nil:
 			return fmt.Errorf("cannot migrate: %w", err)
 		case i >= lockTries:
@@ -95,8 +95,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 }
 
 // finishMigration does what a transaction cannot, or need not.
-func finishMigration(ctx context.Context, conn *pgx.Conn) error {
-	if err := makeIndexes(ctx, conn); err != nil {
+func finishMigration(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) error {
+	if err := makeIndexes(ctx, conn, config); err != nil {
 		return fmt.Errorf("cannot migrate: %w", err)
 	}
 	return makeTodaysPartition(ctx, conn, time.Now())

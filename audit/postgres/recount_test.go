@@ -91,6 +91,29 @@ func TestCountsOfOldViolations(t *testing.T) {
 	c.exact(t, "in the end")
 }
 
+// TestNodesThatStartTogether migrates a database with violations by several
+// nodes at once. A node that waits for another's index must not be one whose
+// transaction that index waits for.
+func TestNodesThatStartTogether(t *testing.T) {
+	url := database(t)
+	migrateBefore(t, url, "0004")
+	insert(t, connect(t, url), "busy", 100, 2*time.Hour)
+	var starting sync.WaitGroup
+	for range 5 {
+		starting.Go(func() {
+			if err := Migrate(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	for _, index := range violationIndexes() {
+		if valid, err := hasIndex(t.Context(), connect(t, url), index.name); err != nil || !valid {
+			t.Errorf("%s was not made: %v", index.name, err)
+		}
+	}
+}
+
 // TestIndexLeftInvalid finds an index that a node began and did not finish.
 func TestIndexLeftInvalid(t *testing.T) {
 	url := database(t)
