@@ -16,6 +16,10 @@ var (
 	ErrForked      = errors.New("another batch has this place in the node's chain")
 	ErrUnavailable = errors.New("store unavailable")
 	ErrOverloaded  = errors.New("audit queue is full")
+
+	// ErrLaneOver is the Writer's ErrFencedNode: it sends no more of a node's
+	// chain whose end it does not know. The store was not asked.
+	ErrLaneOver = fmt.Errorf("%w: its chain is over", ErrFencedNode)
 )
 
 // KeysTakenError lists the idempotency keys of a batch that are recorded

@@ -261,7 +261,7 @@ func (w *Writer) commit(batch []*Entry) {
 	for len(batch) > 0 {
 		lane := w.lanes.of(batch[0].check.Fence.Node)
 		if lane.over {
-			settle(batch, ErrFencedNode)
+			settle(batch, ErrLaneOver)
 			return
 		}
 		link := w.lanes.next(lane, batch)

@@ -165,6 +165,38 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 	}
 }
 
+// G7: checks are in the queue behind a commit that hangs. Its outcome is given
+// up, and with it the node's chain: they are claimed again, but the store has
+// said nothing, and they are not answered later for that.
+func TestQueuedChecksAreRefusedInTime(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.check(0, refundOf(t, "1", "warm"))
+	s := f.nodes[0].faults
+	hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
+	s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+	hangs := make(chan struct{}, 64)
+	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		hangs <- struct{}{}
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	})
+	var wg sync.WaitGroup
+	check := func(counterparty string) {
+		started := time.Now()
+		o := f.check(0, refundOf(t, "10", counterparty))
+		if took := time.Since(started); took > 2*time.Second || !errors.Is(o.err, hotpath.ErrUnavailable) {
+			t.Errorf("%s after %s: %s", counterparty, took, o)
+		}
+	}
+	wg.Go(func() { check("first") })
+	<-hangs
+	for i := range 6 {
+		wg.Go(func() { check(fmt.Sprint("c", i)) })
+	}
+	wg.Wait()
+	s.onCommit(nil)
+}
+
 // G7, F10: the client retries at once after its 500, while the commit is still
 // under way. It is given the recorded answer, not called a duplicate.
 func TestOrphanRetriedAtOnce(t *testing.T) {
