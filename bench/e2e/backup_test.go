@@ -309,9 +309,20 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 		t.Errorf("no new epoch, or no rights:\n%s", tail(log))
 	}
 	b.show(t, before)
+	eventually(t, patience, "the windows are loaded again", func() bool {
+		text := string(must(nodes[0].Metrics(t.Context()))(t).Body) + string(must(nodes[1].Metrics(t.Context()))(t).Body)
+		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_windows_loaded_total [1-9]`).MatchString(text)
+	})
+	var counted bool
+	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT cluster = system_identifier FROM spendgate.violations_counted, pg_control_system()").Scan(&counted))
+	if !counted {
+		t.Error("violations are counted by another server's transactions")
+	}
 	page := ok(t, must(client.Violations(t.Context(), "limit=1"))(t), http.StatusOK)
-	if !strings.Contains(string(page.Body), `"has_more":true`) {
-		t.Errorf("violations: %s", page)
+	var total int
+	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM spendgate.violations").Scan(&total))
+	if want := fmt.Sprintf(`"has_more":true,"total_count":%d`, total); !strings.Contains(string(page.Body), want) {
+		t.Errorf("violations: %s, want %s", page, want)
 	}
 }
 

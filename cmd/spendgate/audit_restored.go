@@ -12,8 +12,9 @@ import (
 func auditRestoredCommand() command {
 	return command{
 		name: "restored", summary: "make a database that was restored from a backup fit for nodes", setup: noFlags(auditRestored),
-		details: "Run it after every restore, before the first node starts. It begins a new epoch: nothing that was claimed before the\n" +
-			"restore, in Redis or by a node that was forgotten, counts any more. It refuses while nodes are connected.",
+		details: "Run it after every restore, before the first node starts, with the URL of the tables' owner in SPENDGATE_DATABASE_URL. It\n" +
+			"begins a new epoch: nothing that was claimed before the restore, in Redis or by a node that was forgotten, counts any more.\n" +
+			"Violations that were counted on another server are counted anew. It refuses while nodes are connected.",
 	}
 }
 
