@@ -167,6 +167,7 @@ func (r *roles) refused(t *testing.T) {
 		`SELECT recount_violations()`, `SELECT divide_count('', '00000000000000000000000000000000')`,
 		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`,
 		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
+		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
 	for _, table := range tables {
