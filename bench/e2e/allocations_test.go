@@ -23,15 +23,7 @@ func TestAllocationsOfACheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 1})
 	s := &suite{Fleet: f}
 	_, s.key = s.newKey(t, plenty)
 	s.post(t, s.Nodes[0], standardPolicy())

@@ -19,24 +19,11 @@ import (
 // testArchive types the runbook's commands for old days while nodes answer: the
 // days leave, nobody notices but who asks for their checks, and they are proved.
 func testArchive(t *testing.T, binary string) {
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	b := &backup{
-		roles:  &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"}},
-		binary: binary, dir: t.TempDir(), given: make(map[string][]byte),
-	}
-	b.prepare(t)
-	b.typed(t, "Roles in PostgreSQL", "migrate")
+	b := newBackup(t, binary)
 	before := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
 	old := b.recordOld(t, before.AddDate(0, 0, -2))
 	nodes := b.start(t, 2)
+	var err error
 	_, b.key, err = nodes[0].Admin(b.AdminKey).CreateKey(t.Context(), "test", plenty)
 	act(t, err)
 	ok(t, must(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)

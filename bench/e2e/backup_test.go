@@ -31,27 +31,26 @@ type backup struct {
 	given  map[string][]byte // answers by check, of those that have one
 }
 
-// testBackup runs the runbook's own commands: a dump under load, more checks,
-// the loss of the server, a restore into an empty one. Nothing of before the
-// dump is lost, and what Redis still knows of later checks does no harm.
-func testBackup(t *testing.T, binary string) {
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+// newBackup starts servers, and makes roles and schema as the runbook says.
+func newBackup(t *testing.T, binary string) *backup {
+	t.Helper()
 	b := &backup{
-		roles:  &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"}},
+		roles:  &roles{Fleet: startFleet(t, fleet.Options{Binary: binary}), variables: map[string]string{"owner": "owner", "service": "spendgate", "schema": "spendgate"}},
 		binary: binary, dir: t.TempDir(), given: make(map[string][]byte),
 	}
 	b.prepare(t)
 	b.typed(t, "Roles in PostgreSQL", "migrate")
+	return b
+}
+
+// testBackup runs the runbook's own commands: a dump under load, more checks,
+// the loss of the server, a restore into an empty one. Nothing of before the
+// dump is lost, and what Redis still knows of later checks does no harm.
+func testBackup(t *testing.T, binary string) {
+	b := newBackup(t, binary)
 	nodes := b.start(t, 2)
 	admin := nodes[0].Admin(b.AdminKey)
+	var err error
 	_, b.key, err = admin.CreateKey(t.Context(), "test", plenty)
 	act(t, err)
 	ok(t, must(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)

@@ -98,16 +98,24 @@ func refusedBlind(t *testing.T, a fleet.Answer) {
 	}
 }
 
-// G7: Redis stops for 3 s and goes on with all that it was told.
-func (s *suite) redisStopped(t *testing.T) {
+// pause stops a dependency for 3 s; it goes on with all that it was told.
+func (s *suite) pause(t *testing.T, dependency interface {
+	Stop() error
+	Continue() error
+},
+) {
+	t.Helper()
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Redis.Stop())
+		act(t, dependency.Stop())
 		time.Sleep(3 * time.Second)
-		act(t, s.Redis.Continue())
+		act(t, dependency.Continue())
 		return from, time.Now()
 	}, blind)
 }
+
+// G7: Redis stops.
+func (s *suite) redisStopped(t *testing.T) { s.pause(t, s.Redis) }
 
 // G1, G2, G3, G7: PostgreSQL is killed with all its sessions, and recovers.
 func (s *suite) postgresKilled(t *testing.T) {
@@ -120,16 +128,8 @@ func (s *suite) postgresKilled(t *testing.T) {
 	}, blind)
 }
 
-// G7: PostgreSQL stops for 3 s, commits and all, and goes on.
-func (s *suite) postgresStopped(t *testing.T) {
-	s.underLoad(t, func() (from, back time.Time) {
-		from = time.Now()
-		act(t, s.Postgres.Stop())
-		time.Sleep(3 * time.Second)
-		act(t, s.Postgres.Continue())
-		return from, time.Now()
-	}, blind)
-}
+// G7: PostgreSQL stops, commits and all.
+func (s *suite) postgresStopped(t *testing.T) { s.pause(t, s.Postgres) }
 
 // G7: without Redis, GETs go on with the keys' state from PostgreSQL; checks
 // are refused in time, and what was refused is not blocked afterwards.

@@ -28,15 +28,7 @@ type roles struct {
 // testRoles: a node does with the service's role all that it does, and what
 // was recorded cannot be changed with that role (G8).
 func testRoles(t *testing.T, binary string) {
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f := startFleet(t, fleet.Options{Binary: binary})
 	r := &roles{Fleet: f, variables: map[string]string{"owner": "Gate Owner", "service": "Gate Service", "schema": "Gate"}}
 	r.prepare(t)
 	if t.Run("nothing migrates but the owner", func(t *testing.T) { r.migrate(t, binary) }) &&

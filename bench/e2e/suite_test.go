@@ -143,15 +143,7 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{
 		"LOG_LEVEL": "debug", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints, "CHECKPOINT_INTERVAL": "1s",
 	}
-	f, err := fleet.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f := startFleet(t, o)
 	s := &suite{Fleet: f, binary: binary, checkpoints: checkpoints}
 	t.Cleanup(func() {
 		if s.key == "" { // it failed before the first test
@@ -163,6 +155,21 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	_, s.key = s.newKey(t, plenty)
 	s.post(t, s.Nodes[0], standardPolicy())
 	return s
+}
+
+// startFleet starts a fleet for a test.
+func startFleet(t *testing.T, o fleet.Options) *fleet.Fleet {
+	t.Helper()
+	f, err := fleet.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
 }
 
 func standardPolicy() fleet.Policy {

@@ -30,15 +30,7 @@ type upgrade struct {
 // testUpgrade: nodes of this version and of the next one, whose schema is
 // newer, work side by side, and one can go either way (G11 with a migration).
 func testUpgrade(t *testing.T, binary string) {
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	f := startFleet(t, fleet.Options{Binary: binary})
 	u := &upgrade{
 		suite: &suite{Fleet: f}, old: binary, next: buildNext(t),
 		roles: &roles{Fleet: f, variables: map[string]string{"owner": "owner", "service": "service", "schema": "gate"}},
