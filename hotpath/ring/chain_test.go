@@ -41,3 +41,17 @@ func (f *fight) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.
 		fail("G8: %d checks are recorded, %d listed", len(byID), len(listed))
 	}
 }
+
+// batches counts the links of all lanes, or gives the largest number of one.
+func (m *memory) batches(largest bool) (n int) {
+	for _, links := range m.links {
+		for seq := range links {
+			if !largest {
+				n++
+			} else {
+				n = max(n, int(seq))
+			}
+		}
+	}
+	return n
+}

@@ -32,8 +32,11 @@ func TestConformance(t *testing.T) {
 			Count: func(_ *testing.T, query string) int {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				if strings.HasSuffix(query, "FROM keys") {
+				switch {
+				case strings.HasSuffix(query, "FROM keys"):
 					return len(m.keys)
+				case strings.HasSuffix(query, "FROM batches"):
+					return m.batches(strings.Contains(query, "max(seq)"))
 				}
 				return len(m.byKey)
 			},
