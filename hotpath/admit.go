@@ -82,11 +82,17 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 	return ratelimit.Quota{}, fmt.Errorf("%w: a rate window keeps ending", ErrUnavailable)
 }
 
+// keyWithin is how long the store may take for a key: less than a check may
+// take, for Redis was waited for before.
+const keyWithin = 1200 * time.Millisecond
+
 // admitLocally admits a read while Redis is away.
 func (a *Authorizer) admitLocally(ctx context.Context, c Caller) (ratelimit.Quota, error) {
 	if !c.keyed {
 		return ratelimit.Quota{}, ErrUnauthorized
 	}
+	ctx, cancel := context.WithTimeout(ctx, keyWithin)
+	defer cancel()
 	k, err := a.store.KeyByHash(ctx, c.hash)
 	switch {
 	case errors.Is(err, audit.ErrNotFound):

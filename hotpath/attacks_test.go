@@ -197,6 +197,37 @@ func TestQueuedChecksAreRefusedInTime(t *testing.T) {
 	s.onCommit(nil)
 }
 
+// The store keeps silent on a connection that is up: a change of the
+// configuration, and a read without Redis, give up on it.
+func TestSilentStoreIsGivenUp(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	o := f.mini.Options()
+	o.Addrs = []string{"127.0.0.1:1"} // nobody listens
+	n := f.start(o, true)
+	k, err := spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.faults.keys = func(ctx context.Context) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			return errTest
+		}
+		<-ctx.Done()
+		return audit.ErrUnavailable
+	}
+	ctx := context.Background()
+	for name, call := range map[string]func() error{
+		"policy": func() error { return n.CreatePolicy(ctx, &audit.Policy{PolicyID: "p", Rules: plainRules}) },
+		"key":    func() error { _, _, err := n.CreateKey(ctx, "k", 1); return err },
+		"change": func() error { _, err := n.UpdateKey(ctx, k, audit.KeyChange{}); return err },
+		"read":   func() error { _, err := n.Admit(ctx, f.key, true); return err },
+	} {
+		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // G7, F10: the client retries at once after its 500, while the commit is still
 // under way. It is given the recorded answer, not called a duplicate.
 func TestOrphanRetriedAtOnce(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 const maxReclaims = 16
 
 const (
-	// blindFor is how long a check may take while nothing answers (G7: 2 s).
+	// blindFor is how long a check, or a change of the configuration, may take
+	// while nothing answers (G7: 2 s).
 	blindFor = 1700 * time.Millisecond
 	// commitAtLeast is what is left for the commit after the last claim.
 	commitAtLeast = time.Second

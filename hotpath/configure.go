@@ -24,7 +24,9 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, p *audit.Policy) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	if err := a.store.CreatePolicy(ctx, p, a.now()); err != nil {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := a.store.CreatePolicy(stored, p, a.now()); err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
 	return a.guard.RaiseGeneration(ctx)
@@ -40,7 +42,9 @@ func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM in
 		ID: spend.NewID(now), Hash: hashRawKey([]byte(raw)), Name: name,
 		RateLimitRPM: rateLimitRPM, Active: true, CreatedAt: now,
 	}
-	if err := a.store.CreateKey(ctx, k); err != nil {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := a.store.CreateKey(stored, k); err != nil {
 		return "", nil, fmt.Errorf("%w: cannot store a key: %w", ErrUnavailable, err)
 	}
 	return raw, k, a.guard.RaiseGeneration(ctx)
@@ -49,7 +53,9 @@ func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM in
 // UpdateKey changes a key, on every node when it returns (G5). An unknown key
 // is audit.ErrNotFound.
 func (a *Authorizer) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
-	k, err := a.store.UpdateKey(ctx, id, change)
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	k, err := a.store.UpdateKey(stored, id, change)
 	if err != nil {
 		return nil, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
 	}

@@ -22,7 +22,8 @@ type faultyStore struct {
 	audit.Store
 	pages                       func()
 	epoch, config, reads, fence func(context.Context) error
-	policy                      func() error // nil from it lets the call go on
+	keys                        func(context.Context) error // also of policies, when they are written
+	policy                      func() error                // nil from it lets the call go on
 
 	mu     sync.Mutex
 	commit commitFault
@@ -56,6 +57,34 @@ func (s *faultyStore) Policy(ctx context.Context, policyID string, version int) 
 		}
 	}
 	return s.Store.Policy(ctx, policyID, version)
+}
+
+func (s *faultyStore) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+	if s.keys != nil {
+		return s.keys(ctx)
+	}
+	return s.Store.CreatePolicy(ctx, p, now)
+}
+
+func (s *faultyStore) CreateKey(ctx context.Context, k *audit.Key) error {
+	if s.keys != nil {
+		return s.keys(ctx)
+	}
+	return s.Store.CreateKey(ctx, k)
+}
+
+func (s *faultyStore) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+	if s.keys != nil {
+		return nil, s.keys(ctx)
+	}
+	return s.Store.UpdateKey(ctx, id, change)
+}
+
+func (s *faultyStore) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
+	if s.keys != nil {
+		return nil, s.keys(ctx)
+	}
+	return s.Store.KeyByHash(ctx, hash)
 }
 
 func (s *faultyStore) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
