@@ -34,7 +34,8 @@ var (
 	errMethod         = errors.New("method not allowed")
 	errAdminKey       = errors.New("missing or wrong admin key")
 	errContentType    = errors.New("wrong content type")
-	errLengthRequired = errors.New("body without a Content-Length")
+	errLengthRequired = errors.New("transfer coding that is not taken")
+	errTrailers       = errors.New("trailers")
 	errBodyTooLarge   = errors.New("body too large")
 	errDemoLimit      = errors.New("too many actions for the demo")
 	errCheckNotFound  = errors.New("no such check")
@@ -73,7 +74,8 @@ var refusals = [...]struct {
 	{hotpath.ErrRateLimited, refusal{status: 429, code: codeRateLimited, message: "the rate limit is reached; wait as Retry-After says"}},
 
 	{errContentType, refusal{status: 400, code: codeBadRequest, message: "Content-Type must be application/json"}},
-	{errLengthRequired, refusal{status: fasthttp.StatusLengthRequired, code: codeBadRequest, message: "a body must have a Content-Length; transfer codings are not taken"}},
+	{errLengthRequired, refusal{status: fasthttp.StatusLengthRequired, code: codeBadRequest, message: "a body must have a Content-Length, or be chunked and nothing else"}},
+	{errTrailers, refusal{status: 400, code: codeBadRequest, message: "a chunked body must not have trailers"}},
 	{errBodyTooLarge, refusal{status: 413, code: codeBadRequest, message: "the body must be at most 1 MiB"}},
 
 	{hotpath.ErrKeyReused, refusal{status: 422, code: codeValidation, message: "idempotency_key was used for a different request"}},

@@ -73,7 +73,7 @@ func length(body string) string { return fmt.Sprintf("Content-Length: %d\r\n", l
 
 const smuggled = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
 
-func TestTransferEncodingIsRefused(t *testing.T) {
+func TestTransferEncodingThatSmugglesIsRefused(t *testing.T) {
 	s := start(t, nil)
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(plainCheck), plainCheck)
 	f := func(headers, body string, status int) {
@@ -87,15 +87,16 @@ func TestTransferEncodingIsRefused(t *testing.T) {
 		c.closed()
 	}
 	te := "Transfer-Encoding: chunked\r\n"
-	f(te, chunked, 411)
-	f("transfer-encoding: Chunked\r\n", "0\r\n\r\n", 411)
-	f(te, "ffffffffff\r\n", 411)
-	f(te, "not a chunk", 411)
+	f(te, "ffffffffffffffffff\r\n", 400)
+	f(te, "not a chunk", 400)
+	f(te, strings.TrimSuffix(chunked, "\r\n")+"X-API-Key: "+goodKey+"\r\n\r\n", 400)
+	f(te, strings.TrimSuffix(chunked, "\r\n")+"X-Forwarded-For: 10.0.0.1\r\n\r\n", 400)
+	f(te, strings.TrimSuffix(chunked, "\r\n")+"Content-Length: 5\r\n\r\n", 400)
 	f(te+length(plainCheck), chunked, 411)
 	f(length(plainCheck)+te, plainCheck, 411)
 	f(te+"Content-Length: 0\r\n", chunked, 411)
 	f("Transfer-Encoding: identity\r\n"+length(plainCheck), plainCheck, 411)
-	f("Expect: 100-continue\r\n"+te, "", 411)
+	f("Expect: 100-continue\r\n"+length(plainCheck)+te, "", 411)
 	f(te+te, chunked, 400)
 	f("Transfer-Encoding: gzip, chunked\r\n", chunked, 400)
 	f("Transfer-Encoding: xchunked\r\n"+length(plainCheck), plainCheck, 400)
@@ -106,15 +107,53 @@ func TestTransferEncodingIsRefused(t *testing.T) {
 	f("Content-Length: -5\r\n", plainCheck, 400)
 	f("Content-Length : 5\r\n", plainCheck, 400)
 	f("Transfer-Encoding : chunked\r\n", chunked, 400)
-	f(" folded: x\r\n"+te, chunked, 411)
+	f(" folded: x\r\n"+te+length(plainCheck), chunked, 411)
 	if len(s.fake.checked) != 0 {
 		t.Errorf("%d of them were checked", len(s.fake.checked))
 	}
+	for start, status := range map[string]int{"GET /v1/violations HTTP/1.1": 411, "POST /v1/checks HTTP/1.0": 400} {
+		c := s.dial()
+		c.send(start + "\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\n" + te + "\r\n" + chunked + smuggled)
+		if a := c.receive(); a.status != status {
+			t.Errorf("%s: %d", start, a.status)
+		}
+		c.closed()
+	}
 	// The order of S1 holds for them too.
 	c := s.dial()
-	c.send("POST /nowhere HTTP/1.1\r\nHost: a\r\n" + te + "\r\n" + chunked + smuggled)
+	c.send("POST /nowhere HTTP/1.1\r\nHost: a\r\n" + te + length(plainCheck) + "\r\n" + chunked + smuggled)
 	if a := c.receive(); a.status != 404 || a.code(t) != codeNotFound {
 		t.Errorf("unknown path: %d", a.status)
+	}
+	c.closed()
+}
+
+// Many clients send chunks when they do not know the length beforehand.
+func TestChunkedBody(t *testing.T) {
+	s := start(t, nil)
+	head := post("Transfer-Encoding: chunked\r\n", "")
+	whole := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(plainCheck), plainCheck)
+	c := s.dial()
+	c.send(head + whole)
+	if a := c.receive(); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	// The next one is not confused with it, and may come byte by byte.
+	c.send(head)
+	for _, b := range []byte(plainCheck) {
+		c.send(fmt.Sprintf("1;ext=x\r\n%c\r\n", b))
+	}
+	c.send("0\r\n\r\n" + smuggled)
+	if a := c.receive(); a.status != 200 || len(s.fake.checked) != 2 || s.fake.checked[0].AgentID != s.fake.checked[1].AgentID {
+		t.Errorf("%d %s, %d checked", a.status, a.body, len(s.fake.checked))
+	}
+	if a := c.receive(); a.status != 200 || !strings.Contains(a.body, `"status"`) {
+		t.Errorf("after it: %d %s", a.status, a.body)
+	}
+	c = s.dial()
+	go c.send(head + strings.Repeat("10000\r\n"+strings.Repeat(" ", 1<<16)+"\r\n", 40))
+	if a := c.receive(); a.status != 413 {
+		t.Errorf("a body of 2.5 MiB: %d", a.status)
 	}
 	c.closed()
 }

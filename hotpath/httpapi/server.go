@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 
 	"github.com/valyala/fasthttp"
 )
@@ -65,32 +66,44 @@ func (a *API) Shutdown(ctx context.Context) error {
 }
 
 // transferCoded marks a request with a Transfer-Encoding. No client can send
-// the mark: a header's name never begins with a colon.
+// the mark: a header's name never begins with a colon. It is "true" when the
+// body is not taken, else how many headers came before a chunked body.
 var transferCoded = []byte(":transfer-coded")
 
 // prepareBody is called once a header has been read, before the body. It keeps
-// fasthttp from reading a body with a Transfer-Encoding, which handle refuses,
+// fasthttp from reading a body with a Transfer-Encoding that handle refuses,
 // and from inviting one that is too large.
 func prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	coded := hasTransferEncoding(h.RawHeaders())
-	if coded {
+	coded := namesHeader(h.RawHeaders(), transferEncoding)
+	taken := coded && isChunked(h)
+	switch {
+	case taken:
+		h.SetCanonical(transferCoded, strconv.AppendInt(nil, int64(h.Len()), 10))
+	case coded:
 		h.SetContentLength(0)
 		h.SetCanonical(transferCoded, valueTrue)
 	}
-	if coded || h.ContentLength() > maxBody {
+	if coded && !taken || h.ContentLength() > maxBody {
 		h.Del(fasthttp.HeaderExpect)
 	}
 	return fasthttp.RequestConfig{}
 }
 
-// hasTransferEncoding looks for the header's name, since fasthttp tells only of
-// codings that it knows, and not of identity.
-func hasTransferEncoding(raw []byte) bool {
-	const name = "transfer-encoding"
+// isChunked reports a body whose end no two servers can see differently: just
+// chunked, without a Content-Length beside it, where a body is usual. (In
+// HTTP/1.0 fasthttp refuses it.)
+func isChunked(h *fasthttp.RequestHeader) bool {
+	const chunked = -1
+	return h.ContentLength() == chunked && !h.IsGet() && !h.IsHead() && !namesHeader(h.RawHeaders(), contentLength)
+}
+
+// namesHeader looks for a header's name, in lower case, since fasthttp tells
+// only of transfer codings that it knows, and not of a Content-Length beside.
+func namesHeader(raw, name []byte) bool {
 	for len(raw) > 0 {
 		var line []byte
 		line, raw, _ = bytes.Cut(raw, newline)
-		if len(line) > len(name) && line[0]|0x20 == 't' && bytes.EqualFold(line[:len(name)], transferEncoding) {
+		if len(line) > len(name) && line[0]|0x20 == name[0] && bytes.EqualFold(line[:len(name)], name) {
 			return true
 		}
 	}
@@ -100,13 +113,30 @@ func hasTransferEncoding(raw []byte) bool {
 var (
 	newline          = []byte("\n")
 	transferEncoding = []byte("transfer-encoding")
+	contentLength    = []byte("content-length")
 )
+
+// bodyFault is what is wrong with a body that has a Transfer-Encoding. Trailers
+// come after it, and could add headers behind the back of a proxy.
+func bodyFault(h *fasthttp.RequestHeader) error {
+	mark := h.PeekCanonical(transferCoded)
+	if len(mark) == 0 {
+		return nil
+	}
+	before, err := strconv.Atoi(string(mark))
+	if err != nil {
+		return errLengthRequired
+	}
+	if h.Len() > before+1 { // the mark itself
+		return errTrailers
+	}
+	return nil
+}
 
 // handle is called with every request that could be read.
 func (a *API) handle(ctx *fasthttp.RequestCtx) {
-	var unread error
-	if len(ctx.Request.Header.PeekCanonical(transferCoded)) > 0 {
-		unread = errLengthRequired
+	unread := bodyFault(&ctx.Request.Header)
+	if unread != nil {
 		lingerOn(ctx)
 	}
 	a.serve(ctx, unread)
@@ -121,6 +151,10 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		lingerOn(ctx)
+		if len(ctx.Request.Header.RawHeaders()) == 0 {
+			a.refuse(ctx, errBodyTooLarge) // chunked: fasthttp has dropped the request
+			return
+		}
 		a.serve(ctx, errBodyTooLarge)
 	case errors.As(err, &header):
 		lingerOn(ctx)
