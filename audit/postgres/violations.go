@@ -102,15 +102,18 @@ type counted struct {
 // A transaction's number means nothing in another cluster.
 const selectCounted = `SELECT below::text, pending::text, upto IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
 	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start >= $2 ORDER BY start LIMIT 1),
-	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1)
+	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1),
+	(SELECT high FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1)
 	FROM violations_counted`
 
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
-	var first, last pgtype.UUID
-	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last)
+	var first, last, high pgtype.UUID
+	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high)
 	c.first, c.last = first.Bytes, last.Bytes
-	if s.end == beyond {
-		c.last = beyond
+	// The last count lies wholly before the end: between the two there is
+	// nothing of an agent that was frequent until then, but much of others.
+	if s.end == beyond || bytes.Compare(high.Bytes[:], s.end[:]) < 0 {
+		c.last = s.end
 	}
 	c.some = c.some && first.Valid && bytes.Compare(c.first[:], c.last[:]) < 0
 	return c, err
