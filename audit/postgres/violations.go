@@ -101,10 +101,9 @@ type counted struct {
 
 // A transaction's number means nothing in another cluster.
 const selectCounted = `SELECT below::text, pending::text, upto IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
-	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start >= $2 ORDER BY start LIMIT 1),
-	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1),
-	(SELECT high FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1)
-	FROM violations_counted`
+	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start >= $2 ORDER BY start LIMIT 1), last.start, last.high
+	FROM violations_counted LEFT JOIN LATERAL
+		(SELECT start, high FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1) AS last ON true`
 
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
 	var first, last, high pgtype.UUID
