@@ -61,6 +61,8 @@ const (
 	// new, and the page, of which each of eight kinds may have all.
 	rowsAtMost   = 2*2*planPiece + planNew + 8*planPage + planPage
 	blocksAtMost = 2 * rowsAtMost
+	// A page has each kind's newest from the index, and its rows.
+	pageBlocksAtMost = 8*(planPage+4) + 2*planPage
 )
 
 // prepareViolations makes the table such that plans which serve most filters
@@ -135,7 +137,7 @@ func faults(t *testing.T, tx pgx.Tx, q audit.ViolationQuery) (all []string) {
 	}
 	used := make(map[string]map[string]bool)
 	rows, blocks := 0, 0
-	look := func(name, query string, args []any) {
+	look := func(name, query string, args []any) plan {
 		used[name] = make(map[string]bool)
 		tree := explain(t, tx, query, args)
 		blocks += tree.Hit + tree.Read
@@ -150,12 +152,15 @@ func faults(t *testing.T, tx pgx.Tx, q audit.ViolationQuery) (all []string) {
 				}
 			}
 		})
+		return tree
 	}
 	look("counted", selectCounted, []any{s.agent, [16]byte(s.low), [16]byte(s.end)})
 	query, args := s.total(c)
 	look("total", query, args)
 	query, args = s.page(q.Before, q.Limit+1)
-	look("page", query, args)
+	if page := look("page", query, args); page.Hit+page.Read > pageBlocksAtMost {
+		all = append(all, fmt.Sprintf("%d blocks are read for the page", page.Hit+page.Read))
+	}
 	if !used["page"][pageIndex(q)] {
 		all = append(all, fmt.Sprintf("the page does not use %s but %v", pageIndex(q), slices.Collect(maps.Keys(used["page"]))))
 	}

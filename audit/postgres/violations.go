@@ -227,33 +227,33 @@ func (s selection) page(before spend.ID, limit int) (string, []any) {
 			s.newestOf(&q, t, e, end, limit)
 		}
 	}
-	q.add(") AS newest ORDER BY id DESC LIMIT " + strconv.Itoa(limit) + ")) ORDER BY id DESC")
+	q.add(") AS newest WHERE id >= ").arg([16]byte(s.low))
+	q.add(" ORDER BY id DESC LIMIT " + strconv.Itoa(limit) + ")) ORDER BY id DESC")
 	return q.String(), q.args
 }
 
-// newestOf selects the newest of a kind. Rows are compared, and ordered by
-// columns that are equal, so that no other index will do: the planner would
-// scan that of identifiers for an agent that it believes to be frequent, past
-// all that came since the agent's last violation.
+// newestOf selects the newest of a kind before end, the range's beginning
+// notwithstanding. It reads as many entries of the index as the limit says, and
+// drops those of whatever follows the kind there: a bound below would not end
+// the scan but filter. Rows are compared, and ordered by columns that are
+// equal, so that no other index will do: the planner would scan that of
+// identifiers for an agent that it believes to be frequent, past all that came
+// since the agent's last violation.
 func (s selection) newestOf(q *query, t spend.ActionType, e spend.Effect, end spend.ID, limit int) {
 	columns, descending := "action_type, decision, id", "action_type DESC, decision DESC, id DESC"
 	if s.agent != "" {
 		columns, descending = "agent_id, "+columns, "agent_id DESC, "+descending
 	}
-	bound := func(comparison string, id spend.ID) {
-		q.add("(" + columns + ") " + comparison + " (")
-		if s.agent != "" {
-			q.arg(s.agent)
-			q.add(", ")
-		}
-		q.add("'" + chain.TypeLetters[t:t+1] + "', '" + chain.EffectLetters[e:e+1] + "', ").arg([16]byte(id))
-		q.add(")")
+	letters := "'" + chain.TypeLetters[t:t+1] + "', '" + chain.EffectLetters[e:e+1] + "'"
+	kind := "(" + strings.TrimSuffix(columns, ", id") + ") = ("
+	q.add("(SELECT id FROM (SELECT " + columns + " FROM violations WHERE (" + columns + ") < (")
+	if s.agent != "" {
+		q.arg(s.agent)
+		q.add(", ")
+		kind += "$" + strconv.Itoa(len(q.args)) + ", "
 	}
-	q.add("(SELECT id FROM violations WHERE ")
-	bound(">=", s.low)
-	q.add(" AND ")
-	bound("<", end)
-	q.add(" ORDER BY " + descending + " LIMIT " + strconv.Itoa(limit) + ")")
+	q.add(letters + ", ").arg([16]byte(end))
+	q.add(") ORDER BY " + descending + " LIMIT " + strconv.Itoa(limit) + ") AS entry WHERE " + kind + letters + "))")
 }
 
 // query is the text of a query that grows, and its arguments.
