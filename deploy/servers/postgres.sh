@@ -10,12 +10,14 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/find.sh"
 
-# launch PGDIR PORT starts a cluster that is there.
+# launch PGDIR PORT starts a cluster that is there. Its settings beside the
+# addresses are those that deploy/CAPACITY.md advises; the memory is taken when
+# it is used.
 launch() {
   as_postgres "$TEST_POSTGRES_BIN/pg_ctl" start --silent --wait --timeout=30 \
     --pgdata="$1/data" --log="$1/postgres.log" \
     --options="-c listen_addresses=127.0.0.1 -c port=$2 -c unix_socket_directories= \
-      -c max_connections=300 -c timezone=UTC -c min_wal_size=2GB -c max_wal_size=8GB" >/dev/null 2>&1
+      -c max_connections=300 -c timezone=UTC -c shared_buffers=1GB -c min_wal_size=2GB -c max_wal_size=8GB" >/dev/null 2>&1
 }
 
 start() {
