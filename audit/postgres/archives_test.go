@@ -80,7 +80,10 @@ func (o *oldDays) write(t *testing.T, path string, content []byte) {
 // TestTamperedArchives: whatever becomes of an archive, verify names it. Where
 // files, manifest and database were all made to agree, the chain names the check.
 func TestTamperedArchives(t *testing.T) {
-	const manifest = "altered archive of "
+	const (
+		manifest = "altered archive of "
+		garbled  = "a byte of the file" // which may take any number of rows with it
+	)
 	for name, test := range map[string]struct {
 		change func(t *testing.T, o *oldDays)
 		want   []string // parts of findings; CHECK is the fourth of the day
@@ -137,7 +140,7 @@ func TestTamperedArchives(t *testing.T) {
 				return bytes.ReplaceAll(m, []byte(o.first.Format("2006-01-02")), []byte(o.first.AddDate(0, 0, 1).Format("2006-01-02")))
 			})
 		}, []string{manifest, "not the manifest of that day"}},
-		"a byte of the file": {func(t *testing.T, o *oldDays) {
+		garbled: {func(t *testing.T, o *oldDays) {
 			o.spoil(t, func(f []byte) []byte { f[len(f)/2] ^= 1; return f })
 		}, []string{manifest}},
 		"packed anew": {func(t *testing.T, o *oldDays) {
@@ -178,7 +181,7 @@ func TestTamperedArchives(t *testing.T) {
 					t.Errorf("found\n%s\nwant %q", all, want)
 				}
 			}
-			if summary.Clean() || summary.Findings[verify.Unchecked] > 1 {
+			if summary.Clean() || summary.Findings[verify.Unchecked] > 1 && name != garbled {
 				t.Errorf("%+v", summary.Findings)
 			}
 		})
