@@ -190,5 +190,6 @@ fmt: $(LINTER) ## format the Go files
 	$(LINTER) fmt ./...
 
 .PHONY: clean
-clean: ## remove what the targets built
+clean: ## stop the fleet and remove what the targets built
+	@[ ! -e .bin/fleet/addresses ] || deploy/fleet/fleet.sh down
 	rm -rf .bin coverage.out

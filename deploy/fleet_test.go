@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -71,7 +72,8 @@ func startFleet(t *testing.T) *localFleet {
 		t.Fatal(err)
 	}
 	f := &localFleet{link: filepath.Join(dir, "fleet")}
-	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+binary, "API_PORT=0", "SPENDGATE_LOG_LEVEL=nonsense")
+	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+binary, "API_PORT=0",
+		"SPENDGATE_LOG_LEVEL=nonsense", "http_proxy=http://127.0.0.1:1") // of whoever starts it: not meant for the fleet
 	t.Cleanup(func() { // the logs of a failed test are told by then
 		if t.Failed() {
 			f.tellLogs(t)
@@ -380,6 +382,39 @@ func TestFleetWithoutItsPort(t *testing.T) {
 	}
 	if _, err := os.Lstat(f.link); err == nil {
 		t.Error("a folder was made")
+	}
+}
+
+// make clean takes the way to a fleet's processes, so it stops them first.
+func TestCleanStopsTheFleet(t *testing.T) {
+	makefile, err := filepath.Abs("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"deploy/fleet/fleet.sh": "#!/bin/sh\necho $1 of $(cat .bin/fleet/addresses) >said\n",
+		".bin/fleet/addresses":  "a fleet",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"down of a fleet\n", ""} { // the second time there is none
+		c := exec.CommandContext(t.Context(), "make", "-f", makefile, "clean")
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		said, _ := os.ReadFile(filepath.Join(dir, "said"))
+		if string(said) != want {
+			t.Errorf("said %q, want %q", said, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, ".bin")); err == nil {
+			t.Error(".bin is there")
+		}
+		_ = os.Remove(filepath.Join(dir, "said"))
 	}
 }
 

@@ -72,10 +72,11 @@ stop() {
   done
 }
 
-# await NAME URL waits until a program answers with success, or has ended.
+# await NAME URL waits until a program answers with success, or has ended. A
+# proxy that the environment names does not know this machine's loopback.
 await() {
   local deadline=$((SECONDS + patience))
-  until curl -sf -o /dev/null --max-time 3 "$2"; do
+  until curl -sf -o /dev/null --noproxy '*' --max-time 3 "$2"; do
     if ! alive "$1" || [ "$SECONDS" -ge "$deadline" ]; then
       tail -n 20 "$dir/$1.log" >&2
       die "$1 does not get ready at $2; its log is $dir/$1.log"
