@@ -294,6 +294,21 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
+// A refusal that looked at no action, because of the rate or of the API key,
+// leaves the outcome of an earlier call open: the next is still the same check.
+func TestKeyOutlastsRefusals(t *testing.T) {
+	refused := func(code string) string { return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code) }
+	s := serve(t, "lost", refused("429"), refused("401"), "200 "+allowed, "lost", refused("422"), "200 "+allowed)
+	session := connect(t, newServer(t, s, io.Discard, nil))
+	for range 7 {
+		callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"))
+	}
+	k := s.keys(t)
+	if k[1] != k[0] || k[2] != k[0] || k[3] != k[0] || k[4] == k[0] || k[5] != k[4] || k[6] == k[4] {
+		t.Errorf("keys %v", k)
+	}
+}
+
 // A key that a failure named and that was then asked with by name is used up.
 func TestNamedKeyIsUsedUp(t *testing.T) {
 	s := serve(t, "lost", "200 "+allowed, "200 "+allowed)

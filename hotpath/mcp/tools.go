@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -85,7 +86,7 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 		a.IdempotencyKey = s.pending.take(call)
 	}
 	result, err := s.client.Check(ctx, a)
-	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided {
+	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || unheard(err) {
 		s.pending.keep(call, a.IdempotencyKey)
 		return nil, err
 	}
@@ -94,6 +95,13 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 		return nil, err
 	}
 	return answer(decisionText(result), result, false)
+}
+
+// unheard reports whether a request was refused before its action was looked
+// at: what became of an earlier one is no clearer than before.
+func unheard(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests)
 }
 
 // decisionText says the decision first, and all that a model needs if it sees
