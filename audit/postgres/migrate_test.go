@@ -3,10 +3,22 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"spendgate/audit/audittest"
 )
+
+// A database in which there is no trail is told as such.
+func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
+	s, err := OpenSnapshot(t.Context(), database(t), 1)
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "there is no table") || !strings.Contains(err.Error(), "`spendgate migrate`") {
+		t.Error(err)
+	}
+}
 
 // TestMigrationGivesWay: a migration that waits for a table which someone reads
 // for long does not make the commits wait behind it.

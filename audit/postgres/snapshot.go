@@ -95,6 +95,9 @@ func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
 		if err != nil {
 			return err
 		}
+		if len(columns) == 0 {
+			return fmt.Errorf("there is no table %s: is this the database of spendgate, and did `spendgate migrate` bring it up to date?", table)
+		}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return table == "violations" && c == countedBy })
 		slices.Sort(columns)
 		if wanted = slices.Sorted(slices.Values(wanted)); !slices.Equal(columns, wanted) {
