@@ -55,6 +55,30 @@ func complete(s *jsonschema.Schema, texts map[string]string) {
 
 func outputSchema[T any]() *jsonschema.Schema { return schemaOf[T](outputTexts()) }
 
+// simulatedSchema is that of a simulation, whose results look like permissions
+// and are none.
+func simulatedSchema() *jsonschema.Schema {
+	s := outputSchema[client.Simulation]()
+	describe(s.Properties["results"].Items, simulatedTexts())
+	return s
+}
+
+// violationsSchema is a page of what was not allowed.
+func violationsSchema() *jsonschema.Schema {
+	s := outputSchema[client.ViolationPage]()
+	violation := s.Properties["data"].Items
+	violation.Properties["decision"].Enum = []any{"block", "escalate"}
+	describe(violation, violationTexts())
+	return s
+}
+
+// describe gives properties other descriptions.
+func describe(s *jsonschema.Schema, texts map[string]string) {
+	for name, text := range texts {
+		s.Properties[name].Description = text
+	}
+}
+
 // actionSchema is an action of a check, or of a simulation, which names the
 // policy itself.
 func actionSchema(check bool) *jsonschema.Schema {

@@ -297,7 +297,9 @@ func TestIdempotencyKeys(t *testing.T) {
 // A refusal that looked at no action, because of the rate or of the API key,
 // leaves the outcome of an earlier call open: the next is still the same check.
 func TestKeyOutlastsRefusals(t *testing.T) {
-	refused := func(code string) string { return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code) }
+	refused := func(code string) string {
+		return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code)
+	}
 	s := serve(t, "lost", refused("429"), refused("401"), "200 "+allowed, "lost", refused("422"), "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
 	for range 7 {
@@ -360,6 +362,23 @@ func TestToolsAreDescribed(t *testing.T) {
 	for _, tool := range tools.Tools {
 		if tool.Name == createPolicy {
 			t.Error("create_policy is listed")
+		}
+	}
+}
+
+// Only where an allow permits something is a model told to carry it out.
+func TestOnlyAChecksAllowPermits(t *testing.T) {
+	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools.Tools {
+		text, err := json.Marshal(tool.OutputSchema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(string(text), "carry out exactly this action"); told != (tool.Name == checkAction) {
+			t.Errorf("%s tells to carry out: %v", tool.Name, told)
 		}
 	}
 }

@@ -133,3 +133,21 @@ func outputTexts() map[string]string {
 		"counterparty":              "Who would have got the money.",
 	}
 }
+
+// simulatedTexts are what is otherwise with a simulated result.
+func simulatedTexts() map[string]string {
+	return map[string]string{
+		"check_id":  "Of this simulation only: it is in no record.",
+		"decision":  "What a check would be told. It permits nothing: before acting, call check_financial_action.",
+		"next_step": "What a check would be told to do; nothing is to be done about a simulation.",
+		"timestamp": "When it was simulated, UTC.",
+	}
+}
+
+// violationTexts are what is otherwise with a check that is listed.
+func violationTexts() map[string]string {
+	return map[string]string{
+		"decision":         "block: it was refused. escalate: it was left to a human.",
+		"violated_rule_id": "The rule that fired.",
+	}
+}

@@ -42,9 +42,9 @@ func (s *Server) tools() []tool {
 		define(getPolicy, "Read a policy", getDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			getSchema(), outputSchema[client.Policy](), s.getPolicy),
 		define(simulateActions, "Simulate actions", simulateDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			simulateSchema(), outputSchema[client.Simulation](), s.simulate),
+			simulateSchema(), simulatedSchema(), s.simulate),
 		define(listViolations, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			listSchema(), outputSchema[client.ViolationPage](), s.listViolations),
+			listSchema(), violationsSchema(), s.listViolations),
 	}
 }
 
