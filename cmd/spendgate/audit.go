@@ -23,19 +23,19 @@ import (
 func auditCommand() command {
 	return command{
 		name:    "audit",
-		summary: "prove that the audit trail is as it was written",
+		summary: "prove, show and archive the audit trail",
 		details: "Talks to the database of SPENDGATE_DATABASE_URL itself; no node is needed.",
 		sub: []command{
 			{
 				name: "verify", summary: "recompute the trail's hash chains and name what is not as it was", setup: auditVerify,
-				details: "Reads one moment of the database while nodes go on writing. Names on standard output, a line each,\n" +
-					"what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
+				details: "Reads one moment of the database of SPENDGATE_DATABASE_URL while nodes go on writing. Names on standard\n" +
+					"output, a line each, what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
 					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing.",
 			},
 			{
 				name: "checkpoint", summary: "sign the heads of all chains now", setup: noFlags(auditCheckpoint),
-				details: "Appends to SPENDGATE_CHECKPOINT_FILE, signed with SPENDGATE_CHECKPOINT_KEY, as nodes that have both do\n" +
-					"every SPENDGATE_CHECKPOINT_INTERVAL (1m).",
+				details: "Reads the database of SPENDGATE_DATABASE_URL and appends to SPENDGATE_CHECKPOINT_FILE, signed with\n" +
+					"SPENDGATE_CHECKPOINT_KEY, as nodes that have both do every SPENDGATE_CHECKPOINT_INTERVAL (1m).",
 			},
 			{
 				name: "keygen", summary: "make a key pair for signed checkpoints", setup: noFlags(auditKeygen),

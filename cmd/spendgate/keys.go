@@ -5,28 +5,32 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"spendgate/hotpath/client"
 )
 
+// keysNeed is what each command of this group needs.
+const keysNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY."
+
 func keysCommand() command {
 	return command{
 		name:    "keys",
 		summary: "create, list and change API keys of a running node",
-		details: "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_ADMIN_KEY.",
+		details: keysNeed,
 		sub: []command{
 			{
 				name: "create", summary: "make an API key; it is shown this once", setup: keysCreate,
-				details: "Only a hash of the key is stored: keep what is printed.",
+				details: keysNeed + "\nOnly a hash of the key is stored: keep what is printed.",
 			},
 			{
 				name: "list", summary: "list all API keys", setup: keysList,
-				details: "LAST USED may be a minute behind.",
+				details: keysNeed + "\nLAST USED may be a minute behind.",
 			},
 			{
 				name: "update", args: "KEY_ID", summary: "rename, limit, deactivate or reactivate an API key", setup: keysUpdate,
-				details: "When the command returns, the change is in force on every node.",
+				details: keysNeed + "\nWhen the command returns, the change is in force on every node.",
 			},
 		},
 	}
@@ -77,6 +81,9 @@ func keysUpdate(flags *flag.FlagSet) action {
 		if isSet(flags, "active") {
 			change.Active = active
 		}
+		if change.Active != nil && len(args) == 2 && isBool(args[1]) {
+			return usageError{text: "--active takes its value after a sign: --active=" + args[1]}
+		}
 		if len(args) != 1 || args[0] == "" || change == (client.KeyChange{}) {
 			return usageError{text: "needs one KEY_ID and at least one of --name, --rate-limit, --active"}
 		}
@@ -93,6 +100,11 @@ func keysUpdate(flags *flag.FlagSet) action {
 		}
 		return writeKeys(p.stdout, []client.Key{*k})
 	}
+}
+
+func isBool(s string) bool {
+	_, err := strconv.ParseBool(s)
+	return err == nil
 }
 
 func keysList(flags *flag.FlagSet) action {

@@ -134,6 +134,21 @@ func TestHelp(t *testing.T) {
 	runWith(t, nil, "", "keys", "update", "--help").check(t, 0, "--rate-limit N", "")
 }
 
+// The help of a command names the settings without which it does not work.
+func TestHelpNamesWhatIsRequired(t *testing.T) {
+	for args, settings := range map[string]string{
+		"serve": "REDIS_URL DATABASE_URL", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
+		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
+		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL",
+		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
+		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
+	} {
+		for _, setting := range strings.Fields(settings) {
+			runWith(t, nil, "", append(strings.Fields(args), "--help")...).check(t, 0, "SPENDGATE_"+setting, "")
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	for _, spelling := range []string{"version", "--version", "-v"} {
 		runWith(t, nil, "", spelling).check(t, 0, "spendgate dev\n", "")
@@ -155,6 +170,7 @@ func TestWrongFlagsAreNamedAsTheHelpNamesThem(t *testing.T) {
 		"policies apply -f":                     "-f needs a value\n",
 		"keys create --name x --rate-limit a:b": `--rate-limit cannot be "a:b"` + "\n",
 		"keys update x --active=nope":           `--active cannot be "nope"` + "\n",
+		"keys update x --active false":          "--active takes its value after a sign: --active=false\n",
 		"audit verify --from yesterday":         `--from cannot be "yesterday": must be a date`,
 	} {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "spendgate: "+want)

@@ -8,18 +8,21 @@ import (
 	"spendgate/cmd/spendgate/policyfile"
 )
 
+// policiesNeed is what each command of this group needs.
+const policiesNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY."
+
 func policiesCommand() command {
 	return command{
 		name:    "policies",
 		summary: "store and show policies of a running node",
-		details: "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY.",
+		details: policiesNeed,
 		sub: []command{
 			{
 				name: "apply", summary: "store policies from YAML or JSON, each as a new version", setup: policiesApply,
-				details: "All files are read before the first policy is stored. Amounts keep their digits.\n" +
+				details: policiesNeed + "\nAll files are read before the first policy is stored. Amounts keep their digits.\n" +
 					"When the command returns, every node judges by the new versions.",
 			},
-			{name: "get", args: "POLICY_ID", summary: "print a policy as JSON", setup: policiesGet},
+			{name: "get", args: "POLICY_ID", summary: "print a policy as JSON", setup: policiesGet, details: policiesNeed},
 		},
 	}
 }
