@@ -32,6 +32,38 @@ func compareRules(t *testing.T, n *node) {
 	}
 }
 
+// No example leaves a key where git would take it up.
+func noKeyInTheWay(t *testing.T, n *node) {
+	key, err := os.ReadFile(filepath.Join(n.dir, ".spendgate", "sample.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := strings.Fields(readPage(t, ".gitignore"))
+	left := 0
+	err = fs.WalkDir(os.DirFS(n.dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains(ignored, path+"/"):
+			return fs.SkipDir
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		content, err := os.ReadFile(filepath.Join(n.dir, path))
+		if err != nil || !strings.Contains(string(content), strings.TrimSpace(string(key))) {
+			return err
+		}
+		left++
+		if !slices.Contains(ignored, "/"+path) {
+			t.Errorf("%s holds an API key, and .gitignore does not name it", path)
+		}
+		return nil
+	})
+	if err != nil || left == 0 {
+		t.Errorf("%d files hold the key; the one for hosts of the tool server does: %v", left, err)
+	}
+}
+
 // The settings of the table are those that the program knows.
 func compareSettings(t *testing.T, n *node) {
 	refusal := n.command("SPENDGATE_NO_SUCH_SETTING=1", "dev")

@@ -27,6 +27,7 @@ func TestPages(t *testing.T) {
 		t.Run(page, func(t *testing.T) { runPage(t, n, page) })
 	}
 	t.Run("mcp.json", func(t *testing.T) { startAsHosts(t, n) })
+	t.Run("keys", func(t *testing.T) { noKeyInTheWay(t, n) })
 	t.Run("rules", func(t *testing.T) { compareRules(t, n) })
 	t.Run("settings", func(t *testing.T) { compareSettings(t, n) })
 	t.Run("commands", func(t *testing.T) { compareCommands(t, n) })
