@@ -56,8 +56,12 @@ func everything() values {
 			"runbookURL":     "https://runbooks.internal/spendgate/",
 		},
 		"podAnnotations": values{"a": "b"},
-		"nodeSelector":   values{"disk": "ssd"},
-		"tolerations":    []any{values{"key": "money", "operator": "Exists"}},
+		"env": []any{
+			values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"},
+			values{"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": values{"secretKeyRef": values{"name": "collector", "key": "headers"}}},
+		},
+		"nodeSelector": values{"disk": "ssd"},
+		"tolerations":  []any{values{"key": "money", "operator": "Exists"}},
 	}
 }
 
@@ -271,7 +275,7 @@ func TestPods(t *testing.T) {
 		}
 		mount := container.VolumeMounts[0]
 		for _, variable := range container.Env {
-			if !known[variable.Name] {
+			if !known[variable.Name] && !strings.HasPrefix(variable.Name, "OTEL_") {
 				t.Errorf("%s: %s is no setting", name, variable.Name)
 			}
 			if strings.HasSuffix(variable.Name, "_FILE") && !strings.HasPrefix(variable.Value, mount.MountPath+"/") {
@@ -284,6 +288,18 @@ func TestPods(t *testing.T) {
 		if container.Image != "registry.internal/spendgate:v9" || container.Resources.Requests.Cpu().IsZero() || container.Resources.Limits.Memory().IsZero() {
 			t.Errorf("%s: image %s, resources %+v", name, container.Image, container.Resources)
 		}
+	}
+}
+
+// Tracing can be switched on, its headers from a Secret.
+func TestVariablesOfTheOperator(t *testing.T) {
+	d := get[apps.Deployment](t, render(t, "spendgate", everything()), "Deployment spendgate")
+	env := d.Spec.Template.Spec.Containers[0].Env
+	if last := env[len(env)-2:]; last[0].Value != "http://collector:4318" || last[1].ValueFrom.SecretKeyRef.Name != "collector" {
+		t.Errorf("got %+v", last)
+	}
+	if _, err := tryRender("spendgate", values{"env": []any{values{"value": "x"}}}); err == nil {
+		t.Error("a variable without a name is taken")
 	}
 }
 
