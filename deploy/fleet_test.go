@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,9 +55,9 @@ type localFleet struct {
 	admin     *fleet.Client
 }
 
-// startFleet starts a fleet on free ports. It is skipped where HAProxy and
-// Prometheus are not installed; deploy/test.sh says so.
-func startFleet(t *testing.T) *localFleet {
+// needsFleet skips a test where HAProxy and Prometheus are not installed;
+// deploy/test.sh says so.
+func needsFleet(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a fleet")
@@ -66,6 +67,12 @@ func startFleet(t *testing.T) *localFleet {
 			t.Skip("needs HAProxy and Prometheus: run it by make test, which installs them")
 		}
 	}
+}
+
+// startFleet starts a fleet on free ports.
+func startFleet(t *testing.T) *localFleet {
+	t.Helper()
+	needsFleet(t)
 	dir := t.TempDir()
 	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"})
 	if err != nil {
@@ -325,12 +332,6 @@ func (f *localFleet) goesDown(t *testing.T) {
 	if !strings.Contains(said, f.dir(t)) {
 		t.Errorf("it does not say where the logs are: %s", said)
 	}
-	for name, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err == nil && !bytes.Contains(stat, []byte(") Z ")) {
-			t.Errorf("%s still runs: %s", name, stat)
-		}
-	}
 	for name, address := range f.addresses {
 		if strings.HasPrefix(name, "node") && !strings.Contains(address, ":") {
 			continue
@@ -340,18 +341,7 @@ func (f *localFleet) goesDown(t *testing.T) {
 			t.Errorf("%s still listens on %s", name, address)
 		}
 	}
-	entries, err := os.ReadDir(f.dir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	logs := 0
-	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) != ".log" {
-			t.Errorf("%s was left", entry.Name())
-		}
-		logs++
-	}
-	if logs < 7 {
+	if logs := f.leavesLogsOnly(t, pids); logs < 7 {
 		t.Errorf("%d logs were kept", logs)
 	}
 	if said := f.mustRun(t, "down"); said != "there is no fleet\n" {
@@ -360,6 +350,77 @@ func (f *localFleet) goesDown(t *testing.T) {
 	if code, said := f.run(t, "restart"); code != 1 || !strings.Contains(said, "make fleet") {
 		t.Errorf("a restart of no fleet: %d %s", code, said)
 	}
+}
+
+// leavesLogsOnly wants the processes gone, and gives how many logs are there,
+// which are all that is.
+func (f *localFleet) leavesLogsOnly(t *testing.T, pids map[string]int) (logs int) {
+	t.Helper()
+	for name, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && !bytes.Contains(stat, []byte(") Z ")) {
+			t.Errorf("%s still runs: %s", name, stat)
+		}
+	}
+	entries, err := os.ReadDir(f.dir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".log" {
+			t.Errorf("%s was left", entry.Name())
+		}
+		logs++
+	}
+	return logs
+}
+
+// A first start that is interrupted, by Ctrl-C say, leaves nothing behind.
+func TestFleetInterrupted(t *testing.T) {
+	needsFleet(t)
+	dir := t.TempDir()
+	never := filepath.Join(dir, "node") // a node that does not get ready
+	if err := os.WriteFile(never, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := &localFleet{link: filepath.Join(dir, "fleet")}
+	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+never, "API_PORT=0")
+	t.Cleanup(func() {
+		f.mustRun(t, "down")
+		if dir, err := os.Readlink(f.link); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	})
+	var said bytes.Buffer
+	c := exec.Command("fleet/fleet.sh", "up")
+	c.Env, c.Stdout, c.Stderr = f.env, &said, &said
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal signals the group
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	for started := false; !started; {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before it was interrupted: %v\n%s", err, said.String())
+		case <-time.After(10 * time.Millisecond):
+			line, err := os.ReadFile(filepath.Join(f.link, "node3.pid"))
+			started = err == nil && bytes.HasSuffix(line, []byte("\n"))
+		}
+	}
+	pids := make(map[string]int)
+	for _, name := range slices.Concat(nodeNames, []string{"redis", "postgres"}) {
+		pids[name] = f.pid(t, name)
+	}
+	if err := syscall.Kill(-c.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if code := c.ProcessState.ExitCode(); code != 130 || !strings.Contains(said.String(), "stopped; logs are in") {
+		t.Errorf("exit code %d: %s", code, said.String())
+	}
+	f.leavesLogsOnly(t, pids)
 }
 
 // A port that is taken is said, and nothing is left.

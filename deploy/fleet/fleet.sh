@@ -225,8 +225,12 @@ up() {
   if ! find_fleet; then
     create
     find_fleet
-    # What has just begun is worth nothing half done.
-    trap 'code=$?; trap - EXIT; [ "$code" -eq 0 ] || { down >/dev/null; say "stopped; logs are in $dir"; }; exit "$code"' EXIT
+    # What has just begun is worth nothing half done. Without a trap of its own
+    # a signal would not be seen in the exit code.
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
+    trap 'code=$?; trap "" INT TERM HUP; trap - EXIT; [ "$code" -eq 0 ] || { down >/dev/null; say "stopped; logs are in $dir"; }; exit "$code"' EXIT
   fi
   start_servers
   for node in "${nodes[@]}"; do start_node "$node"; done
