@@ -317,7 +317,7 @@ func TestLoadClient(t *testing.T) {
 	if err != nil || c != (Client{APIURL: "https://gate.example/base", APIKey: "svc_live_1", AdminKey: "new"}) {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	for _, s := range []string{"gate.example", "ftp://x", "http://", "http://u:hunter2@x", "http://x?y", "http://hunter2%zz"} {
+	for _, s := range []string{"gate.example", "ftp://x", "http://", "http://u:hunter2@x", "http://x?y", "http://hunter2%zz", "http://x/v1/"} {
 		if _, err := LoadClient([]string{"SPENDGATE_API_URL=" + s}); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", s, err)
 		}

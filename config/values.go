@@ -124,5 +124,9 @@ func parseAPIURL(s string) (string, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", errors.New("must have no user, query or fragment")
 	}
-	return strings.TrimRight(s, "/"), nil
+	s = strings.TrimRight(s, "/")
+	if strings.HasSuffix(s, "/v1") {
+		return "", errors.New("must be without /v1, which is a part of each path")
+	}
+	return s, nil
 }
