@@ -143,7 +143,7 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
 		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
 	} {
-		for _, setting := range strings.Fields(settings) {
+		for setting := range strings.FieldsSeq(settings) {
 			runWith(t, nil, "", append(strings.Fields(args), "--help")...).check(t, 0, "SPENDGATE_"+setting, "")
 		}
 	}

@@ -58,6 +58,10 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 		f("POST", path, "{", 404, codeNotFound, noKey)
 		f("HEAD", path, "", 404, codeNotFound, noKey)
 	}
+	// Who lost the way is told where the paths are.
+	if a := s.do("POST", "/checks", "{"); !strings.Contains(a.body, "GET /openapi.yaml") || s.do("GET", "/openapi.yaml", "").status != 200 {
+		t.Errorf("answered %s", a.body)
+	}
 	// Then the method.
 	for path, allow := range map[string]string{
 		"/v1/checks": "POST", "/v1/checks/chk_x": "GET", "/v1/simulate": "POST", "/v1/policies": "POST", "/v1/policies/p": "GET",

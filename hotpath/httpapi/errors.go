@@ -65,7 +65,7 @@ var refusals = [...]struct {
 	err error
 	refusal
 }{
-	{errPathNotFound, refusal{status: 404, code: codeNotFound, message: "there is nothing at this path"}},
+	{errPathNotFound, refusal{status: 404, code: codeNotFound, message: "there is nothing at this path; GET /openapi.yaml tells what there is"}},
 	{errMethod, refusal{status: 405, code: codeMethodNotAllowed, message: "this path does not take that method; see Allow"}},
 
 	{hotpath.ErrUnauthorized, refusal{status: 401, code: codeUnauthorized, message: "missing or unknown API key; send it in X-API-Key"}},
