@@ -159,6 +159,15 @@ func TestTamperedArchives(t *testing.T) {
 		"the end of the file": {func(t *testing.T, o *oldDays) {
 			o.spoil(t, func(f []byte) []byte { return f[:len(f)-9] })
 		}, []string{manifest}},
+		"no file": {func(t *testing.T, o *oldDays) {
+			a, err := archive.Open(o.dir, o.first)
+			if err == nil {
+				err = os.Remove(a.Path())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"unchecked day ", "is not there; its manifest is"}},
 		"behind the end of the file": {func(t *testing.T, o *oldDays) {
 			o.spoil(t, func(f []byte) []byte { return append(f, "more"...) })
 		}, []string{manifest}},
@@ -186,6 +195,25 @@ func TestTamperedArchives(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestVerifiedWhileADayLeaves: a verification from before a day left does not
+// say that somebody removed its checks, but that it cannot go on.
+func TestVerifiedWhileADayLeaves(t *testing.T) {
+	o := newOldDays(t)
+	before, err := OpenSnapshot(t.Context(), o.url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	if _, _, err := o.detach(t, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := verify.Verify(t.Context(), verify.Options{Evidence: before, Workers: 2, Found: func(f verify.Finding) { t.Error(f) }})
+	if err == nil || !strings.Contains(err.Error(), "was taken out of checks meanwhile") || len(s.Findings) > 0 {
+		t.Errorf("%v, %+v", err, s.Findings)
+	}
+	o.mustBeClean(t)
 }
 
 // TestTamperedBehindTheRange: a verification up to some hour still tells that

@@ -84,7 +84,7 @@ func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
 	for table, wanted := range map[string][]string{
 		"checks": chain.CheckColumns(), "violations": chain.ViolationColumns(), "policies": chain.PolicyColumns(),
 		"batches":      {"lane", "seq", "first_id", "last_id", "version", "head", "entries"},
-		"policy_chain": {"seq", "policy_id", "version", "hash", "head"},
+		"policy_chain": {"seq", "policy_id", "version", "hash", "head"}, "archived_days": {"day", "rows", "manifest_sha256", "at"},
 	} {
 		rows, err := tx.Query(ctx, `SELECT attname::text FROM pg_attribute
 			WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`, table)
@@ -108,7 +108,10 @@ func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// read runs a reading of the moment in a session of its own.
+// reading runs a query on the moment in a session of its own: read, or readChecks.
+type reading func(ctx context.Context, query func(context.Context, pgx.Tx) error) error
+
+// read is a reading.
 func (s *Snapshot) read(ctx context.Context, query func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
@@ -120,14 +123,36 @@ func (s *Snapshot) read(ctx context.Context, query func(context.Context, pgx.Tx)
 	})
 }
 
+// readChecks is a reading of what reads checks. One reads the partitions that
+// are attached now, also in the snapshot of a moment when there were others: it
+// fails when one has left since, whose checks would look removed.
+func (s *Snapshot) readChecks(ctx context.Context, query func(context.Context, pgx.Tx) error) error {
+	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		// From here on none can leave; commits are not held up.
+		if _, err := tx.Exec(ctx, "LOCK TABLE ONLY checks IN ACCESS SHARE MODE"); err != nil {
+			return err
+		}
+		var left *string // pg_inherits is read as of the moment, the function tells of now
+		err := tx.QueryRow(ctx, `SELECT min(relname::text) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+			WHERE inhparent = 'checks'::regclass AND pg_partition_root(inhrelid) IS DISTINCT FROM inhparent`).Scan(&left)
+		if err != nil {
+			return err
+		}
+		if left != nil {
+			return fmt.Errorf("%s was taken out of checks meanwhile: begin again", *left)
+		}
+		return query(ctx, tx)
+	})
+}
+
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, "checks", columnList(chain.CheckColumns()), "check_id", r, each)
+	return s.copy(ctx, s.readChecks, "checks", columnList(chain.CheckColumns()), "check_id", r, each)
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, "violations", columnList(chain.ViolationColumns()), "id", r, each)
+	return s.copy(ctx, s.read, "violations", columnList(chain.ViolationColumns()), "id", r, each)
 }
 
 // columnList is what a row's encoding is made of.
@@ -135,18 +160,18 @@ func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
 }
 
-func (s *Snapshot) copy(ctx context.Context, table, columns, id string, r verify.Range, each func([]byte) error) error {
+func (s *Snapshot) copy(ctx context.Context, in reading, table, columns, id string, r verify.Range, each func([]byte) error) error {
 	query := "COPY (SELECT " + columns + " FROM " + table + " WHERE " + id + " BETWEEN '" + hex.EncodeToString(r.Low[:]) +
 		"' AND '" + hex.EncodeToString(r.High[:]) + "' ORDER BY " + id + ") TO STDOUT (FORMAT binary)"
-	err := s.copyRows(ctx, query, each)
+	err := s.copyRows(ctx, in, query, each)
 	if err != nil {
 		return fmt.Errorf("cannot read table %s: %w", table, err)
 	}
 	return nil
 }
 
-func (s *Snapshot) copyRows(ctx context.Context, query string, each func([]byte) error) error {
-	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Snapshot) copyRows(ctx context.Context, in reading, query string, each func([]byte) error) error {
+	return in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
 			return errors.Join(rows.err, err)
@@ -158,7 +183,7 @@ func (s *Snapshot) copyRows(ctx context.Context, query string, each func([]byte)
 // Overview implements verify.Evidence.
 func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overview, err error) {
 	o.Days = make(map[verify.Day]bool)
-	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, "SELECT applied_at FROM migrations WHERE version = $1", chainsMigration).Scan(&o.Begun)
 		if err != nil {
 			return fmt.Errorf("when chains began: %w", err)
@@ -233,7 +258,7 @@ func union(a, b verify.Range) verify.Range {
 
 // Weigh implements verify.Evidence.
 func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, err error) {
-	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `SELECT
 			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM batches WHERE first_id <= $2 AND last_id >= $1),
 			EXISTS (SELECT FROM batches WHERE first_id <= $2 AND last_id >= $1 AND (first_id >= $1 OR last_id <= $2)),

@@ -110,7 +110,7 @@ func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink)
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
 	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM policies ORDER BY gen) TO STDOUT (FORMAT binary)"
 	var fields [][]byte
-	err := s.copyRows(ctx, query, func(row []byte) (err error) {
+	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}

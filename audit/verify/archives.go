@@ -61,8 +61,12 @@ func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
 	if err == nil {
 		err = rows.drain()
 	}
-	if errors.Is(err, archive.ErrAltered) {
+	switch {
+	case errors.Is(err, archive.ErrAltered):
 		v.tally.find(Altered, archiveName(day), "%v", err)
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && !v.leaving(day):
+		v.tally.find(Unchecked, "day "+day.String(), "%s is not there; its manifest is", a.Path())
 		return nil
 	}
 	return err

@@ -97,6 +97,11 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 	alter("amount * 1.0") // the same number, stored otherwise
 	tr.exec("UPDATE checks SET amount = 999999999.999999999 WHERE check_id = '%s'", full.ID.Text(""))
 	tr.finds(nil)
+	tr.exec("ALTER TABLE archived_days RENAME TO elsewhere") // as in a schema of before
+	if _, _, err := tr.verify(nil); err == nil || !strings.Contains(err.Error(), "no table archived_days") {
+		t.Errorf("a table that is not there: %v", err)
+	}
+	tr.exec("ALTER TABLE elsewhere RENAME TO archived_days")
 	tr.exec("ALTER TABLE checks ADD COLUMN smuggled text")
 	if _, _, err := tr.verify(nil); err == nil || !strings.Contains(err.Error(), "smuggled") {
 		t.Errorf("a column that nobody verifies: %v", err)
