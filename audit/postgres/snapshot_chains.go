@@ -47,6 +47,22 @@ func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query
 	return err
 }
 
+// selectLanes looks for gaps in all lanes, which only takes their index: what
+// was removed may have been all that a lane had of the range. A gap is of all
+// time between the batches beside it; a lane's identifier is when it began.
+const selectLanes = `WITH gaps AS MATERIALIZED (
+		SELECT lane, before, seq FROM (
+			SELECT lane, seq, lag(seq, 1, 0) OVER (PARTITION BY lane ORDER BY seq) AS before FROM batches) AS steps
+		WHERE seq > before + 1
+	), found AS (
+		SELECT lane, seq FROM batches WHERE first_id <= $2 AND last_id >= $1
+		UNION ALL
+		SELECT g.lane, beside.seq FROM gaps AS g JOIN batches AS b ON b.lane = g.lane AND b.seq = g.seq
+			LEFT JOIN batches AS a ON a.lane = g.lane AND a.seq = g.before
+			CROSS JOIN LATERAL (VALUES (a.seq), (b.seq)) AS beside (seq)
+		WHERE coalesce(a.first_id, g.lane) <= $2 AND b.last_id >= $1 AND beside.seq IS NOT NULL)
+	SELECT lane, min(seq), max(seq) FROM found GROUP BY lane ORDER BY lane`
+
 // Lanes implements verify.Evidence.
 func (s *Snapshot) Lanes(ctx context.Context, r verify.Range) (spans []verify.LaneSpan, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -54,8 +70,7 @@ func (s *Snapshot) Lanes(ctx context.Context, r verify.Range) (spans []verify.La
 		return stream(ctx, tx, []any{uuid(&span.Lane), &span.From, &span.To}, func() error {
 			spans = append(spans, span)
 			return nil
-		}, "SELECT lane, min(seq), max(seq) FROM batches WHERE first_id <= $2 AND last_id >= $1 GROUP BY lane ORDER BY lane",
-			[16]byte(r.Low), [16]byte(r.High))
+		}, selectLanes, [16]byte(r.Low), [16]byte(r.High))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the lanes: %w", err)

@@ -117,6 +117,14 @@ func TestTamperedBatches(t *testing.T) {
 			}
 			return want
 		},
+		"before the first": func(tr *trail, of spend.ID) []string {
+			id := spend.NewID(time.Now()) // with a check that it lists
+			tr.exec(`CREATE TEMPORARY TABLE copy AS SELECT * FROM checks WHERE check_id = '%s'; UPDATE copy SET check_id = '%s';
+				INSERT INTO checks SELECT * FROM copy`, tr.find(isAllowed).ID.Text(""), id.Text(""))
+			row := chain.HashRow(tr.row(id))
+			tr.exec(`INSERT INTO batches VALUES ('%s', 0, '%s', '%[2]s', 1, '\x00', '\x%[2]s%[3]x')`, of.Text(""), id.Text(""), row[:])
+			return []string{batch("inserted", 0, of)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,6 +137,40 @@ func TestTamperedBatches(t *testing.T) {
 			tr.finds(nil, want...)
 		})
 	}
+}
+
+// TestGapOfARange finds batches that were removed with all that they listed
+// also when only the time of those is verified.
+func TestGapOfARange(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	of := spend.NewID(time.Now())
+	var ends []int64 // of records
+	var records [][]*spend.Check
+	for range 4 {
+		time.Sleep(3 * time.Millisecond) // none shares its millisecond with another
+		records = append(records, tr.record(tr.writer, of))
+		ends = append(ends, tr.last(of))
+	}
+	within := func(from, to int) func(*verify.Options) {
+		return func(o *verify.Options) {
+			o.From, o.To = records[from][0].Timestamp(), records[to][len(records[to])-1].Timestamp()
+		}
+	}
+	for _, c := range records[2] {
+		tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", c.ID.Text(""))
+	}
+	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq BETWEEN %d AND %d", of.Text(""), ends[1]+1, ends[2])
+	gap := batch("removed", int(ends[1])+1, of)
+	tr.finds(within(2, 2), gap)
+	tr.finds(within(1, 2), gap) // its edge
+	tr.finds(within(2, 3), gap)
+	tr.finds(within(0, 0))
+	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq <= %d", of.Text(""), ends[0])
+	for _, c := range records[0] {
+		tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", c.ID.Text(""))
+	}
+	tr.finds(within(0, 0), batch("removed", int(ends[0]), of)) // the beginning
 }
 
 // alteredWith are the findings of a check whose row is not as it was.
@@ -297,15 +339,20 @@ func TestTamperedCheckpoints(t *testing.T) {
 		"put in disorder": {[]string{lines[0], lines[2], lines[1], lines[3]}, []string{second, second, third, fourth}},
 		"empty":           {nil, []string{"unchecked checkpoints"}},
 	} {
-		got, _, err := tr.verify(func(o *verify.Options) {
+		got, s, err := tr.verify(func(o *verify.Options) {
 			o.Checkpoints, o.PublicKey = strings.NewReader(strings.Join(c.lines, "")), tr.key
 		})
 		if err != nil || !covers(got, c.want) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
 		}
+		if torn := s.TornCheckpoints; torn != map[string]int64{"torn": 2}[name] {
+			t.Errorf("%s: %d lines were passed over", name, torn)
+		}
 	}
+	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM policy_chain WHERE seq = 3")
+	tr.finds(tr.held, "removed link 3 of the policies") // once, not with each line
 	found, s, err := tr.verify(func(o *verify.Options) { tr.held(o); o.PublicKey = other.Public() })
-	if err != nil || len(found) != 5 || s.Checkpoints != 0 {
+	if err != nil || len(found) != 5 || s.Checkpoints != 0 { // four lines, and that there are none
 		t.Errorf("with another key: %v, %v", found, err)
 	}
 }

@@ -21,7 +21,7 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 	if v.o.Checkpoints == nil {
 		return nil
 	}
-	w := checkpointWalk{verifier: v, state: make(map[spend.ID]chain.LaneHead), reported: make(map[spend.ID]bool)}
+	w := checkpointWalk{verifier: v, state: make(map[spend.ID]chain.LaneHead), reported: make(map[spend.ID]bool), links: make(map[int64]bool)}
 	if err := w.chainHeads(ctx); err != nil {
 		return err
 	}
@@ -50,6 +50,7 @@ type checkpointWalk struct {
 	state    map[spend.ID]chain.LaneHead
 	policies map[int64]spend.Hash // heads of the policies' chain, by number
 	reported map[spend.ID]bool    // lanes that were named: once is enough
+	links    map[int64]bool       // of the policies, likewise
 }
 
 func (w *checkpointWalk) chainHeads(ctx context.Context) error {
@@ -66,6 +67,7 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	if errors.Is(err, checkpoint.ErrTorn) {
 		// A crash leaves such a one. What was whole cannot be passed off as one:
 		// the hash in the line behind it tells.
+		w.tally.torn++
 		return nil
 	}
 	sum := sha256.Sum256(text)
@@ -81,7 +83,9 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	w.tally.checkpoints.Add(1)
 	w.tally.lastCheckpoint = l.Time
 	w.advance(name, l)
-	if head, ok := w.policies[l.Policies.Seq]; l.Policies.Seq > 0 && (!ok || head != spend.Hash(l.Policies.Head)) {
+	head, ok := w.policies[l.Policies.Seq]
+	if wrong := !ok || head != spend.Hash(l.Policies.Head); l.Policies.Seq > 0 && wrong && !w.links[l.Policies.Seq] {
+		w.links[l.Policies.Seq] = true
 		kind, what := Altered, "has another head than"
 		if !ok {
 			kind, what = Removed, "is not there; it was at"

@@ -38,8 +38,9 @@ type Evidence interface {
 	// identifiers, with its row encoded as those of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
 
-	// Lanes gives those with batches that may list checks of the range, and
-	// of each the first and the last such batch.
+	// Lanes gives those with batches that may list checks of the range, or may
+	// have had such, and of each the first and the last such batch, or batch
+	// beside a gap.
 	Lanes(ctx context.Context, r Range) ([]LaneSpan, error)
 	// Lane calls each for the batches of a lane in the order of their numbers.
 	Lane(ctx context.Context, lane spend.ID, from, to int64, each func(Batch) error) error

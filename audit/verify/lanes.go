@@ -39,7 +39,7 @@ const maxCandidates = 8
 func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
 	w := laneWalk{verifier: v, lane: span.Lane, previous: []spend.Hash{{}}}
 	if v.o.From.IsZero() {
-		span.From = 1
+		span.From = min(span.From, 1)
 	}
 	from := span.From
 	if from > 1 { // the head before the first
@@ -64,6 +64,10 @@ func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
 
 func (w *laneWalk) batch(b Batch) {
 	name := batchName(w.lane, b.Seq)
+	if b.Seq < 1 {
+		w.tally.find(Inserted, name, "numbers begin at 1")
+		return
+	}
 	if b.Seq != w.seq+1 {
 		w.missing(w.seq+1, b.Seq-1)
 		w.previous = nil

@@ -76,6 +76,9 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE lane = '%s' AND seq IN (2, 3)", tr.lanes[1].Text(""))
 			tr.exec("UPDATE batches SET seq = 3 WHERE lane = '%s' AND seq = 30", tr.lanes[1].Text(""))
 		},
+		"before the first batch": func(tr *trail) {
+			tr.exec(`INSERT INTO batches SELECT lane, 0, first_id, last_id, version, head, entries FROM batches WHERE lane = '%s' AND seq = 1`, tr.lanes[0].Text(""))
+		},
 		"policies": func(tr *trail) {
 			tr.exec("UPDATE policies SET rules = '[1]' WHERE version = 1; DELETE FROM policies WHERE version = 3")
 			tr.exec("UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2")

@@ -35,6 +35,7 @@ type Summary struct {
 	Checks, Violations, Batches, Lanes, Policies int64
 	Checkpoints                                  int64
 	LastCheckpoint                               time.Time // zero without any
+	TornCheckpoints                              int64     // lines that were not written to their end, and passed over
 	Findings                                     map[Kind]int64
 }
 
@@ -45,6 +46,7 @@ func (s Summary) Clean() bool { return len(s.Findings) == 0 }
 type tally struct {
 	checks, violations, batches, lanes, policies, checkpoints, entries atomic.Int64
 	lastCheckpoint                                                     time.Time
+	torn                                                               int64
 
 	mu       sync.Mutex
 	found    func(Finding)
@@ -88,7 +90,8 @@ func (t *tally) goneCheck(day Day) {
 func (t *tally) summary() Summary {
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Lanes: t.lanes.Load(),
-		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, Findings: t.findings,
+		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, TornCheckpoints: t.torn,
+		Findings: t.findings,
 	}
 }
 

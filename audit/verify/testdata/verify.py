@@ -77,11 +77,13 @@ class Verifier:
                 lane, seq, before = this, 0, [ZERO]
             number = integer(number)
             name = f"batch {number} of lane {lane.hex()}"
-            if number != seq + 1:
+            if number < 1:
+                self.find("inserted", name)
+            elif number != seq + 1:
                 self.find("removed", f"batch {seq + 1} of lane {lane.hex()}")
                 before = []
-            seq = number
-            self.heads[lane, seq] = head
+            seq = max(number, seq)
+            self.heads[lane, number] = head
             ids = [entries[i:i + 16] for i in range(0, len(entries), 48)]
             if integer(version) != 1:
                 self.find("unchecked", name)
@@ -97,6 +99,8 @@ class Verifier:
                 if check in listed:
                     self.find("altered", name)
                 listed.setdefault(check, entries[48 * i + 16:48 * i + 48])
+            if number < 1:
+                continue
             computed = [
                 sha("spendgate batch 1", lane, struct.pack(">qi", seq, len(ids)), previous, entries) for previous in before
             ]
