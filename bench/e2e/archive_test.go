@@ -72,6 +72,16 @@ func testArchive(t *testing.T, binary string) {
 	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
 	act(t, err)
 	run(b.service, 1, "ALTERED", "show", altered)
+	inserted, linked := spend.NewID(time.Now()), must(nodes[0].Client(b.key).Check(t.Context(), b.action("linked", "")))(t).Result().CheckID
+	run(b.service, 0, "the row is the one that the batch lists", "show", linked)
+	_, err = b.Postgres.Pool.Exec(t.Context(), fmt.Sprintf(`SET session_replication_role = replica;
+		CREATE TEMPORARY TABLE copy AS SELECT * FROM spendgate.checks WHERE counterparty = 'linked'; UPDATE copy SET check_id = '%s';
+		INSERT INTO spendgate.checks SELECT * FROM copy; DROP TABLE copy;
+		UPDATE spendgate.batches SET head = sha256(head) WHERE position('\x%s'::bytea IN entries) > 0; RESET session_replication_role`,
+		inserted.Text(""), strings.TrimPrefix(linked, spend.PrefixCheck)))
+	act(t, err)
+	run(b.service, 1, "INSERTED", "show", inserted.Text(spend.PrefixCheck))
+	run(b.service, 1, "does not follow from the one before", "show", linked)
 }
 
 // recordOld commits a blocked check on each of two days, as nodes did then, and

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -36,7 +37,7 @@ func auditShow(flags *flag.FlagSet) action {
 		}
 		id, err := spend.ParseID(args[0], spend.PrefixCheck)
 		if err != nil {
-			return usageError{text: "a CHECK_ID is chk_ and 32 hexadecimal digits"}
+			return usageError{text: noCheckID(args[0])}
 		}
 		var r *checkreport.Report
 		if *dataDir != "" {
@@ -52,25 +53,40 @@ func auditShow(flags *flag.FlagSet) action {
 		} else {
 			err = r.Write(p.stdout)
 		}
-		if err == nil && r.Chain.Seq > 0 && !r.Chain.Holds {
-			err = errors.New("the record was altered")
+		if err == nil && !r.Chain.Holds && !r.Chain.Older {
+			err = errors.New("the record is not as it was written: see audit verify")
 		}
 		return err
 	}
+}
+
+// noCheckID says what to give in the place of that.
+func noCheckID(text string) string {
+	const form = "a CHECK_ID is chk_ and 32 lower-case hexadecimal digits"
+	if id, err := spend.ParseID(text, spend.PrefixViolation); err == nil {
+		return form + "; the check of that violation is " + id.Text(spend.PrefixCheck)
+	}
+	return form
 }
 
 // place is where the chain lists a check, and how.
 type place struct {
 	verify.Place // its Seq is 0 when no batch lists it
 	entry        chain.Entry
+	older        bool // nothing need list it: chains began later
+	broken       bool // the batch's head is not that of its entries and of the head before
 }
 
 // judge says what the chain has to say about a row.
 func (at place) judge(row spend.Hash) checkreport.Chain {
-	c := checkreport.Chain{Lane: at.Lane, Seq: at.Seq, Holds: at.Seq > 0 && row == at.entry.Row}
+	c := checkreport.Chain{Lane: at.Lane, Seq: at.Seq, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row, Older: at.Seq == 0 && at.older}
 	switch {
+	case c.Older:
+		c.State = "in no batch: from before chains began"
 	case at.Seq == 0:
-		c.State = "in no batch: from before chains began, or inserted; see audit verify"
+		c.State = "INSERTED: no batch lists it (or a node from before chains recorded it)"
+	case at.broken:
+		c.State = "ALTERED: the batch does not follow from the one before it"
 	case c.Holds:
 		c.State = "the row is the one that the batch lists"
 	default:
@@ -136,6 +152,29 @@ type lookup struct {
 }
 
 func (l *lookup) place(ctx context.Context) (at place, err error) {
+	if at, err = l.listed(ctx); err != nil {
+		return at, err
+	}
+	if at.Seq == 0 {
+		overview, err := l.snapshot.Overview(ctx, verify.Range{Low: l.id, High: l.id})
+		at.older = l.id.Time().Before(overview.Begun.Truncate(time.Millisecond))
+		return at, err
+	}
+	at.broken = true
+	previous, before := spend.Hash{}, int64(0) // of no batch, before the first
+	err = l.snapshot.Lane(ctx, at.Lane, at.Seq-1, at.Seq, func(b verify.Batch) error {
+		if head := chain.Head(at.Lane, b.Seq, previous, b.Entries); b.Seq == at.Seq && before == at.Seq-1 {
+			at.broken = !bytes.Equal(head[:], b.Head)
+		}
+		before = b.Seq
+		copy(previous[:], b.Head)
+		return nil
+	})
+	return at, err
+}
+
+// listed finds the batch that lists the check.
+func (l *lookup) listed(ctx context.Context) (at place, err error) {
 	err = l.snapshot.Batches(ctx, verify.Range{Low: l.id, High: l.id}, func(b verify.Batch) error {
 		entries, err := chain.ParseEntries(b.Entries)
 		if err != nil {
@@ -143,7 +182,7 @@ func (l *lookup) place(ctx context.Context) (at place, err error) {
 		}
 		for _, e := range entries {
 			if e.ID == l.id {
-				at = place{verify.Place{Lane: b.Lane, Seq: b.Seq}, e}
+				at = place{Place: verify.Place{Lane: b.Lane, Seq: b.Seq}, entry: e}
 			}
 		}
 		return nil

@@ -35,7 +35,7 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 		return nil, fmt.Errorf("%s is not in the record", id.Text(spend.PrefixCheck))
 	}
 	r := &checkreport.Report{Check: found[0], Source: path}
-	at := place{Place: verify.Place{Lane: r.Check.Fence.Node}}
+	at := place{Place: verify.Place{Lane: r.Check.Fence.Node}, older: true} // as far as is known
 	if at.Seq, at.entry, err = store.Place(ctx, at.Lane, id); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ type Chain struct {
 	Seq   int64    // of the batch in its lane, from 1; 0 when the check is in none
 	State string   // in words: whether the row is what was chained
 	Holds bool
+	Older bool // it is in none, and need not be: it is from before chains began
 }
 
 const timeForm = "2006-01-02T15:04:05.000Z"
