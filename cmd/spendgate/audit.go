@@ -122,3 +122,15 @@ func (f *timeFlag) Set(text string) (err error) {
 }
 
 var _ flag.Value = (*timeFlag)(nil)
+
+// notEmpty takes a flag's value. An empty one, such as a variable that a script
+// never set, is not taken for a flag that was left out.
+func notEmpty(to *string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New("must not be empty")
+		}
+		*to = text
+		return nil
+	}
+}

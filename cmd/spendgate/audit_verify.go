@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -31,13 +32,19 @@ func auditVerify(flags *flag.FlagSet) action {
 	v := verification{to: timeFlag{last: true}}
 	flags.Var(&v.from, "from", "only checks from this `TIME` on, a date or RFC 3339")
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
-	flags.StringVar(&v.file, "checkpoint", "", "hold the chains to this `FILE` of signed checkpoints")
+	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints", notEmpty(&v.file))
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of days that were detached are in `DIR`")
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
 	return func(ctx context.Context, p process, args []string) error {
 		if len(args) > 0 || v.workers < 1 {
 			return usageError{text: "takes no arguments but flags, and at least one worker"}
+		}
+		if !v.to.at.IsZero() && v.to.at.Before(v.from.at) {
+			return usageError{text: "--from must not be later than --to"}
+		}
+		if v.from.at.After(time.Now()) {
+			return usageError{text: "--from lies in the future"}
 		}
 		return v.run(ctx, p)
 	}
@@ -88,14 +95,24 @@ func (v verification) tell(w io.Writer, s verify.Summary) error {
 		return err
 	}
 	against := "no checkpoints given: a chain whose end was cut off, or a whole chain that is gone, does not show"
-	if s.Checkpoints > 0 {
+	switch {
+	case s.Checkpoints > 0:
 		against = fmt.Sprintf("held to %d checkpoints, the last of %s", s.Checkpoints, s.LastCheckpoint.UTC().Format(time.RFC3339))
+	case v.file != "":
+		against = "held to no checkpoint: the file has none with a signature of this key"
+	}
+	if s.TornCheckpoints > 0 {
+		against += fmt.Sprintf("; %d lines of the file were not written to their end", s.TornCheckpoints)
 	}
 	if _, err := fmt.Fprintln(w, against); err != nil {
 		return err
 	}
 	if s.Clean() {
-		_, err := fmt.Fprintln(w, "clean: everything is as it was recorded")
+		what := "everything is as it was recorded"
+		if s.Checks+s.Violations+s.Batches == 0 {
+			what = "no check was recorded there"
+		}
+		_, err := fmt.Fprintln(w, "clean:", what)
 		return err
 	}
 	var counts []string
@@ -103,6 +120,9 @@ func (v verification) tell(w io.Writer, s verify.Summary) error {
 		counts = append(counts, fmt.Sprintf("%d %s", n, kind))
 	}
 	slices.Sort(counts)
+	if len(counts) == 1 && s.Findings[verify.Unchecked] > 0 {
+		return errors.New("not all of the trail could be checked: " + counts[0])
+	}
 	return errors.New("the trail is not as it was recorded: " + strings.Join(counts, ", "))
 }
 
@@ -117,7 +137,7 @@ func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {
 	return key.Public(), nil
 }
 
-// openNow gives what the file holds at this moment.
+// openNow gives what the file holds at this moment; of a pipe, all that comes.
 func openNow(path string) (io.Reader, func(), error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -126,6 +146,13 @@ func openNow(path string) (io.Reader, func(), error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
+	}
+	if !info.Mode().IsRegular() {
+		content, err := io.ReadAll(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, nil, fmt.Errorf("cannot read the checkpoints: %w", err)
+		}
+		return bytes.NewReader(content), func() {}, nil
 	}
 	return io.LimitReader(f, info.Size()), func() { _ = f.Close() }, nil // only read
 }
