@@ -3,9 +3,11 @@ package postgres
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -214,6 +216,47 @@ func TestVerifiedWhileADayLeaves(t *testing.T) {
 		t.Errorf("%v, %+v", err, s.Findings)
 	}
 	o.mustBeClean(t)
+}
+
+// failing is evidence of which rows cannot be read, which is told while the
+// second day is being weighed.
+type failing struct {
+	verify.Evidence
+	second  verify.Day
+	weighed chan struct{}
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (f failing) Rows(context.Context, verify.Range, func([]byte) error) error {
+	<-f.weighed
+	return errUnreadable
+}
+
+func (f failing) Weigh(ctx context.Context, r verify.Range) (verify.Weight, error) {
+	if verify.DayOf(r.Low) != f.second {
+		return f.Evidence.Weigh(ctx, r)
+	}
+	close(f.weighed)
+	<-ctx.Done()
+	return verify.Weight{}, ctx.Err()
+}
+
+// TestWhyVerifyingFailed: told is what went wrong, not what ended for that.
+func TestWhyVerifyingFailed(t *testing.T) {
+	o := newOldDays(t)
+	s, err := OpenSnapshot(t.Context(), o.url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = verify.Verify(t.Context(), verify.Options{
+		Evidence: failing{s, verify.Day(o.first.Unix()/86400 + 1), make(chan struct{})},
+		From:     o.first, To: o.before().Add(-time.Millisecond), Workers: 1, Found: func(f verify.Finding) { t.Error(f) },
+	})
+	if !errors.Is(err, errUnreadable) || errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
 
 // TestTamperedBehindTheRange: a verification up to some hour still tells that

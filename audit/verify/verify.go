@@ -105,10 +105,10 @@ func (v *verifier) parallel(ctx context.Context, find func(context.Context, func
 	})
 	close(tasks)
 	workers.Wait()
-	if err != nil {
-		return err
+	if cause := context.Cause(ctx); cause != nil {
+		return cause // which is why find failed, if it did
 	}
-	return context.Cause(ctx)
+	return err
 }
 
 // sumUp tells what is only known at the end.
