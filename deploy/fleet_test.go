@@ -416,7 +416,7 @@ func TestFleetInterrupted(t *testing.T) {
 	if err := syscall.Kill(-c.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-ended // its exit code tells
+	<-ended //nolint:errcheck // its exit code tells
 	if code := c.ProcessState.ExitCode(); code != 130 || !strings.Contains(said.String(), "stopped; logs are in") {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
