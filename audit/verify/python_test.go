@@ -16,7 +16,7 @@ import (
 
 // stranger verifies with the program that was written from the document alone,
 // and gives what it found, sorted.
-func (tr *trail) stranger(held bool) []string {
+func (tr *trail) stranger(held bool, more ...string) []string {
 	tr.t.Helper()
 	for _, tool := range []string{"python3", "psql"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -38,6 +38,7 @@ func (tr *trail) stranger(held bool) []string {
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}
+	args = append(args, more...)
 	output, err := exec.CommandContext(tr.t.Context(), "python3", args...).Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || len(exit.Stderr) > 0) {

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """A second verifier of spendgate's audit trail, written from deploy/AUDIT-FORMAT.md.
 
-    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64]
+    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64] [--archive DIR]
 
 Prints what is not as it was recorded, a line each, and exits 1 if there is any. It keeps all hashes in
 memory: it is there to prove the document right. Needs psql and nothing but Python's standard library.
 """
 import argparse
 import base64
+import datetime
+import gzip
 import hashlib
+import itertools
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -58,12 +62,33 @@ def integer(b):
     return int.from_bytes(b, "big", signed=True)
 
 
+SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2}
+HEXADECIMAL = ("check_id", "node", "epoch", "fingerprint", "request_sha")
+
+
+def encode(line):
+    """A line of an archive as its row was encoded, and its fields."""
+    fields = []
+    for name, value in line.items():
+        if value is None:
+            fields.append(None)
+        elif name in SIZES:
+            fields.append(value.to_bytes(SIZES[name], "big", signed=True))
+        else:
+            fields.append(bytes.fromhex(value) if name in HEXADECIMAL else value.encode())
+    row = struct.pack(">h", len(fields))
+    for field in fields:
+        row += b"\xff\xff\xff\xff" if field is None else struct.pack(">i", len(field)) + field
+    return row, fields
+
+
 class Verifier:
     def __init__(self, url):
         self.url = url
         self.findings = set()
         self.heads = {}  # (lane, seq) to head
         self.links = {}  # seq to head, of the policies
+        self.left = set()  # checks of days whose archive is not at hand
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
@@ -111,12 +136,39 @@ class Verifier:
                 before = before + [head, computed[-1]]
         return listed
 
-    def checks(self, listed):
+    def archived(self, folder, listed):
+        """The rows of days that left. What is listed of a day without an archive is forgotten."""
+        for _, (day, _, note) in copy(self.url, "SELECT day - date '1970-01-01', rows, manifest_sha256 FROM archived_days"):
+            name = str(datetime.date(1970, 1, 1) + datetime.timedelta(integer(day)))
+            path = os.path.join(folder or "", f"checks-{name}.manifest.json")
+            rows = path.replace(".manifest.json", ".jsonl.gz")
+            if not folder or not os.path.exists(path) or not os.path.exists(rows):
+                self.find("unchecked", f"day {name}")
+                for check in [c for c in listed if int.from_bytes(c[:6], "big") // 86400000 == integer(day)]:
+                    del listed[check]
+                    self.left.add(check)
+                continue
+            with open(path, "rb") as f:
+                text = f.read()
+            with open(rows, "rb") as f:
+                packed = f.read()
+            manifest, content = json.loads(text), gzip.decompress(packed)
+            lines = [json.loads(line) for line in content.splitlines()]
+            ids = ["chk_" + line["check_id"] for line in lines]
+            said = [manifest[m] for m in ("format", "day", "file", "rows", "first_id", "last_id", "file_sha256", "content_sha256")]
+            found = [1, name, os.path.basename(rows), len(ids), (ids or [""])[0], (ids or [""])[-1],
+                     hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest()]
+            if hashlib.sha256(text).digest() != note or said != found or ids != sorted(set(ids)):
+                self.find("altered", f"archive of {name}")
+            yield from map(encode, lines)
+
+    def checks(self, listed, folder):
         begun = next(copy(self.url, "SELECT (extract(epoch FROM applied_at) * 1000)::bigint FROM migrations WHERE version = 3"))
         begun = integer(begun[1][0])
         violations = {fields[0]: fields for _, fields in copy(self.url, f"SELECT {VIOLATION} FROM violations")}
         older = 0
-        for row, fields in copy(self.url, f"SELECT {CHECK} FROM checks"):
+        archived = list(self.archived(folder, listed))
+        for row, fields in itertools.chain(copy(self.url, f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
             stored = listed.pop(check, None)
             intact = stored is None or sha("spendgate check 1", row) == stored
@@ -137,7 +189,7 @@ class Verifier:
             self.find("unchecked", f"{older} checks")
         for check in listed:
             self.find("removed", f"check chk_{check.hex()}")
-        for check in violations:
+        for check in violations.keys() - self.left:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
 
     def policies(self):
@@ -253,9 +305,10 @@ def main():
     parser.add_argument("url")
     parser.add_argument("--checkpoint")
     parser.add_argument("--public-key")
+    parser.add_argument("--archive")
     args = parser.parse_args()
     v = Verifier(args.url)
-    v.checks(v.batches())
+    v.checks(v.batches(), args.archive)
     v.policies()
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
