@@ -124,18 +124,21 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 	})
 }
 
-// G7: identical checks wait for one whose store hangs, or fails slowly. None is
-// answered later than 2 s.
+// G7: identical checks wait for one whose store hangs, or fails slowly, or only
+// does not commit, as without its synchronous standby. None is answered later
+// than 2 s.
 func TestWaitersAreRefusedInTime(t *testing.T) {
 	hang := func(ctx context.Context) error {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
 	}
+	hangs := func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
+	}
 	for name, commit := range map[string]commitFault{
-		"the store hangs": func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
-			<-ctx.Done()
-			return fmt.Errorf("%w: %w", audit.ErrUnknown, errTest)
-		},
+		"the store hangs": hangs,
+		"commits hang":    hangs,
 		"commits fail slowly": func(context.Context, []*spend.Check, realCommit) error {
 			time.Sleep(900 * time.Millisecond)
 			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errTest)
@@ -146,8 +149,11 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 			f.check(0, refundOf(t, "1", "warm"))
 			s := f.nodes[0].faults
 			s.onCommit(commit)
-			if name == "the store hangs" {
+			switch name {
+			case "the store hangs":
 				s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+			case "commits hang":
+				s.fence = hang // it waits for the commit
 			}
 			var wg sync.WaitGroup
 			for i := range 6 {
@@ -163,6 +169,29 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 			s.onCommit(nil)
 		})
 	}
+}
+
+// Checks that waited long for a stopped node's claim are late already. They
+// still wait for the one among them that takes it over.
+func TestLateWaitersMeetTheTakeover(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 2)
+	action := refundOf(t, "10", "c")
+	held, release := f.nodes[0].holdCommit(nil)
+	var stopped, waiting sync.WaitGroup
+	stopped.Go(func() { f.check(0, action) })
+	<-held
+	f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
+		time.Sleep(100 * time.Millisecond) // the others meet its flight
+		return commit(ctx, checks)
+	})
+	outcomes := make([]outcome, 4)
+	for i := range outcomes {
+		waiting.Go(func() { outcomes[i] = f.check(1, action) })
+	}
+	waiting.Wait()
+	release()
+	stopped.Wait()
+	onePass(t, f, outcomes)
 }
 
 // G7: checks are in the queue behind a commit that hangs. Its outcome is given

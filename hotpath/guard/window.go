@@ -92,10 +92,16 @@ var errOthersFailed = fmt.Errorf("%w: another check's commit failed", ErrUnavail
 // late reports whether the attempt may no longer claim what others let go.
 func (at *Attempt) late() bool { return !at.Deadline.IsZero() && time.Now().After(at.Deadline) }
 
-// await waits for a flight of this node.
+// flightAtLeast is how long a flight is waited for by a check that is late
+// already, because it waited for a dead node's claim first.
+const flightAtLeast = time.Second
+
+// await waits for a flight of this node, until the check is late: a commit that
+// hangs while the store answers what it is asked ends no earlier (G7).
 func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check, error) {
+	until := maxTime(at.Deadline, time.Now().Add(flightAtLeast))
 	for {
-		slice, cancel := context.WithTimeout(ctx, flightPatience)
+		slice, cancel := context.WithTimeout(ctx, min(flightPatience, time.Until(until)))
 		check, err := g.flights.wait(slice, f)
 		cancel()
 		if err == nil && check == nil && at.late() {
@@ -104,7 +110,7 @@ func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check
 		if err == nil {
 			return check, nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !time.Now().Before(until) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		if _, _, err := g.records.checks.get(ctx, f.id); err != nil {
