@@ -165,7 +165,8 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 			}
 		})
 	}
-	if err := started(ctx); err != nil {
+	// What a stop broke off did not fail.
+	if err := started(ctx); err != nil && ctx.Err() == nil {
 		failed <- err
 	}
 	var err error
