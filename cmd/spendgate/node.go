@@ -71,7 +71,7 @@ type node struct {
 	ops        *httpapi.Ops
 	tracer     *otlp.Tracer // nil when nobody wants traces
 	apiAddr    net.Addr
-	listeners  []func() error
+	listeners  []listener
 	unready    atomic.Bool // as the last answer of /readyz says
 	stopChores context.CancelFunc
 	chores     sync.WaitGroup
@@ -134,6 +134,12 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
+// listener is one of a node, and what serves it until the node stops.
+type listener struct {
+	net.Listener
+	serve func(net.Listener) error
+}
+
 func (n *node) listen(c config.Config) error {
 	api, err := net.Listen("tcp", c.ListenAddr)
 	if err != nil {
@@ -144,10 +150,7 @@ func (n *node) listen(c config.Config) error {
 		return fmt.Errorf("SPENDGATE_OPS_ADDR: %w", errors.Join(err, api.Close()))
 	}
 	n.apiAddr = api.Addr()
-	n.listeners = []func() error{
-		func() error { return n.api.Serve(api) },
-		func() error { return n.ops.Serve(ops) },
-	}
+	n.listeners = []listener{{api, n.api.Serve}, {ops, n.ops.Serve}}
 	n.log.Info("listening", "mode", n.mode, "version", version, "api", api.Addr().String(), "ops", ops.Addr().String())
 	return nil
 }
@@ -158,9 +161,9 @@ func (n *node) listen(c config.Config) error {
 func (n *node) run(ctx context.Context, started func(context.Context) error) error {
 	failed := make(chan error, len(n.listeners)+1)
 	var serving sync.WaitGroup
-	for _, serve := range n.listeners {
+	for _, l := range n.listeners {
 		serving.Go(func() {
-			if err := serve(); err != nil {
+			if err := l.serve(l.Listener); err != nil {
 				failed <- err
 			}
 		})
@@ -184,6 +187,9 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	n.close(bounded)
 	n.flushTraces(bounded)
 	err = errors.Join(err, n.ops.Shutdown(bounded))
+	for _, l := range n.listeners {
+		_ = l.Close() // closed already, unless it has not begun to serve: then it must not
+	}
 	serving.Wait()
 	n.log.Info("stopped")
 	return err

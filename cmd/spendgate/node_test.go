@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cancelling ends a context when something is written.
+type cancelling struct {
+	bytes.Buffer
+	at     string
+	cancel context.CancelFunc
+}
+
+func (w *cancelling) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.at) {
+		w.cancel()
+	}
+	return w.Buffer.Write(p)
+}
+
+// G11: a node that is told to stop before it has begun to accept stops.
+func TestStopAtTheStart(t *testing.T) {
+	folder := t.TempDir()
+	for range 5 { // the first makes the samples, which takes a while
+		ctx, cancel := context.WithCancel(t.Context())
+		log := &cancelling{at: "listening", cancel: cancel}
+		ended := make(chan int, 1)
+		go func() {
+			environ := []string{"SPENDGATE_DATA_DIR=" + folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
+			ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ}, []string{"dev"})
+		}()
+		select {
+		case code := <-ended:
+			if code != 0 {
+				t.Errorf("exit %d: %s", code, log)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it does not stop")
+		}
+	}
+}
