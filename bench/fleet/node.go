@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -83,24 +81,9 @@ func (s Settings) environ() []string {
 func newHTTPClient() *http.Client {
 	const connections = 512
 	return &http.Client{
-		Transport: &http.Transport{
-			MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute, DialContext: dial,
-		},
-		Timeout: 30 * time.Second,
+		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute},
+		Timeout:   30 * time.Second,
 	}
-}
-
-// dial tries once more, soon: of thousands of connections one is refused now
-// and then by a server that listens.
-func dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	const soon = 10 * time.Millisecond
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, addr)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		time.Sleep(soon)
-		conn, err = d.DialContext(ctx, network, addr)
-	}
-	return conn, err
 }
 
 // Install has the next start run another binary.
