@@ -57,9 +57,6 @@ const (
 	readBuffer = 4 << 10 // grows to what the answers need
 	maxAnswer  = 4 << 20
 	eventBatch = 128
-
-	connectTries = 20
-	connectAgain = 5 * time.Millisecond
 )
 
 // open connects all connections.
@@ -96,14 +93,8 @@ func (w *worker) connect(i int) error {
 	}
 	w.conns[i].fd, w.conns[i].n = fd, 0
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}
-	err = unix.Connect(fd, to.addr)
-	// Among thousands one is refused now and then by a server that listens.
-	for tries := 0; errors.Is(err, unix.ECONNREFUSED) && tries < connectTries; tries++ {
-		time.Sleep(connectAgain)
-		err = unix.Connect(fd, to.addr)
-	}
 	err = errors.Join(
-		err,
+		unix.Connect(fd, to.addr),
 		unix.SetNonblock(fd, true),
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 		unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &event),

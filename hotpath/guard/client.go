@@ -19,7 +19,6 @@ import (
 // for its checks to be refused within 2 s (G7).
 const (
 	dialTimeout = 300 * time.Millisecond
-	dialAgain   = 10 * time.Millisecond // after a refusal
 	ioTimeout   = 500 * time.Millisecond
 	// connectTimeout is for all that makes a connection: to find the server,
 	// to dial, and to look at it.

@@ -2,12 +2,10 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,14 +65,7 @@ func taken(ctx context.Context, o redis.Options) (net.Conn, io.Closer, error) {
 		dial = redis.NewDialer(&o)
 	}
 	o.Dialer = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		conn, err = dial(ctx, network, addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			// So does a server that listens, to one of many: no reason yet to
-			// refuse checks.
-			time.Sleep(dialAgain)
-			conn, err = dial(ctx, network, addr)
-		}
-		if err == nil {
+		if conn, err = dial(ctx, network, addr); err == nil {
 			made = conn
 		}
 		return conn, err
