@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -48,18 +49,26 @@ func (p *Process) start() error {
 	cmd := exec.CommandContext(context.Background(), p.path, p.args...) // it outlives whoever starts it
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Dir(p.logPath), p.env, log, log
 	cmd.SysProcAttr = processAttributes(p.as)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("cannot start %s: %w", p.name, err)
-	}
-	done := make(chan struct{})
-	p.cmd, p.done = cmd, done
+	started, done := make(chan error), make(chan struct{})
 	go func() {
+		// The child dies with the thread that began it, which must not end
+		// earlier: one does when a goroutine that was locked to it returns.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err != nil {
+			return
+		}
 		_ = cmd.Wait() // the state tells all
 		p.mu.Lock()
 		p.exit = cmd.ProcessState.ExitCode()
 		p.mu.Unlock()
 		close(done)
 	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.name, err)
+	}
+	p.cmd, p.done = cmd, done
 	return nil
 }
 
