@@ -203,10 +203,7 @@ func TestTamperedArchives(t *testing.T) {
 // say that somebody removed its checks, but that it cannot go on.
 func TestVerifiedWhileADayLeaves(t *testing.T) {
 	o := newOldDays(t)
-	before, err := OpenSnapshot(t.Context(), o.url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := o.snapshot(t)
 	defer before.Close()
 	if _, _, err := o.detach(t, nil); err != nil {
 		t.Fatal(err)
@@ -245,12 +242,9 @@ func (f failing) Weigh(ctx context.Context, r verify.Range) (verify.Weight, erro
 // TestWhyVerifyingFailed: told is what went wrong, not what ended for that.
 func TestWhyVerifyingFailed(t *testing.T) {
 	o := newOldDays(t)
-	s, err := OpenSnapshot(t.Context(), o.url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := o.snapshot(t)
 	defer s.Close()
-	_, err = verify.Verify(t.Context(), verify.Options{
+	_, err := verify.Verify(t.Context(), verify.Options{
 		Evidence: failing{s, verify.Day(o.first.Unix()/86400 + 1), make(chan struct{})},
 		From:     o.first, To: o.before().Add(-time.Millisecond), Workers: 1, Found: func(f verify.Finding) { t.Error(f) },
 	})

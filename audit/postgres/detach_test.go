@@ -91,6 +91,16 @@ func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Deta
 	return done, found, err
 }
 
+// snapshot is one of this moment, for the caller to close.
+func (o *oldDays) snapshot(t *testing.T) *Snapshot {
+	t.Helper()
+	s, err := OpenSnapshot(t.Context(), o.url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // verified gives the findings over the whole trail.
 func (o *oldDays) verified(t *testing.T, dir string) (verify.Summary, []string) {
 	t.Helper()
@@ -99,10 +109,7 @@ func (o *oldDays) verified(t *testing.T, dir string) (verify.Summary, []string) 
 
 func (o *oldDays) verifiedTo(t *testing.T, dir string, to time.Time) (verify.Summary, []string) {
 	t.Helper()
-	s, err := OpenSnapshot(t.Context(), o.url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := o.snapshot(t)
 	defer s.Close()
 	var found []string
 	summary, err := verify.Verify(t.Context(), verify.Options{
