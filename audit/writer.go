@@ -55,8 +55,8 @@ type Writer struct {
 	metrics *writerMetrics
 	slots   *slots
 	timers  sync.Pool
-	pace    pace
-	lanes   lanes // run's
+	lanes   lanes    // run's
+	durable []*Entry // run's: recorded, and not told yet
 
 	mu      sync.Mutex
 	waiting *sync.Cond
@@ -208,6 +208,7 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.queue) == 0 {
+		w.announce()
 		if w.closed {
 			return nil, false
 		}
@@ -259,6 +260,7 @@ func (w *Writer) yield() {
 func (w *Writer) commit(batch []*Entry) {
 	slices.SortFunc(batch, func(a, b *Entry) int { return bytes.Compare(a.check.ID[:], b.check.ID[:]) })
 	for len(batch) > 0 {
+		w.announce()
 		lane := w.lanes.of(batch[0].check.Fence.Node)
 		if lane.over {
 			settle(batch, ErrLaneOver)
@@ -290,7 +292,7 @@ func (w *Writer) commit(batch []*Entry) {
 		case err == nil:
 			lane.Advance(link)
 			w.slots.recorded.Add(int64(len(batch)))
-			settle(batch, nil)
+			w.durable = batch
 		default:
 			lane.over = errors.Is(err, ErrFencedNode)
 			if !errors.Is(err, ErrStaleEpoch) && !lane.over {
@@ -302,6 +304,15 @@ func (w *Writer) commit(batch []*Entry) {
 	}
 }
 
+// announce tells what was recorded last. The next commit comes first, so that
+// the store has work while here a batch of answers is written.
+func (w *Writer) announce() {
+	if batch := w.durable; batch != nil {
+		w.durable = nil
+		w.done.Go(func() { settle(batch, nil) })
+	}
+}
+
 func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	checks := make([]*spend.Check, len(batch))
 	for i, e := range batch {
@@ -309,14 +320,8 @@ func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
-	w.pace.begin()
-	defer w.pace.end()
 	return w.o.Trail.Commit(ctx, checks, link)
 }
-
-// Busy is how long the commit under way will probably still take; 0 when none
-// is. A check that is appended before then waits for it.
-func (w *Writer) Busy() time.Duration { return w.pace.left() }
 
 func settle(batch []*Entry, err error) {
 	for _, e := range batch {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 type trail struct {
 	audit.Trail
 	takes time.Duration
+	begin func()
 	spoil func(batch []*spend.Check) (record bool, err error)
 
 	mu       sync.Mutex
@@ -39,6 +41,9 @@ type recordedBatch struct {
 }
 
 func (s *trail) Commit(_ context.Context, checks []*spend.Check, link chain.Link) error {
+	if s.begin != nil {
+		s.begin()
+	}
 	time.Sleep(s.latency())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,6 +345,40 @@ func TestReadyChecksShareACommit(t *testing.T) {
 	if n := len(s.batches); n > most {
 		t.Errorf("%d checks took %d commits", checks, n)
 	}
+}
+
+// The answers of a commit do not wait for the next one, and the next one does
+// not wait for them.
+func TestNextCommitAndAnswersOverlap(t *testing.T) {
+	var begun atomic.Int32
+	overlaps := func(t *testing.T) bool {
+		s := &trail{takes: 10 * time.Millisecond}
+		begun.Store(0)
+		s.begin = func() { begun.Add(1) }
+		w := s.newWriter(2)
+		defer w.Close()
+		started := time.Now()
+		first := w.Append(check(1, ""))
+		time.Sleep(time.Millisecond)
+		second := w.Append(check(1, ""))
+		if err := first.Settle(); err != nil || time.Since(started) != s.takes {
+			t.Errorf("%v after %v", err, time.Since(started))
+		}
+		n := begun.Load()
+		if err := second.Settle(); err != nil {
+			t.Error(err)
+		}
+		return n == 2
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
+	synctest.Test(t, func(t *testing.T) {
+		for range 5 { // the scheduler may interrupt one of them
+			if overlaps(t) {
+				return
+			}
+		}
+		t.Error("a commit began only when the answers of the one before were told")
+	})
 }
 
 // The writer allocates an entry and its channel for a check, and a handful of

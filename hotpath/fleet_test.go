@@ -83,7 +83,6 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	reg := prometheus.NewRegistry()
 	n.guard = guard.New(guard.Options{
 		Redis: o, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg,
-		Busy: func() time.Duration { return n.writer.Busy() },
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: n.faults, Capacity: 1024, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,

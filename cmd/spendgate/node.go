@@ -94,7 +94,6 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	n.guard = guard.New(guard.Options{
 		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
-		Busy: func() time.Duration { return n.writer.Busy() }, // asked by checks, which need the writer
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,

@@ -17,7 +17,7 @@ launch() {
   as_postgres "$TEST_POSTGRES_BIN/pg_ctl" start --silent --wait --timeout=30 \
     --pgdata="$1/data" --log="$1/postgres.log" \
     --options="-c listen_addresses=127.0.0.1 -c port=$2 -c unix_socket_directories= \
-      -c max_connections=300 -c timezone=UTC -c shared_buffers=1GB -c min_wal_size=2GB -c max_wal_size=8GB" >/dev/null 2>&1
+      -c max_connections=300 -c timezone=UTC -c shared_buffers=1GB -c min_wal_size=4GB -c max_wal_size=8GB" >/dev/null 2>&1
 }
 
 start() {

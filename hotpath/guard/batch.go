@@ -27,12 +27,10 @@ type reading struct {
 }
 
 // batcher sends one pipeline at a time, made of all the asks that wait: at
-// once when idle, else when the one in flight returns. Claims gather a little
-// longer while a commit is under way, since theirs must wait for it anyway.
+// once when idle, else when the one in flight returns.
 type batcher struct {
 	conns   *connections
 	windows *atomic.Pointer[marker]
-	busy    func() time.Duration
 	clock   atomic.Pointer[clockReading]
 	metrics *metrics
 
@@ -59,8 +57,8 @@ type round struct {
 
 type clockReading struct{ redis, local time.Time }
 
-func newBatcher(conns *connections, windows *atomic.Pointer[marker], busy func() time.Duration, m *metrics) *batcher {
-	b := &batcher{conns: conns, windows: windows, busy: busy, metrics: m, stopped: make(chan struct{})}
+func newBatcher(conns *connections, windows *atomic.Pointer[marker], m *metrics) *batcher {
+	b := &batcher{conns: conns, windows: windows, metrics: m, stopped: make(chan struct{})}
 	b.waiting = sync.NewCond(&b.mu)
 	return b
 }
@@ -114,7 +112,6 @@ func (b *batcher) close() {
 func (b *batcher) run() {
 	defer close(b.stopped)
 	for {
-		b.gather()
 		r, chores, ok := b.take()
 		if !ok {
 			return
@@ -125,34 +122,6 @@ func (b *batcher) run() {
 		b.mu.Lock()
 		b.spare = r.asks[:0]
 		b.mu.Unlock()
-	}
-}
-
-const (
-	// gatherShare of the running commit's time left is spent gathering; the
-	// rest is for the round trip.
-	gatherShare = 0.7
-	gatherMost  = 10 * time.Millisecond
-)
-
-// gather waits for company while only claims wait and a commit is under way.
-// It costs them nothing and spares round trips; whatever else is asked is not
-// kept waiting.
-func (b *batcher) gather() {
-	if b.busy == nil {
-		return
-	}
-	b.mu.Lock()
-	for !b.due() {
-		b.waiting.Wait()
-	}
-	only := len(b.rounds) == 1 && !slices.ContainsFunc(b.rounds[0].asks, func(a *ask) bool { return a.claims[1].name == "" })
-	b.mu.Unlock()
-	if !only {
-		return
-	}
-	if left := min(time.Duration(float64(b.busy())*gatherShare), gatherMost); left > 0 {
-		time.Sleep(left)
 	}
 }
 

@@ -26,12 +26,9 @@ var errEpochsChange = errors.New("epochs keep changing")
 
 // Options are what a Guard is made of.
 type Options struct {
-	Redis    redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
-	Embedded bool                   // an in-process Redis that dies with the process
-	Store    audit.Store
-	// Busy is how long a check that is claimed now would wait for the commit
-	// under way before its own can begin; nil is never.
-	Busy       func() time.Duration
+	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
+	Embedded   bool                   // an in-process Redis that dies with the process
+	Store      audit.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -70,7 +67,7 @@ func New(o Options) *Guard {
 	}
 	g.windows.Store(&marker{})
 	g.newIncarnation()
-	g.batch = newBatcher(g.conns, &g.windows, o.Busy, g.metrics)
+	g.batch = newBatcher(g.conns, &g.windows, g.metrics)
 	g.records = newRecords(o.Store, g.batch.now)
 	g.done.Go(g.batch.run)
 	g.done.Go(func() { g.runLoader(ctx) })

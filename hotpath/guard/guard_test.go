@@ -3,12 +3,10 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +19,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-func newGuard(t *testing.T, busy func() time.Duration) *Guard {
+func newGuard(t *testing.T) *Guard {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -32,7 +30,7 @@ func newGuard(t *testing.T, busy func() time.Duration) *Guard {
 		t.Fatal(err)
 	}
 	g := New(Options{
-		Redis: server.Options(), Embedded: true, Store: store, Busy: busy,
+		Redis: server.Options(), Embedded: true, Store: store,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	t.Cleanup(func() {
@@ -56,7 +54,7 @@ func (g *Guard) trips(t *testing.T) uint64 {
 // F6: an ask whose names were made for an epoch that is over by the time it is
 // sent must not pass for one of the epoch in force.
 func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
-	g := newGuard(t, nil)
+	g := newGuard(t)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +71,7 @@ func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
 // What was lazy when the names were made stays lazy for the ask, even if the
 // loader finished meanwhile: it may have come by before the claim.
 func TestAskStaysLazy(t *testing.T) {
-	g := newGuard(t, nil)
+	g := newGuard(t)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +92,7 @@ func TestAskStaysLazy(t *testing.T) {
 // released before the pass can take its place. The name is free, so the
 // windows are not full yet.
 func TestReleasedClaimIsContestedAgain(t *testing.T) {
-	g := newGuard(t, nil)
+	g := newGuard(t)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}
@@ -201,56 +199,10 @@ func TestSuitableServers(t *testing.T) {
 	}
 }
 
-// While a commit is under way claims gather, so that they share a round trip;
-// whatever else is asked goes at once.
-func TestClaimsGather(t *testing.T) {
-	var g *Guard
-	waiting := func() int {
-		g.batch.mu.Lock()
-		defer g.batch.mu.Unlock()
-		n := 0
-		for _, r := range g.batch.rounds {
-			n += len(r.asks)
-		}
-		return n
-	}
-	var gathering atomic.Bool
-	g = newGuard(t, func() time.Duration {
-		if !gathering.Load() {
-			t.Error("an ask that claims nothing was kept waiting")
-			return 0
-		}
-		for waiting() < 2 { // the commit that is under way takes as long as that
-			time.Sleep(time.Millisecond)
-		}
-		return 0
-	})
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
-		t.Fatal(err)
-	}
-	before := g.trips(t)
-	gathering.Store(true)
-	asks := make([]ask, 2)
-	var wg sync.WaitGroup
-	for i := range asks {
-		a := &asks[i]
-		a.windows = *g.windows.Load()
-		a.claims[1] = claim{name: fmt.Sprint("f:{0}:", i), value: "x", px: time.Minute}
-		wg.Go(func() { _ = g.batch.do(a) })
-	}
-	wg.Wait()
-	if err := errors.Join(asks[0].err, asks[1].err); err != nil {
-		t.Fatal(err)
-	}
-	if n := g.trips(t) - before; n != 1 {
-		t.Errorf("two claims took %d round trips", n)
-	}
-}
-
 // Requests that are read from the network together share a round trip,
 // although the batcher is idle when the first of them asks.
 func TestReadyAsksShareATrip(t *testing.T) {
-	g := newGuard(t, nil)
+	g := newGuard(t)
 	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
 		t.Fatal(err)
 	}

@@ -209,7 +209,7 @@ func TestClaimsFollowTheSentinels(t *testing.T) {
 // G5: right after a switch of master, which begins an epoch, a change of the
 // configuration is not answered before every node has turned to the new one.
 func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
-	g := newGuard(t, nil)
+	g := newGuard(t)
 	g.conns.settleIn = 300 * time.Millisecond
 	if err := g.RaiseGeneration(t.Context()); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func (f *fight) newNode(number int) *fighter {
 	n := &fighter{store: &flaky{memory: f.store, fight: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
 	n.guard = guard.New(guard.Options{
 		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
-		Store: n.store, Busy: func() time.Duration { return n.writer.Busy() }, Logger: log, Registerer: reg,
+		Store: n.store, Logger: log, Registerer: reg,
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: n.store, Capacity: 256, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,

@@ -24,9 +24,9 @@ func (b Backends) Written(ctx context.Context) (wal, stored int64, err error) {
 	return wal, stored, nil
 }
 
-// settledSegments are 2 GB of log: more than a benchmark writes, and what
+// settledSegments are 4 GB of log: more than a benchmark writes, and what
 // min_wal_size of the servers in deploy/servers keeps.
-const settledSegments = 128
+const settledSegments = 256
 
 // Settle brings PostgreSQL's log into the state that it has on a server that
 // has worked for a while: segments are used again. On a new server each has to
