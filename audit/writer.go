@@ -304,8 +304,7 @@ func (w *Writer) commit(batch []*Entry) {
 	}
 }
 
-// announce tells what was recorded last. The next commit comes first, so that
-// the store has work while here a batch of answers is written.
+// announce tells what was recorded last: while the store has the next commit.
 func (w *Writer) announce() {
 	if batch := w.durable; batch != nil {
 		w.durable = nil
