@@ -15,7 +15,6 @@ var (
 	ErrUnknown     = errors.New("outcome of the commit is unknown")
 	ErrForked      = errors.New("another batch has this place in the node's chain")
 	ErrUnavailable = errors.New("store unavailable")
-	ErrOverloaded  = errors.New("audit queue is full")
 
 	// ErrLaneOver is the Writer's ErrFencedNode: it sends no more of a node's
 	// chain whose end it does not know. The store was not asked.

@@ -23,6 +23,7 @@ func (w *Writer) resolve(batch []*Entry) {
 		if err == nil {
 			for _, e := range batch {
 				if recorded[e.check.ID] {
+					w.slots.recorded.Add(1)
 					e.finish(nil)
 				} else {
 					e.finish(ErrFencedNode)

@@ -20,7 +20,8 @@ import (
 // ErrKeyTaken means that another check is recorded under the idempotency key.
 var ErrKeyTaken = errors.New("idempotency key is taken")
 
-// ErrPending means that the deadline came while the commit was under way.
+// ErrPending means that the deadline came before it was known how the commit
+// ended.
 // Entry.Settle tells how it ended.
 var ErrPending = errors.New("commit is still under way")
 
@@ -253,8 +254,8 @@ func (w *Writer) yield() {
 	}
 }
 
-// commit writes the batch and settles every entry, now or, when the outcome is
-// unknown, as soon as it can be found out. The lane goes on only behind what was
+// commit writes the batch and settles what was not recorded; announce tells what
+// was, and resolve what is in doubt. The lane goes on only behind what was
 // certainly recorded; where that is not known it is over, and what still has
 // its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
@@ -304,7 +305,8 @@ func (w *Writer) commit(batch []*Entry) {
 	}
 }
 
-// announce tells what was recorded last: while the store has the next commit.
+// announce tells the checks of the last commit: when the next one begins, which
+// need not wait for their answers, or when none waits.
 func (w *Writer) announce() {
 	if batch := w.durable; batch != nil {
 		w.durable = nil

@@ -214,6 +214,7 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 		a.err = a.answers(p)
 	}
 	b.placeAll(asks)
+	b.sweep(asks)
 }
 
 // lastSeen is what the last trip read, parsed: it hardly ever changes.
@@ -276,14 +277,23 @@ func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r r
 // back after Redis was lost; no epoch comes back (F12).
 func generationLabel(epoch, nonce string) string { return epoch + "/" + nonce }
 
-// fail answers every ask of a trip whose replies are missing. Its claims may
-// stand all the same, or be carried out later: they are swept.
+// fail answers every ask of a trip whose replies are missing.
 func (b *batcher) fail(asks []*ask, err error) {
 	b.metrics.tripErrors.Inc()
-	var sweep []chore
 	for _, a := range asks {
 		a.err = err
-		sweep = append(sweep, a.releases()...)
 	}
-	b.keep(sweep)
+	b.sweep(asks)
+}
+
+// sweep releases what asks that failed claimed all the same, or what may yet be
+// carried out (G7).
+func (b *batcher) sweep(asks []*ask) {
+	var releases []chore
+	for _, a := range asks {
+		if a.err != nil {
+			releases = append(releases, a.releases()...)
+		}
+	}
+	b.keep(releases)
 }

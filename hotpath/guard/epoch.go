@@ -196,11 +196,6 @@ func swapMarker(ctx context.Context, server *redis.Client, seen, next string) (b
 func (g *Guard) enter(m marker) {
 	g.batch.forgetWindows()
 	g.windows.Store(&m)
-	lazy := 0.0
-	if !m.full {
-		lazy = 1
-	}
-	g.metrics.lazy.Set(lazy)
 	select {
 	case g.load <- struct{}{}:
 	default:

@@ -62,10 +62,10 @@ func New(o Options) *Guard {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Guard{
 		conns: connect(o.Redis, o.Embedded), store: o.Store, log: o.Logger,
-		metrics: newMetrics(o.Registerer), flights: newFlights(),
-		load: make(chan struct{}, 1), stop: stop,
+		flights: newFlights(), load: make(chan struct{}, 1), stop: stop,
 	}
 	g.windows.Store(&marker{})
+	g.metrics = newMetrics(o.Registerer, &g.windows)
 	g.newIncarnation()
 	g.batch = newBatcher(g.conns, &g.windows, g.metrics)
 	g.records = newRecords(o.Store, g.batch.now)

@@ -119,6 +119,59 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 	}
 }
 
+// F43: a name that is free answers the loader's SET with nil, which go-redis
+// calls an error, and tells instead of the refusals behind it.
+func TestRefusedWindowIsNotLoaded(t *testing.T) {
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := g.conns.master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, now := *g.windows.Load(), time.Now()
+	passes := make([]audit.LivePass, 2)
+	for i := range passes {
+		passes[i] = audit.LivePass{
+			Fingerprint: spend.Hash{byte(i)}, CheckID: spend.NewID(now),
+			Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()},
+		}
+	}
+	if err := server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := g.loadPasses(t.Context(), server, m, passes); err == nil {
+		t.Errorf("a window that Redis refused counts as loaded; contested: %v", left)
+	}
+}
+
+// A check that Redis refused in part leaves no claim behind (G7).
+func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := g.conns.master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := Attempt{Fingerprint: spend.Hash{1}, KeyHash: spend.Hash{2}, Window: time.Hour, Deadline: time.Now().Add(time.Second)}
+	epoch := g.windows.Load().epoch
+	if err := server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Claim(t.Context(), &at); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("a refused claim: %v", err)
+	}
+	key := keyName(epoch, at.KeyHash)
+	for deadline := time.Now().Add(staleAfter / 2); server.Exists(t.Context(), key).Val() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the idempotency key is still claimed: %s", server.Get(t.Context(), key).Val())
+		}
+	}
+}
+
 func TestValuesRoundTrip(t *testing.T) {
 	h := holder{pending, spend.NewID(time.Now()), spend.NewID(time.Now()), 1795226469123}
 	if got, err := parseHolder(h.String()); err != nil || got != h {

@@ -29,9 +29,6 @@ func (g *Guard) runLoader(ctx context.Context) {
 		case <-ticker.C:
 		}
 		m := *g.windows.Load()
-		if m.full {
-			g.metrics.lazy.Set(0)
-		}
 		if m.full || m.epoch.IsZero() {
 			continue
 		}
@@ -53,7 +50,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if err != nil || !lease {
 		return err
 	}
-	defer server.Del(ctx, loaderName(m.epoch))
+	defer server.Del(context.WithoutCancel(ctx), loaderName(m.epoch)) // another node goes on
 	started, loaded := time.Now(), 0
 	var before spend.ID
 	var contested []audit.LivePass
@@ -92,7 +89,6 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if now := g.windows.Load(); *now == m {
 		g.windows.CompareAndSwap(now, &full)
 	}
-	g.metrics.lazy.Set(0)
 	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond).String())
 	return nil
 }
@@ -116,7 +112,14 @@ func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, 
 		return nil, fmt.Errorf("cannot write windows: %w", err)
 	}
 	for i, p := range passes {
-		if cmds[i] == nil || cmds[i].Val() == "" {
+		if cmds[i] == nil {
+			continue // over by now
+		}
+		// Exec tells the first error only, and a name that was free is one (F43).
+		if err := cmds[i].Err(); failed(err) {
+			return nil, fmt.Errorf("cannot write windows: %w", err)
+		}
+		if cmds[i].Val() == "" {
 			continue
 		}
 		settled, err := g.settleContested(ctx, server, m, p, cmds[i].Val(), now)

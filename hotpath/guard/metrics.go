@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,11 +17,10 @@ type metrics struct {
 	takeovers     prometheus.Counter
 	fences        prometheus.Counter
 	epochs        *prometheus.CounterVec
-	lazy          prometheus.Gauge
 	windowsLoaded prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "spendgate", Subsystem: "guard", Name: name, Help: help})
 		reg.MustRegister(c)
@@ -44,16 +44,21 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "spendgate", Subsystem: "guard", Name: "epochs_total",
 			Help: "Epochs of Redis' windows begun (how=started) or taken from another node (how=adopted).",
 		}, []string{"how"}),
-		lazy: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "spendgate", Subsystem: "guard", Name: "windows_lazy",
-			Help: "1 while duplicate windows are served from Postgres because Redis lost them.",
-		}),
 		windowsLoaded: counter("windows_loaded_total", "Fingerprints loaded into Redis after it lost them."),
 	}
 	for _, how := range [...]string{"started", "adopted"} { // there from the start, so that an increase shows the first
 		m.epochs.WithLabelValues(how)
 	}
-	reg.MustRegister(m.batchSize, m.tripSeconds, m.epochs, m.lazy)
+	lazy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "guard", Name: "windows_lazy",
+		Help: "1 while duplicate windows are served from Postgres because Redis lost them.",
+	}, func() float64 {
+		if m := windows.Load(); m.full || m.epoch.IsZero() {
+			return 0
+		}
+		return 1
+	})
+	reg.MustRegister(m.batchSize, m.tripSeconds, m.epochs, lazy)
 	return m
 }
 

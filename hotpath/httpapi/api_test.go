@@ -228,7 +228,6 @@ func TestErrorTable(t *testing.T) {
 	f(fmt.Errorf("%w: %w", hotpath.ErrUnavailable, errors.New("dial tcp")), 500, codeInternal, "1")
 	f(audit.ErrUnavailable, 500, codeInternal, "1")
 	f(audit.ErrUnknown, 500, codeInternal, "1")
-	f(audit.ErrOverloaded, 500, codeInternal, "1")
 	f(context.DeadlineExceeded, 500, codeInternal, "1")
 	f(&audit.RowError{Err: errors.New("numeric field overflow")}, 500, codeInternal, "")
 	f(errors.New("secret detail"), 500, codeInternal, "")

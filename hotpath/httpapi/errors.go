@@ -87,7 +87,6 @@ var refusals = [...]struct {
 
 	{errTooBusy, overloaded},
 	{hotpath.ErrOverloaded, overloaded},
-	{audit.ErrOverloaded, overloaded},
 	{hotpath.ErrUnavailable, unavailable},
 	{audit.ErrUnavailable, unavailable},
 	{audit.ErrUnknown, unavailable},
