@@ -13,7 +13,8 @@ import (
 // listener wraps what it accepts in a conn.
 type listener struct {
 	net.Listener
-	open *openConns
+	open   *openConns
+	server *fasthttp.Server
 }
 
 // Accept implements net.Listener.
@@ -22,7 +23,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, open: l.open, fresh: true}
+	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
 	l.open.add(c)
 	return c, nil
 }
@@ -83,21 +84,36 @@ type conn struct {
 	fresh bool // nothing has ever been read; like first
 
 	open   *openConns
+	server *fasthttp.Server
 	linger atomic.Bool // the rest of a request is still to come
 	mute   atomic.Bool // nothing more is to be said
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.fresh && c.open.closing.Load() {
-		// It was accepted: what it sent with that is answered, not reset (G11).
-		_ = c.SetReadDeadline(time.Now().Add(finishReading))
+	if c.fresh {
+		// As long as before any other request: fasthttp's ReadTimeout would
+		// close a connection that a client opened for later.
+		c.allow(c.server.IdleTimeout)
 	}
 	n, err := c.Conn.Read(p)
+	if n > 0 && c.fresh {
+		c.allow(c.server.ReadTimeout)
+	}
 	if n > 0 && c.first.IsZero() {
 		c.first, c.fresh = time.Now(), false
 	}
 	return n, err
+}
+
+// allow bounds how long the first request is waited for, also while hurry is
+// at it.
+func (c *conn) allow(d time.Duration) {
+	_ = c.SetReadDeadline(time.Now().Add(d)) // fails only on what is closed
+	if c.open.closing.Load() {
+		// It was accepted: what it sent with that is answered, not reset (G11).
+		_ = c.SetReadDeadline(time.Now().Add(finishReading))
+	}
 }
 
 // Write implements net.Conn.

@@ -293,6 +293,24 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	c.closed()
 }
 
+// A connection may be opened long before its first request. The request's own
+// time begins with its first byte.
+func TestFirstRequestMayComeLate(t *testing.T) {
+	const read = 200 * time.Millisecond
+	s := start(t, func(o *Options) { o.ReadTimeout = read })
+	early, slow := s.dial(), s.dial()
+	time.Sleep(2 * read)
+	early.send(smuggled)
+	if a := early.receive(); a.status != 200 {
+		t.Errorf("a connection opened early: %d", a.status)
+	}
+	sent := time.Now()
+	slow.send("GET /hea")
+	if a := slow.receive(); a.status != 408 || time.Since(sent) < read {
+		t.Errorf("half a request: %d after %v", a.status, time.Since(sent))
+	}
+}
+
 // S20: the time of a request begins with its first byte, not with the
 // connection, nor with its last byte.
 func TestStartedIsTheFirstByte(t *testing.T) {
