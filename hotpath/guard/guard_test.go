@@ -119,6 +119,38 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 	}
 }
 
+// F45: of two live passes of one fingerprint the newer one holds the name in the
+// end, also if the older one came in while the newer one's name was contested.
+func TestNewerPassHoldsTheName(t *testing.T) {
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := g.conns.master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, now := *g.windows.Load(), time.Now()
+	pass := func(ago time.Duration) audit.LivePass {
+		at := now.Add(-ago)
+		return audit.LivePass{CheckID: spend.NewID(at), Pass: spend.Pass{ClaimedMS: at.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
+	}
+	older, newer := pass(time.Minute), pass(time.Second)
+	for _, passes := range [][]audit.LivePass{{older, newer}, {newer, older}} {
+		if err := server.Del(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range passes {
+			if left, err := g.loadPasses(t.Context(), server, m, []audit.LivePass{p}); err != nil || len(left) > 0 {
+				t.Errorf("%v, %v", left, err)
+			}
+		}
+		if held := server.Get(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Val(); held != passHolder(newer).String() {
+			t.Errorf("the name holds %q", held)
+		}
+	}
+}
+
 // F43: a name that is free answers the loader's SET with nil, which go-redis
 // calls an error, and tells instead of the refusals behind it.
 func TestRefusedWindowIsNotLoaded(t *testing.T) {

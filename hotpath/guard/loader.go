@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -138,31 +139,40 @@ func passHolder(p audit.LivePass) holder {
 }
 
 // settleContested reports whether the value that holds the name of a live pass
-// will not be released any more: it is recorded, or it was stale and the pass
-// took its place.
+// will not be released any more, and is no older pass: it is recorded, or the
+// pass took its place.
 func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
 		return false, err
 	}
 	if h.state == committed {
-		return true, nil
-	}
-	if recorded, err := g.records.recorded(ctx, h.check); err != nil || recorded {
-		return recorded, err
-	}
-	if h.age(now) <= staleAfter || g.flights.find(h.check) != nil {
-		return false, nil
-	}
-	if err := g.makeFinal(ctx, h.node); err != nil {
-		return false, err
-	}
-	if recorded, err := g.records.recorded(ctx, h.check); err != nil || recorded {
+		// An older pass may have come in while the name was free (F45).
+		if bytes.Compare(h.check[:], p.CheckID[:]) >= 0 {
+			return true, nil
+		}
+	} else if recorded, dead, err := g.outcome(ctx, h, now); err != nil || !dead {
 		return recorded, err
 	}
 	left := max(1, p.UntilMS-now.UnixMilli())
 	lives, err := server.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
-		value, passHolder(p).String(), left, 0).Int64Slice()
+		value, passHolder(p).String(), left, 1).Int64Slice()
 	// Another value by now, or none at all, is contested anew (F33).
 	return err == nil && lives[0] > 0, err
+}
+
+// outcome tells whether a claim is recorded, or dead: never to be recorded.
+// Neither is known of one that is young or of this process.
+func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (recorded, dead bool, err error) {
+	if recorded, err = g.records.recorded(ctx, h.check); err != nil || recorded {
+		return recorded, false, err
+	}
+	if h.age(now) <= staleAfter || g.flights.find(h.check) != nil {
+		return false, false, nil
+	}
+	if err := g.makeFinal(ctx, h.node); err != nil {
+		return false, false, err
+	}
+	recorded, err = g.records.recorded(ctx, h.check)
+	return recorded, err == nil && !recorded, err
 }

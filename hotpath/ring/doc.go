@@ -1,8 +1,8 @@
 // Package ring is where whole nodes, the real Authorizer, guard, limiter and
-// writer, box against a Redis and a store that fail: before a command, after
-// it and in the middle, with late replies and late commands, floods of
-// emptied, restarted and reconnected servers, in virtual time, by a schedule
-// drawn from a seed. It has tests only:
+// writer, box against a Redis and a store that fail: before a command, after it
+// and in the middle, with late replies and late commands, commands refused
+// alone, floods of emptied, restarted and reconnected servers, in virtual time,
+// by a schedule drawn from a seed. It has tests only:
 //
 //	go test ./hotpath/ring -seed 17 -v        one schedule again
 //	go test ./hotpath/ring -seeds 10000       many

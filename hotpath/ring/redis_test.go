@@ -38,6 +38,7 @@ type fault struct {
 	before bool          // the connection breaks, and the command is not carried out
 	after  bool          // it is carried out, and the connection breaks
 	late   time.Duration // the connection breaks, and it is carried out then
+	full   bool          // it alone is refused, if it may take memory
 }
 
 func newFakeRedis() *fakeRedis {
@@ -109,13 +110,28 @@ func (r *fakeRedis) serve(c net.Conn, number int) {
 		if f.before {
 			return
 		}
-		reply := r.do(command)
+		reply := "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+		if !f.full || !takesMemory(command) {
+			reply = r.do(command)
+		}
 		if f.after {
 			return
 		}
 		if _, err := io.WriteString(c, reply); err != nil {
 			return
 		}
+	}
+}
+
+// takesMemory tells what a full server refuses: of the scripts, those that set.
+func takesMemory(command []string) bool {
+	switch strings.ToUpper(command[0]) {
+	case "SET", "SETNX", "INCRBY":
+		return true
+	case "EVAL":
+		return strings.Contains(command[1], "'SET'")
+	default:
+		return false
 	}
 }
 

@@ -214,6 +214,8 @@ func (f *fight) redisFaults() func(int, []string) fault {
 			drawn.late = time.Duration(r.Int64N(int64(4 * time.Second)))
 		case 3:
 			drawn.delay += time.Duration(r.Int64N(int64(time.Second)))
+		case 4, 5:
+			drawn.full = true
 		}
 		return drawn
 	}
