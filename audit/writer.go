@@ -21,8 +21,7 @@ import (
 var ErrKeyTaken = errors.New("idempotency key is taken")
 
 // ErrPending means that the deadline came before it was known how the commit
-// ended.
-// Entry.Settle tells how it ended.
+// ended. Entry.Settle tells.
 var ErrPending = errors.New("commit is still under way")
 
 const (

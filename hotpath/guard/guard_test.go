@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
@@ -39,6 +40,20 @@ func newGuard(t *testing.T) *Guard {
 		store.Close()
 	})
 	return g
+}
+
+// newLoadable gives a guard that is in an epoch, and the server of its windows.
+func newLoadable(t *testing.T) (*Guard, *redis.Client) {
+	t.Helper()
+	g := newGuard(t)
+	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		t.Fatal(err)
+	}
+	server, err := g.conns.master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, server
 }
 
 // trips is how many pipelines were sent.
@@ -92,17 +107,10 @@ func TestAskStaysLazy(t *testing.T) {
 // released before the pass can take its place. The name is free, so the
 // windows are not full yet.
 func TestReleasedClaimIsContestedAgain(t *testing.T) {
-	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
-		t.Fatal(err)
-	}
+	g, server := newLoadable(t)
 	now := time.Now()
 	pass := audit.LivePass{CheckID: spend.NewID(now), Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
 	stale := holder{pending, *g.node.Load(), spend.NewID(now), 1}.String()
-	server, err := g.conns.master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := *g.windows.Load()
 	name := fingerprintName(m.epoch, pass.Fingerprint)
 	if settled, err := g.settleContested(t.Context(), server, m, pass, stale, now); err != nil || settled {
@@ -122,14 +130,7 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 // F45: of two live passes of one fingerprint the newer one holds the name in the
 // end, also if the older one came in while the newer one's name was contested.
 func TestNewerPassHoldsTheName(t *testing.T) {
-	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := g.conns.master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, server := newLoadable(t)
 	m, now := *g.windows.Load(), time.Now()
 	pass := func(ago time.Duration) audit.LivePass {
 		at := now.Add(-ago)
@@ -154,14 +155,7 @@ func TestNewerPassHoldsTheName(t *testing.T) {
 // F43: a name that is free answers the loader's SET with nil, which go-redis
 // calls an error, and tells instead of the refusals behind it.
 func TestRefusedWindowIsNotLoaded(t *testing.T) {
-	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := g.conns.master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, server := newLoadable(t)
 	m, now := *g.windows.Load(), time.Now()
 	passes := make([]audit.LivePass, 2)
 	for i := range passes {
@@ -180,14 +174,7 @@ func TestRefusedWindowIsNotLoaded(t *testing.T) {
 
 // A check that Redis refused in part leaves no claim behind (G7).
 func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
-	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := g.conns.master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, server := newLoadable(t)
 	at := Attempt{Fingerprint: spend.Hash{1}, KeyHash: spend.Hash{2}, Window: time.Hour, Deadline: time.Now().Add(time.Second)}
 	epoch := g.windows.Load().epoch
 	if err := server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err(); err != nil {
