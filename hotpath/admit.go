@@ -21,8 +21,12 @@ func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
 // the store's and the count this node's; others pass read false. The quota is
 // valid also with ErrRateLimited; its Limit is 0 when nothing is known.
 func (a *Authorizer) Admit(ctx context.Context, c Caller, read bool) (ratelimit.Quota, error) {
-	q, err := a.admit(ctx, c, &admission{})
-	if read && errors.Is(err, ErrUnavailable) {
+	var ad admission
+	q, err := a.admit(ctx, c, &ad)
+	switch {
+	case !read: // reads leave nothing behind (G10)
+		ad.used.note(a.now())
+	case errors.Is(err, ErrUnavailable):
 		return a.admitLocally(ctx, c)
 	}
 	return q, err
@@ -35,6 +39,7 @@ type admission struct {
 	// that a stream of changes starves nobody.
 	fresh bool
 	paid  *guard.Reading // in which the request was counted, which is done once
+	used  *lastUse       // the caller's, whose key is in force
 }
 
 // admit proves the caller's identity fresh and counts the request.
@@ -64,7 +69,7 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 		if id.err != nil {
 			return ratelimit.Quota{}, id.err
 		}
-		id.used.note(a.now())
+		ad.used = id.used
 		if ad.paid != nil {
 			r.Place, r.Counted = ad.paid.Place, true
 		}
@@ -102,7 +107,6 @@ func (a *Authorizer) admitLocally(ctx context.Context, c Caller) (ratelimit.Quot
 	case !k.Active:
 		return ratelimit.Quota{}, ErrKeyInactive
 	}
-	a.catalog.view().identify(c).used.note(a.now())
 	q, admitted := a.local.count(k.ID, a.now()).Judge(k.RateLimitRPM)
 	if !admitted {
 		a.metrics.limited.Inc()

@@ -113,7 +113,9 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		if c.admission.paid == nil && c.counted.Counted {
 			c.admission.paid = &c.counted
 		}
-		if c.quota, err = a.admit(ctx, c.request.Caller, &c.admission); err != nil {
+		c.quota, err = a.admit(ctx, c.request.Caller, &c.admission)
+		c.admission.used.note(a.now())
+		if err != nil {
 			return nil, err
 		}
 		if view, program, err = a.look(c, action.PolicyID); err != nil {

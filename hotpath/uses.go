@@ -15,8 +15,9 @@ import (
 // defaultNoteUsesEvery is how far the store may be behind the uses of keys.
 const defaultNoteUsesEvery = time.Minute
 
-// lastUse is when this node last let a key in, in Unix milliseconds; 0 is
-// never. A key keeps it through all changes of its record.
+// lastUse is when a check or a policy last came to this node with a key, in
+// Unix milliseconds; 0 is never. Reads and simulations are none: they leave
+// nothing behind (G10). A key keeps it through all changes of its record.
 type lastUse struct{ ms atomic.Int64 }
 
 // note costs a check one load, and one store if it is the first of its
