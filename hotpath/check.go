@@ -188,15 +188,16 @@ func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action,
 		KeyID: c.identity.key, RequestID: c.request.ID,
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
+	a.guard.Stamp(&c.attempt, out, check)
 	now := a.now()
 	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
 		check.Decision = p.Duplicate(out.Of, c.resolution)
 	} else {
-		check.Decision = p.Explain(p.Evaluate(action, c.resolution, now), action, c.resolution)
+		// At its timestamp (S5), so that the record bears its decision out.
+		check.Decision = p.Explain(p.Evaluate(action, c.resolution, check.ID.Time()), action, c.resolution)
 	}
 	check.LatencyMS = now.Sub(c.request.Started).Milliseconds()
-	a.guard.Stamp(&c.attempt, out, check)
 	return check
 }
 

@@ -39,7 +39,8 @@ type fleet struct {
 
 	server        redis.UniversalOptions
 	inProcess     bool
-	noteUsesEvery time.Duration // of the nodes to start
+	noteUsesEvery time.Duration    // of the nodes to start
+	now           func() time.Time // likewise; nil is time.Now
 }
 
 // node is one Authorizer with a store that can be made to fail.
@@ -81,6 +82,10 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	}
 	n := &node{faults: &faultyStore{Store: f.store}}
 	reg := prometheus.NewRegistry()
+	now := time.Now
+	if f.now != nil {
+		now = f.now
+	}
 	n.guard = guard.New(guard.Options{
 		Redis: o, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg,
 	})
@@ -88,7 +93,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 		Trail: n.faults, Capacity: 1024, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,
 	})
 	n.Authorizer = hotpath.New(hotpath.Components{
-		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: time.Now,
+		Guard: n.guard, Writer: n.writer, Store: n.faults, Logger: log, Registerer: reg, Now: now,
 		NoteUsesEvery: f.noteUsesEvery,
 	})
 	n.close = sync.OnceFunc(func() {

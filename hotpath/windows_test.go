@@ -81,6 +81,24 @@ func TestFailedSuccessorLeavesLongerWindows(t *testing.T) {
 	}
 }
 
+// The rule is judged at the check's timestamp (S5, S12), whenever that is done:
+// else a record could contradict its decision.
+func TestHoursAreThoseOfTheTimestamp(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		// As if every check had been judged six hours after its claim.
+		f.now = func() time.Time { return time.Now().Add(6 * time.Hour) }
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		hour := time.Now().UTC().Hour()
+		f.post(0, "hours", fmt.Sprintf(`[{"rule_id":"open","rule_type":"time_restriction","parameters":{"allowed_hours_utc":"%02d:00-%02d:00"}}]`,
+			(hour+22)%24, (hour+2)%24))
+		a := refundOf(t, "10", "c")
+		a.PolicyID = "hours"
+		if o := f.check(1, a); !o.passed() || o.answer.Check.Decision.Effect != spend.Allow {
+			t.Errorf("recorded within the hours, yet: %s", o)
+		}
+	})
+}
+
 // S26: the window opens with a key's first request, ends 60 s later, and then
 // admits the whole limit again, also to a node that remembered a refusal.
 func TestRateWindowEnds(t *testing.T) {
