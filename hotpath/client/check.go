@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"spendgate/hotpath/spend"
 )
 
 // Action is a planned movement of money (interface, section 2.3). Empty
@@ -65,7 +67,7 @@ func (r *Result) Allowed() bool { return r != nil && r.checked && r.Decision == 
 // refused the request, and then decided and recorded nothing; *UndecidedError
 // when it did not answer or may have decided. On every error the result is nil.
 func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
-	if a.IdempotencyKey == "" {
+	if spend.Blank(a.IdempotencyKey) { // the service, too, sees none (S4)
 		a.IdempotencyKey = NewIdempotencyKey()
 	}
 	body, err := encode(a)

@@ -248,6 +248,17 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	}
 }
 
+// The service takes a blank key for none, so it would not tell a repetition.
+func TestBlankKeyIsNone(t *testing.T) {
+	s := serve(t, dies, says(200, allowed))
+	c, _ := s.client(t, nil)
+	a := action(t)
+	a.IdempotencyKey = " \t"
+	if _, err := c.Check(t.Context(), a); err != nil || strings.TrimSpace(s.sent()[0].idempotencyKey(t)) == "" || s.sent()[1] != s.sent()[0] {
+		t.Error(err, s.sent())
+	}
+}
+
 func TestRetriesEnd(t *testing.T) {
 	s := serve(t, refuses(500, "internal_error"))
 	c, waits := s.client(t, func(o *Options) { o.Attempts = 3 })

@@ -284,7 +284,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		other,                           // another call meanwhile
 		fmt.Sprintf(arguments, "42.5"),  // is answered
 		fmt.Sprintf(arguments, "42.5"),  // a new check, fails
-		fmt.Sprintf(arguments, "42.5"),
+		fmt.Sprintf(arguments, `42.5,"idempotency_key":" "`),
 	} {
 		callTool(t, session, checkAction, arguments)
 	}

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/spend"
 )
 
 // The names of the tools (interface, section 4.9).
@@ -82,7 +83,7 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 	if err != nil {
 		return nil, err
 	}
-	if a.IdempotencyKey == "" {
+	if spend.Blank(a.IdempotencyKey) {
 		a.IdempotencyKey = s.pending.take(call)
 	}
 	result, err := s.client.Check(ctx, a)
