@@ -9,10 +9,9 @@
 // That is the order of S1. A handler writes a good answer or gives an error;
 // errors.go maps every error to its answer, in one table.
 //
-// Of HTTP it speaks the part that is safe behind any proxy: a body has a
-// Content-Length of at most 1 MiB. A Transfer-Encoding of any kind is refused
-// with 411 and the connection closed, whatever else the request says, so that
-// no two readers can disagree about where a request ends. A body on a GET is
-// read and ignored. Paths are compared byte by byte: neither case, nor a
+// Of HTTP it speaks the part that is safe behind any proxy: a body of at most
+// 1 MiB has a Content-Length or is a lone "chunked". Any other Transfer-Encoding
+// is refused with 411 and the connection closed, so that no two readers can
+// disagree about where a request ends. A body on a GET is read and ignored. Paths are compared byte by byte: neither case, nor a
 // trailing slash, nor percent-encoding makes another path a known one.
 package httpapi
