@@ -31,6 +31,11 @@ const (
 // too long for its index).
 const rowClasses = "22 23 21 54"
 
+// byServer reports whether an error is PostgreSQL's own, which says where in
+// its source it was raised. A pooler's says only that the pooler lost the
+// server, which may have committed (F46).
+func byServer(err *pgconn.PgError) bool { return err.Routine != "" }
+
 // refusal turns the server's error, after which the transaction was certainly
 // undone, into the contract's.
 func refusal(err *pgconn.PgError) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
@@ -29,12 +30,26 @@ func long(f spend.Fence) *spend.Check {
 // TestAnswerLost loses the answer to a commit that happened: unknown, and
 // behind a fence found (F3).
 func TestAnswerLost(t *testing.T) {
+	for how, lose := range map[string]func(*proxy) error{
+		"silently": func(p *proxy) error { p.lose(0); return nil },
+		// As PgBouncer does when its connection to the server breaks (F46).
+		"by a pooler": func(p *proxy) error {
+			return p.answerInstead(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "server conn crashed?"})
+		},
+	} {
+		t.Run(how, func(t *testing.T) { answerLost(t, lose) })
+	}
+}
+
+func answerLost(t *testing.T, lose func(*proxy) error) {
 	url := database(t)
 	direct := open(t, url, true)
 	p := newProxy(t, url)
 	s := open(t, p.url, false)
 	c := long(newFence(t, s))
-	p.lose(0)
+	if err := lose(p); err != nil {
+		t.Fatal(err)
+	}
 	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 		t.Fatalf("got %v, want ErrUnknown", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // proxy stands between a store and the database and loses what it is told to.
@@ -20,6 +22,7 @@ type proxy struct {
 	armed   bool
 	swallow int
 	kept    []func() error // give the bytes that stayed behind to the database
+	instead []byte         // of the answer
 }
 
 // commitLength is more than any message but a commit with a long text has.
@@ -60,6 +63,15 @@ func (p *proxy) lose(bytes int) {
 	p.armed, p.swallow = true, bytes
 }
 
+// answerInstead lets the next commit through and gives the client, once it is
+// answered, something else and the end of the connection.
+func (p *proxy) answerInstead(message pgproto3.BackendMessage) error {
+	encoded, err := message.Encode(nil)
+	p.lose(0)
+	p.instead = encoded
+	return err
+}
+
 // deliver gives the database what stayed behind.
 func (p *proxy) deliver() error {
 	p.mu.Lock()
@@ -85,7 +97,8 @@ func (p *proxy) serve(client net.Conn) {
 			n, err := server.Read(buf)
 			select {
 			case <-dead:
-				_ = client.Close() // the answer is what it does not get
+				_, _ = client.Write(p.instead) // the answer is what it does not get
+				_ = client.Close()
 				return
 			default:
 			}

@@ -145,10 +145,10 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 		return a.row, nil
 	case a.committed:
 		return nil, fmt.Errorf("committed, but: %w: %w", audit.ErrUnknown, a.doubt)
-	case a.refused != nil && (err == nil || a.steps < steps):
+	case a.refused != nil && byServer(a.refused) && (err == nil || a.steps < steps):
 		return nil, refusal(a.refused)
 	case a.refused != nil:
-		return nil, fmt.Errorf("the server gave up: %w: %w", audit.ErrUnknown, a.refused)
+		return nil, fmt.Errorf("the server, or what is between, gave up: %w: %w", audit.ErrUnknown, a.refused)
 	case err != nil:
 		return nil, fmt.Errorf("connection lost: %w: %w", audit.ErrUnknown, err)
 	default:

@@ -21,8 +21,9 @@ func TestOutcome(t *testing.T) {
 	begun := &pgproto3.CommandComplete{CommandTag: []byte("BEGIN")}
 	undone := &pgproto3.CommandComplete{CommandTag: []byte("ROLLBACK")}
 	ready, failed := &pgproto3.ReadyForQuery{TxStatus: 'I'}, &pgproto3.ReadyForQuery{TxStatus: 'E'}
-	refused := &pgproto3.ErrorResponse{Severity: "ERROR", Code: codeFencedNode}
-	ended := &pgproto3.ErrorResponse{Severity: "FATAL", Code: codeAdminShutdown}
+	refused := &pgproto3.ErrorResponse{Severity: "ERROR", Code: codeFencedNode, Routine: "exec_stmt_raise"}
+	ended := &pgproto3.ErrorResponse{Severity: "FATAL", Code: codeAdminShutdown, Routine: "ProcessInterrupts"}
+	pooler := &pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "server conn crashed?"} // knows no routine
 	warned := &pgproto3.NoticeResponse{Severity: "WARNING", SeverityUnlocalized: "WARNING", Message: "standby not waited for"}
 	for _, test := range []struct {
 		name  string
@@ -40,6 +41,8 @@ func TestOutcome(t *testing.T) {
 		{name: "called, not ready", says: []pgproto3.BackendMessage{bound, called}, want: audit.ErrUnknown},
 		{name: "ended before the call", says: []pgproto3.BackendMessage{bound, ended}, want: audit.ErrUnavailable},
 		{name: "ended after the call", says: []pgproto3.BackendMessage{bound, called, ended}, want: audit.ErrUnknown},
+		{name: "a pooler lost the server", says: []pgproto3.BackendMessage{pooler}, want: audit.ErrUnknown},
+		{name: "a pooler lost the server, and goes on", says: []pgproto3.BackendMessage{bound, pooler, ready}, want: audit.ErrUnknown},
 		{name: "ended between two steps", says: []pgproto3.BackendMessage{begun, ended}, want: audit.ErrUnavailable, steps: 2},
 		{name: "called, and in a transaction", says: []pgproto3.BackendMessage{called, failed}, want: audit.ErrUnavailable},
 		{name: "left in a transaction", says: []pgproto3.BackendMessage{begun, refused, failed}, want: audit.ErrFencedNode, steps: 2},
