@@ -21,18 +21,21 @@ type Redis struct {
 	stop   chan struct{}
 	done   sync.WaitGroup
 
-	mu  sync.Mutex
-	now time.Time
+	mu    sync.Mutex
+	now   time.Time
+	ahead time.Duration // of the wall clock, by Advance
 }
 
 // Start runs a server on a free loopback port.
-func Start() (*Redis, error) {
-	r := &Redis{server: miniredis.NewMiniRedis(), stop: make(chan struct{}), now: time.Now()}
+func Start() (*Redis, error) { return start(time.Now) }
+
+func start(wall func() time.Time) (*Redis, error) {
+	r := &Redis{server: miniredis.NewMiniRedis(), stop: make(chan struct{}), now: wall().Round(0)}
 	if err := r.server.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the embedded redis: %w", err)
 	}
 	r.server.SetTime(r.now)
-	r.done.Go(r.run)
+	r.done.Go(func() { r.run(wall) })
 	return r, nil
 }
 
@@ -45,9 +48,26 @@ func (r *Redis) Options() redis.UniversalOptions {
 func (r *Redis) Advance(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now = r.now.Add(d)
-	r.server.FastForward(d)
-	r.server.SetTime(r.now)
+	r.ahead += d
+	r.reach(r.now.Add(d))
+}
+
+// follow moves the clock to the wall clock's time, never back: what is recorded
+// must be as old after a restart, which begins with that time, whether the
+// machine slept or its clock was set (F47).
+func (r *Redis) follow(wall time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if to := wall.Add(r.ahead); to.After(r.now) {
+		r.reach(to)
+	}
+}
+
+// reach is called with mu held.
+func (r *Redis) reach(to time.Time) {
+	r.server.FastForward(to.Sub(r.now))
+	r.now = to
+	r.server.SetTime(to)
 }
 
 // Close stops the server.
@@ -57,18 +77,15 @@ func (r *Redis) Close() {
 	r.server.Close()
 }
 
-// run advances the clock by the time that passes.
-func (r *Redis) run() {
+func (r *Redis) run(wall func() time.Time) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	last := time.Now()
 	for {
 		select {
 		case <-r.stop:
 			return
-		case now := <-ticker.C:
-			r.Advance(now.Sub(last))
-			last = now
+		case <-ticker.C:
+			r.follow(wall().Round(0)) // without the monotonic reading, which sleeps with the machine
 		}
 	}
 }

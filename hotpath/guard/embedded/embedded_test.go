@@ -1,0 +1,61 @@
+package embedded
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A laptop sleeps, or its clock is set: the server's time is that of the wall
+// clock, with which it would begin anew, and lives end by it. It never goes
+// back, which could end a window early (F47).
+func TestClockFollowsTheWall(t *testing.T) {
+	var stepped atomic.Int64
+	r, err := start(func() time.Time { return time.Now().Add(time.Duration(stepped.Load())) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	o := r.Options()
+	client := redis.NewUniversalClient(&o)
+	defer client.Close() //nolint:errcheck // nothing to lose
+	clock := func() time.Time {
+		t.Helper()
+		now, err := client.Time(t.Context()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	for name, life := range map[string]time.Duration{"short": 5 * time.Minute, "long": time.Hour} {
+		if err := client.Set(t.Context(), name, "", life).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	stepped.Store(int64(10 * time.Minute))
+	time.Sleep(3 * tick)
+	late := time.Until(clock()) - 10*time.Minute
+	if late < -2*tick || late > 0 {
+		t.Errorf("%v beside the wall clock after a sleep", late)
+	}
+	if n := client.Exists(t.Context(), "short").Val(); n != 0 {
+		t.Error("what lived for five minutes is there after ten")
+	}
+	if n := client.Exists(t.Context(), "long").Val(); n != 1 {
+		t.Error("what lived for an hour is gone after ten minutes")
+	}
+
+	before := clock()
+	stepped.Store(0)
+	time.Sleep(3 * tick)
+	if now := clock(); now.Before(before) {
+		t.Errorf("went back by %v", before.Sub(now))
+	}
+	r.Advance(time.Minute)
+	if now := clock(); now.Before(before.Add(time.Minute)) {
+		t.Errorf("advanced by %v of a minute", now.Sub(before))
+	}
+}
