@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -71,6 +73,42 @@ func (s *suite) redisFromOldCopy(t *testing.T) {
 		t.Errorf("a key answered by %s is answered by %s", original, again)
 	}
 	act(t, s.Redis.RemoveSaved()) // later restarts are empty again
+}
+
+// F48, G3: Redis fails over to a replica that lacks the last claim, and later
+// back, while nobody asks for anything. The marker, the process and the nodes'
+// connections are those of before; the claim is not there.
+func (s *suite) redisFailedOverAndBack(t *testing.T) {
+	other, err := fleet.StartRedis(t.Context(), t.TempDir(), fleet.RedisOptions{})
+	act(t, err)
+	defer other.Close() //nolint:errcheck // it ends with the test
+	check(t, s.client(0), s.action("41")).Result()
+	replicate(t, other, s.Redis)
+	action := s.action("42")
+	first := check(t, s.client(0), action).Result()
+	replicate(t, s.Redis, other)
+	time.Sleep(1100 * time.Millisecond) // as any failover takes: after a second a connection is looked at again
+	for _, c := range []*fleet.Client{s.client(0), s.client(1)} {
+		again := s.answeredWithin(t, resumeIn, c, action)
+		if r := again.Result(); !r.Duplicate() || named(t, r) != first.CheckID {
+			t.Errorf("the action of %s was answered %s", first.CheckID, again)
+		}
+	}
+}
+
+// replicate makes one server a replica of another until it has its data, then
+// a master again.
+func replicate(t *testing.T, replica, master *fleet.Redis) {
+	t.Helper()
+	ctx := t.Context()
+	act(t, master.Client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+	act(t, replica.Client.ConfigSet(ctx, "masterauth", master.Client.Options().Password).Err())
+	host, port, err := net.SplitHostPort(master.Addr)
+	act(t, errors.Join(err, replica.Client.SlaveOf(ctx, host, port).Err()))
+	eventually(t, patience, "the replica has the data", func() bool {
+		return strings.Contains(replica.Client.Info(ctx, "replication").Val(), "master_link_status:up")
+	})
+	act(t, replica.Client.SlaveOf(ctx, "NO", "ONE").Err())
 }
 
 // answeredWithin sends a check until it is answered 200, which must be soon.

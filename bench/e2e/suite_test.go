@@ -80,6 +80,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G3 redis flushed", s.redisFlushed},
 		{"G1 redis killed", s.redisKilled},
 		{"G3 redis back from an old copy", s.redisFromOldCopy},
+		{"F48 redis failed over and back", s.redisFailedOverAndBack},
 		{"G7 redis stopped", s.redisStopped},
 		{"G7 reads without redis", s.readsWithoutRedis},
 		{"G1 postgres killed", s.postgresKilled},

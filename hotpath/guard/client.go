@@ -23,6 +23,9 @@ const (
 	// connectTimeout is for all that makes a connection: to find the server,
 	// to dial, and to look at it.
 	connectTimeout = 800 * time.Millisecond
+	// lookAgain is how long a connection may be idle before its server is looked
+	// at again: less than it takes to fail over and back (F48).
+	lookAgain = time.Second
 )
 
 // errForeignServer: the marker on a newly connected server was written on
@@ -91,7 +94,7 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 	hot.PoolSize = 1
 	hot.ConnMaxIdleTime = -1
 	if !embedded {
-		hot.OnConnect = c.vet
+		hot.OnConnect, c.hot.keep = c.vet, lookAgain
 	}
 	c.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) {
 		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -150,7 +153,7 @@ func (c *connections) vet(ctx context.Context, cn *redis.Conn) error {
 	if failed(err) {
 		return fmt.Errorf("cannot read the marker: %w", err) // MOVED: not the owner of the windows
 	}
-	if err == nil && parseMarker(text).runID != infoField(info, "run_id") {
+	if err == nil && parseMarker(text).server != serverIn(info) {
 		c.foreign.Store(true)
 		return errForeignServer
 	}
@@ -178,8 +181,8 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// runID names the server's process.
-func (c *connections) runID(ctx context.Context, server *redis.Client) (string, error) {
+// name is that of the server and its data, as markers have it.
+func (c *connections) name(ctx context.Context, server *redis.Client) (string, error) {
 	if c.embedded {
 		return "embedded", nil
 	}
@@ -187,7 +190,13 @@ func (c *connections) runID(ctx context.Context, server *redis.Client) (string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot read the server's INFO: %w", err)
 	}
-	return infoField(info, "run_id"), suitable(info)
+	return serverIn(info), suitable(info)
+}
+
+// serverIn names the process and its history: one that was a replica meanwhile
+// has another's claims, and since its promotion another history (F48).
+func serverIn(info string) string {
+	return infoField(info, "run_id") + "/" + infoField(info, "master_replid")
 }
 
 // failed reports an error that is more than "no such key".

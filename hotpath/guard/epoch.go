@@ -106,7 +106,7 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 	if err != nil {
 		return false, err
 	}
-	runID, err := g.conns.runID(ctx, server)
+	name, err := g.conns.name(ctx, server)
 	if err != nil {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 		return false, err
 	}
 	found := parseMarker(text)
-	if found.epoch != epoch || found.runID != runID {
+	if found.epoch != epoch || found.server != name {
 		if seen := (disagreement{epoch, text}); *last != seen {
 			*last = seen
 			return false, nil
@@ -124,7 +124,7 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 		if !lost && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
 			return false, errSuperseded
 		}
-		return g.beginEpoch(ctx, server, epoch, text, runID)
+		return g.beginEpoch(ctx, server, epoch, text, name)
 	}
 	if err := server.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
 		return false, err
@@ -158,8 +158,8 @@ func (s *superseded) persists(epoch spend.ID) bool {
 
 // beginEpoch: first the fence in Postgres, then a new generation, and the
 // marker last, by compare-and-set against what was seen (F7).
-func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, seenMarker, runID string) (done bool, err error) {
-	next := marker{epoch: spend.NewID(time.Now()), runID: runID}
+func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, seenMarker, name string) (done bool, err error) {
+	next := marker{epoch: spend.NewID(time.Now()), server: name}
 	current, err := g.store.RotateEpoch(ctx, seen, next.epoch)
 	if err != nil || current != next.epoch {
 		return false, err

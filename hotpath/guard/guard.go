@@ -86,7 +86,7 @@ func (g *Guard) Close() error {
 // writes: it is full, or no master any more.
 func (g *Guard) Ping(ctx context.Context) error {
 	return g.conns.onMaster(ctx, func(server *redis.Client) error {
-		if _, err := g.conns.runID(ctx, server); err != nil {
+		if _, err := g.conns.name(ctx, server); err != nil {
 			return err
 		}
 		if err := server.Set(ctx, probeKey, "", time.Second).Err(); err != nil {
@@ -119,7 +119,7 @@ func (g *Guard) newIncarnation() {
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	for range renewAttempts {
 		known := *g.windows.Load()
-		where, runID, err := g.raise(ctx)
+		where, name, err := g.raise(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 		}
@@ -130,7 +130,7 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 		// On a server whose epoch is over nobody who may commit reads it. Nor
 		// on a promoted replica, whose marker is still the old master's: until
 		// a claim meets it, others commit what they claim on the old master.
-		if where.epoch == epoch && where.runID == runID {
+		if where.epoch == epoch && where.server == name {
 			return g.settled(ctx, epoch)
 		}
 		if err := g.renew(ctx, known); err != nil {
@@ -157,9 +157,9 @@ func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
 
 // raise changes the generation on the server that is taken for the master, and
 // gives the marker there and the name of the server.
-func (g *Guard) raise(ctx context.Context) (where marker, runID string, err error) {
+func (g *Guard) raise(ctx context.Context) (where marker, name string, err error) {
 	err = g.conns.onMaster(ctx, func(server *redis.Client) error {
-		if runID, err = g.conns.runID(ctx, server); err != nil {
+		if name, err = g.conns.name(ctx, server); err != nil {
 			return err
 		}
 		pipe := server.Pipeline()
@@ -171,7 +171,7 @@ func (g *Guard) raise(ctx context.Context) (where marker, runID string, err erro
 		where = parseMarker(text.Val())
 		return nil
 	})
-	return where, runID, err
+	return where, name, err
 }
 
 // Charge is a request to be counted against a caller's limit. The zero Charge

@@ -74,7 +74,7 @@ func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
 		t.Fatal(err)
 	}
 	current := ask{windows: *g.windows.Load()}
-	older := ask{windows: marker{epoch: spend.NewID(time.Now()), runID: "embedded", full: true}}
+	older := ask{windows: marker{epoch: spend.NewID(time.Now()), server: "embedded", full: true}}
 	if err := errors.Join(g.batch.do(&current), g.batch.do(&older)); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestValuesRoundTrip(t *testing.T) {
 	if got, err := parseHolder(h.String()); err != nil || got != h {
 		t.Errorf("%q: %+v, %v", h, got, err)
 	}
-	m := marker{epoch: h.node, runID: "abc", full: true}
+	m := marker{epoch: h.node, server: "abc", full: true}
 	if got := parseMarker(m.String()); got != m {
 		t.Errorf("%q: %+v", m, got)
 	}

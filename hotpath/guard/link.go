@@ -23,13 +23,15 @@ type link struct {
 	conn    *resp.Conn // nil when not connected
 	socket  net.Conn
 	maker   io.Closer
-	suspect atomic.Bool // set by others: another server is master now
+	used    time.Time     // when it last answered
+	keep    time.Duration // an idle connection; 0 is for ever
+	suspect atomic.Bool   // set by others: another server is master now
 }
 
 // run sends a pipeline, on a new connection if need be. After an error the
 // next one gets another connection.
 func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
-	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || idle.Stale(l.socket)) {
+	if suspect := l.suspect.Swap(false); l.conn != nil && (suspect || l.old() || idle.Stale(l.socket)) {
 		l.drop() // before anything is sent
 	}
 	if l.conn == nil {
@@ -43,8 +45,13 @@ func (l *link) run(ctx context.Context, p *resp.Pipeline) error {
 	if err != nil {
 		l.drop()
 	}
+	l.used = time.Now()
 	return err
 }
+
+// old reports whether the connection was idle for so long that its server may
+// have been a replica meanwhile.
+func (l *link) old() bool { return l.keep > 0 && time.Since(l.used) > l.keep }
 
 // drop closes the connection; the next run makes another.
 func (l *link) drop() {

@@ -94,9 +94,9 @@ func parseHolder(s string) (h holder, err error) {
 // marker is the value that certifies Redis' windows: the epoch they belong to,
 // the server they were built on and whether they are all there.
 type marker struct {
-	epoch spend.ID
-	runID string
-	full  bool // every live window was loaded; else fresh claims ask the store
+	epoch  spend.ID
+	server string
+	full   bool // every live window was loaded; else fresh claims ask the store
 }
 
 func (m marker) String() string {
@@ -107,7 +107,7 @@ func (m marker) String() string {
 	if m.full {
 		state = "full"
 	}
-	return m.epoch.Text("") + "|" + m.runID + "|" + state
+	return m.epoch.Text("") + "|" + m.server + "|" + state
 }
 
 // parseMarker gives the zero marker for anything that no node wrote: it equals
@@ -121,8 +121,8 @@ func parseMarker(s string) (m marker) {
 	if err != nil {
 		return marker{}
 	}
-	return marker{epoch: epoch, runID: parts[1], full: parts[2] == "full"}
+	return marker{epoch: epoch, server: parts[1], full: parts[2] == "full"}
 }
 
 // sameWindows reports whether both certify the same windows, loaded or not.
-func (m marker) sameWindows(o marker) bool { return m.epoch == o.epoch && m.runID == o.runID }
+func (m marker) sameWindows(o marker) bool { return m.epoch == o.epoch && m.server == o.server }

@@ -20,11 +20,10 @@ func Stale(c net.Conn) bool {
 		return true
 	}
 	silent := false
-	err = raw.Read(func(fd uintptr) bool {
+	err = raw.Control(func(fd uintptr) { // unlike Read, whatever the connection's deadline was
 		var b [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		silent = errors.Is(err, syscall.EAGAIN)
-		return true // do not wait
 	})
 	return err != nil || !silent
 }

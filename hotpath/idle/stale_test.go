@@ -1,0 +1,58 @@
+//go:build unix
+
+package idle_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/idle"
+)
+
+// A connection is stale once its server has closed it or said something unasked
+// for, whatever deadline its last use had.
+func TestStale(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only listens
+	pair := func() (client, server net.Conn) {
+		t.Helper()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if server, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+		return client, server
+	}
+	becomes := func(c net.Conn) bool { // what the server does takes a moment
+		for due := time.Now().Add(5 * time.Second); !idle.Stale(c) && time.Now().Before(due); {
+			time.Sleep(time.Millisecond)
+		}
+		return idle.Stale(c)
+	}
+
+	client, server := pair()
+	if err := client.SetDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if idle.Stale(client) {
+		t.Error("an idle connection whose last deadline is over is stale")
+	}
+	if _, err := server.Write([]byte("+")); err != nil || !becomes(client) {
+		t.Error("unasked for, and not stale", err)
+	}
+	client, server = pair()
+	if err := server.Close(); err != nil || !becomes(client) {
+		t.Error("closed by the server, and not stale", err)
+	}
+	client, _ = pair()
+	if err := client.Close(); err != nil || !idle.Stale(client) {
+		t.Error("closed, and not stale", err)
+	}
+}
