@@ -95,7 +95,7 @@ func (s *swap) queue(p *resp.Pipeline) resp.Index {
 	s.sent = p.Script(swapScript, s.name)
 	p.Text(s.old)
 	p.Text(s.new)
-	p.Int(s.px.Milliseconds())
+	p.Int(max(s.px.Milliseconds(), 1)) // PX takes no 0
 	keep := int64(0)
 	if s.keepLonger {
 		keep = 1

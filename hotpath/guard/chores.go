@@ -50,7 +50,7 @@ func refund(key string, place ratelimit.Place) chore {
 // leaves its life as it is.
 func markOrphan(name string, h holder) chore {
 	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
-		s := swap{name: name, old: h.String(), new: h.as(orphan).String(), px: time.Millisecond, keepLonger: true}
+		s := swap{name: name, old: h.String(), new: h.as(orphan).String(), keepLonger: true}
 		return s.queue(p)
 	}}
 }

@@ -52,6 +52,7 @@ type held struct {
 	mine  bool
 	name  string
 	value string
+	plain string    // what it was before it was marked as an orphan, and may still be
 	id    spend.ID  // fresh for each SET
 	since time.Time // Redis' clock
 	until time.Time // latest end of any window left on the name

@@ -39,8 +39,8 @@ func (g *Guard) Abandon(at *Attempt) {
 		return
 	}
 	marked := make(chan struct{})
-	a := &ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.as(orphan).String(), px: 1, keepLonger: true}}
-	at.f.value = a.swap.new
+	a := &ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.as(orphan).String(), keepLonger: true}}
+	at.f.plain, at.f.value = at.f.value, a.swap.new
 	go func() {
 		defer close(marked)
 		if g.batch.do(a) != nil {
@@ -108,12 +108,14 @@ func (g *Guard) drop(at *Attempt) {
 // replaced gets its place back; where that is not known, the claim is left to
 // be taken over, which asks the store.
 func (g *Guard) letGo(h *held) {
-	switch {
-	case !h.mine || h.unverified:
-	case h.replaced != nil:
-		g.batch.later(restore(h.name, h.value, *h.replaced, h.replacedUntil))
-	default:
-		g.batch.later(release(h.name, h.value))
+	for _, value := range []string{h.plain, h.value} { // in this order: the mark may come last
+		switch {
+		case !h.mine || h.unverified || value == "":
+		case h.replaced != nil:
+			g.batch.later(restore(h.name, value, *h.replaced, h.replacedUntil))
+		default:
+			g.batch.later(release(h.name, value))
+		}
 	}
 	if !h.id.IsZero() {
 		g.flights.leave(h.id)

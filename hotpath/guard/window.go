@@ -149,7 +149,7 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (out Out
 		return out, false, err
 	}
 	a, err := g.swap(ctx, at, func() swap {
-		return swap{name: at.f.name, old: h.String(), new: h.as(committed).String(), px: 1, keepLonger: true}
+		return swap{name: at.f.name, old: h.String(), new: h.as(committed).String(), keepLonger: true}
 	})
 	if err != nil || a == nil {
 		return out, err == nil, err
