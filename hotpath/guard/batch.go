@@ -55,7 +55,9 @@ type round struct {
 	done chan struct{} // closed when they are answered
 }
 
-type clockReading struct{ redis, local time.Time }
+// clockReading is what TIME said, and when by the local clock it was asked for
+// and known.
+type clockReading struct{ redis, sent, received time.Time }
 
 func newBatcher(conns *connections, windows *atomic.Pointer[marker], m *metrics) *batcher {
 	b := &batcher{conns: conns, windows: windows, metrics: m, stopped: make(chan struct{})}
@@ -91,13 +93,24 @@ func (b *batcher) later(chores ...chore) {
 	b.waiting.Signal()
 }
 
-// now is Redis' time as well as this node knows it.
+// now is Redis' time, or later by no more than the last trip took: what begins
+// now is stamped with it, and no window ends early.
 func (b *batcher) now() time.Time {
 	c := b.clock.Load()
 	if c == nil {
 		return time.Now()
 	}
-	return c.redis.Add(time.Since(c.local))
+	return c.redis.Add(time.Since(c.sent))
+}
+
+// reached is a time that Redis' clock has certainly come to: what is over by
+// then is over.
+func (b *batcher) reached() time.Time {
+	c := b.clock.Load()
+	if c == nil {
+		return time.Now()
+	}
+	return c.redis.Add(time.Since(c.received))
 }
 
 // close sends what waits and stops.
@@ -197,9 +210,10 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 	ctx := context.Background() // bounded by the connection's own timeouts
 	sent := time.Now()
 	err := b.conns.hot.run(ctx, p)
-	b.metrics.batch(len(asks), time.Since(sent))
+	received := time.Now()
+	b.metrics.batch(len(asks), received.Sub(sent))
 	b.keepFailed(chores)
-	r, err := b.read(t, known, sent, err)
+	r, err := b.read(t, known, sent, received, err)
 	if err != nil || r.lost || p.Refused("READONLY") {
 		b.conns.distrust(ctx)
 	}
@@ -244,7 +258,7 @@ func (l *lastSeen) label(epoch spend.ID, nonce []byte) string {
 
 // read takes what the whole trip saw. Commands fail one by one, so that the
 // pipeline's own error says too little: without time and marker nothing holds.
-func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r reading, err error) {
+func (b *batcher) read(t trip, known marker, sent, received time.Time, pipeErr error) (r reading, err error) {
 	if pipeErr != nil {
 		return r, fmt.Errorf("%w: %w", ErrUnavailable, pipeErr)
 	}
@@ -259,7 +273,7 @@ func (b *batcher) read(t trip, known marker, sent time.Time, pipeErr error) (r r
 	if err != nil {
 		return r, fmt.Errorf("%w: cannot read the generation: %w", ErrUnavailable, err)
 	}
-	b.clock.Store(&clockReading{redis: r.now, local: sent})
+	b.clock.Store(&clockReading{redis: r.now, sent: sent, received: received})
 	found := b.last.parseMarker(text)
 	r.lost = known.epoch.IsZero() || !found.sameWindows(known) || len(nonce) == 0
 	r.windows = known

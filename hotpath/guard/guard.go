@@ -68,7 +68,7 @@ func New(o Options) *Guard {
 	g.metrics = newMetrics(o.Registerer, &g.windows)
 	g.newIncarnation()
 	g.batch = newBatcher(g.conns, &g.windows, g.metrics)
-	g.records = newRecords(o.Store, g.batch.now)
+	g.records = newRecords(o.Store, g.batch.reached)
 	g.done.Go(g.batch.run)
 	g.done.Go(func() { g.runLoader(ctx) })
 	return g

@@ -191,6 +191,26 @@ func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 	}
 }
 
+// S17: an age is that on Redis' clock, of which a slow trip tells only between
+// which two moments it was read. What may be within the window is a duplicate.
+func TestAgeIsNotGuessedTooHigh(t *testing.T) {
+	g, server := newLoadable(t)
+	at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
+	told, now := time.Now(), time.Now()
+	g.batch.clock.Store(&clockReading{redis: told, sent: now.Add(-500 * time.Millisecond), received: now})
+	h := holder{committed, spend.NewID(now), spend.NewID(now), told.Add(-at.Window + 300*time.Millisecond).UnixMilli()}
+	at.f.name = fingerprintName(g.windows.Load().epoch, at.Fingerprint)
+	if err := server.Set(t.Context(), at.f.name, h.String(), time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if out, again, err := g.meetRecorded(t.Context(), &at, h); err != nil || again || out.Kind != Duplicate {
+		t.Errorf("an action within the window: %+v, again %t, %v", out, again, err)
+	}
+	if ahead := g.batch.now().Sub(told); ahead < 500*time.Millisecond {
+		t.Errorf("a claim made now may be stamped %v too early", 500*time.Millisecond-ahead)
+	}
+}
+
 // A check whose client got a 500 is not recorded in the end. Its mark as an
 // orphan may come to Redis before the release or after it (G7).
 func TestMarkedClaimIsReleased(t *testing.T) {

@@ -56,7 +56,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	var before spend.ID
 	var contested []audit.LivePass
 	for {
-		passes, err := g.store.PagePasses(ctx, before, g.batch.now().UnixMilli(), loaderPage)
+		passes, err := g.store.PagePasses(ctx, before, g.batch.reached().UnixMilli(), loaderPage)
 		if err != nil {
 			return fmt.Errorf("cannot read live windows: %w", err)
 		}
@@ -100,7 +100,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
 	pipe := server.Pipeline()
 	pipe.PExpire(ctx, loaderName(m.epoch), loaderLease)
-	now := g.batch.now()
+	now := g.batch.reached()
 	cmds := make([]*redis.StringCmd, len(passes))
 	for i, p := range passes {
 		if left := p.UntilMS - now.UnixMilli(); left > 0 {

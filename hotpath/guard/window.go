@@ -121,7 +121,7 @@ func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check
 
 // meetRecorded: f's holder is in the trail.
 func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (out Outcome, again bool, err error) {
-	if h.age(g.batch.now()) >= at.Window {
+	if h.age(g.batch.reached()) >= at.Window {
 		old := h.as(committed)
 		taken, err := g.takeFingerprint(ctx, at, h, &old)
 		return Outcome{Kind: Pass}, !taken, err
@@ -179,7 +179,7 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, agai
 		return out, false, err
 	}
 	at.verify, at.f.unverified = false, false
-	h, now := passHolder(pass), g.batch.now()
+	h, now := passHolder(pass), g.batch.reached()
 	left := time.UnixMilli(pass.UntilMS).Sub(now)
 	if !ok || left <= 0 {
 		return Outcome{Kind: Pass}, false, nil
