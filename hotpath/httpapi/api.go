@@ -63,8 +63,8 @@ type Options struct {
 	// Full tells that a check would be refused for overload; nil never does. It
 	// saves reading what there is no time to judge.
 	Full           func() bool
-	MaxInFlight    int // requests at work at once; beyond, 500 with Retry-After (G9)
-	MaxConnections int
+	MaxInFlight    int           // requests at work at once; beyond, 500 with Retry-After (G9)
+	MaxConnections int           // beyond, likewise, but for what needs no work, such as /health
 	ReadTimeout    time.Duration // from a request's first byte to its last
 	WriteTimeout   time.Duration
 	IdleTimeout    time.Duration // between requests on a connection
@@ -108,7 +108,9 @@ type API struct {
 	full        func() bool
 	maxInFlight int64
 	inFlight    atomic.Int64
-	open        openConns
+
+	maxConnections int
+	open           openConns
 
 	refused       atomic.Int64 // for overload, since it was logged
 	refusedLogged atomic.Int64 // Unix nanoseconds
@@ -128,6 +130,8 @@ func New(o Options) *API {
 		trace:       o.Trace,
 		full:        o.Full,
 		maxInFlight: int64(o.MaxInFlight),
+
+		maxConnections: o.MaxConnections,
 	}
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
 	a.router = a.newRouter()

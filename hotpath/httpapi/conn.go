@@ -15,6 +15,7 @@ type listener struct {
 	net.Listener
 	open   *openConns
 	server *fasthttp.Server
+	most   int // connections, beyond which each is refused; 0 is any number
 }
 
 // Accept implements net.Listener.
@@ -24,7 +25,8 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
-	l.open.add(c)
+	n := l.open.add(c)
+	c.excess = l.most > 0 && n > l.most
 	return c, nil
 }
 
@@ -36,13 +38,15 @@ type openConns struct {
 	conns   map[*conn]struct{}
 }
 
-func (o *openConns) add(c *conn) {
+// add gives how many there are.
+func (o *openConns) add(c *conn) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conns == nil {
 		o.conns = make(map[*conn]struct{})
 	}
 	o.conns[c] = struct{}{}
+	return len(o.conns)
 }
 
 func (o *openConns) remove(c *conn) {
@@ -83,6 +87,10 @@ type conn struct {
 	first time.Time
 	fresh bool // nothing has ever been read; like first
 
+	// excess: there are too many connections. The first request is refused, and
+	// need not be waited for long.
+	excess bool
+
 	open   *openConns
 	server *fasthttp.Server
 	linger atomic.Bool // the rest of a request is still to come
@@ -91,7 +99,10 @@ type conn struct {
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.fresh {
+	switch {
+	case c.fresh && c.excess:
+		c.allow(min(finishReading, c.server.IdleTimeout))
+	case c.fresh:
 		// As long as before any other request: fasthttp's ReadTimeout would
 		// close a connection that a client opened for later.
 		c.allow(c.server.IdleTimeout)
@@ -142,6 +153,12 @@ func (c *conn) Close() error {
 		}
 	}
 	return c.Conn.Close()
+}
+
+// onExcess reports whether a request came over one connection too many.
+func onExcess(ctx *fasthttp.RequestCtx) bool {
+	c, ok := ctx.Conn().(*conn)
+	return ok && c.excess
 }
 
 // startOf is when the first byte of a request was read. A pipelined request

@@ -40,7 +40,7 @@ var (
 	errDemoLimit      = errors.New("too many actions for the demo")
 	errCheckNotFound  = errors.New("no such check")
 	errKeyNotFound    = errors.New("no such key")
-	errTooBusy        = errors.New("too many requests in flight")
+	errTooBusy        = errors.New("too many requests in flight, or connections")
 	errBadHTTP        = errors.New("malformed HTTP request")
 	errHeaderTooLarge = errors.New("request header too large")
 	errSlowClient     = errors.New("request not received in time")

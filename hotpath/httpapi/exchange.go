@@ -28,6 +28,7 @@ type exchange struct {
 	endpoint *endpoint
 	quota    ratelimit.Quota // Limit is 0 while no limit governs the answer
 	unread   error           // why the body was not read; answered in its turn (S1)
+	excess   bool            // its connection is one too many
 	action   spend.Action    // of a check
 	out      []byte          // where answers are written before they are sent
 	ids      string          // of requests to come
@@ -68,7 +69,7 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 // answered before a body that is too large.
 func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	x := exchanges.Get().(*exchange)
-	x.ctx, x.unread, x.endpoint = ctx, unread, a.unrouted
+	x.ctx, x.unread, x.excess, x.endpoint = ctx, unread, onExcess(ctx), a.unrouted
 	if x.ids == "" {
 		x.ids = newRequestIDs()
 	}
@@ -81,7 +82,7 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	a.router.Handler(ctx)
 
 	x.writeHeaders()
-	if unread != nil || a.draining.Load() {
+	if unread != nil || x.excess || a.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	a.metrics.observe(x)

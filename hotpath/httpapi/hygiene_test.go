@@ -311,6 +311,39 @@ func TestFirstRequestMayComeLate(t *testing.T) {
 	}
 }
 
+// G9: a connection too many is told so in the service's own words, and closed;
+// what needs no work is answered. With one less there is room again.
+func TestTooManyConnections(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnections = 2 })
+	first, second := s.dial(), s.dial()
+	for _, c := range []*raw{first, second} {
+		c.send(post(length(plainCheck), plainCheck))
+		if a := c.receive(); a.status != 200 {
+			t.Fatalf("one of two: %d %s", a.status, a.body)
+		}
+	}
+	for path, want := range map[string]int{"/v1/checks/chk_0": 500, "/health": 200, "/nowhere": 404} {
+		c := s.dial()
+		c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\n\r\n")
+		a := c.receive()
+		if a.status != want || want == 500 && (a.code(t) != codeInternal || a.header.Get("Retry-After") == "") || a.header.Get("X-RateLimit-Limit") == "" {
+			t.Errorf("%s over a connection too many: %d %s %v", path, a.status, a.body, a.header)
+		}
+		c.closed()
+	}
+	_ = first.Close()
+	for due := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the service has yet to notice
+		c := s.dial()
+		c.send(post(length(plainCheck), plainCheck))
+		if a := c.receive(); a.status == 200 {
+			return
+		} else if time.Now().After(due) {
+			t.Fatalf("there is room again: %d %s", a.status, a.body)
+		}
+		_ = c.Close()
+	}
+}
+
 // S20: the time of a request begins with its first byte, not with the
 // connection, nor with its last byte.
 func TestStartedIsTheFirstByte(t *testing.T) {

@@ -80,7 +80,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 func (a *API) run(x *exchange) {
 	if !x.endpoint.free {
 		defer a.inFlight.Add(-1)
-		if a.inFlight.Add(1) > a.maxInFlight || x.endpoint.timed && a.full() {
+		if a.inFlight.Add(1) > a.maxInFlight || x.excess || x.endpoint.timed && a.full() {
 			a.fail(x, errTooBusy)
 			return
 		}

@@ -17,6 +17,9 @@ const (
 	// maxHeader is the size of the buffer that the request line and the header
 	// must fit in. Each open connection has one.
 	maxHeader = 16 << 10
+	// refusedConnections are those beyond the limit that get to hear so. The
+	// next ones are closed with a few words by fasthttp.
+	refusedConnections = 1024
 )
 
 func (a *API) newServer(o *Options) *fasthttp.Server {
@@ -28,7 +31,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 		ReadBufferSize:     maxHeader,
 		MaxRequestBodySize: maxBody,
-		Concurrency:        o.MaxConnections,
+		Concurrency:        o.MaxConnections + refusedConnections,
 		ReadTimeout:        o.ReadTimeout,
 		WriteTimeout:       o.WriteTimeout,
 		IdleTimeout:        o.IdleTimeout,
@@ -44,7 +47,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 // Serve answers requests until Shutdown. It gives nil when it was shut down.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.server.Serve(listener{l, &a.open, a.server}); err != nil && !a.draining.Load() {
+	if err := a.server.Serve(listener{l, &a.open, a.server, a.maxConnections}); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)
 	}
 	return nil
