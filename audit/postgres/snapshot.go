@@ -78,31 +78,56 @@ func (s *Snapshot) Close() {
 // part of the record.
 const countedBy = "xid"
 
-// suitable refuses tables with columns that nobody verifies, and without those
-// that are verified.
+// verified is what there is to know of a table before its rows are read.
+type verified struct {
+	columns []string
+	keys    []string // of them those that rows are found by, which a row without would not be
+}
+
+func verifiedTables() map[string]verified {
+	batches := []string{"lane", "seq", "first_id", "last_id", "version", "head", "entries"}
+	links := []string{"seq", "policy_id", "version", "hash", "head"}
+	days := []string{"day", "rows", "manifest_sha256", "at"}
+	return map[string]verified{
+		"checks": {chain.CheckColumns(), []string{"check_id"}}, "violations": {chain.ViolationColumns(), []string{"id"}},
+		"policies": {chain.PolicyColumns(), []string{"policy_id", "version", "gen"}},
+		"batches":  {batches, batches}, "policy_chain": {links, links}, "archived_days": {days, days},
+	}
+}
+
+// describe says of a table what a catalogue that somebody changed could use to
+// hide rows from the verifier, or show others to the rest.
+const describe = `SELECT array_agg(a.attname::text), coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
+		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
+	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE c.oid = to_regclass($1) GROUP BY c.oid`
+
+// suitable refuses tables with columns that nobody verifies, without those that
+// are verified, and of whose rows not everybody sees the same.
 func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
-	for table, wanted := range map[string][]string{
-		"checks": chain.CheckColumns(), "violations": chain.ViolationColumns(), "policies": chain.PolicyColumns(),
-		"batches":      {"lane", "seq", "first_id", "last_id", "version", "head", "entries"},
-		"policy_chain": {"seq", "policy_id", "version", "hash", "head"}, "archived_days": {"day", "rows", "manifest_sha256", "at"},
-	} {
-		rows, err := tx.Query(ctx, `SELECT attname::text FROM pg_attribute
-			WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`, table)
-		if err != nil {
-			return err
-		}
-		columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return err
-		}
-		if len(columns) == 0 {
+	for table, wanted := range verifiedTables() {
+		var columns, nullable []string
+		var plain bool
+		err := tx.QueryRow(ctx, describe, table).Scan(&columns, &nullable, &plain)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("there is no table %s: is this the database of spendgate, and did `spendgate migrate` bring it up to date?", table)
+		}
+		if err != nil {
+			return err
+		}
+		if !plain {
+			return fmt.Errorf("%s is no table, has row-level security or is in another schema than checks: who verifies might not see what others see", table)
 		}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return table == "violations" && c == countedBy })
 		slices.Sort(columns)
-		if wanted = slices.Sorted(slices.Values(wanted)); !slices.Equal(columns, wanted) {
+		if expected := slices.Sorted(slices.Values(wanted.columns)); !slices.Equal(columns, expected) {
 			return fmt.Errorf("table %s has the columns %s; this program verifies %s",
-				table, strings.Join(columns, ", "), strings.Join(wanted, ", "))
+				table, strings.Join(columns, ", "), strings.Join(expected, ", "))
+		}
+		for _, key := range wanted.keys {
+			if slices.Contains(nullable, key) {
+				return fmt.Errorf("column %s of table %s may be null, which it was not made to be: such rows would not be found", key, table)
+			}
 		}
 	}
 	return nil

@@ -108,6 +108,32 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 	}
 }
 
+// A catalogue in which rows can hide from the verifier, or from everybody else,
+// is refused (G8).
+func TestTamperedCatalogue(t *testing.T) {
+	tr := newTrail(t)
+	for _, of := range tr.records[0] { // its node is gone
+		tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", of.ID.Text(""))
+	}
+	refused := func(wants, change, back string) {
+		t.Helper()
+		tr.exec("%s", change)
+		if found, _, err := tr.verify(nil); err == nil || !strings.Contains(err.Error(), wants) {
+			t.Errorf("%s: %v, %v", change, found, err)
+		}
+		tr.exec("%s", back)
+	}
+	batches := fmt.Sprintf("UPDATE batches SET last_id = NULL WHERE lane = '%s'", tr.lanes[0].Text(""))
+	tr.exec("CREATE TABLE kept AS TABLE batches")
+	refused("last_id of table batches", "ALTER TABLE batches ALTER COLUMN last_id DROP NOT NULL; "+batches,
+		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.lane = b.lane AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
+	refused("violations is no table, has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY", "ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
+	refused("policies is no table", "ALTER TABLE policies RENAME TO real; CREATE VIEW policies AS TABLE real", "DROP VIEW policies; ALTER TABLE real RENAME TO policies")
+	if found, _, err := tr.verify(nil); err != nil || len(found) == 0 {
+		t.Errorf("what was removed: %v, %v", found, err)
+	}
+}
+
 func pick(first bool, a, b string) string {
 	if first {
 		return a
