@@ -190,6 +190,10 @@ func TestDetach(t *testing.T) {
 	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+"') AND relnamespace = current_schema()::regnamespace"); n != 0 {
 		t.Errorf("%d tables left", n)
 	}
+	// Nor does a node whose clock is days behind make them anew.
+	if err := o.Tidy(ctx, o.first); err != nil || o.attached(t) != 0 {
+		t.Errorf("%d archived days are back: %v", o.attached(t), err)
+	}
 	o.mustBeClean(t)
 }
 

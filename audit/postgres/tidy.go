@@ -59,8 +59,8 @@ func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until t
 	return until, failed
 }
 
-// reaches notes until when there are partitions. Those that were seen stay, so
-// a database that cannot be asked brings it no nearer.
+// reaches notes until when there are partitions, as far as could be seen: a
+// database that cannot be asked leaves today.
 func (s *Store) reaches(until time.Time) {
 	s.partitionsUntil.Store(until.Unix())
 }
@@ -68,6 +68,12 @@ func (s *Store) reaches(until time.Time) {
 func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 	exists, err := hasPartition(ctx, conn, day)
 	if err != nil || exists {
+		return err
+	}
+	// An archived day gets none again from a clock that is days behind: its
+	// commits are refused, and the archive stays the day's only home.
+	var archived bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM archived_days WHERE day = $1::date)", day).Scan(&archived); err != nil || archived {
 		return err
 	}
 	// Attaching waits for readers of the default partition, and makes others

@@ -185,7 +185,9 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	err = errors.Join(err, n.api.Shutdown(bounded))
 	n.close(bounded)
 	n.flushTraces(bounded)
-	err = errors.Join(err, n.ops.Shutdown(bounded))
+	if err := n.ops.Shutdown(bounded); err != nil { // whoever still reads metrics has no claim to them
+		n.log.Warn("cannot finish what was asked of the operations listener", "error", err)
+	}
 	for _, l := range n.listeners {
 		_ = l.Close() // closed already, unless it has not begun to serve: then it must not
 	}
