@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -171,6 +172,35 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 		t.Error("nothing was answered after SIGTERM")
 	}
 	t.Logf("%d checks, %d of them sent after SIGTERM", len(answered), inFlight)
+	act(t, n.Start(limited(t, patience)))
+}
+
+// G11: a node whose database hangs, with a check in doubt and someone who keeps
+// a connection for metrics open, stops in time and clean all the same.
+func (s *suite) stopsBesideAHungDatabase(t *testing.T) {
+	n := s.Nodes[0]
+	client := s.client(0)
+	check(t, client, s.action("5"))
+	scraper := &http.Client{Timeout: patience}
+	defer scraper.CloseIdleConnections()
+	scrape := func() {
+		answer, err := scraper.Get(n.Ops + "/metrics")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		act(t, errors.Join(err, answer.Body.Close()))
+	}
+	scrape()
+	act(t, s.Postgres.Stop())
+	refusedBlind(t, must(client.Check(t.Context(), s.action("5")))(t))
+	told := time.Now()
+	act(t, n.Terminate())
+	unreadyAtOnce(t, n)
+	scrape() // it keeps the connection
+	terminated(t, n, told)
+	act(t, s.Postgres.Continue())
 	act(t, n.Start(limited(t, patience)))
 }
 

@@ -94,6 +94,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G7 recorded though refused", s.recordedThoughRefused},
 		{"G11 rolling restart", s.rollingRestart},
 		{"G11 in flight at the end", s.finishedAtTheEnd},
+		{"G11 stop beside a hung database", s.stopsBesideAHungDatabase},
 		{"S21 hostile text", s.hostileText},
 		{"G8 the trail is proved", s.trailIsProved},
 		{"S25 no secret is told", s.noSecrets},
