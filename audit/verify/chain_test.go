@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -340,7 +341,7 @@ func TestTamperedCheckpoints(t *testing.T) {
 		"empty":           {nil, []string{"unchecked checkpoints"}},
 	} {
 		got, s, err := tr.verify(func(o *verify.Options) {
-			o.Checkpoints, o.PublicKey = strings.NewReader(strings.Join(c.lines, "")), tr.key
+			o.Checkpoints, o.PublicKey = []verify.Checkpoints{{Lines: strings.NewReader(strings.Join(c.lines, ""))}}, tr.key
 		})
 		if err != nil || !covers(got, c.want) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
@@ -355,6 +356,38 @@ func TestTamperedCheckpoints(t *testing.T) {
 	if err != nil || len(found) != 5 || s.Checkpoints != 0 { // four lines, and that there are none
 		t.Errorf("with another key: %v, %v", found, err)
 	}
+}
+
+// TestSeveralFilesOfCheckpoints: what was rewritten before a process began a file
+// of its own shows by the files of those before it only.
+func TestSeveralFilesOfCheckpoints(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	before := tr.file
+	tr.forget(tr.lanes[1], 1)
+	tr.file = filepath.Join(t.TempDir(), "later.jsonl")
+	tr.checkpoints = tr.newCheckpoints()
+	tr.sign()
+	held := func(files ...string) func(*verify.Options) {
+		return func(o *verify.Options) {
+			o.PublicKey = tr.key
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: filepath.Base(file), Lines: bytes.NewReader(content)})
+			}
+		}
+	}
+	tr.finds(held(tr.file))
+	tr.finds(held(tr.file, before), lane("removed", tr.lanes[1]))
+	tr.finds(held(before, tr.file), lane("removed", tr.lanes[1]))
+	empty := filepath.Join(t.TempDir(), "empty.jsonl")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr.finds(held(tr.file, empty), "unchecked checkpoints of empty.jsonl")
 }
 
 // covers reports whether all that is wanted was found, and nothing when nothing
@@ -398,6 +431,8 @@ func TestDigestOfACheckpoint(t *testing.T) {
 		if name != "none" {
 			want = []string{"altered checkpoint on line 1"}
 		}
-		tr.finds(func(o *verify.Options) { o.Checkpoints, o.PublicKey = strings.NewReader(line), tr.key }, want...)
+		tr.finds(func(o *verify.Options) {
+			o.Checkpoints, o.PublicKey = []verify.Checkpoints{{Lines: strings.NewReader(line)}}, tr.key
+		}, want...)
 	}
 }

@@ -15,37 +15,52 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// checkpoints holds the chains to what a file of signed checkpoints says of
-// them, line by line: what was there must be there still.
+// checkpoints holds the chains to what each file of signed checkpoints says of
+// them: what was there must be there still.
 func (v *verifier) checkpoints(ctx context.Context) error {
-	if v.o.Checkpoints == nil {
+	if len(v.o.Checkpoints) == 0 {
 		return nil
 	}
-	w := checkpointWalk{verifier: v, state: make(map[spend.ID]chain.LaneHead), reported: make(map[spend.ID]bool), links: make(map[int64]bool)}
-	if err := w.chainHeads(ctx); err != nil {
+	all := checkpointWalk{verifier: v, reported: make(map[spend.ID]bool), links: make(map[int64]bool)}
+	if err := all.chainHeads(ctx); err != nil {
 		return err
 	}
-	lines := bufio.NewReaderSize(v.o.Checkpoints, 1<<16)
+	for _, file := range v.o.Checkpoints {
+		w, before := all, v.tally.checkpoints.Load()
+		w.state = make(map[spend.ID]chain.LaneHead)
+		if file.Name != "" {
+			w.file = " of " + file.Name
+		}
+		if err := w.walk(ctx, file.Lines); err != nil {
+			return err
+		}
+		if v.tally.checkpoints.Load() == before {
+			v.tally.find(Unchecked, "checkpoints"+w.file, "the file holds none")
+		}
+	}
+	return nil
+}
+
+// walk goes through a file line by line.
+func (w *checkpointWalk) walk(ctx context.Context, file io.Reader) error {
+	lines := bufio.NewReaderSize(file, 1<<16)
 	for number := 1; ; number++ {
 		text, err := lines.ReadBytes('\n')
 		if len(text) == 0 && errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("cannot read the checkpoints: %w", err)
+			return fmt.Errorf("cannot read the checkpoints%s: %w", w.file, err)
 		}
 		if err := w.line(ctx, number, bytes.TrimSuffix(text, []byte("\n"))); err != nil {
 			return err
 		}
 	}
-	if v.tally.checkpoints.Load() == 0 {
-		v.tally.find(Unchecked, "checkpoints", "the file holds none")
-	}
-	return nil
 }
 
 type checkpointWalk struct {
 	*verifier
+	file     string     // as findings name it: " of NAME", or nothing
 	previous spend.Hash // of the last line that was whole
 	state    map[spend.ID]chain.LaneHead
 	policies map[int64]spend.Hash // heads of the policies' chain, by number
@@ -62,7 +77,7 @@ func (w *checkpointWalk) chainHeads(ctx context.Context) error {
 }
 
 func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) error {
-	name := fmt.Sprintf("checkpoint on line %d", number)
+	name := fmt.Sprintf("checkpoint on line %d%s", number, w.file)
 	l, err := checkpoint.Parse(text, w.o.PublicKey)
 	if errors.Is(err, checkpoint.ErrTorn) {
 		// A crash leaves such a one. What was whole cannot be passed off as one:
@@ -81,7 +96,9 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	}
 	w.previous = sum
 	w.tally.checkpoints.Add(1)
-	w.tally.lastCheckpoint = l.Time
+	if l.Time.After(w.tally.lastCheckpoint) {
+		w.tally.lastCheckpoint = l.Time
+	}
 	w.advance(name, l)
 	head, ok := w.policies[l.Policies.Seq]
 	if wrong := !ok || head != spend.Hash(l.Policies.Head); l.Policies.Seq > 0 && wrong && !w.links[l.Policies.Seq] {

@@ -72,16 +72,22 @@ func newTrail(t *testing.T) *trail {
 			tr.records = append(tr.records, tr.record(tr.writer, lane))
 		}
 	}
-	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr.key = key.Public()
-	tr.checkpoints = checkpoint.NewWriter(checkpoint.Options{
-		Heads: tr.store.Heads, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-	})
+	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
 	return tr
+}
+
+// newCheckpoints begins, or goes on with, the trail's file.
+func (tr *trail) newCheckpoints() *checkpoint.Writer {
+	tr.t.Helper()
+	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.key = key.Public()
+	return checkpoint.NewWriter(checkpoint.Options{
+		Heads: tr.store.Heads, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	})
 }
 
 // record commits a check of every sort, in a batch or a few.
@@ -190,7 +196,7 @@ func (tr *trail) held(o *verify.Options) {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	o.Checkpoints, o.PublicKey = bytes.NewReader(content), tr.key
+	o.Checkpoints, o.PublicKey = []verify.Checkpoints{{Lines: bytes.NewReader(content)}}, tr.key
 }
 
 // finds demands exactly these findings.

@@ -18,10 +18,9 @@ import (
 
 // Options say what is verified.
 type Options struct {
-	Evidence Evidence
-	From, To time.Time // both inclusive, to the millisecond; zero for no bound
-	// Checkpoints are the lines of a file of signed checkpoints, nil for none.
-	Checkpoints io.Reader
+	Evidence    Evidence
+	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
+	Checkpoints []Checkpoints
 	PublicKey   checkpoint.PublicKey // of the checkpoints
 	Archives    string               // the folder of the archives of days that left; empty for none
 	Leaving     *archive.Archive     // of a day that is still there, taken in the place of its rows; nil for none
@@ -33,6 +32,12 @@ type Options struct {
 	// Progress is told now and then how many entries were compared of about
 	// how many. Nil for nobody.
 	Progress func(done, total int64)
+}
+
+// Checkpoints are the lines of a file of signed checkpoints.
+type Checkpoints struct {
+	Name  string // of the file; empty if there is but one
+	Lines io.Reader
 }
 
 // Verify compares everything in the range with what it was recorded with. An

@@ -22,17 +22,23 @@ import (
 
 // verification is what one call of audit verify is about.
 type verification struct {
-	from, to  timeFlag
-	file, key string
-	archives  string
-	workers   int
+	from, to timeFlag
+	files    []string
+	key      string
+	archives string
+	workers  int
 }
 
 func auditVerify(flags *flag.FlagSet) action {
 	v := verification{to: timeFlag{last: true}}
 	flags.Var(&v.from, "from", "only checks from this `TIME` on, a date or RFC 3339")
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
-	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints", notEmpty(&v.file))
+	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints; once for each file", func(text string) error {
+		var file string
+		err := notEmpty(&file)(text)
+		v.files = append(v.files, file)
+		return err
+	})
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of days that were detached are in `DIR`")
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
@@ -60,14 +66,20 @@ func (v verification) run(ctx context.Context, p process) error {
 		From: v.from.at, To: v.to.at, Archives: v.archives, Workers: v.workers, Progress: show.at,
 		Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) }, //nolint:errcheck // the count at the end tells
 	}
-	if v.file != "" {
+	for _, file := range v.files {
 		// As it is now: what is signed later may be of later than the reading.
-		lines, closeFile, err := openNow(v.file)
+		lines, closeFile, err := openNow(file)
 		if err != nil {
 			return err
 		}
 		defer closeFile()
-		if o.Checkpoints = lines; v.key == "" && c.Checkpoints.Key == "" {
+		if len(v.files) == 1 {
+			file = ""
+		}
+		o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: file, Lines: lines})
+	}
+	if len(v.files) > 0 {
+		if v.key == "" && c.Checkpoints.Key == "" {
 			return usageError{text: "--checkpoint needs --public-key"}
 		}
 		if o.PublicKey, err = publicKey(v.key, c.Checkpoints.Key); err != nil {
@@ -98,7 +110,7 @@ func (v verification) tell(w io.Writer, s verify.Summary) error {
 	switch {
 	case s.Checkpoints > 0:
 		against = fmt.Sprintf("held to %d checkpoints, the last of %s", s.Checkpoints, s.LastCheckpoint.UTC().Format(time.RFC3339))
-	case v.file != "":
+	case len(v.files) > 0:
 		against = "held to no checkpoint: the file has none with a signature of this key"
 	}
 	if s.TornCheckpoints > 0 {
