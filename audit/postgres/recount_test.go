@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -255,4 +256,14 @@ func TestCountedAt(t *testing.T) {
 		t.Errorf("total %d, %v", page.Total, err)
 	}
 	end(t, tx.Rollback)
+}
+
+// A restored database is not begun anew beside nodes, also if the URL that both
+// have gives their sessions another name.
+func TestRestoredBesideNodes(t *testing.T) {
+	url := with(t, database(t), "application_name", "others")
+	newFence(t, open(t, url, true)) // connects
+	if _, err := BeginRestored(t.Context(), url); !errors.Is(err, ErrNodesConnected) {
+		t.Errorf("got %v, want ErrNodesConnected", err)
+	}
 }

@@ -42,13 +42,14 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
 	var nodes int
+	names := []string{applicationName, config.ConnConfig.RuntimeParams["application_name"]} // theirs, if the URL is
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()`, applicationName).Scan(&nodes)
+		WHERE datname = current_database() AND application_name = ANY ($1) AND application_name <> '' AND pid <> pg_backend_pid()`, names).Scan(&nodes)
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("cannot look for nodes: %w", err)
 	case nodes > 0:
-		return r, fmt.Errorf("%w (%d sessions named %s)", ErrNodesConnected, nodes, applicationName)
+		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
 	r.Epoch = spend.NewID(time.Now())
 	if _, err := conn.Exec(ctx, "SELECT rotate(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
