@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
 )
@@ -70,10 +71,7 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 	if err != nil || exists {
 		return err
 	}
-	// An archived day gets none again from a clock that is days behind: its
-	// commits are refused, and the archive stays the day's only home.
-	var archived bool
-	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM archived_days WHERE day = $1::date)", day).Scan(&archived); err != nil || archived {
+	if archived, err := isArchived(ctx, conn, day); err != nil || archived {
 		return err
 	}
 	// Attaching waits for readers of the default partition, and makes others
@@ -90,6 +88,16 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool, err error) {
 	err = conn.QueryRow(ctx, "SELECT to_regclass('checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
 	return exists, err
+}
+
+// isArchived: such a day gets no partition again from a clock that is days
+// behind. Its commits are refused, and the archive stays the day's only home.
+func isArchived(ctx context.Context, conn *pgx.Conn, day string) (archived bool, err error) {
+	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM archived_days WHERE day = $1::date)", day).Scan(&archived)
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == codeNoTable {
+		return false, nil // a schema from before archives
+	}
+	return archived, err
 }
 
 // removeKeys removes expired keys. Rows that a commit is using are left for
