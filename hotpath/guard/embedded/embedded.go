@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -35,6 +36,13 @@ func start(wall func() time.Time) (*Redis, error) {
 		return nil, fmt.Errorf("cannot start the embedded redis: %w", err)
 	}
 	r.server.SetTime(r.now)
+	// What follows a question for the time must not live by that of before a sleep.
+	r.server.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
+		if command == "TIME" {
+			r.follow(wall().Round(0), 2*tick)
+		}
+		return false
+	})
 	r.done.Go(func() { r.run(wall) })
 	return r, nil
 }
@@ -52,13 +60,13 @@ func (r *Redis) Advance(d time.Duration) {
 	r.reach(r.now.Add(d))
 }
 
-// follow moves the clock to the wall clock's time, never back: what is recorded
-// must be as old after a restart, which begins with that time, whether the
-// machine slept or its clock was set (F47).
-func (r *Redis) follow(wall time.Time) {
+// follow moves the clock to the wall clock's time if that is so far ahead, and
+// never back: what is recorded must be as old after a restart, which begins with
+// that time, whether the machine slept or its clock was set (F47).
+func (r *Redis) follow(wall time.Time, ahead time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if to := wall.Add(r.ahead); to.After(r.now) {
+	if to := wall.Add(r.ahead); to.Sub(r.now) > ahead {
 		r.reach(to)
 	}
 }
@@ -85,7 +93,7 @@ func (r *Redis) run(wall func() time.Time) {
 		case <-r.stop:
 			return
 		case <-ticker.C:
-			r.follow(wall().Round(0)) // without the monotonic reading, which sleeps with the machine
+			r.follow(wall().Round(0), 0) // without the monotonic reading, which sleeps with the machine
 		}
 	}
 }

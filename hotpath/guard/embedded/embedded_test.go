@@ -35,8 +35,20 @@ func TestClockFollowsTheWall(t *testing.T) {
 		}
 	}
 
+	// The next tick need not have come: what is claimed now lives from now on.
 	stepped.Store(int64(10 * time.Minute))
+	pipe := client.Pipeline()
+	told, claimed := pipe.Time(t.Context()), pipe.Set(t.Context(), "claimed", "", 5*time.Minute)
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err, claimed.Err())
+	}
+	if late := time.Until(told.Val()) - 10*time.Minute; late < -2*tick {
+		t.Errorf("asked after a sleep, it tells a time %v ago", -late)
+	}
 	time.Sleep(3 * tick)
+	if n := client.Exists(t.Context(), "claimed").Val(); n != 1 {
+		t.Error("what was claimed after a sleep ended with it")
+	}
 	late := time.Until(clock()) - 10*time.Minute
 	if late < -2*tick || late > 0 {
 		t.Errorf("%v beside the wall clock after a sleep", late)
