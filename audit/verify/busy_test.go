@@ -14,15 +14,16 @@ import (
 // read as it was before.
 func TestWhileNodesWrite(t *testing.T) {
 	tr := newTrail(t)
-	stop := make(chan struct{})
+	const rounds, timesARound = 8, 30
+	// What is written is bounded, or a busy machine would verify ever more.
 	var writing sync.WaitGroup
+	var begun []chan struct{}
 	again := func(what func()) {
+		begin := make(chan struct{}, rounds)
+		begun = append(begun, begin)
 		writing.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
+			for range begin {
+				for range timesARound {
 					what()
 				}
 			}
@@ -46,10 +47,12 @@ func TestWhileNodesWrite(t *testing.T) {
 		if err := tr.checkpoints.Write(t.Context()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(5 * time.Millisecond) // or the file grows faster than it is read
 	})
 	var verified int64
-	for range 8 {
+	for range rounds {
+		for _, begin := range begun {
+			begin <- struct{}{}
+		}
 		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = 50; tr.held(o) })
 		if err != nil || len(found) > 0 {
 			t.Errorf("%v, %v", found, err)
@@ -59,7 +62,9 @@ func TestWhileNodesWrite(t *testing.T) {
 		}
 		verified = s.Checks
 	}
-	close(stop)
+	for _, begin := range begun {
+		close(begin)
+	}
 	writing.Wait()
 	if verified <= 2*perLane*perRecord {
 		t.Errorf("nothing was written meanwhile: %d checks", verified)
