@@ -41,10 +41,10 @@ func (g *Guard) Abandon(at *Attempt) {
 	marked := make(chan struct{})
 	a := &ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.as(orphan).String(), keepLonger: true}}
 	at.f.plain, at.f.value = at.f.value, a.swap.new
-	go func() {
+	go func() { // which the attempt may not outlast
 		defer close(marked)
 		if g.batch.do(a) != nil {
-			g.batch.later(markOrphan(at.f.name, h))
+			g.batch.later(markOrphan(a.swap.name, h))
 		}
 	}()
 	select {
