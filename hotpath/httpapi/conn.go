@@ -25,8 +25,7 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
-	n := l.open.add(c)
-	c.excess = l.most > 0 && n > l.most
+	l.open.add(c, l.most)
 	return c, nil
 }
 
@@ -36,22 +35,27 @@ type openConns struct {
 	closing atomic.Bool
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
+	regular int // of them, without those in excess
 }
 
-// add gives how many there are.
-func (o *openConns) add(c *conn) int {
+func (o *openConns) add(c *conn, most int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conns == nil {
 		o.conns = make(map[*conn]struct{})
 	}
 	o.conns[c] = struct{}{}
-	return len(o.conns)
+	if c.excess = most > 0 && o.regular >= most; !c.excess {
+		o.regular++
+	}
 }
 
 func (o *openConns) remove(c *conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if _, open := o.conns[c]; open && !c.excess {
+		o.regular--
+	}
 	delete(o.conns, c)
 }
 
