@@ -21,12 +21,8 @@ func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
 // the store's and the count this node's; others pass read false. The quota is
 // valid also with ErrRateLimited; its Limit is 0 when nothing is known.
 func (a *Authorizer) Admit(ctx context.Context, c Caller, read bool) (ratelimit.Quota, error) {
-	var ad admission
-	q, err := a.admit(ctx, c, &ad)
-	switch {
-	case !read: // reads leave nothing behind (G10)
-		ad.used.note(a.now())
-	case errors.Is(err, ErrUnavailable):
+	q, err := a.admit(ctx, c, &admission{})
+	if read && errors.Is(err, ErrUnavailable) {
 		return a.admitLocally(ctx, c)
 	}
 	return q, err

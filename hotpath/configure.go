@@ -17,13 +17,15 @@ const rawKeyPrefix = "svc_live_"
 // CreatePolicy stores the next version of a policy whose rules compile. When
 // it returns, every check that starts later on any node is judged by it (G4).
 // Faults in the rules are spend.Faults with paths rules[i]. After another
-// error the version may exist all the same; versions stay consecutive.
-func (a *Authorizer) CreatePolicy(ctx context.Context, p *audit.Policy) error {
+// error the version may exist all the same; versions stay consecutive. The
+// caller was admitted.
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy) error {
 	var faults spend.Faults
 	policy.Compile(p.PolicyID, 0, p.Rules, &faults)
 	if err := faults.Err(); err != nil {
 		return err
 	}
+	a.catalog.view().identify(c).used.note(a.now())
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := a.store.CreatePolicy(stored, p, a.now()); err != nil {

@@ -46,7 +46,9 @@ func TestLastUseOfKeys(t *testing.T) {
 		for name, use := range map[string]func() error{
 			"check":     func() error { return f.check(0, refundOf(t, "1", "c")).err },
 			"duplicate": func() error { return f.check(1, refundOf(t, "1", "c")).err },
-			"policy":    func() error { _, err := f.nodes[0].Admit(ctx, f.key, false); return err },
+			"policy": func() error {
+				return f.nodes[0].CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules})
+			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")
 				if _, err := f.nodes[0].UpdateKey(ctx, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
@@ -91,8 +93,10 @@ func TestLastUseOfKeys(t *testing.T) {
 		last := f.lastUsed(f.keyID)
 		time.Sleep(2 * time.Millisecond)
 		for n := range f.nodes {
-			if _, err := f.nodes[n].Admit(ctx, f.key, true); err != nil {
-				t.Fatal(err)
+			for _, read := range []bool{true, false} { // also of a body that is refused then
+				if _, err := f.nodes[n].Admit(ctx, f.key, read); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if _, _, _, err := f.nodes[n].Simulate(ctx, request(), "p", nil); err != nil {
 				t.Fatal(err)

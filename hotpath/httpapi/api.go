@@ -23,7 +23,7 @@ type authorizer interface {
 	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error)
-	CreatePolicy(ctx context.Context, p *audit.Policy) error
+	CreatePolicy(ctx context.Context, c hotpath.Caller, p *audit.Policy) error
 	CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 }

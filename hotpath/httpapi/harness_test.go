@@ -111,7 +111,7 @@ func (f *fake) Simulate(_ context.Context, r hotpath.Request, _ string, actions 
 	return checks, 3, q, f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, p *audit.Policy) error {
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy) error {
 	var faults spend.Faults
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults

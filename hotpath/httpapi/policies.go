@@ -12,7 +12,8 @@ import (
 
 // postPolicy answers POST /v1/policies.
 func (a *API) postPolicy(x *exchange) error {
-	if err := a.admit(x, x.caller(), false); err != nil {
+	c := x.caller()
+	if err := a.admit(x, c, false); err != nil {
 		return err
 	}
 	p := new(audit.Policy)
@@ -22,7 +23,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), p); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), c, p); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
