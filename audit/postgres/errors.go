@@ -33,9 +33,11 @@ const (
 const rowClasses = "22 23 21 54"
 
 // byServer reports whether an error is PostgreSQL's own, which says where in
-// its source it was raised. A pooler's says only that the pooler lost the
-// server, which may have committed (F46).
-func byServer(err *pgconn.PgError) bool { return err.Routine != "" }
+// its source it was raised, or raised by this schema. A pooler's says only that
+// the pooler lost the server, which may have committed (F46).
+func byServer(err *pgconn.PgError) bool {
+	return err.Routine != "" || strings.HasPrefix(err.Code, "SG")
+}
 
 // refusal turns the server's error, after which the transaction was certainly
 // undone, into the contract's.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -58,6 +59,10 @@ func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args 
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, errors.Join(ctx.Err(), err))
 		case errors.Is(err, audit.ErrUnknown):
+			select {
+			case <-time.After(unknownPause):
+			case <-ctx.Done():
+			}
 			continue
 		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
 			return nil, err
@@ -67,6 +72,9 @@ func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args 
 		}
 	}
 }
+
+// unknownPause is for a pooler that answers at once that it has no server.
+const unknownPause = 10 * time.Millisecond
 
 // lockPatience, in milliseconds, is far more than a healthy commit takes.
 const lockPatience = "300"

@@ -135,10 +135,10 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 	}
 	a, err := s.receive()
 	switch {
-	case err == nil && a.inTransaction:
-		s.rollback()
-	case err != nil:
+	case err != nil || a.refused != nil && !byServer(a.refused):
 		s.drop()
+	case a.inTransaction:
+		s.rollback()
 	}
 	switch {
 	case a.committed && a.doubt == nil:

@@ -98,7 +98,7 @@ func verifiedTables() map[string]verified {
 // describe says of a table what a catalogue that somebody changed could use to
 // hide rows from the verifier, or show others to the rest.
 const describe = `SELECT array_agg(a.attname::text), coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
-		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
+		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND NOT convalidated) AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
 	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	WHERE c.oid = to_regclass($1) GROUP BY c.oid`
 
@@ -116,7 +116,8 @@ func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 		if !plain {
-			return fmt.Errorf("%s is no table, has row-level security or is in another schema than checks: who verifies might not see what others see", table)
+			return fmt.Errorf("%s is no table, has row-level security or a constraint that was not validated, or is in another schema than checks: "+
+				"who verifies might not see what others see", table)
 		}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return table == "violations" && c == countedBy })
 		slices.Sort(columns)
