@@ -36,7 +36,7 @@ func testAdminRotation(t *testing.T, binary string) {
 			ok(t, must(n.Admin(key).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t), http.StatusOK)
 			if used == "" {
 				used = id
-				ok(t, must(n.Client(raw).Violations(t.Context(), "limit=1"))(t), http.StatusOK)
+				ok(t, must(n.Client(raw).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 			}
 		}
 		for _, key := range step.others {
