@@ -54,8 +54,8 @@ func recordable(t time.Time) time.Time {
 	return t
 }
 
-// parseInstant reads an RFC 3339 time, or a date as the start or the end of
-// its UTC day.
+// parseInstant reads an RFC 3339 time, which is UTC if it names no offset (the
+// interface's "ISO 8601 UTC"), or a date as the start or the end of its UTC day.
 func parseInstant(s string, end bool) (time.Time, bool) {
 	if len(s) == len(time.DateOnly) {
 		t, err := time.Parse(time.DateOnly, s)
@@ -69,8 +69,12 @@ func parseInstant(s string, end bool) (time.Time, bool) {
 		s = s[:i] + "+" + s[i+1:]
 	}
 	// time.Parse also takes a comma and hours of one digit.
-	if len(s) < len("2006-01-02T15:04:05Z") || strings.Contains(s, ",") || s[10] != 'T' || s[13] != ':' {
+	const seconds = len("2006-01-02T15:04:05")
+	if len(s) < seconds || strings.Contains(s, ",") || s[10] != 'T' || s[13] != ':' {
 		return time.Time{}, false
+	}
+	if strings.Trim(s[seconds:], ".0123456789") == "" {
+		s += "Z"
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	return t.UTC(), err == nil && !offsetTooWide(s)
