@@ -15,10 +15,6 @@ var (
 	ErrUnknown     = errors.New("outcome of the commit is unknown")
 	ErrForked      = errors.New("another batch has this place in the node's chain")
 	ErrUnavailable = errors.New("store unavailable")
-
-	// ErrLaneOver is the Writer's ErrFencedNode: it sends no more of a node's
-	// chain whose end it does not know. The store was not asked.
-	ErrLaneOver = fmt.Errorf("%w: its chain is over", ErrFencedNode)
 )
 
 // KeysTakenError lists the idempotency keys of a batch that are recorded

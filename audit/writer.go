@@ -263,7 +263,7 @@ func (w *Writer) commit(batch []*Entry) {
 		w.announce()
 		lane := w.lanes.of(batch[0].check.Fence.Node)
 		if lane.over {
-			settle(batch, ErrLaneOver)
+			settle(batch, ErrFencedNode)
 			return
 		}
 		link := w.lanes.next(lane, batch)

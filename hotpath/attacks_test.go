@@ -195,14 +195,22 @@ func TestLateWaitersMeetTheTakeover(t *testing.T) {
 }
 
 // G7: checks are in the queue behind a commit that hangs. Its outcome is given
-// up, and with it the node's chain: they are claimed again, but the store has
-// said nothing, and they are not answered later for that.
+// up, and with it the node's chain: they are claimed again, and are not
+// answered later for that. Either the whole store hangs, or commits alone, as
+// behind a lock of one of their tables.
 func TestQueuedChecksAreRefusedInTime(t *testing.T) {
+	t.Run("all hangs", func(t *testing.T) { queuedChecksAreRefusedInTime(t, true) })
+	t.Run("commits hang", func(t *testing.T) { queuedChecksAreRefusedInTime(t, false) })
+}
+
+func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm"))
 	s := f.nodes[0].faults
-	hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
-	s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+	if all {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
+		s.epoch, s.config, s.reads, s.fence = hang, hang, hang, hang
+	}
 	hangs := make(chan struct{}, 64)
 	s.onCommit(func(ctx context.Context, _ []*spend.Check, _ realCommit) error {
 		hangs <- struct{}{}

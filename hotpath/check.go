@@ -82,7 +82,7 @@ type checking struct {
 	quota      ratelimit.Quota
 	counted    guard.Reading // of the last claim
 	deadline   time.Time     // when the check is refused unless it is recorded
-	unheard    bool          // the store has not answered what it was asked
+	reclaims   bool          // a commit of it was refused
 	handedOver bool          // settle ends it
 }
 
@@ -149,7 +149,7 @@ func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program,
 
 // claim asks the guard. An answer shows that the dependencies are alive: time
 // spent waiting for another check's claim is no blindness. But a claim made
-// anew because the store keeps silent shows nothing of the store.
+// anew shows nothing of the store, which may have kept the commit for long.
 func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Guard, started)
@@ -164,7 +164,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 	if out.Kind != guard.Stale { // the key is in force
 		c.identity.used.note(now)
 	}
-	if soonest := now.Add(commitAtLeast); !c.unheard && soonest.After(c.deadline) {
+	if soonest := now.Add(commitAtLeast); !c.reclaims && soonest.After(c.deadline) {
 		c.deadline = soonest
 	}
 	if c.admission.paid == nil {
@@ -224,7 +224,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		if a.now().After(c.deadline) {
 			return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		c.unheard = errors.Is(err, audit.ErrLaneOver)
+		c.reclaims = true
 		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
 	case errors.Is(err, audit.ErrKeyTaken):
 		out, err := a.guard.KeyTaken(ctx, &c.attempt)

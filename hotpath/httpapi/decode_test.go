@@ -161,7 +161,7 @@ func TestFaultyChecks(t *testing.T) {
 	f(strings.Replace(plainCheck, `"refund"`, `"Refund"`, 1), "action_type "+actionTypeForm)
 	f(strings.Replace(plainCheck, `"refunds-eu"`, `"-refunds"`, 1), "policy_id "+spend.PolicyIDForm)
 	f(strings.Replace(plainCheck, `"card"`, `7`, 1), "payment_method must be a string")
-	f(strings.Replace(plainCheck, `12,`, `"12",`, 1), "metadata.days_since_purchase must be an integer of 0 or more")
+	f(strings.Replace(plainCheck, `12,`, `"12",`, 1), "metadata.days_since_purchase must be an integer of 0 or more, with at most 18 digits")
 	long := func(n int) string { return strings.Repeat("é", n) }
 	f(with(`"reason_text":"`+long(4097)+`"`), "reason_text must be at most 4096 characters")
 	if _, err := checkOf(with(`"reason_text":"` + long(4096) + `"`)); err != nil {

@@ -120,7 +120,7 @@ func TestFaultsOfNumbers(t *testing.T) {
 	refusedParameters(t, "S7", "discount_cap", `{"max_percent":-1}`, ".max_percent must not be negative")
 	refusedParameters(t, "S7", "discount_cap", `{"max_percent":true}`, ".max_percent must be a number")
 	for _, bad := range []string{"-1", "1.5", `"30"`, "1e18", "{}"} {
-		refusedParameters(t, "S8", "refund_age_limit", `{"max_days":`+bad+`}`, ".max_days must be an integer of 0 or more")
+		refusedParameters(t, "S8", "refund_age_limit", `{"max_days":`+bad+`}`, ".max_days must be an integer of 0 or more, with at most 18 digits")
 	}
 	for _, bad := range []string{"0", "10081", "-5", "1.5", `"5"`, "1e9"} {
 		refusedParameters(t, "S17", "duplicate_guard", `{"window_minutes":`+bad+`}`, ".window_minutes must be an integer from 1 to 10080")

@@ -10,7 +10,7 @@ import (
 type refundAgeLimit struct{ maxDays int64 }
 
 func compileRefundAgeLimit(o *object, r *rule) string {
-	c := &refundAgeLimit{o.integer("max_days", 0, math.MaxInt64, "must be an integer of 0 or more")}
+	c := &refundAgeLimit{o.integer("max_days", 0, math.MaxInt64, spend.NaturalForm)}
 	r.condition = c
 	return "Blocks refunds more than " + count(c.maxDays, "day") + " after the purchase"
 }

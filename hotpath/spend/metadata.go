@@ -62,11 +62,13 @@ func (m *Metadata) read(key, value, path string, faults *Faults) {
 		m.DaysSincePurchase, ok = ParseInteger(value)
 		ok = ok && m.DaysSincePurchase >= 0
 		m.HasDaysSincePurchase = ok
-		accepted = "must be an integer of 0 or more"
+		accepted = NaturalForm
 	case "discount_percent":
 		percent, err := ParseAmount(value)
 		m.DiscountPercent, m.HasDiscountPercent = percent, err == nil
-		ok, accepted = err == nil, "must be a number of 0 or more"
+		if ok = err == nil; !ok {
+			accepted = err.Error()
+		}
 	case "country":
 		var text string
 		if text, ok = stringValue(value); ok && !Blank(text) {
@@ -90,6 +92,10 @@ func stringValue(value string) (string, bool) {
 	}
 	return strictjson.Unquote(value), true
 }
+
+// NaturalForm says what ParseInteger takes of a number that must not be
+// negative, for messages.
+const NaturalForm = "must be an integer of 0 or more, with at most 18 digits"
 
 // ParseInteger reads a JSON number that is a whole number of at most 18
 // digits, however it is spelt: 5, 5.0 and 5e0 are one integer (S8).

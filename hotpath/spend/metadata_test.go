@@ -52,10 +52,10 @@ func TestParseMetadataFaults(t *testing.T) {
 		f(in, "m must be an object")
 	}
 	for _, days := range []string{"-1", "1.5", `"3"`, "true", "[]", "1e30"} {
-		f(`{"days_since_purchase":`+days+`}`, "m.days_since_purchase must be an integer of 0 or more")
+		f(`{"days_since_purchase":`+days+`}`, "m.days_since_purchase must be an integer of 0 or more, with at most 18 digits")
 	}
-	for _, percent := range []string{"-1", `"3"`, "{}", "1e-30"} {
-		f(`{"discount_percent":`+percent+`}`, "m.discount_percent must be a number of 0 or more")
+	for percent, want := range map[string]error{"-1": ErrNegative, `"3"`: ErrNotNumber, "{}": ErrNotNumber, "1e-30": ErrTooManyDigits, "33.3333333333333": ErrTooManyDigits} {
+		f(`{"discount_percent":`+percent+`}`, "m.discount_percent "+want.Error())
 	}
 	for _, country := range []string{"7", `"DEU"`, `"d1"`, "[]"} {
 		f(`{"country":`+country+`}`, "m.country must be a two-letter country code")
