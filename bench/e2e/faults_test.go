@@ -104,11 +104,11 @@ func replicate(t *testing.T, replica, master *fleet.Redis) {
 	act(t, master.Client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
 	act(t, replica.Client.ConfigSet(ctx, "masterauth", master.Client.Options().Password).Err())
 	host, port, err := net.SplitHostPort(master.Addr)
-	act(t, errors.Join(err, replica.Client.SlaveOf(ctx, host, port).Err()))
+	act(t, errors.Join(err, replica.Client.ReplicaOf(ctx, host, port).Err()))
 	eventually(t, patience, "the replica has the data", func() bool {
 		return strings.Contains(replica.Client.Info(ctx, "replication").Val(), "master_link_status:up")
 	})
-	act(t, replica.Client.SlaveOf(ctx, "NO", "ONE").Err())
+	act(t, replica.Client.ReplicaOf(ctx, "NO", "ONE").Err())
 }
 
 // answeredWithin sends a check until it is answered 200, which must be soon.
