@@ -111,6 +111,7 @@ type API struct {
 
 	maxConnections int
 	open           openConns
+	chunked        keptHeaders
 
 	refused       atomic.Int64 // for overload, since it was logged
 	refusedLogged atomic.Int64 // Unix nanoseconds

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"spendgate/hotpath/spend"
 )
 
@@ -150,12 +152,42 @@ func TestChunkedBody(t *testing.T) {
 	if a := c.receive(); a.status != 200 || !strings.Contains(a.body, `"status"`) {
 		t.Errorf("after it: %d %s", a.status, a.body)
 	}
-	c = s.dial()
-	go c.send(head + strings.Repeat("10000\r\n"+strings.Repeat(" ", 1<<16)+"\r\n", 40))
-	if a := c.receive(); a.status != 413 {
-		t.Errorf("a body of 2.5 MiB: %d", a.status)
+	// Too large is said in its turn (S1).
+	body := strings.Repeat("10000\r\n"+strings.Repeat(" ", 1<<16)+"\r\n", 40)
+	for _, r := range []struct {
+		head, limit string
+		status      int
+	}{
+		{head, "100", 413},
+		{strings.Replace(head, "/v1/checks", "/nowhere", 1), "10", 404},
+		{strings.Replace(head, "POST /v1/checks", "PUT /v1/checks", 1), "10", 405},
+		{strings.Replace(head, goodKey, "svc_live_wrong", 1), "10", 401},
+	} {
+		c := s.dial()
+		go c.send(r.head + body)
+		if a := c.receive(); a.status != r.status || a.header.Get("X-RateLimit-Limit") != r.limit {
+			t.Errorf("%.20q and 2.5 MiB: %d %v", r.head, a.status, a.header)
+		}
+		c.closed()
 	}
-	c.closed()
+}
+
+// Of clients that go away amid a chunked body little is kept.
+func TestAbandonedChunkedBodies(t *testing.T) {
+	var k keptHeaders
+	first := new(fasthttp.RequestHeader)
+	k.keep(first)
+	for range maxKeptHeaders {
+		k.keep(new(fasthttp.RequestHeader))
+	}
+	if len(k.kept) > maxKeptHeaders || k.take(first) != nil {
+		t.Errorf("%d are kept", len(k.kept))
+	}
+	again := new(fasthttp.RequestHeader)
+	k.keep(again)
+	if k.take(again) == nil || k.take(again) != nil {
+		t.Error("what is kept is not given once")
+	}
 }
 
 func TestOversize(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 )
@@ -27,7 +28,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 		Name:           "spendgate",
 		Handler:        a.handle,
 		ErrorHandler:   a.unreadable,
-		HeaderReceived: prepareBody,
+		HeaderReceived: a.prepareBody,
 
 		ReadBufferSize:     maxHeader,
 		MaxRequestBodySize: maxBody,
@@ -76,11 +77,12 @@ var transferCoded = []byte(":transfer-coded")
 // prepareBody is called once a header has been read, before the body. It keeps
 // fasthttp from reading a body with a Transfer-Encoding that handle refuses,
 // and from inviting one that is too large.
-func prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+func (a *API) prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	coded := namesHeader(h.RawHeaders(), transferEncoding)
 	taken := coded && isChunked(h)
 	switch {
 	case taken:
+		a.chunked.keep(h)
 		h.SetCanonical(transferCoded, strconv.AppendInt(nil, int64(h.Len()), 10))
 	case coded:
 		h.SetContentLength(0)
@@ -90,6 +92,37 @@ func prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 		h.Del(fasthttp.HeaderExpect)
 	}
 	return fasthttp.RequestConfig{}
+}
+
+// keptHeaders are copies of those whose chunked body is being read: of one that
+// is too large fasthttp drops the request, which is yet to be routed (S1).
+type keptHeaders struct {
+	mu   sync.Mutex
+	kept map[*fasthttp.RequestHeader]*fasthttp.RequestHeader
+}
+
+// maxKeptHeaders bounds those of clients that went away amid a body, of which
+// nobody tells. Past it all are forgotten, which costs some their routing.
+const maxKeptHeaders = 1024
+
+func (k *keptHeaders) keep(h *fasthttp.RequestHeader) {
+	c := new(fasthttp.RequestHeader)
+	h.CopyTo(c)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil || len(k.kept) >= maxKeptHeaders {
+		k.kept = make(map[*fasthttp.RequestHeader]*fasthttp.RequestHeader)
+	}
+	k.kept[h] = c
+}
+
+// take gives the copy back, once, or nil.
+func (k *keptHeaders) take(h *fasthttp.RequestHeader) *fasthttp.RequestHeader {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.kept[h]
+	delete(k.kept, h)
+	return c
 }
 
 // isChunked reports a body whose end no two servers can see differently: just
@@ -121,11 +154,12 @@ var (
 
 // bodyFault is what is wrong with a body that has a Transfer-Encoding. Trailers
 // come after it, and could add headers behind the back of a proxy.
-func bodyFault(h *fasthttp.RequestHeader) error {
+func (a *API) bodyFault(h *fasthttp.RequestHeader) error {
 	mark := h.PeekCanonical(transferCoded)
 	if len(mark) == 0 {
 		return nil
 	}
+	a.chunked.take(h)
 	before, err := strconv.Atoi(string(mark))
 	if err != nil {
 		return errLengthRequired
@@ -138,7 +172,7 @@ func bodyFault(h *fasthttp.RequestHeader) error {
 
 // handle is called with every request that could be read.
 func (a *API) handle(ctx *fasthttp.RequestCtx) {
-	unread := bodyFault(&ctx.Request.Header)
+	unread := a.bodyFault(&ctx.Request.Header)
 	if unread != nil {
 		lingerOn(ctx)
 	}
@@ -154,9 +188,13 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		lingerOn(ctx)
-		if len(ctx.Request.Header.RawHeaders()) == 0 {
-			a.refuse(ctx, errBodyTooLarge) // chunked: fasthttp has dropped the request
-			return
+		if h := &ctx.Request.Header; len(h.RawHeaders()) == 0 { // chunked
+			kept := a.chunked.take(h)
+			if kept == nil {
+				a.refuse(ctx, errBodyTooLarge)
+				return
+			}
+			kept.CopyTo(h)
 		}
 		a.serve(ctx, errBodyTooLarge)
 	case errors.As(err, &header):
