@@ -67,8 +67,10 @@ func (p *proxy) lose(bytes int) {
 // answered, something else and the end of the connection.
 func (p *proxy) answerInstead(message pgproto3.BackendMessage) error {
 	encoded, err := message.Encode(nil)
-	p.lose(0)
+	p.mu.Lock()
 	p.instead = encoded
+	p.mu.Unlock()
+	p.lose(0)
 	return err
 }
 

@@ -135,20 +135,20 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 	}
 	a, err := s.receive()
 	switch {
-	case err != nil || a.refused != nil && !byServer(a.refused):
-		s.drop()
-	case a.inTransaction:
+	case err == nil && a.inTransaction:
 		s.rollback()
+	case err != nil:
+		s.drop()
 	}
 	switch {
 	case a.committed && a.doubt == nil:
 		return a.row, nil
 	case a.committed:
 		return nil, fmt.Errorf("committed, but: %w: %w", audit.ErrUnknown, a.doubt)
-	case a.refused != nil && byServer(a.refused) && (err == nil || a.steps < steps):
+	case a.refused != nil && (err == nil || a.steps < steps):
 		return nil, refusal(a.refused)
 	case a.refused != nil:
-		return nil, fmt.Errorf("the server, or what is between, gave up: %w: %w", audit.ErrUnknown, a.refused)
+		return nil, fmt.Errorf("the server gave up: %w: %w", audit.ErrUnknown, a.refused)
 	case err != nil:
 		return nil, fmt.Errorf("connection lost: %w: %w", audit.ErrUnknown, err)
 	default:
@@ -191,7 +191,11 @@ func (s *session) receive() (a answer, err error) {
 				a.doubt = pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(m))
 			}
 		case *pgproto3.ErrorResponse:
-			a.refused = pgconn.ErrorResponseToPgError(m)
+			refused := pgconn.ErrorResponseToPgError(m)
+			if !byServer(refused) {
+				return a, fmt.Errorf("what is between lost the server: %w", refused)
+			}
+			a.refused = refused
 		case *pgproto3.ReadyForQuery:
 			a.inTransaction = m.TxStatus != 'I'
 			a.committed = !a.inTransaction && a.refused == nil && !undone

@@ -98,7 +98,9 @@ func verifiedTables() map[string]verified {
 // describe says of a table what a catalogue that somebody changed could use to
 // hide rows from the verifier, or show others to the rest.
 const describe = `SELECT array_agg(a.attname::text), coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
-		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND NOT convalidated) AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
+		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity
+			AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND NOT convalidated)
+			AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
 	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	WHERE c.oid = to_regclass($1) GROUP BY c.oid`
 
