@@ -108,10 +108,8 @@ type API struct {
 	full        func() bool
 	maxInFlight int64
 	inFlight    atomic.Int64
-
-	maxConnections int
-	open           openConns
-	chunked        keptHeaders
+	open        openConns
+	chunked     keptHeaders
 
 	refused       atomic.Int64 // for overload, since it was logged
 	refusedLogged atomic.Int64 // Unix nanoseconds
@@ -131,8 +129,7 @@ func New(o Options) *API {
 		trace:       o.Trace,
 		full:        o.Full,
 		maxInFlight: int64(o.MaxInFlight),
-
-		maxConnections: o.MaxConnections,
+		open:        openConns{most: o.MaxConnections},
 	}
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
 	a.router = a.newRouter()

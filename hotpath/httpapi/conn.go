@@ -15,7 +15,6 @@ type listener struct {
 	net.Listener
 	open   *openConns
 	server *fasthttp.Server
-	most   int // connections, beyond which each is refused; 0 is any number
 }
 
 // Accept implements net.Listener.
@@ -25,27 +24,28 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
-	l.open.add(c, l.most)
+	l.open.add(c)
 	return c, nil
 }
 
 // openConns are the connections that are open, so that a shutdown need not
 // wait for clients that have yet to send a request.
 type openConns struct {
+	most    int // beyond which each is refused; 0 is any number
 	closing atomic.Bool
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	regular int // of them, without those in excess
 }
 
-func (o *openConns) add(c *conn, most int) {
+func (o *openConns) add(c *conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conns == nil {
 		o.conns = make(map[*conn]struct{})
 	}
 	o.conns[c] = struct{}{}
-	if c.excess = most > 0 && o.regular >= most; !c.excess {
+	if c.excess = o.most > 0 && o.regular >= o.most; !c.excess {
 		o.regular++
 	}
 }

@@ -12,6 +12,7 @@
 // Of HTTP it speaks the part that is safe behind any proxy: a body of at most
 // 1 MiB has a Content-Length or is a lone "chunked". Any other Transfer-Encoding
 // is refused with 411 and the connection closed, so that no two readers can
-// disagree about where a request ends. A body on a GET is read and ignored. Paths are compared byte by byte: neither case, nor a
-// trailing slash, nor percent-encoding makes another path a known one.
+// disagree about where a request ends. A body on a GET is read and ignored.
+// Paths are compared byte by byte: neither case, nor a trailing slash, nor
+// percent-encoding makes another path a known one.
 package httpapi
