@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -181,24 +180,13 @@ func (s *suite) stopsBesideAHungDatabase(t *testing.T) {
 	n := s.Nodes[0]
 	client := s.client(0)
 	check(t, client, s.action("5"))
-	scraper := &http.Client{Timeout: patience}
-	defer scraper.CloseIdleConnections()
-	scrape := func() {
-		answer, err := scraper.Get(n.Ops + "/metrics")
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		act(t, errors.Join(err, answer.Body.Close()))
-	}
-	scrape()
+	metricsOf(t, n)
 	act(t, s.Postgres.Stop())
 	refusedBlind(t, must(client.Check(t.Context(), s.action("5")))(t))
 	told := time.Now()
 	act(t, n.Terminate())
 	unreadyAtOnce(t, n)
-	scrape() // it keeps the connection
+	metricsOf(t, n) // it keeps the connection
 	terminated(t, n, told)
 	act(t, s.Postgres.Continue())
 	act(t, n.Start(limited(t, patience)))

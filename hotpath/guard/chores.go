@@ -50,9 +50,13 @@ func refund(key string, place ratelimit.Place) chore {
 // leaves its life as it is.
 func markOrphan(name string, h holder) chore {
 	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
-		s := swap{name: name, old: h.String(), new: h.as(orphan).String(), keepLonger: true}
-		return s.queue(p)
+		return orphaned(name, h).queue(p)
 	}}
+}
+
+// orphaned is the swap that marks a claim, however long it lives.
+func orphaned(name string, h holder) *swap {
+	return &swap{name: name, old: h.String(), new: h.as(orphan).String(), keepLonger: true}
 }
 
 // restore puts back the recorded claim that a failed one had replaced, for

@@ -39,7 +39,7 @@ func (g *Guard) Abandon(at *Attempt) {
 		return
 	}
 	marked := make(chan struct{})
-	a := &ask{swap: &swap{name: at.f.name, old: at.f.value, new: h.as(orphan).String(), keepLonger: true}}
+	a := &ask{swap: orphaned(at.f.name, h)}
 	at.f.plain, at.f.value = at.f.value, a.swap.new
 	go func() { // which the attempt may not outlast
 		defer close(marked)

@@ -19,6 +19,7 @@ const tick = 250 * time.Millisecond
 // Redis is a running in-process server.
 type Redis struct {
 	server *miniredis.Miniredis
+	wall   func() time.Time
 	stop   chan struct{}
 	done   sync.WaitGroup
 
@@ -31,7 +32,7 @@ type Redis struct {
 func Start() (*Redis, error) { return start(time.Now) }
 
 func start(wall func() time.Time) (*Redis, error) {
-	r := &Redis{server: miniredis.NewMiniRedis(), stop: make(chan struct{}), now: wall().Round(0)}
+	r := &Redis{server: miniredis.NewMiniRedis(), wall: wall, stop: make(chan struct{}), now: wall()}
 	if err := r.server.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the embedded redis: %w", err)
 	}
@@ -39,11 +40,11 @@ func start(wall func() time.Time) (*Redis, error) {
 	// What follows a question for the time must not live by that of before a sleep.
 	r.server.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
 		if command == "TIME" {
-			r.follow(wall().Round(0), 2*tick)
+			r.follow(2 * tick)
 		}
 		return false
 	})
-	r.done.Go(func() { r.run(wall) })
+	r.done.Go(r.run)
 	return r, nil
 }
 
@@ -63,9 +64,10 @@ func (r *Redis) Advance(d time.Duration) {
 // follow moves the clock to the wall clock's time if that is so far ahead, and
 // never back: what is recorded must be as old after a restart, which begins with
 // that time, whether the machine slept or its clock was set (F47).
-func (r *Redis) follow(wall time.Time, ahead time.Duration) {
+func (r *Redis) follow(ahead time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	wall := r.wall().Round(0) // without the monotonic reading, which sleeps with the machine
 	if to := wall.Add(r.ahead); to.Sub(r.now) > ahead {
 		r.reach(to)
 	}
@@ -85,7 +87,7 @@ func (r *Redis) Close() {
 	r.server.Close()
 }
 
-func (r *Redis) run(wall func() time.Time) {
+func (r *Redis) run() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
@@ -93,7 +95,7 @@ func (r *Redis) run(wall func() time.Time) {
 		case <-r.stop:
 			return
 		case <-ticker.C:
-			r.follow(wall().Round(0), 0) // without the monotonic reading, which sleeps with the machine
+			r.follow(0)
 		}
 	}
 }
