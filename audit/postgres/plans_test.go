@@ -22,6 +22,7 @@ type plan struct {
 	Type     string `json:"Node Type"`
 	Relation string `json:"Relation Name"`
 	Index    string `json:"Index Name"`
+	Bound    string `json:"Index Cond"`
 	Rows     int    `json:"Actual Rows"`
 	Loops    int    `json:"Actual Loops"`
 	Filtered int    `json:"Rows Removed by Filter"`
@@ -205,6 +206,36 @@ func TestViolationPlans(t *testing.T) {
 				t.Errorf("%s: nobody notices", drop)
 			}
 		})
+	}
+}
+
+// TestExpiryPlan: who removes expired keys reads no others, however many live.
+func TestExpiryPlan(t *testing.T) {
+	s := open(t, database(t), true)
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
+	const expired = 10
+	for _, prepare := range []string{
+		fmt.Sprintf(`INSERT INTO idempotency SELECT sha256(i::text::bytea), gen_random_uuid(),
+			now() + CASE WHEN i <= %d THEN -1 ELSE 1 END * interval '1 hour' FROM generate_series(1, 20000) AS i`, expired),
+		"ANALYZE idempotency",
+	} {
+		if _, err := tx.Exec(t.Context(), prepare); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bound := false
+	explain(t, tx, deleteExpired, []any{5000}).walk(func(p plan) {
+		bound = bound || p.Index == "idempotency_expiry" && strings.Contains(p.Bound, "expires_at")
+		if p.Rows+p.Filtered > expired {
+			t.Errorf("%s %s reads %d rows and leaves out %d of them; %d are expired", p.Type, p.Index, p.Rows+p.Filtered, p.Filtered, expired)
+		}
+	})
+	if !bound {
+		t.Error("the index is not asked for what is expired")
 	}
 }
 

@@ -100,14 +100,19 @@ func isArchived(ctx context.Context, conn *pgx.Conn, day string) (archived bool,
 	return archived, err
 }
 
-// removeKeys removes expired keys. Rows that a commit is using are left for
-// the next time: waiting for them could deadlock with it.
+// deleteExpired removes some expired keys. Rows that a commit is using are left
+// for the next time: waiting for them could deadlock with it. The time is that
+// of the statement, which does not move while it runs: it bounds what is read of
+// the index, where clock_timestamp() would be compared with every key.
+const deleteExpired = `DELETE FROM idempotency WHERE key_hash IN (
+	SELECT key_hash FROM idempotency WHERE expires_at <= statement_timestamp()
+	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
+
+// removeKeys removes expired keys.
 func removeKeys(ctx context.Context, conn *pgx.Conn) error {
 	const batch = 5000 // bounds a transaction
 	for {
-		done, err := conn.Exec(ctx, `DELETE FROM idempotency WHERE key_hash IN (
-			SELECT key_hash FROM idempotency WHERE expires_at <= clock_timestamp()
-			ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`, batch)
+		done, err := conn.Exec(ctx, deleteExpired, batch)
 		if err != nil {
 			return fmt.Errorf("cannot remove expired idempotency keys: %w: %w", audit.ErrUnavailable, err)
 		}
