@@ -27,8 +27,12 @@ func violationIndexes() []index {
 // replacedIndex is that of version 1, which violations_agent_kind replaces.
 const replacedIndex = "violations_agent"
 
+// ownSchema, put before a name, is what to_regclass finds in the deployment's
+// own schema only: behind it on the search_path may be another deployment.
+const ownSchema = "quote_ident(current_schema()) || '.' || "
+
 // indexable says whether the schema is one that has all columns.
-const indexable = `EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('violations') AND attname = 'xid')`
+const indexable = `EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(` + ownSchema + `'violations') AND attname = 'xid')`
 
 // makeIndexesOfEmpty makes them as part of a migration if nobody would wait.
 func makeIndexesOfEmpty(ctx context.Context, tx pgx.Tx) error {
@@ -42,8 +46,7 @@ func makeIndexesOfEmpty(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	_, err = tx.Exec(ctx, "DROP INDEX IF EXISTS "+replacedIndex)
-	return err
+	return dropReplaced(ctx, tx.Conn(), "")
 }
 
 // makeIndexes makes those that are missing while commits go on, which may take
@@ -73,16 +76,20 @@ func indexesDue(ctx context.Context, conn *pgx.Conn) (due bool, err error) {
 		return false, err
 	}
 	for _, index := range violationIndexes() {
-		if valid, err := hasIndex(ctx, conn, index.name); err != nil || !valid {
+		if valid, err := indexValid(ctx, conn, index.name); err != nil || !valid {
 			return true, err
 		}
 	}
-	return hasIndex(ctx, conn, replacedIndex)
+	// Also one that a drop which did not finish left invalid: it costs commits
+	// no less.
+	err = conn.QueryRow(ctx, "SELECT to_regclass("+ownSchema+"$1) IS NOT NULL", replacedIndex).Scan(&due)
+	return due, err
 }
 
 // makeIndexesInTurn makes them unless another node is at it. Whose turn it is
 // shows in a lock of a transaction of its own, which is open, but has no
-// snapshot that an index would wait for.
+// snapshot that an index would wait for. It is idle for as long as the indexes
+// take, which no timeout may end: another node would begin beside this one.
 func makeIndexesInTurn(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) (mine bool, err error) {
 	turn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
@@ -97,15 +104,30 @@ func makeIndexesInTurn(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConf
 	if err := tx.QueryRow(ctx, take).Scan(&mine); err != nil || !mine {
 		return false, err
 	}
+	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
+		return true, err
+	}
+	// They wait for every transaction that began before, however long it takes.
+	if _, err := conn.Exec(ctx, "SET lock_timeout = 0"); err != nil {
+		return true, err
+	}
+	if err := replaceIndexes(ctx, conn); err != nil {
+		return true, err
+	}
+	_, err = conn.Exec(ctx, "SET lock_timeout = '"+sessionLockTimeout+"'")
+	return true, err
+}
+
+func replaceIndexes(ctx context.Context, conn *pgx.Conn) error {
 	for _, index := range violationIndexes() {
 		if err := makeIndex(ctx, conn, index); err != nil {
-			return true, fmt.Errorf("cannot make the index %s: %w", index.name, asOwner(err))
+			return fmt.Errorf("cannot make the index %s: %w", index.name, asOwner(err))
 		}
 	}
-	if _, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+replacedIndex); err != nil {
-		return true, fmt.Errorf("cannot drop the index %s: %w", replacedIndex, asOwner(err))
+	if err := dropReplaced(ctx, conn, "CONCURRENTLY"); err != nil {
+		return fmt.Errorf("cannot drop the index %s: %w", replacedIndex, asOwner(err))
 	}
-	return true, nil
+	return nil
 }
 
 // dropInvalid drops an index that was begun and not finished. A server may
@@ -114,31 +136,37 @@ func makeIndexesInTurn(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConf
 const dropInvalid = `BEGIN;
 	LOCK TABLE violations IN SHARE UPDATE EXCLUSIVE MODE;
 	DO $$ BEGIN
-		IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass('%[1]s') AND NOT indisvalid) THEN
+		IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(` + ownSchema + `'%[1]s') AND NOT indisvalid) THEN
 			SET LOCAL lock_timeout = '500ms';
-			DROP INDEX %[1]s;
+			EXECUTE format('DROP INDEX %%I.%[1]s', current_schema());
 		END IF;
 	END $$;
 	COMMIT`
 
 func makeIndex(ctx context.Context, conn *pgx.Conn, index index) error {
-	if valid, err := hasIndex(ctx, conn, index.name); err != nil || valid {
-		return err
-	}
-	if _, err := conn.Exec(ctx, "SET lock_timeout = 0"); err != nil {
+	if valid, err := indexValid(ctx, conn, index.name); err != nil || valid {
 		return err
 	}
 	if _, err := conn.PgConn().Exec(ctx, fmt.Sprintf(dropInvalid, index.name)).ReadAll(); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "CREATE INDEX CONCURRENTLY IF NOT EXISTS "+index.name+" ON "+index.on); err != nil {
-		return err
-	}
-	_, err := conn.Exec(ctx, "RESET lock_timeout")
+	_, err := conn.Exec(ctx, "CREATE INDEX CONCURRENTLY IF NOT EXISTS "+index.name+" ON "+index.on)
 	return err
 }
 
-func hasIndex(ctx context.Context, conn *pgx.Conn, name string) (valid bool, err error) {
-	err = conn.QueryRow(ctx, "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)), false)", name).Scan(&valid)
+// dropReplaced drops the replaced index of the deployment's own schema, which
+// DROP alone would also take from another one's.
+func dropReplaced(ctx context.Context, conn *pgx.Conn, concurrently string) error {
+	var drop string
+	err := conn.QueryRow(ctx, "SELECT format('DROP INDEX "+concurrently+" IF EXISTS %I."+replacedIndex+"', current_schema())").Scan(&drop)
+	if err == nil {
+		_, err = conn.Exec(ctx, drop)
+	}
+	return err
+}
+
+func indexValid(ctx context.Context, conn *pgx.Conn, name string) (valid bool, err error) {
+	const query = "SELECT coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(" + ownSchema + "$1)), false)"
+	err = conn.QueryRow(ctx, query, name).Scan(&valid)
 	return valid, err
 }

@@ -63,12 +63,12 @@ func TestCountsOfOldViolations(t *testing.T) {
 	end(t, tx.Commit)
 	migrating.Wait()
 	for _, index := range violationIndexes() {
-		if valid, err := hasIndex(t.Context(), old, index.name); err != nil || !valid {
+		if valid, err := indexValid(t.Context(), old, index.name); err != nil || !valid {
 			t.Errorf("%s was not made: %v", index.name, err)
 		}
 	}
-	if replaced, err := hasIndex(t.Context(), old, replacedIndex); err != nil || replaced {
-		t.Errorf("%s is still there: %v", replacedIndex, err)
+	if replaced := count(t, open(t, url, false), "pg_class WHERE oid = to_regclass('"+replacedIndex+"')"); replaced > 0 {
+		t.Errorf("%s is still there", replacedIndex)
 	}
 
 	c := &counting{Store: open(t, url, false), url: url}
@@ -109,7 +109,7 @@ func TestNodesThatStartTogether(t *testing.T) {
 	}
 	starting.Wait()
 	for _, index := range violationIndexes() {
-		if valid, err := hasIndex(t.Context(), connect(t, url), index.name); err != nil || !valid {
+		if valid, err := indexValid(t.Context(), connect(t, url), index.name); err != nil || !valid {
 			t.Errorf("%s was not made: %v", index.name, err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestIndexLeftInvalid(t *testing.T) {
 	if err := Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	if valid, err := hasIndex(t.Context(), connect(t, url), "violations_kind"); err != nil || !valid {
+	if valid, err := indexValid(t.Context(), connect(t, url), "violations_kind"); err != nil || !valid {
 		t.Errorf("it is not valid: %v", err)
 	}
 }

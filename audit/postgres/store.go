@@ -160,10 +160,11 @@ func prepareConfig(c *pgconn.Config) {
 // The settings of every session. A dead client's session must let go of its
 // locks by itself (F16), and nothing may time out or weaken a COMMIT (F17).
 const (
-	sessionSettings = `SELECT set_config(name, value, false) FROM (VALUES
+	sessionLockTimeout = "2s"
+	sessionSettings    = `SELECT set_config(name, value, false) FROM (VALUES
 			('default_transaction_isolation', 'read committed'),
 			('statement_timeout', '0'),
-			('lock_timeout', '2s'),
+			('lock_timeout', '` + sessionLockTimeout + `'),
 			('idle_in_transaction_session_timeout', '5s'),
 			('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), ('tcp_keepalives_count', '3'),
 			('tcp_user_timeout', '5000')) AS wanted (name, value)
