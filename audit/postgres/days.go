@@ -74,7 +74,7 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 	rows, err := d.conn.Query(ctx, `WITH tables AS (
 			SELECT to_date(substr(relname, 8), 'YYYYMMDD') AS day,
 				EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid AND inhparent = 'checks'::regclass) AS attached
-			FROM pg_class AS c WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname ~ '^checks_[0-9]{8}$')
+			FROM pg_class AS c WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND relname ~ '^checks_[0-9]{8}$')
 		SELECT day, coalesce(attached, false), NOT coalesce(attached, true), manifest_sha256
 		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date)
 	if err != nil {

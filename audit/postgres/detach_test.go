@@ -187,7 +187,7 @@ func TestDetach(t *testing.T) {
 	if done, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(done) != 2 || !slices.Equal(done[0].Steps, []string{"dropped"}) {
 		t.Errorf("drop: %+v, %v", done, err)
 	}
-	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+"') AND relnamespace = current_schema()::regnamespace"); n != 0 {
+	if n := count(t, o.Store, "pg_class WHERE relname IN ('"+first+"', '"+second+"') AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
 		t.Errorf("%d tables left", n)
 	}
 	// Nor does a node whose clock is days behind make them anew.

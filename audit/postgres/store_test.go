@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +16,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// database gives the URL of an empty schema that goes when the test ends.
+// database gives the URL of an empty schema that goes when the test ends. Its
+// name is one that needs quotes.
 // TEST_DATABASE_URL names a database in which schemas may be made.
 func database(t testing.TB) string {
 	t.Helper()
@@ -28,7 +28,7 @@ func database(t testing.TB) string {
 		}
 		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
 	}
-	schema := "test_" + strings.ToLower(rand.Text())
+	schema := `"Test-` + rand.Text() + `"`
 	statement(t, base, "CREATE SCHEMA "+schema)
 	t.Cleanup(func() { statement(t, base, "DROP SCHEMA "+schema+" CASCADE") })
 	return with(t, base, "search_path", schema)

@@ -97,7 +97,7 @@ func TestDefaultPartition(t *testing.T) {
 			}
 		}
 	}
-	if n := count(t, s, "pg_class WHERE relname = 'strays' AND relnamespace = current_schema()::regnamespace"); n != 0 {
+	if n := count(t, s, "pg_class WHERE relname = 'strays' AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
 		t.Error("the old default partition is still there")
 	}
 }

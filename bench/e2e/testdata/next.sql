@@ -11,7 +11,7 @@ DECLARE
     arguments text;
 BEGIN
     SELECT * INTO present FROM pg_proc
-        WHERE proname = 'commit_checks' AND pronamespace = current_schema()::regnamespace
+        WHERE proname = 'commit_checks' AND pronamespace = quote_ident(current_schema())::regnamespace
         ORDER BY pronargs DESC LIMIT 1;
     SELECT string_agg('$' || i, ', ') INTO arguments FROM generate_series(1, present.pronargs) AS i;
     EXECUTE format('CREATE FUNCTION commit_checks(%s, software text) RETURNS %s LANGUAGE sql AS %L',
