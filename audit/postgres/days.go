@@ -47,16 +47,23 @@ func openDays(ctx context.Context, url string) (*days, error) {
 		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
 	}
 	d := &days{conn}
-	var owner bool
-	err = conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'checks'::regclass").Scan(&owner)
-	if err == nil && !owner {
-		err = errors.New("only the role that owns the tables may take days out: set SPENDGATE_DATABASE_URL to its URL")
-	}
-	if err != nil {
+	if err := d.owned(ctx); err != nil {
 		d.close()
 		return nil, err
 	}
 	return d, nil
+}
+
+func (d *days) owned(ctx context.Context) error {
+	var owner bool
+	err := d.conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass("+ownSchema+"'checks')").Scan(&owner)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return errors.New("there is no table checks in the first schema of the search_path: is this the database of spendgate?")
+	case err == nil && !owner:
+		return errors.New("only the role that owns the tables may take days out: set SPENDGATE_DATABASE_URL to its URL")
+	}
+	return err
 }
 
 func (d *days) close() { _ = d.conn.Close(context.Background()) } // what it did is committed

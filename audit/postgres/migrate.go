@@ -155,7 +155,7 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var schema *string
 	var begun bool
-	err = tx.QueryRow(ctx, "SELECT current_schema(), to_regclass(quote_ident(current_schema()) || '.migrations') IS NOT NULL").Scan(&schema, &begun)
+	err = tx.QueryRow(ctx, "SELECT current_schema(), to_regclass("+ownSchema+"'migrations') IS NOT NULL").Scan(&schema, &begun)
 	switch {
 	case err != nil:
 		return 0, err

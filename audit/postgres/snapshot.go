@@ -96,11 +96,12 @@ func verifiedTables() map[string]verified {
 }
 
 // describe says of a table what a catalogue that somebody changed could use to
-// hide rows from the verifier, or show others to the rest.
+// hide rows from the verifier, or show others to the rest. The name is looked up
+// as statements do, and must lead to the deployment's own schema.
 const describe = `SELECT array_agg(a.attname::text), coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
 		c.relkind IN ('r', 'p') AND NOT c.relrowsecurity
 			AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND NOT convalidated)
-			AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('checks'))
+			AND c.relnamespace IS NOT DISTINCT FROM quote_ident(current_schema())::regnamespace
 	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 	WHERE c.oid = to_regclass($1) GROUP BY c.oid`
 
@@ -118,7 +119,7 @@ func (s *Snapshot) suitable(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 		if !plain {
-			return fmt.Errorf("%s is no table, has row-level security or a constraint that was not validated, or is in another schema than checks: "+
+			return fmt.Errorf("%s is no table, has row-level security or a constraint that was not validated, or is not in the first schema of the search_path: "+
 				"who verifies might not see what others see", table)
 		}
 		columns = slices.DeleteFunc(columns, func(c string) bool { return table == "violations" && c == countedBy })

@@ -34,6 +34,19 @@ func database(t testing.TB) string {
 	return with(t, base, "search_path", schema)
 }
 
+// behind gives a URL whose search_path goes on with the schema of another.
+func behind(t testing.TB, text, other string) string {
+	t.Helper()
+	schema := func(text string) string {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Query().Get("search_path")
+	}
+	return with(t, text, "search_path", schema(text)+","+schema(other))
+}
+
 // with sets a parameter of a URL.
 func with(t testing.TB, text, name, value string) string {
 	t.Helper()

@@ -86,7 +86,7 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 }
 
 func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool, err error) {
-	err = conn.QueryRow(ctx, "SELECT to_regclass('checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
+	err = conn.QueryRow(ctx, "SELECT to_regclass("+ownSchema+"'checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
 	return exists, err
 }
 
