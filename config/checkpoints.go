@@ -21,6 +21,9 @@ const (
 	// unseen, at most.
 	DefaultCheckpointInterval  = time.Minute
 	shortestCheckpointInterval = time.Second
+	// longestCheckpointInterval is half of what the alert SpendgateCheckpointsStop
+	// takes for a node that has stopped.
+	longestCheckpointInterval = 5 * time.Minute
 )
 
 // readCheckpoints notes a fault when only one of key and file is given: either
@@ -52,8 +55,8 @@ func parseSeed(text string) (Secret, error) {
 
 func parseCheckpointInterval(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	if err != nil || d < shortestCheckpointInterval {
-		return 0, fmt.Errorf("must be a duration of at least %s, such as 1m, not %q", shortestCheckpointInterval, text)
+	if err != nil || d < shortestCheckpointInterval || d > longestCheckpointInterval {
+		return 0, fmt.Errorf("must be a duration from %v to %v, such as 1m, not %q", shortestCheckpointInterval, longestCheckpointInterval, text)
 	}
 	return d, nil
 }

@@ -1,11 +1,33 @@
 package config
 
 import (
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
+
+// TestLongestCheckpointInterval: a node that misses no checkpoint sets off no alert.
+func TestLongestCheckpointInterval(t *testing.T) {
+	if c := mustLoad(t, Serve, redisURL, databaseURL, "SPENDGATE_CHECKPOINT_INTERVAL=5m"); c.Checkpoints.Interval != longestCheckpointInterval {
+		t.Errorf("got %v", c.Checkpoints.Interval)
+	}
+	rules, err := os.ReadFile("../deploy/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`spendgate_checkpoint_last_success_timestamp_seconds > (\d+)`).FindSubmatch(rules)
+	if found == nil {
+		t.Fatal("no such alert")
+	}
+	seconds, err := strconv.Atoi(string(found[1]))
+	if patience := time.Duration(seconds) * time.Second; err != nil || patience < 2*longestCheckpointInterval {
+		t.Errorf("the alert waits for %v, %v; nodes sign every %v", patience, err, longestCheckpointInterval)
+	}
+}
 
 func TestCheckpoints(t *testing.T) {
 	key := strings.Repeat("c4", 32)
@@ -27,7 +49,8 @@ func TestCheckpoints(t *testing.T) {
 		"SPENDGATE_CHECKPOINT_FILE=x":            "SPENDGATE_CHECKPOINT_KEY: is required",
 		"SPENDGATE_CHECKPOINT_KEY=" + key[:62]:   "SPENDGATE_CHECKPOINT_KEY: must be 32 bytes",
 		"SPENDGATE_CHECKPOINT_KEY=hush":          "SPENDGATE_CHECKPOINT_KEY: must be 32 bytes",
-		"SPENDGATE_CHECKPOINT_INTERVAL=10ms":     "SPENDGATE_CHECKPOINT_INTERVAL: must be",
+		"SPENDGATE_CHECKPOINT_INTERVAL=10ms":     "SPENDGATE_CHECKPOINT_INTERVAL: must be a duration from 1s to 5m0s",
+		"SPENDGATE_CHECKPOINT_INTERVAL=301s":     "SPENDGATE_CHECKPOINT_INTERVAL: must be a duration from 1s to 5m0s",
 		"SPENDGATE_CHECKPOINT_INTERVAL=sometime": "SPENDGATE_CHECKPOINT_INTERVAL: must be",
 		"SPENDGATE_CHECKPOINT=x":                 "SPENDGATE_CHECKPOINT: is no setting",
 	} {

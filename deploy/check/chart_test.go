@@ -213,10 +213,19 @@ func TestValues(t *testing.T) {
 		"misspelt within": {"autoscaling": values{"max": 3}},
 		"no secret":       {"secretName": ""},
 		"no such level":   {"logLevel": "trace"},
+		"too seldom":      {"checkpoints": values{"interval": "1h"}},
+		"6 minutes":       {"checkpoints": values{"interval": "6m"}},
+		"301 seconds":     {"checkpoints": values{"interval": "301s"}},
+		"no interval":     {"checkpoints": values{"interval": "0s"}},
 		"no egress":       {"networkPolicy": values{"egressPorts": []any{}}},
 	} {
 		if _, err := tryRender("spendgate", v); err == nil {
 			t.Errorf("%s: taken", name)
+		}
+	}
+	for _, interval := range []string{"1s", "90s", "300s", "5m"} {
+		if _, err := tryRender("spendgate", values{"checkpoints": values{"interval": interval}}); err != nil {
+			t.Errorf("checkpoints every %s: %v", interval, err)
 		}
 	}
 }
