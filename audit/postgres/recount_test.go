@@ -136,7 +136,7 @@ func TestRecount(t *testing.T) {
 	open := c.session(t, pgx.ReadCommitted)
 	insert(t, open, "busy", 10, 2*time.Hour)
 	insert(t, c.reads, "rare", 2, 2*time.Hour) // a younger transaction that is over
-	c.exec(t, "SELECT recount_violations()")
+	c.exec(t, runbookSQL(t, "recount_violations"))
 	c.exact(t, "at once")
 	insert(t, c.reads, "rare", 3, 2*time.Hour)
 	next := c.session(t, pgx.RepeatableRead)
