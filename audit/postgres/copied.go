@@ -14,7 +14,6 @@ type copied struct {
 	rest  []byte // of a piece, not yet a whole row
 	begun bool   // the header was seen
 	ended bool   // the trailer was
-	err   error  // of each
 }
 
 const copySignature = "PGCOPY\n\xff\r\n\x00"
@@ -30,7 +29,6 @@ func (c *copied) Write(piece []byte) (int, error) {
 	}
 	left, err := c.rows(data)
 	if err != nil {
-		c.err = err
 		return 0, err
 	}
 	c.rest = append(c.rest[:0], left...)

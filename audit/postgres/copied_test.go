@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"spendgate/audit/audittest"
+	"spendgate/audit/verify"
 )
 
 // TestCopiedRows takes what COPY sends in pieces of every size.
@@ -44,7 +49,37 @@ func TestCopiedRows(t *testing.T) {
 	}
 	refused := errors.New("made to fail")
 	c := copied{each: func([]byte) error { return refused }}
-	if _, err := c.Write([]byte(whole)); !errors.Is(err, refused) || !errors.Is(c.err, refused) {
+	if _, err := c.Write([]byte(whole)); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestWhyACopyEnded: the cause is told once, and nothing that only follows from it.
+func TestWhyACopyEnded(t *testing.T) {
+	url := database(t)
+	store := open(t, url, true)
+	if err := audittest.Record(t.Context(), store, minimal(newFence(t, store))); err != nil {
+		t.Fatal(err)
+	}
+	once := func(err error, cause string) {
+		t.Helper()
+		if err == nil || strings.Count(err.Error(), cause) != 1 || errors.Is(err, errTruncatedCopy) {
+			t.Errorf("got %v, want %q once", err, cause)
+		}
+	}
+	s, err := OpenSnapshot(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	refused := errors.New("made to fail")
+	once(s.Rows(t.Context(), verify.Range{High: beyond}, func([]byte) error { return refused }), refused.Error())
+	d, err := openDays(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for _, err := range d.rows(t.Context(), day{date: time.Unix(0, 0).UTC()}) {
+		once(err, `relation "checks_19700101" does not exist`)
 	}
 }

@@ -142,8 +142,11 @@ func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
 			}}
 			_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT "+columns+" FROM "+one.table()+" WHERE check_id >= '"+
 				hex.EncodeToString(low[:])+"' AND check_id < '"+hex.EncodeToString(high[:])+"' ORDER BY check_id) TO STDOUT (FORMAT binary)")
-			if err = errors.Join(err, rows.end()); err != nil && !stopped {
-				yield(nil, fmt.Errorf("cannot read %s: %w", one.table(), errors.Join(rows.err, err)))
+			if err == nil {
+				err = rows.end()
+			}
+			if err != nil && !stopped {
+				yield(nil, fmt.Errorf("cannot read %s: %w", one.table(), err))
 				return
 			}
 		}

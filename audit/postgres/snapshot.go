@@ -203,7 +203,7 @@ func (s *Snapshot) copyRows(ctx context.Context, in reading, query string, each 
 	return in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
-			return errors.Join(rows.err, err)
+			return err
 		}
 		return rows.end()
 	})
