@@ -9,23 +9,33 @@ import (
 
 // What a Store or the Writer may answer. Test with errors.Is.
 var (
-	ErrNotFound    = errors.New("not found")
-	ErrStaleEpoch  = errors.New("epoch is over")
-	ErrFencedNode  = errors.New("node incarnation is fenced")
-	ErrUnknown     = errors.New("outcome of the commit is unknown")
-	ErrForked      = errors.New("another batch has this place in the node's chain")
+	// ErrNotFound: nothing is recorded by that name, and nothing was written.
+	ErrNotFound = errors.New("not found")
+	// ErrStaleEpoch: nothing was written. Claim again, in the epoch that is.
+	ErrStaleEpoch = errors.New("epoch is over")
+	// ErrFencedNode: nothing was written, nor will this incarnation ever write.
+	// Claim again as a new one.
+	ErrFencedNode = errors.New("node incarnation is fenced")
+	// ErrUnknown: a write may have happened, or may yet. Fence the node, then
+	// look its checks up.
+	ErrUnknown = errors.New("outcome of the commit is unknown")
+	// ErrForked: this commit wrote nothing, but an earlier try of it may have.
+	// Fence the node, then look its checks up.
+	ErrForked = errors.New("another batch has this place in the node's chain")
+	// ErrUnavailable: nothing was written. Try again later.
 	ErrUnavailable = errors.New("store unavailable")
 )
 
 // KeysTakenError lists the idempotency keys of a batch that are recorded
-// already, by another check.
+// already, by another check. Nothing was written: commit the rest.
 type KeysTakenError struct{ Hashes []spend.Hash }
 
 func (e *KeysTakenError) Error() string {
 	return fmt.Sprintf("%d idempotency keys are taken", len(e.Hashes))
 }
 
-// RowError is a refusal of a row's own data. Another try would fail again.
+// RowError is a refusal of a row's own data. Nothing was written, and another try
+// would fail again.
 type RowError struct{ Err error }
 
 func (e *RowError) Error() string { return "row refused: " + e.Err.Error() }

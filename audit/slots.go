@@ -12,10 +12,10 @@ import (
 // were. So once checks take long, only as many are admitted as were lately
 // recorded in a bearable time.
 //
-// A check that took t, while n were recorded, saw n/t a second go by. That times
-// the bearable time is the bound (Little's law). It follows the store up and
-// down, needs no knowledge of where the time goes, and is right as soon as one
-// line of checks has gone through.
+// If n checks were recorded in the t seconds that one took, throughput is n/t.
+// Throughput times bearable is how many may be in flight (Little's law). It
+// follows the store up and down, needs no knowledge of where the time goes, and
+// is right as soon as one line of checks has gone through.
 type slots struct {
 	capacity int64
 	taken    atomic.Int64

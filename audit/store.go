@@ -10,8 +10,10 @@ import (
 
 // Store keeps the audit trail and the configuration. Every method reads and
 // writes the primary, is safe for concurrent use, and respects its context's
-// deadline. Methods fail with the errors of this package, wrapped, or with
-// ErrUnavailable when the outcome is certain to be "nothing happened".
+// deadline.
+//
+// Methods fail with this package's errors, wrapped. ErrUnavailable: certainly
+// nothing was written. ErrUnknown: a write may have happened.
 type Store interface {
 	Trail
 	Fences
