@@ -60,8 +60,11 @@ var errUncaught = errors.New("mutants got away")
 // what caught it.
 func runMutants(ctx context.Context, o options, out io.Writer) error {
 	paths, err := filepath.Glob(o.mutants)
-	if err != nil || len(paths) == 0 {
-		return fmt.Errorf("no mutants match %q: %w", o.mutants, err)
+	if err != nil {
+		return fmt.Errorf("cannot look for mutants by %q: %w", o.mutants, err)
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("no mutants match %q", o.mutants)
 	}
 	var uncaught []string
 	for _, path := range paths {

@@ -1,11 +1,24 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"testing"
 
 	"spendgate/bench/fleet"
 )
+
+// A pattern that finds nothing is no success, and one that is none is told apart.
+func TestNoMutants(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"testdata/mutants/*.none": `no mutants match "testdata/mutants/*.none"`,
+		"[":                       `cannot look for mutants by "[": ` + filepath.ErrBadPattern.Error(),
+	} {
+		if err := runMutants(t.Context(), options{mutants: pattern}, io.Discard); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
 
 // Every mutant says what it breaks and still applies to the source: one that
 // does not proves nothing.
