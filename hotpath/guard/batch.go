@@ -88,7 +88,9 @@ func (b *batcher) do(a *ask) error {
 // later sends chores with the next pipeline; nobody waits for them.
 func (b *batcher) later(chores ...chore) {
 	b.mu.Lock()
-	b.chores = append(b.chores, chores...)
+	for _, c := range chores {
+		b.add(c)
+	}
 	b.mu.Unlock()
 	b.waiting.Signal()
 }
@@ -164,9 +166,10 @@ func (b *batcher) take() (r *round, chores []chore, ok bool) {
 	now := b.now()
 	for _, a := range r.asks {
 		if a.charge.Key != "" {
-			var refused bool
-			a.place, refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
-			a.counted = !refused
+			a.place, a.refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
+			if a.counted = !a.refused; a.refused {
+				a.claims = [2]claim{}
+			}
 			if ends, ok := b.memory.End(a.charge.Key, now); ok {
 				a.ends = ends
 			}

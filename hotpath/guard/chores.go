@@ -97,14 +97,23 @@ func (b *batcher) keep(chores []chore) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range chores {
-		if now.Sub(c.born) > choreLifetime || len(b.chores) >= maxChores {
+		if now.Sub(c.born) > choreLifetime {
 			b.metrics.choresDropped.Inc()
 			continue
 		}
 		c.due = now.Add(choreRetry)
-		b.chores = append(b.chores, c)
+		b.add(c)
 	}
 	time.AfterFunc(choreRetry, b.wake)
+}
+
+// add queues a chore if there is room (G9). Called with mu held.
+func (b *batcher) add(c chore) {
+	if len(b.chores) >= maxChores {
+		b.metrics.choresDropped.Inc()
+		return
+	}
+	b.chores = append(b.chores, c)
 }
 
 // refuse remembers a refusal and refunds it.

@@ -116,8 +116,7 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 		// Without a charge it was judged before, under a limit that is not here.
 		if _, admitted := reading.Place.Judge(at.Charge.Limit); at.Charge.Key != "" && !admitted {
 			if !reading.Counted && reading.Place.Ended(reading.Now) {
-				g.drop(at) // refused from memory, in a window that is over
-				continue
+				continue // refused from memory, in a window that is over
 			}
 			g.Refuse(at.Charge, reading)
 			return Outcome{Kind: Limited, Reading: reading}, nil
@@ -215,6 +214,10 @@ func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if a.refused {
+		g.drop(at) // what was prepared was not sent
+		return a, nil
 	}
 	if c := &a.claims[0]; c.name != "" {
 		at.k.mine = c.held == ""

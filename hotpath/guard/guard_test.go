@@ -191,6 +191,32 @@ func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 	}
 }
 
+// F15: a request that this node knows to be over its limit asks for the
+// generation alone. Each claim would have to be released again.
+func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
+	g, server := newLoadable(t)
+	epoch := g.windows.Load().epoch
+	for i, want := range []Kind{Pass, Limited, Limited} {
+		at := Attempt{
+			Fingerprint: spend.Hash{byte(i)}, KeyHash: spend.Hash{1, byte(i)}, Window: time.Hour,
+			Charge: Charge{Key: "r:{0}:k", Limit: 1}, Deadline: time.Now().Add(time.Second),
+		}
+		if out, err := g.Claim(t.Context(), &at); err != nil || out.Kind != want {
+			t.Fatalf("claim %d: %v, not %v, %v", i, out.Kind, want, err)
+		}
+		g.batch.mu.Lock()
+		chores := len(g.batch.chores)
+		g.batch.mu.Unlock()
+		claimed := server.Exists(t.Context(), fingerprintName(epoch, at.Fingerprint), keyName(epoch, at.KeyHash)).Val()
+		if remembered := i == 2; remembered && chores+int(claimed) > 0 {
+			t.Errorf("after a refusal from memory there are %d claims and %d chores", claimed, chores)
+		}
+		if _, err := g.Ask(t.Context(), Charge{}); err != nil { // takes the chores along
+			t.Fatal(err)
+		}
+	}
+}
+
 // S17: an age is that on Redis' clock, of which a slow trip tells only between
 // which two moments it was read. What may be within the window is a duplicate.
 func TestAgeIsNotGuessedTooHigh(t *testing.T) {
