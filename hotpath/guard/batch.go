@@ -52,6 +52,7 @@ type batcher struct {
 // round is the asks of one pipeline.
 type round struct {
 	asks []*ask
+	born time.Time     // not after the first of them
 	done chan struct{} // closed when they are answered
 }
 
@@ -74,7 +75,7 @@ func (b *batcher) do(a *ask) error {
 		return a.err
 	}
 	if n := len(b.rounds); n == 0 || len(b.rounds[n-1].asks) == maxBatch {
-		b.rounds = append(b.rounds, &round{asks: b.spare, done: make(chan struct{})})
+		b.rounds = append(b.rounds, &round{asks: b.spare, born: time.Now(), done: make(chan struct{})})
 		b.spare = nil
 	}
 	r := b.rounds[len(b.rounds)-1]
@@ -131,7 +132,9 @@ func (b *batcher) run() {
 		if !ok {
 			return
 		}
-		b.send(r.asks, chores)
+		if err := b.send(r.asks, chores); err != nil {
+			b.failLate(err)
+		}
 		close(r.done)
 		clear(r.asks)
 		b.mu.Lock()
@@ -196,7 +199,7 @@ type trip struct{ time, generation, marker resp.Index }
 // send runs one pipeline: TIME, the generation, chores, counters, claims, and
 // last the marker, whose equality with the one known before certifies
 // everything in between (F5).
-func (b *batcher) send(asks []*ask, chores []chore) {
+func (b *batcher) send(asks []*ask, chores []chore) error {
 	known := *b.windows.Load()
 	p := &b.pipe
 	p.Reset()
@@ -222,7 +225,7 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 	}
 	if err != nil {
 		b.fail(asks, err)
-		return
+		return err
 	}
 	for _, a := range asks {
 		a.reading = r
@@ -232,6 +235,7 @@ func (b *batcher) send(asks []*ask, chores []chore) {
 	}
 	b.placeAll(asks)
 	b.sweep(asks)
+	return nil
 }
 
 // lastSeen is what the last trip read, parsed: it hardly ever changes.
@@ -301,6 +305,26 @@ func (b *batcher) fail(asks []*ask, err error) {
 		a.err = err
 	}
 	b.sweep(asks)
+}
+
+// failLate refuses rounds that have waited as long as a trip may take: when
+// Redis hangs, each takes so long, and the last of many would be refused too
+// late (G7). Nothing of them was sent.
+func (b *batcher) failLate(err error) {
+	b.mu.Lock()
+	n := 0
+	for n < len(b.rounds) && time.Since(b.rounds[n].born) >= ioTimeout {
+		n++
+	}
+	late := slices.Clone(b.rounds[:n])
+	b.rounds = slices.Delete(b.rounds, 0, n)
+	b.mu.Unlock()
+	for _, r := range late {
+		for _, a := range r.asks {
+			a.err = err
+		}
+		close(r.done)
+	}
 }
 
 // sweep releases what asks that failed claimed all the same, or what may yet be

@@ -3,7 +3,9 @@ package guard
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -372,6 +374,32 @@ func TestReadyAsksShareATrip(t *testing.T) {
 		}
 	}
 	t.Errorf("32 asks took %d round trips", n)
+}
+
+// G7: Redis hangs, and more asks wait than several pipelines take. None is
+// refused later than 2 s.
+func TestManyAsksOfAHungRedis(t *testing.T) {
+	g, _ := newLoadable(t)
+	g.conns.hot.connect = func(context.Context) (net.Conn, io.Closer, error) {
+		ours, theirs := net.Pipe() // nobody reads
+		return ours, theirs, nil
+	}
+	g.conns.hot.suspect.Store(true)
+	asks := make([]ask, 4*maxBatch)
+	started := time.Now()
+	var wg sync.WaitGroup
+	for i := range asks {
+		wg.Go(func() { _ = g.batch.do(&asks[i]) })
+	}
+	wg.Wait()
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("the last was refused after %s", took)
+	}
+	for i := range asks {
+		if !errors.Is(asks[i].err, ErrUnavailable) {
+			t.Fatalf("ask %d: %v", i, asks[i].err)
+		}
+	}
 }
 
 // askTogether lets many goroutines ask at once and counts the round trips.
