@@ -128,6 +128,8 @@ type Simulation struct {
 	PolicyVersion int               `json:"policy_version"`
 	Results       []Result          `json:"results"` // one per action, in their order
 	Summary       SimulationSummary `json:"summary"`
+
+	Body []byte `json:"-"` // the answer as it came
 }
 
 // SimulationSummary counts a simulation's results.
@@ -174,5 +176,6 @@ func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action
 			return nil, err
 		}
 	}
+	s.Body = answer.body
 	return s, nil
 }

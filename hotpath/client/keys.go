@@ -141,7 +141,7 @@ type Health struct {
 // Health asks whether the service answers. It needs no key.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
 	h := new(Health)
-	if err := c.get(ctx, "/health", h); err != nil {
+	if _, err := c.get(ctx, "/health", h); err != nil {
 		return nil, err
 	}
 	if h.Status == "" {

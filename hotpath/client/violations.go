@@ -50,6 +50,8 @@ type Pagination struct {
 type ViolationPage struct {
 	Data       []Violation `json:"data"`
 	Pagination Pagination  `json:"pagination"`
+
+	Body []byte `json:"-"` // the answer as it came
 }
 
 // Violations reads a page.
@@ -59,9 +61,11 @@ func (c *Client) Violations(ctx context.Context, q ViolationQuery) (*ViolationPa
 		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
 	})
 	page := new(ViolationPage)
-	if err := c.get(ctx, path, page); err != nil {
+	body, err := c.get(ctx, path, page)
+	if err != nil {
 		return nil, err
 	}
+	page.Body = body
 	return page, nil
 }
 

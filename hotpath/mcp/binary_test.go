@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/bench/fleet"
@@ -87,14 +88,17 @@ func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	return session
 }
 
-// call gives a tool's text and whether it is an error.
+// call gives a tool's texts and whether it is an error.
 func call(t *testing.T, session *sdk.ClientSession, tool string, arguments any) (text string, isError bool) {
 	t.Helper()
 	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.Content[0].(*sdk.TextContent).Text, r.IsError
+	for _, c := range r.Content {
+		text += c.(*sdk.TextContent).Text + "\n"
+	}
+	return text, r.IsError
 }
 
 func refund(amount, counterparty string) map[string]any {
@@ -129,6 +133,7 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "v1.2.3" {
 		t.Errorf("%+v", v)
 	}
+	schemas := outputSchemas(t, session)
 	for _, c := range []struct {
 		tool      string
 		arguments map[string]any
@@ -154,7 +159,42 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 		if !strings.Contains(text, c.want) || isError != c.isError {
 			t.Errorf("%s %v: %v, %s", c.tool, c.arguments, isError, text)
 		}
+		if isError {
+			continue
+		}
+		// The first text is what the endpoint answered, with all its members.
+		var answer any
+		body, _, _ := strings.Cut(text, "\n")
+		if err := json.Unmarshal([]byte(body), &answer); err != nil {
+			t.Fatalf("%s: %v in %s", c.tool, err, text)
+		}
+		if err := schemas[c.tool].Validate(answer); err != nil {
+			t.Errorf("%s: %v: %s", c.tool, err, body)
+		}
 	}
+}
+
+func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonschema.Resolved {
+	t.Helper()
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := make(map[string]*jsonschema.Resolved)
+	for _, tool := range tools.Tools {
+		text, err := json.Marshal(tool.OutputSchema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := new(jsonschema.Schema)
+		if err := json.Unmarshal(text, s); err != nil {
+			t.Fatal(err)
+		}
+		if schemas[tool.Name], err = s.Resolve(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return schemas
 }
 
 func withoutPolicyWrites(t *testing.T, p *program) {
@@ -195,7 +235,7 @@ func nodeKilled(t *testing.T, p *program) {
 	named["idempotency_key"] = keys[0]
 	again, _ := call(t, session, "check_financial_action", named)
 	check := regexp.MustCompile(`Check: \S+`)
-	if !strings.HasPrefix(first, "Decision: allow.") || check.FindString(again) != check.FindString(first) || !strings.Contains(again, "earlier request") {
+	if !strings.Contains(first, "Decision: allow.") || check.FindString(again) != check.FindString(first) || !strings.Contains(again, "earlier request") {
 		t.Errorf("%s\n%s", first, again)
 	}
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	stdjson "encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -22,7 +23,7 @@ type simulation struct {
 }
 
 // schemaOf derives a plain schema: one type each, no unions with null, which
-// simple clients fill in wrongly. Every property is described.
+// simple clients of tools fill in wrongly. Every property is described.
 func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[client.Amount]():      {Type: "number", Minimum: new(0.0)},
@@ -53,7 +54,26 @@ func complete(s *jsonschema.Schema, texts map[string]string) {
 	}
 }
 
-func outputSchema[T any]() *jsonschema.Schema { return schemaOf[T](outputTexts()) }
+// outputSchema is that of an endpoint's answer as it comes: what may be absent
+// is null, and a later version of the service may say more.
+func outputSchema[T any]() *jsonschema.Schema {
+	s := schemaOf[T](outputTexts())
+	nullable(s)
+	return s
+}
+
+func nullable(s *jsonschema.Schema) {
+	s.AdditionalProperties = nil
+	for name, property := range s.Properties {
+		nullable(property)
+		if !slices.Contains(s.Required, name) {
+			property.Type, property.Types = "", []string{property.Type, "null"}
+		}
+	}
+	if s.Items != nil {
+		nullable(s.Items)
+	}
+}
 
 // simulatedSchema is that of a simulation, whose results look like permissions
 // and are none.

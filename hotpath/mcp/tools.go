@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,19 +84,22 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 	if err != nil {
 		return nil, err
 	}
-	if spend.Blank(a.IdempotencyKey) {
+	made := spend.Blank(a.IdempotencyKey)
+	if made {
 		a.IdempotencyKey = s.pending.take(call)
 	}
 	result, err := s.client.Check(ctx, a)
 	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || unheard(err) {
-		s.pending.keep(call, a.IdempotencyKey)
+		if made { // who named a key can name it again; nobody else gets its answer
+			s.pending.keep(call, a.IdempotencyKey)
+		}
 		return nil, err
 	}
 	s.pending.drop(call, a.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
-	return answer(decisionText(result), result, false)
+	return answer(decisionText(result), result.Body), nil
 }
 
 // unheard reports whether a request was refused before its action was looked
@@ -131,7 +135,7 @@ func (s *Server) createPolicy(ctx context.Context, arguments []byte) (*sdk.CallT
 	if err != nil {
 		return nil, err
 	}
-	return answer(fmt.Sprintf("Stored policy %s, version %d. Every check from now on is judged by it.", p.PolicyID, p.Version), p, false)
+	return answer(fmt.Sprintf("Stored policy %s, version %d. Every check from now on is judged by it.", p.PolicyID, p.Version), p.Body), nil
 }
 
 func (s *Server) getPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
@@ -143,7 +147,7 @@ func (s *Server) getPolicy(ctx context.Context, arguments []byte) (*sdk.CallTool
 	if err != nil {
 		return nil, err
 	}
-	return answer(fmt.Sprintf("Policy %s, version %d, has %d rules:", p.PolicyID, p.Version, len(p.Rules)), p, true)
+	return answer(fmt.Sprintf("Policy %s, version %d, has %d rules.", p.PolicyID, p.Version, len(p.Rules)), p.Body), nil
 }
 
 func (s *Server) simulate(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
@@ -157,8 +161,8 @@ func (s *Server) simulate(ctx context.Context, arguments []byte) (*sdk.CallToolR
 	}
 	sum := result.Summary
 	text := fmt.Sprintf("Simulated %d actions against policy %s, version %d: %d would be allowed, %d blocked, %d escalated. "+
-		"Nothing was recorded, and nothing is permitted by this:", sum.Total, result.PolicyID, result.PolicyVersion, sum.Allowed, sum.Blocked, sum.Escalated)
-	return answer(text, result, true)
+		"Nothing was recorded, and nothing is permitted by this.", sum.Total, result.PolicyID, result.PolicyVersion, sum.Allowed, sum.Blocked, sum.Escalated)
+	return answer(text, result.Body), nil
 }
 
 func (s *Server) listViolations(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
@@ -170,26 +174,19 @@ func (s *Server) listViolations(ctx context.Context, arguments []byte) (*sdk.Cal
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf("%d of %d violations, newest first:", len(page.Data), page.Pagination.TotalCount)
+	text := fmt.Sprintf("%d of %d violations, newest first.", len(page.Data), page.Pagination.TotalCount)
 	if page.Pagination.HasMore {
-		text = fmt.Sprintf("%d of %d violations, newest first; call again with cursor %s for more:",
+		text = fmt.Sprintf("%d of %d violations, newest first; call again with cursor %s for more.",
 			len(page.Data), page.Pagination.TotalCount, page.Pagination.NextCursor)
 	}
-	return answer(text, page, true)
+	return answer(text, page.Body), nil
 }
 
-// answer is a text and the structured value; what the text only announces is
-// in it too, for clients that pass on nothing else.
-func answer(text string, value any, full bool) (*sdk.CallToolResult, error) {
-	body, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("cannot encode the answer: %w", err)
-	}
-	if full {
-		text += "\n" + string(body)
-	}
+// answer is the endpoint's answer as it came, structured and, for clients that
+// know only texts, as the first of two; the second says it in words.
+func answer(words string, body []byte) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
-		Content:           []sdk.Content{&sdk.TextContent{Text: text}},
+		Content:           []sdk.Content{&sdk.TextContent{Text: string(bytes.TrimSpace(body))}, &sdk.TextContent{Text: words}},
 		StructuredContent: json.RawMessage(body),
-	}, nil
+	}
 }
