@@ -2,6 +2,7 @@ package hotpath_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -245,22 +246,52 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.faults.keys = func(ctx context.Context) error {
+	silent := func(ctx context.Context) error {
 		if _, bounded := ctx.Deadline(); !bounded {
 			return errTest
 		}
 		<-ctx.Done()
 		return audit.ErrUnavailable
 	}
+	n.faults.keys = silent
+	written := f.nodes[0] // goes silent once the change is stored
+	f.check(0, refundOf(t, "1", "warm"))
+	written.faults.epoch = silent
 	ctx := context.Background()
 	for name, call := range map[string]func() error{
 		"policy": func() error { return n.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}) },
 		"key":    func() error { _, _, err := n.CreateKey(ctx, "k", 1); return err },
 		"change": func() error { _, err := n.UpdateKey(ctx, k, audit.KeyChange{}); return err },
 		"read":   func() error { _, err := n.Admit(ctx, f.key, true); return err },
+		"raise":  func() error { return written.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}) },
 	} {
 		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// F12: the author of a change dies after its commit and tells nobody. The nodes
+// find out by themselves, also if it is the first change of all.
+func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
+	f, b := &fleet{t: t}, embeddedBackend()
+	f.store = b.store(t)
+	f.server, f.inProcess = b.redis(t, f)
+	n, ctx := f.start(f.server, f.inProcess), context.Background()
+	for _, raw := range []string{"svc_live_first", "svc_live_second"} {
+		key := hotpath.KeyCaller([]byte(raw))
+		admit := func() error { _, err := n.Admit(ctx, key, false); return err }
+		if err := admit(); !errors.Is(err, hotpath.ErrUnauthorized) {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		k := &audit.Key{ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now()}
+		if err := f.store.CreateKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); admit() != nil; time.Sleep(10 * time.Millisecond) {
+			if time.Since(began) > 5*time.Second { // it looks every two
+				t.Fatalf("%s is never known", raw)
+			}
 		}
 	}
 }

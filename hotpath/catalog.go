@@ -275,7 +275,7 @@ func (c *catalog) poll(ctx context.Context) {
 		}
 		c.loads.Lock()
 		v := c.view()
-		if v.number == 0 {
+		if v.keys == nil {
 			c.loads.Unlock()
 			continue // nothing was asked of this node yet
 		}

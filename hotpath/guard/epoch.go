@@ -192,9 +192,16 @@ func swapMarker(ctx context.Context, server *redis.Client, seen, next string) (b
 	return n == 1, err
 }
 
+// entry is when this node entered an epoch, by its own clock.
+type entry struct {
+	epoch spend.ID
+	at    time.Time
+}
+
 // enter makes the windows those of this node's next claims.
 func (g *Guard) enter(m marker) {
 	g.batch.forgetWindows()
+	g.entered.Store(&entry{m.epoch, time.Now()})
 	g.windows.Store(&m)
 	select {
 	case g.load <- struct{}{}:

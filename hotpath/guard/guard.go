@@ -45,6 +45,7 @@ type Guard struct {
 	flights *flights
 
 	windows atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
+	entered atomic.Pointer[entry]    // the epoch of windows
 	node    atomic.Pointer[spend.ID] // this incarnation
 	fencing fencing
 
@@ -119,18 +120,11 @@ func (g *Guard) newIncarnation() {
 func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	for range renewAttempts {
 		known := *g.windows.Load()
-		where, name, err := g.raise(ctx)
+		epoch, inForce, err := g.raise(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 		}
-		epoch, err := g.store.Epoch(ctx)
-		if err != nil {
-			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
-		}
-		// On a server whose epoch is over nobody who may commit reads it. Nor
-		// on a promoted replica, whose marker is still the old master's: until
-		// a claim meets it, others commit what they claim on the old master.
-		if where.epoch == epoch && where.server == name {
+		if inForce {
 			return g.settled(ctx, epoch)
 		}
 		if err := g.renew(ctx, known); err != nil {
@@ -141,14 +135,18 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 }
 
 // settled waits until no node reads from the server of an older epoch, where
-// the generation is as it was.
+// the generation is as it was. It counts from when this node entered the epoch:
+// by the clock of the node that began it, it may seem older than it is.
 func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
-	left := g.conns.settleIn - time.Since(epoch.Time())
+	left := g.conns.settleIn
+	if e := g.entered.Load(); e != nil && e.epoch == epoch {
+		left -= time.Since(e.at)
+	}
 	if left <= 0 {
 		return nil
 	}
 	select {
-	case <-time.After(min(left, g.conns.settleIn)):
+	case <-time.After(left):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, ctx.Err())
@@ -156,9 +154,16 @@ func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
 }
 
 // raise changes the generation on the server that is taken for the master, and
-// gives the marker there and the name of the server.
-func (g *Guard) raise(ctx context.Context) (where marker, name string, err error) {
-	err = g.conns.onMaster(ctx, func(server *redis.Client) error {
+// gives the epoch in force. Unless inForce, that server has another: then
+// nobody who may commit reads it. Nor on a promoted replica, whose marker is
+// still the old master's: until a claim meets it, others commit what they claim
+// on the old master.
+func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	var name string
+	var where marker
+	err = g.conns.onMaster(ctx, func(server *redis.Client) (err error) {
 		if name, err = g.conns.name(ctx, server); err != nil {
 			return err
 		}
@@ -171,7 +176,11 @@ func (g *Guard) raise(ctx context.Context) (where marker, name string, err error
 		where = parseMarker(text.Val())
 		return nil
 	})
-	return where, name, err
+	if err != nil {
+		return epoch, false, err
+	}
+	epoch, err = g.store.Epoch(ctx)
+	return epoch, err == nil && where.epoch == epoch && where.server == name, err
 }
 
 // Charge is a request to be counted against a caller's limit. The zero Charge

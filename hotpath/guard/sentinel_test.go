@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/resp"
+	"spendgate/hotpath/spend"
 )
 
 // watcher is a sentinel that names whatever it is told to.
@@ -216,5 +218,21 @@ func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
 	}
 	if age := time.Since(g.windows.Load().epoch.Time()); age < g.conns.settleIn {
 		t.Errorf("answered %s after the epoch began", age)
+	}
+	// The clock of the node that began it is behind, by more than that.
+	behind := marker{epoch: spend.NewID(time.Now().Add(-time.Second)), server: "embedded"}
+	server, err := g.conns.master(t.Context())
+	if err == nil {
+		_, err = g.store.RotateEpoch(t.Context(), g.windows.Load().epoch, behind.epoch)
+	}
+	if err == nil {
+		err = server.Set(t.Context(), markerKey, behind.String(), 0).Err()
+	}
+	began := time.Now()
+	if err := errors.Join(err, g.RaiseGeneration(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if age := time.Since(began); age < g.conns.settleIn {
+		t.Errorf("answered %s after an epoch began that seemed a second older", age)
 	}
 }
