@@ -46,10 +46,11 @@ type fleet struct {
 // node is one Authorizer with a store that can be made to fail.
 type node struct {
 	*hotpath.Authorizer
-	faults *faultyStore
-	guard  *guard.Guard
-	writer *audit.Writer
-	close  func()
+	faults  *faultyStore
+	guard   *guard.Guard
+	writer  *audit.Writer
+	metrics *prometheus.Registry
+	close   func()
 }
 
 const plainRules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}}]`
@@ -80,8 +81,8 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(f.t.Output(), nil))
 	}
-	n := &node{faults: &faultyStore{Store: f.store}}
 	reg := prometheus.NewRegistry()
+	n := &node{faults: &faultyStore{Store: f.store}, metrics: reg}
 	now := time.Now
 	if f.now != nil {
 		now = f.now

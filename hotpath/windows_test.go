@@ -3,9 +3,12 @@ package hotpath_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
@@ -143,5 +146,12 @@ func TestLateRetriesAreReplays(t *testing.T) {
 	}
 	if n := commits.Load(); n != 1 {
 		t.Errorf("four retries tried %d commits", n)
+	}
+	for _, n := range f.nodes {
+		const replays = "spendgate_replays_total"
+		want := "# HELP " + replays + " Answers given again under an idempotency key, or after a lost answer.\n# TYPE " + replays + " counter\n" + replays + " 2\n"
+		if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(want), replays); err != nil {
+			t.Error(err)
+		}
 	}
 }
