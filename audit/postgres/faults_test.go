@@ -165,6 +165,44 @@ func TestFenceWaits(t *testing.T) {
 	}
 }
 
+// TestFenceSparesTheQueue lets a commit queue behind a fence or a rotation that
+// waits for a stuck one. It gets the lock when the waiter gives up, and is not
+// ended with the stuck one.
+func TestFenceSparesTheQueue(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	enter := func() *pgx.Conn {
+		conn := connect(t, url)
+		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	stuck := enter()
+	rotated := make(chan error, 1)
+	go func() {
+		_, err := s.RotateEpoch(t.Context(), f.Epoch, spend.NewID(time.Now()))
+		rotated <- err
+	}()
+	waitFor(t, url, "a rotation that waits", `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND NOT granted)`)
+	queued := enter()
+	waitFor(t, url, "the stuck commit to be ended", `SELECT count(*) = 1 FROM pg_locks
+		WHERE classid = 'epoch'::regclass AND granted AND mode = 'ShareLock'`)
+	if _, err := queued.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Errorf("the commit in the queue: %v", err)
+	}
+	if err := <-rotated; err != nil {
+		t.Error(err)
+	}
+	if _, err := stuck.Exec(t.Context(), "COMMIT"); err == nil {
+		t.Error("the stuck commit was not ended")
+	}
+}
+
 // TestEnterReadsBehindTheLock lets a commit wait in enter while the epoch or
 // the node ends: it must see that, though it began before.
 func TestEnterReadsBehindTheLock(t *testing.T) {
