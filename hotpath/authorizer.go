@@ -59,7 +59,7 @@ type Components struct {
 }
 
 // New makes an Authorizer and starts following the configuration. Close the
-// writer first, then it, then the guard.
+// writer before the Authorizer, and the guard after it.
 func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{

@@ -204,9 +204,9 @@ func (c *catalog) forget(id string) {
 }
 
 // program gives the latest version of a policy, compiled: at least as new as
-// the view that the caller took before. It is loaded once for all that want it
-// now, and joined only by those who saw the same drops: a load that began
-// before a change has another name.
+// the view that the caller took before. Concurrent callers share one load. Its
+// name has the count of drops in it, so that nobody joins a load that began
+// before a change that they have seen.
 func (c *catalog) program(policyID string) (*policy.Program, error) {
 	c.mu.Lock()
 	p, drops := c.programs[policyID], c.drops

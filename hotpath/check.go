@@ -28,6 +28,9 @@ const (
 
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
+// Errors, with which nothing was decided: ErrUnauthorized, ErrKeyInactive,
+// ErrPolicyNotFound, ErrRateLimited, ErrKeyReused, ErrOverloaded and
+// ErrUnavailable, after which the check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	recorded, ok := a.writer.Reserve() // before any claim (G9)
 	if !ok {
@@ -80,7 +83,7 @@ type checking struct {
 	admission  admission
 	resolution spend.Resolution
 	quota      ratelimit.Quota
-	counted    guard.Reading // of the last claim
+	last       guard.Reading // of the last claim
 	deadline   time.Time     // when the check is refused unless it is recorded
 	reclaims   bool          // a commit of it was refused
 	handedOver bool          // settle ends it
@@ -110,8 +113,8 @@ func (a *Authorizer) end(c *checking) {
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
 	view, program, err := a.look(c, action.PolicyID)
 	if err != nil {
-		if c.admission.paid == nil && c.counted.Counted {
-			c.admission.paid = &c.counted
+		if paid := c.last; c.admission.paid == nil && paid.Counted {
+			c.admission.paid = &paid
 		}
 		c.quota, err = a.admit(ctx, c.request.Caller, &c.admission)
 		c.admission.used.note(a.now())
@@ -160,7 +163,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 	if err != nil {
 		return out, err
 	}
-	c.counted = out.Reading
+	c.last = out.Reading
 	if out.Kind != guard.Stale { // the key is in force
 		c.identity.used.note(now)
 	}

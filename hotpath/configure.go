@@ -34,7 +34,8 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy
 	return a.guard.RaiseGeneration(ctx)
 }
 
-// CreateKey makes an API key and gives the raw key, which is not kept.
+// CreateKey makes an API key of 1 to 10,000 requests a minute and gives the raw
+// key, which is not kept. After an error the key may exist, and nobody has it.
 func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error) {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails: the runtime aborts without randomness

@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"time"
 
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
@@ -13,7 +12,9 @@ import (
 // Simulate judges the actions against the latest version of a policy and
 // writes nothing but the rate counter (G10). Recorded fingerprints and equal
 // actions earlier in the batch make duplicates, as they would in real checks.
-// The checks are in the order of the actions.
+// The checks are in the order of the actions and are not stored. The quota is as
+// with Admit. Errors: ErrUnauthorized, ErrKeyInactive, ErrPolicyNotFound,
+// ErrRateLimited, ErrUnavailable.
 func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error) {
 	q, err = a.admit(ctx, r.Caller, &admission{})
 	if err != nil {
@@ -43,7 +44,7 @@ func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Act
 	checks := make([]*spend.Check, len(actions))
 	for i, action := range actions {
 		check := &spend.Check{
-			ID: spend.NewID(now.Add(time.Duration(i))), Action: *action, ActionType: types[i].Type, RequestID: r.ID,
+			ID: spend.NewID(now), Action: *action, ActionType: types[i].Type, RequestID: r.ID,
 			Fingerprint: fingerprints[i],
 		}
 		earlier, duplicate := seen[fingerprints[i]]

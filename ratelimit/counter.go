@@ -7,8 +7,8 @@ import (
 	"spendgate/hotpath/resp"
 )
 
-// KeyPrefix begins the name of every counter; the braces keep it in the slot
-// of its bucket.
+// KeyPrefix begins the name of every counter; the braces keep all of them in
+// one slot of a Redis Cluster.
 const KeyPrefix = "r:{0}:"
 
 // Count is the counting of n requests of one caller, queued in a pipeline.
@@ -43,7 +43,7 @@ func incrBy(pipe *resp.Pipeline, key string, n int64) resp.Index {
 	return i
 }
 
-// QueueEnd gives a counter without an end one.
+// QueueEnd makes a counter expire after Window, unless it has an expiry.
 func QueueEnd(pipe *resp.Pipeline, key string) resp.Index {
 	i := pipe.Command("PEXPIRE")
 	pipe.Text(key)
@@ -78,11 +78,11 @@ func (c Count) Endless(pipe *resp.Pipeline) bool {
 // off no later one: a counter below the truth would admit too many.
 const refundScript = `if redis.call('PEXPIRETIME', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DECRBY', KEYS[1], ARGV[2]) end return 0`
 
-// QueueRefund takes n refused requests off again.
-func QueueRefund(pipe *resp.Pipeline, key string, expiresMS, n int64) resp.Index {
+// QueueRefund takes a refused request off again.
+func QueueRefund(pipe *resp.Pipeline, key string, expiresMS int64) resp.Index {
 	i := pipe.Script(refundScript, key)
 	pipe.Int(expiresMS)
-	pipe.Int(n)
+	pipe.Int(1)
 	return i
 }
 

@@ -47,9 +47,9 @@ type Client struct {
 	timeout  time.Duration
 	maxWait  time.Duration
 	http     http.Client
-	// identify puts the keys into a request; as a function they cannot be
+	// identify puts a key into a request; as a function the keys cannot be
 	// printed with the Client.
-	identify func(http.Header)
+	identify func(h http.Header, admin bool)
 	trace    func(context.Context) (traceparent, tracestate string)
 	pause    func(context.Context, time.Duration) error
 }
@@ -101,14 +101,14 @@ func New(o Options) (*Client, error) {
 // String names the service and no key.
 func (c *Client) String() string { return "spendgate client of " + c.base }
 
-func identification(apiKey, adminKey, userAgent string) func(http.Header) {
-	return func(h http.Header) {
+func identification(apiKey, adminKey, userAgent string) func(http.Header, bool) {
+	return func(h http.Header, admin bool) {
 		h.Set("User-Agent", userAgent)
-		if apiKey != "" {
-			h.Set("X-API-Key", apiKey)
-		}
-		if adminKey != "" {
+		switch { // only one key is anybody's business
+		case admin && adminKey != "":
 			h.Set("X-Admin-Key", adminKey)
+		case !admin && apiKey != "":
+			h.Set("X-API-Key", apiKey)
 		}
 	}
 }

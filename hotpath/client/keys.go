@@ -16,8 +16,8 @@ type Key struct {
 	Active       bool      `json:"active"`
 	CreatedAt    Timestamp `json:"created_at"`
 
-	// LastUsedAt is when the key last let a request in; nil when it never did.
-	// It may be a minute behind.
+	// LastUsedAt is when a check or a new policy last came with the key; nil if
+	// none did. It may be a minute behind.
 	LastUsedAt *Timestamp `json:"last_used_at"`
 }
 

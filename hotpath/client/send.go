@@ -106,9 +106,7 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	parent, state := c.trace(ctx)
 	continueTrace(sent.Header, parent, state)
-	c.identify(sent.Header)
-	// Only one key is anybody's business.
-	sent.Header.Del(map[bool]string{true: "X-API-Key", false: "X-Admin-Key"}[r.admin])
+	c.identify(sent.Header, r.admin)
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
 	}

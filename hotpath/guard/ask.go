@@ -118,7 +118,7 @@ func queueRelease(p *resp.Pipeline, name, value string) resp.Index {
 }
 
 // answers reads the replies to the ask's own commands. One that failed alone
-// (a key of another type, a dead shard) fails this ask alone.
+// (a key of another type) fails this ask alone.
 func (a *ask) answers(p *resp.Pipeline) error {
 	for i := range a.claims {
 		c := &a.claims[i]

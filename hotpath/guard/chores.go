@@ -42,7 +42,7 @@ func endWindow(key string) chore {
 // refund takes a refused request off its window.
 func refund(key string, place ratelimit.Place) chore {
 	return chore{born: time.Now(), once: true, queue: func(p *resp.Pipeline) resp.Index {
-		return ratelimit.QueueRefund(p, key, place.ExpiresMS, 1)
+		return ratelimit.QueueRefund(p, key, place.ExpiresMS)
 	}}
 }
 

@@ -52,7 +52,7 @@ type held struct {
 	mine  bool
 	name  string
 	value string
-	plain string    // what it was before it was marked as an orphan, and may still be
+	plain string    // the value before Abandon marked it an orphan; Redis may hold either
 	id    spend.ID  // fresh for each SET
 	since time.Time // Redis' clock
 	until time.Time // latest end of any window left on the name
@@ -113,7 +113,7 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 		if at.Generation != "" && reading.Generation != at.Generation {
 			return Outcome{Kind: Stale, Reading: reading}, nil
 		}
-		// Without a charge it was judged before, under a limit that is not here.
+		// Without a charge, the request was counted and judged before.
 		if _, admitted := reading.Place.Judge(at.Charge.Limit); at.Charge.Key != "" && !admitted {
 			if !reading.Counted && reading.Place.Ended(reading.Now) {
 				continue // refused from memory, in a window that is over

@@ -20,7 +20,7 @@ import (
 
 // ErrUnavailable means that Redis or the store could not be asked, so that
 // nothing is known and nothing was decided (G7).
-var ErrUnavailable = errors.New("guard cannot reach a dependency")
+var ErrUnavailable = errors.New("a dependency cannot be reached")
 
 var errEpochsChange = errors.New("epochs keep changing")
 

@@ -116,7 +116,8 @@ func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, 
 		if cmds[i] == nil {
 			continue // over by now
 		}
-		// Exec tells the first error only, and a name that was free is one (F43).
+		// Exec gives the first error only, and that of a name that was free is
+		// one, redis.Nil: so each reply is looked at (F43).
 		if err := cmds[i].Err(); failed(err) {
 			return nil, fmt.Errorf("cannot write windows: %w", err)
 		}

@@ -136,7 +136,8 @@ func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Chec
 const maxSeen = 8192
 
 // seen remembers checks known to be in the trail, so that an agent in a loop
-// costs the store nothing. Rows are never removed, so it cannot be wrong.
+// costs the store nothing. A row leaves the trail, with its day, only when no
+// window or key needs it any more, so it cannot be wrong.
 type seen struct {
 	mu   sync.Mutex
 	ids  map[spend.ID]struct{}

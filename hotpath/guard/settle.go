@@ -108,7 +108,8 @@ func (g *Guard) drop(at *Attempt) {
 // replaced gets its place back; where that is not known, the claim is left to
 // be taken over, which asks the store.
 func (g *Guard) letGo(h *held) {
-	for _, value := range []string{h.plain, h.value} { // in this order: the mark may come last
+	// plain first: else a mark that lands between the two releases would stay.
+	for _, value := range []string{h.plain, h.value} {
 		switch {
 		case !h.mine || h.unverified || value == "":
 		case h.replaced != nil:

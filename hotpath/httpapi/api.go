@@ -60,8 +60,8 @@ type Options struct {
 	// traces nothing.
 	Trace func(*trace.Record) trace.ID
 
-	// Full tells that a check would be refused for overload; nil never does. It
-	// saves reading what there is no time to judge.
+	// Full reports that a check would be refused for overload, so that its body
+	// need not be decoded; nil never does.
 	Full           func() bool
 	MaxInFlight    int           // requests at work at once; beyond, 500 with Retry-After (G9)
 	MaxConnections int           // beyond, likewise, but for what needs no work, such as /health

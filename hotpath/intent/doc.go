@@ -2,7 +2,7 @@
 // four action types, for the checks that do not name one (interface, section 1).
 //
 // It is deterministic, offline and bounded (S19): a lexicon of weighted words
-// and phrases (lexicon.tsv) is matched against the stemmed, typo-corrected
+// and phrases (lexicon.txt) is matched against the stemmed, typo-corrected
 // words; negations and contrasts ("no refund, apply credit", "instead of a
 // discount ...") scale what they govern; small weights fitted to the training
 // part of testdata/corpus.tsv (weights.tsv) add what context words suggest.
