@@ -231,11 +231,11 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
 	case errors.Is(err, audit.ErrKeyTaken):
 		out, err := a.guard.KeyTaken(ctx, &c.attempt)
-		switch out.Kind {
-		case guard.KeyReused:
-			err = ErrKeyReused
-		case guard.Replay:
+		if out.Kind == guard.Replay {
 			a.metrics.replays.Inc()
+		}
+		if out.Kind == guard.KeyReused {
+			err = ErrKeyReused
 		}
 		return Answer{Check: out.Check, Replayed: true}, out.Kind == 0, err
 	case errors.Is(err, audit.ErrPending):
