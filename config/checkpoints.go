@@ -26,13 +26,17 @@ const (
 	longestCheckpointInterval = 5 * time.Minute
 )
 
-// readCheckpoints notes a fault when only one of key and file is given: either
-// alone would be taken for protection and is none.
-func readCheckpoints(s *source) Checkpoints {
+// readCheckpoints notes a fault when a node is given only one of key and file:
+// either alone would be taken for protection and is none. An audit needs the
+// key alone to verify.
+func readCheckpoints(s *source, mode Mode) Checkpoints {
 	c := Checkpoints{
 		Key:      read(s, "CHECKPOINT_KEY", "", parseSeed),
 		File:     read(s, "CHECKPOINT_FILE", "", parseText),
 		Interval: read(s, "CHECKPOINT_INTERVAL", DefaultCheckpointInterval, parseCheckpointInterval),
+	}
+	if mode == Audit {
+		return c
 	}
 	if s.given("CHECKPOINT_KEY") {
 		s.require("CHECKPOINT_FILE", "/var/lib/spendgate/checkpoints.jsonl")

@@ -65,5 +65,8 @@ func TestCheckpoints(t *testing.T) {
 	if c := mustLoad(t, Audit, databaseURL); c.DatabaseURL == "" {
 		t.Errorf("audit: %+v", c)
 	}
+	for _, alone := range []string{"SPENDGATE_CHECKPOINT_KEY=" + key, "SPENDGATE_CHECKPOINT_FILE=x"} {
+		mustLoad(t, Audit, databaseURL, alone)
+	}
 	faults(t, Audit)
 }

@@ -92,7 +92,7 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 		}
 		return
 	}
-	c.Checkpoints = readCheckpoints(s)
+	c.Checkpoints = readCheckpoints(s, mode)
 	if mode == Serve {
 		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
 		s.require("REDIS_URL", "redis://host:6379")

@@ -80,7 +80,7 @@ func auditCheckpoint(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	if c.Checkpoints.Key == "" {
+	if c.Checkpoints.Key == "" || c.Checkpoints.File == "" {
 		return errors.New("SPENDGATE_CHECKPOINT_KEY and SPENDGATE_CHECKPOINT_FILE must be set")
 	}
 	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
