@@ -42,7 +42,8 @@ func hashAdminKeys(keys []string) adminKeys {
 	return hashed
 }
 
-// admin fails unless the request carries an admin key (S25).
+// admin fails unless the request carries an admin key (S25); with one, it says
+// why the body was not read, if it was not (S1).
 func (a *API) admin(x *exchange) error {
 	sent := sha256.Sum256(x.ctx.Request.Header.PeekCanonical(headerAdminKey))
 	match := 0

@@ -96,7 +96,8 @@ func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
 }
 
 // admit authenticates and counts a request that is no check and no simulation.
-// Reads go on without Redis (G7).
+// Reads go on without Redis (G7). Who is admitted is told then why the body was
+// not read, if it was not (S1).
 func (a *API) admit(x *exchange, c hotpath.Caller, read bool) error {
 	quota, err := a.authorizer.Admit(x.context(), c, read)
 	x.quota = quota
