@@ -102,8 +102,8 @@ func (w *Writer) Reserve() (recorded int64, ok bool) {
 	return recorded, ok
 }
 
-// Full reports, and counts, that Reserve would refuse a check: cheaper to know
-// before its body is read.
+// Full reports, and counts, that Reserve would refuse a check, so that its body
+// need not be decoded.
 func (w *Writer) Full() bool {
 	full := w.slots.taken.Load() >= w.slots.limit.Load()
 	if full {

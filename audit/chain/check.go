@@ -9,18 +9,18 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// ErrNoCheck says that an encoded row holds what no check can have.
-var ErrNoCheck = errors.New("not a check")
+// ErrNotCheck says that an encoded row holds what no check can have.
+var ErrNotCheck = errors.New("not a check")
 
 // ParseCheck reads what AppendCheck encodes, and the format in which it is
-// stored. It fails with ErrNoRow or ErrNoCheck.
+// stored. It fails with ErrNotRow or ErrNotCheck.
 func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
 	fields, err := ParseRow(make([][]byte, 0, checkFields), row)
 	if err != nil {
 		return nil, 0, err
 	}
 	if len(fields) != checkFields {
-		return nil, 0, fmt.Errorf("%w: %d fields", ErrNoRow, len(fields))
+		return nil, 0, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
 	}
 	r := fieldReader{fields: fields}
 	c = new(spend.Check)
@@ -50,7 +50,7 @@ func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if r.wrong != nil {
-		return nil, 0, fmt.Errorf("%w: %w", ErrNoCheck, r.wrong)
+		return nil, 0, fmt.Errorf("%w: %w", ErrNotCheck, r.wrong)
 	}
 	return c, format, nil
 }

@@ -39,7 +39,7 @@ func TestParseCheck(t *testing.T) {
 		t.Errorf("a minimal check: %+v, %v", back, err)
 	}
 	for _, bad := range [][]byte{nil, row[:40], append(bytes.Clone(row), 0)} {
-		if _, _, err := chain.ParseCheck(bad); !errors.Is(err, chain.ErrNoRow) {
+		if _, _, err := chain.ParseCheck(bad); !errors.Is(err, chain.ErrNotRow) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

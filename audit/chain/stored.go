@@ -41,14 +41,14 @@ func PolicyHead(seq int64, previous, row spend.Hash) spend.Hash {
 	return sha256.Sum256(append(append(b, previous[:]...), row[:]...))
 }
 
-// ErrNoRow is what ParseRow and ParseFields say of anything else.
-var ErrNoRow = errors.New("not an encoded row")
+// ErrNotRow is what ParseRow and ParseFields say of anything else.
+var ErrNotRow = errors.New("not an encoded row")
 
 // ParseRow is ParseFields of a row that begins with an identifier of 16 bytes.
 func ParseRow(dst [][]byte, row []byte) ([][]byte, error) {
 	fields, err := ParseFields(dst, row)
 	if err == nil && (len(fields) == 0 || len(fields[0]) != len(spend.ID{})) {
-		err = ErrNoRow
+		err = ErrNotRow
 	}
 	return fields, err
 }
@@ -56,12 +56,12 @@ func ParseRow(dst [][]byte, row []byte) ([][]byte, error) {
 // ParseFields appends the fields of an encoded row to dst, nil for null.
 func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
 	if len(row) < 2 {
-		return dst, ErrNoRow
+		return dst, ErrNotRow
 	}
 	n, rest := int(binary.BigEndian.Uint16(row)), row[2:]
 	for range n {
 		if len(rest) < 4 {
-			return dst, ErrNoRow
+			return dst, ErrNotRow
 		}
 		length := int32(binary.BigEndian.Uint32(rest))
 		rest = rest[4:]
@@ -70,13 +70,13 @@ func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
 			continue
 		}
 		if int(length) > len(rest) {
-			return dst, ErrNoRow
+			return dst, ErrNotRow
 		}
 		dst = append(dst, rest[:length:length])
 		rest = rest[length:]
 	}
 	if len(rest) > 0 {
-		return dst, ErrNoRow
+		return dst, ErrNotRow
 	}
 	return dst, nil
 }

@@ -22,8 +22,8 @@ type ArchivedDay struct {
 // Time is when the day begins.
 func (d Day) Time() time.Time { return time.UnixMilli(int64(d) * dayMS).UTC() }
 
-// left reports whether the checks of a day are to be read from an archive.
-func (v *verifier) left(day Day) bool {
+// inArchive reports whether the checks of a day are read from an archive.
+func (v *verifier) inArchive(day Day) bool {
 	_, noted := v.overview.Archived[day]
 	return noted || v.leaving(day)
 }
@@ -32,8 +32,8 @@ func (v *verifier) leaving(day Day) bool {
 	return v.o.Leaving != nil && v.o.Leaving.Day == day.String()
 }
 
-// anyLeft reports whether a range has a day of which that is true.
-func (v *verifier) anyLeft(r Range) bool {
+// anyInArchive reports whether any day of a range is read from an archive.
+func (v *verifier) anyInArchive(r Range) bool {
 	for day := range v.overview.Archived {
 		if DayOf(r.Low) <= day && day <= DayOf(r.High) {
 			return true

@@ -37,7 +37,7 @@ func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 // cut hands on the parts of a range in their order, each of one day and small
 // enough; what is empty is left out. A day in an archive is one part.
 func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) error {
-	if !v.anyLeft(r) {
+	if !v.anyInArchive(r) {
 		if _, empty, err := v.weigh(ctx, r); err != nil || empty {
 			return err
 		}
@@ -49,7 +49,7 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) err
 			return err
 		}
 		return v.cut(ctx, Range{audit.FirstID(middle), r.High}, hand)
-	case v.left(first):
+	case v.inArchive(first):
 		return hand(r)
 	}
 	return v.cutDay(ctx, r, hand)
@@ -60,7 +60,7 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) err
 // database has nothing.
 func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) error {
 	w, empty, err := v.weigh(ctx, r)
-	if err != nil || empty && !v.left(DayOf(r.Low)) {
+	if err != nil || empty && !v.inArchive(DayOf(r.Low)) {
 		return err
 	}
 	from, to := ms(r.Low), ms(r.High)
@@ -128,7 +128,7 @@ type slice struct {
 func (v *verifier) slice(ctx context.Context, r Range) error {
 	s := slice{verifier: v, r: r}
 	day := DayOf(r.Low)
-	if v.left(day) {
+	if v.inArchive(day) {
 		return v.archivedDay(ctx, day, r)
 	}
 	if !v.overview.Days[day] {
