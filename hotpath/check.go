@@ -28,9 +28,9 @@ const (
 
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
-// Errors, with which nothing was decided: ErrUnauthorized, ErrKeyInactive,
-// ErrPolicyNotFound, ErrRateLimited, ErrKeyReused, ErrOverloaded and
-// ErrUnavailable, after which the check may be recorded all the same (G7).
+// With ErrUnauthorized, ErrKeyInactive, ErrPolicyNotFound, ErrRateLimited,
+// ErrKeyReused and ErrOverloaded nothing was decided; with ErrUnavailable the
+// check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	recorded, ok := a.writer.Reserve() // before any claim (G9)
 	if !ok {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,10 +51,7 @@ func (s *Store) Fence(ctx context.Context, node spend.ID) error {
 // call may be repeated, so a connection lost in it is no end.
 func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args ...any) ([][]byte, error) {
 	for {
-		began, err := s.clock(ctx)
-		if err != nil {
-			return nil, err
-		}
+		asked := time.Now()
 		row, err := s.control(ctx, append([]byte("SET LOCAL lock_timeout = "+lockPatience+";"), call...), 2)
 		var answer *pgconn.PgError
 		switch {
@@ -72,7 +68,7 @@ func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args 
 		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
 			return nil, err
 		}
-		if err := s.endHolders(ctx, began, lock, args); err != nil {
+		if err := s.endHolders(ctx, asked, lock, args); err != nil {
 			return nil, err
 		}
 	}
@@ -84,14 +80,6 @@ const unknownPause = 10 * time.Millisecond
 // lockPatience, in milliseconds, is far more than a healthy commit takes.
 const lockPatience = "300"
 
-// clock is the server's.
-func (s *Store) clock(ctx context.Context) (now time.Time, err error) {
-	err = s.read(ctx, "cannot read the clock", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
-	})
-	return now, err
-}
-
 // endHolders ends the sessions of commits that hold a lock and began before the
 // caller asked for it. Those that queued behind the caller are healthy, and got
 // the lock when it gave up. One that waits for a standby is spared: ending it
@@ -100,12 +88,13 @@ func (s *Store) clock(ctx context.Context) (now time.Time, err error) {
 func (s *Store) endHolders(ctx context.Context, asked time.Time, lock string, args []any) error {
 	var ended int
 	err := s.read(ctx, "cannot end the sessions that hold a fence", func(ctx context.Context, db *pgx.Conn) error {
+		since := fmt.Sprintf("clock_timestamp() - %d * interval '1 microsecond'", time.Since(asked).Microseconds())
 		return db.QueryRow(ctx, `SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks AS l
 			JOIN pg_stat_activity AS a USING (pid)
 			WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 2
 			AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			AND coalesce(a.xact_start, '-infinity') < $`+strconv.Itoa(len(args)+1)+`
-			AND a.wait_event IS DISTINCT FROM 'SyncRep' AND `+lock, append(args, asked)...).Scan(&ended)
+			AND coalesce(a.xact_start, '-infinity') < `+since+`
+			AND a.wait_event IS DISTINCT FROM 'SyncRep' AND `+lock, args...).Scan(&ended)
 	})
 	if err == nil && ended > 0 {
 		s.log.Warn("ended database sessions whose commits did not end", "sessions", ended)

@@ -80,7 +80,7 @@ func (v verification) run(ctx context.Context, p process) error {
 	}
 	if len(v.files) > 0 {
 		if v.key == "" && c.Checkpoints.Key == "" {
-			return usageError{text: "--checkpoint needs --public-key"}
+			return usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
 		}
 		if o.PublicKey, err = publicKey(v.key, c.Checkpoints.Key); err != nil {
 			return err

@@ -51,9 +51,10 @@ type batcher struct {
 
 // round is the asks of one pipeline.
 type round struct {
-	asks []*ask
-	born time.Time     // not after the first of them
-	done chan struct{} // closed when they are answered
+	asks   []*ask
+	born   time.Time     // not after the first of them
+	failed bool          // a trip failed while they waited
+	done   chan struct{} // closed when they are answered
 }
 
 // clockReading is what TIME said, and when by the local clock it was asked for
@@ -307,14 +308,18 @@ func (b *batcher) fail(asks []*ask, err error) {
 	b.sweep(asks)
 }
 
-// failLate refuses rounds that have waited as long as a trip may take: when
-// Redis hangs, each takes so long, and the last of many would be refused too
-// late (G7). Nothing of them was sent.
+// failLate refuses rounds that have waited for two trips in vain, the second
+// just now: when Redis hangs, each takes as long as it may, and the last of many
+// would be refused too late (G7). Nothing of them was sent. One trip may fail for
+// a connection alone that was dead, and the next makes another.
 func (b *batcher) failLate(err error) {
 	b.mu.Lock()
 	n := 0
-	for n < len(b.rounds) && time.Since(b.rounds[n].born) >= ioTimeout {
-		n++
+	for i, r := range b.rounds {
+		if r.failed && time.Since(r.born) >= ioTimeout {
+			n = i + 1
+		}
+		r.failed = true
 	}
 	late := slices.Clone(b.rounds[:n])
 	b.rounds = slices.Delete(b.rounds, 0, n)

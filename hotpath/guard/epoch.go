@@ -192,7 +192,7 @@ func swapMarker(ctx context.Context, server *redis.Client, seen, next string) (b
 	return n == 1, err
 }
 
-// entry is when this node entered an epoch, by its own clock.
+// entry is when this node entered an epoch, or saw it first, by its own clock.
 type entry struct {
 	epoch spend.ID
 	at    time.Time

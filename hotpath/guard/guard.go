@@ -45,7 +45,7 @@ type Guard struct {
 	flights *flights
 
 	windows atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
-	entered atomic.Pointer[entry]    // the epoch of windows
+	entered atomic.Pointer[entry]    // the latest epoch that is known
 	node    atomic.Pointer[spend.ID] // this incarnation
 	fencing fencing
 
@@ -135,13 +135,16 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 }
 
 // settled waits until no node reads from the server of an older epoch, where
-// the generation is as it was. It counts from when this node entered the epoch:
-// by the clock of the node that began it, it may seem older than it is.
+// the generation is as it was. It counts from when this node entered the epoch
+// or first saw it: by the clock of the node that began it, it may seem older
+// than it is.
 func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
-	left := g.conns.settleIn
-	if e := g.entered.Load(); e != nil && e.epoch == epoch {
-		left -= time.Since(e.at)
+	seen := g.entered.Load()
+	if seen == nil || seen.epoch != epoch {
+		seen = &entry{epoch, time.Now()}
+		g.entered.Store(seen)
 	}
+	left := g.conns.settleIn - time.Since(seen.at)
 	if left <= 0 {
 		return nil
 	}
