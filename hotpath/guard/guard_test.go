@@ -383,7 +383,8 @@ func TestManyAsksOfAHungRedis(t *testing.T) {
 					return dial(ctx)
 				}
 				hung <- struct{}{}
-				ours, theirs := net.Pipe() // nobody reads
+				time.Sleep(50 * time.Millisecond) // others come before the trip's time begins
+				ours, theirs := net.Pipe()        // nobody reads
 				return ours, theirs, nil
 			}
 			g.conns.hot.suspect.Store(true)
