@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -334,6 +335,11 @@ func TestRunbookSQL(t *testing.T) {
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
 	if err := s.CreatePolicy(t.Context(), p, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
+		t.Fatal(err)
+	}
+	leaked := sha256.Sum256([]byte("svc_live_0123456789abcdef0123456789abcdef")) // the page's
+	k := &audit.Key{ID: spend.NewID(time.Now()), Hash: leaked, Name: "leaked", RateLimitRPM: 1, CreatedAt: time.Now()}
+	if err := s.CreateKey(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}
 	queries := regexp.MustCompile(`psql "\$DATABASE_URL" -c "(SELECT [^"]+)"`).FindAllStringSubmatch(string(page), -1)
