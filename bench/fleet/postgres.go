@@ -64,6 +64,8 @@ func newPostgres(ctx context.Context, name, dir, password string, settings []str
 	for _, s := range append([]string{
 		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port), "unix_socket_directories=",
 		"timezone=UTC", "max_connections=200",
+		// What waits long says for what: a test that fails shows this log.
+		"log_lock_waits=on", "log_min_duration_statement=1s",
 	}, settings...) {
 		args = append(args, "-c", s)
 	}
