@@ -92,7 +92,9 @@ func gather(h *History) (*evidence, error) {
 	slices.SortStableFunc(e.checks, func(a, b *check) int { return int(a.Sent - b.Sent) })
 	for _, c := range e.checks {
 		e.alike[c.same] = append(e.alike[c.same], c)
-		e.contenders[c.request.contended()] = append(e.contenders[c.request.contended()], c)
+		for _, wanted := range c.request.contended() {
+			e.contenders[wanted] = append(e.contenders[wanted], c)
+		}
 	}
 	for i := range h.Rows {
 		r := &h.Rows[i]

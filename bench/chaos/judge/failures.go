@@ -43,13 +43,22 @@ func (e *evidence) excused(o *Op) bool {
 	if o.Kind != Check || o.Status == 0 || json.Unmarshal(o.Request, &asked) != nil {
 		return false
 	}
-	return slices.ContainsFunc(e.contenders[asked.contended()], func(c *check) bool {
-		return c.Op != o && c.failed() && c.overlaps(o.Sent, o.Done) && e.struck(c.Op)
+	return slices.ContainsFunc(asked.contended(), func(wanted string) bool {
+		return slices.ContainsFunc(e.contenders[wanted], func(c *check) bool {
+			return c.Op != o && c.failed() && c.overlaps(o.Sent, o.Done) && e.struck(c.Op)
+		})
 	})
 }
 
-// contended is equal for requests that wait for each other's claims, about.
-func (r request) contended() string { return r.AgentID + " " + r.Counterparty }
+// contended has something in common for requests that wait for each other's
+// claims: the key, or the fingerprint, about.
+func (r request) contended() []string {
+	wanted := []string{"fingerprint " + r.AgentID + " " + r.Counterparty}
+	if r.IdempotencyKey != "" {
+		wanted = append(wanted, "key "+r.IdempotencyKey)
+	}
+	return wanted
+}
 
 func (e *evidence) struck(o *Op) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool {

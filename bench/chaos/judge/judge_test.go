@@ -105,6 +105,15 @@ func TestAllowed(t *testing.T) {
 			fail(second)
 			second.Sent = first.Sent
 		},
+		"a failure while waiting for a key of another request that failed elsewhere": func(s *story) {
+			s.fault(judge.Fault{Excuses: []string{"node1"}})
+			first := s.ask(action{to: "a", amount: "10", key: "k"})
+			fail(first)
+			first.Via = "node1"
+			second := s.ask(action{to: "b", amount: "10", key: "k"})
+			fail(second)
+			second.Sent = first.Sent
+		},
 		"a simulation": func(s *story) {
 			s.op(judge.Op{
 				Kind: judge.Simulate, Status: 200, Request: json.RawMessage(`{}`),
