@@ -78,7 +78,8 @@ func TestChainFollowsWhatWasRecorded(t *testing.T) {
 		if len(s.rows) != 7 {
 			t.Errorf("%d rows", len(s.rows))
 		}
-		if got := s.chains(t); got[spend.ID{1}] < 4 || got[spend.ID{2}] != 1 {
+		// At least three: the poisoned check may be alone in its batch.
+		if got := s.chains(t); got[spend.ID{1}] < 3 || got[spend.ID{2}] != 1 {
 			t.Errorf("lanes of %v", got)
 		}
 	})
