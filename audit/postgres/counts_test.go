@@ -52,10 +52,7 @@ func (c *counting) session(t *testing.T, isolation pgx.TxIsoLevel) pgx.Tx {
 
 // insert writes violations of an agent, as commit_checks does, at a distance
 // from now.
-func insert(t *testing.T, db interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}, agent string, n int, age time.Duration,
-) {
+func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 	t.Helper()
 	rows, err := db.Query(context.Background(), `INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
 			currency, agent_id, policy_id, counterparty, rule_id, rule_description)

@@ -185,15 +185,6 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 	f := newFence(t, s)
 	stuck, queued, watch := connect(t, url), connect(t, url), connect(t, url)
 	enter := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT enter('%x', '%x')", f.Node, f.Epoch)
-	until := func(question string) error {
-		for range 5000 {
-			var yes bool
-			if err := watch.QueryRow(t.Context(), question).Scan(&yes); err != nil || yes {
-				return err
-			}
-		}
-		return errors.New("never: " + question)
-	}
 	if _, err := stuck.Exec(t.Context(), enter); err != nil {
 		return err
 	}
@@ -202,12 +193,12 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 		_, err := s.RotateEpoch(t.Context(), f.Epoch, spend.NewID(time.Now()))
 		rotated <- err
 	}()
-	err := until(`SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND NOT granted)`)
+	err := until(t, watch, `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND NOT granted)`)
 	if err == nil {
 		_, err = queued.Exec(t.Context(), enter)
 	}
 	if err == nil {
-		err = until(fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND pid = %d)`, stuck.PgConn().PID()))
+		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM pg_locks WHERE classid = 'epoch'::regclass AND pid = %d)`, stuck.PgConn().PID()))
 	}
 	if err == nil {
 		_, err = queued.Exec(t.Context(), "COMMIT")
@@ -307,17 +298,19 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 // waitFor asks until the answer is true.
 func waitFor(t *testing.T, url, what, question string) {
 	t.Helper()
-	conn := connect(t, url)
+	if err := until(t, connect(t, url), question); err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func until(t *testing.T, conn *pgx.Conn, question string) error {
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		var yes bool
-		if err := conn.QueryRow(t.Context(), question).Scan(&yes); err != nil {
-			t.Fatal(err)
-		}
-		if yes {
-			return
+		if err := conn.QueryRow(t.Context(), question).Scan(&yes); err != nil || yes {
+			return err
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s", what)
+			return errors.New("it takes too long")
 		}
 	}
 }

@@ -37,11 +37,17 @@ func connectNode(t *testing.T, config *pgx.ConnConfig) *pgx.Conn {
 	return conn
 }
 
-// waitsFor gives it time to run into a lock.
-func waitsFor(t *testing.T, url string, conn *pgx.Conn, statement string) {
+// makeUntil makes the indexes and comes back when a statement of that waits for
+// a lock. The outcome follows.
+func makeUntil(t *testing.T, url string, conn *pgx.Conn, config *pgx.ConnConfig, statement string) <-chan error {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	done := make(chan error, 1)
+	go func() { done <- makeIndexes(ctx, conn, config) }()
 	waitFor(t, url, statement+" to wait", fmt.Sprintf(`SELECT EXISTS (SELECT FROM pg_stat_activity
 		WHERE pid = %d AND wait_event_type = 'Lock' AND query LIKE '%s%%')`, conn.PgConn().PID(), statement))
+	return done
 }
 
 // TestIndexThatTakesLong: while a node makes an index no other one begins, also
@@ -57,14 +63,10 @@ func TestIndexThatTakesLong(t *testing.T) {
 	insert(t, writer, "busy", 10, time.Hour)
 	config := impatient(t, url, "idle_in_transaction_session_timeout")
 	first, second := connectNode(t, config), connectNode(t, config)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- makeIndexes(ctx, first, config) }()
-	waitsFor(t, url, first, "CREATE INDEX CONCURRENTLY")
+	done := makeUntil(t, url, first, config, "CREATE INDEX CONCURRENTLY")
 	time.Sleep(500 * time.Millisecond)
 
-	soon, cancel := context.WithTimeout(ctx, time.Second)
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if mine, err := makeIndexesInTurn(soon, second, config); mine || err != nil {
 		t.Errorf("the second node's turn came: %v, %v", mine, err)
@@ -104,11 +106,7 @@ func TestReplacedIndex(t *testing.T) {
 			}
 			config := impatient(t, url, "lock_timeout")
 			conn := connectNode(t, config)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			done := make(chan error, 1)
-			go func() { done <- makeIndexes(ctx, conn, config) }()
-			waitsFor(t, url, conn, "DROP INDEX CONCURRENTLY")
+			done := makeUntil(t, url, conn, config, "DROP INDEX CONCURRENTLY")
 			time.Sleep(400 * time.Millisecond)
 			end(t, reader.Commit)
 			if err := <-done; err != nil {

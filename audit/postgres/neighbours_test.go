@@ -5,24 +5,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // inventory lists the tables and indexes of a deployment.
 func inventory(t *testing.T, url string) []string {
 	t.Helper()
-	rows, err := connect(t, url).Query(t.Context(), `SELECT concat_ws(' ', relname, relkind, indisvalid)
+	return texts(t, connect(t, url), `SELECT concat_ws(' ', relname, relkind, indisvalid)
 		FROM pg_class AS c LEFT JOIN pg_index ON indexrelid = c.oid
 		WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind IN ('r', 'p', 'i', 'I') ORDER BY relname`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }
 
 // TestTwoDeployments migrates and tidies one whose search_path goes on with

@@ -72,6 +72,25 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
+// querier is a connection, a pool of them or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// texts gives the rows of a query for one text.
+func texts(t *testing.T, db querier, query string) []string {
+	t.Helper()
+	rows, err := db.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func statement(t testing.TB, url, sql string) {
 	t.Helper()
 	if _, err := connect(t, url).Exec(context.Background(), sql); err != nil {

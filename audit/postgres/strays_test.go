@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -17,15 +16,7 @@ import (
 // rowsOf are all checks as text, with where they lie.
 func rowsOf(t *testing.T, s *Store, table string) []string {
 	t.Helper()
-	rows, err := s.reads.Query(t.Context(), "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return texts(t, s.reads, "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
 }
 
 // TestDefaultPartition: rows that no day takes show in a metric, the runbook's

@@ -96,12 +96,11 @@ func NewIdempotencyKey() string { return "go-" + rand.Text() }
 
 // GetCheck reads the answer of an earlier check. It is a record, no permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
-	path := "/v1/checks/" + url.PathEscape(checkID)
-	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
+	body, err := c.get(ctx, "/v1/checks/"+url.PathEscape(checkID))
 	if err != nil {
 		return nil, err
 	}
-	return readResult(answer.body)
+	return readResult(body)
 }
 
 // readResult takes nothing for a decision that is not one.

@@ -140,8 +140,12 @@ type Health struct {
 
 // Health asks whether the service answers. It needs no key.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
+	body, err := c.get(ctx, "/health")
+	if err != nil {
+		return nil, err
+	}
 	h := new(Health)
-	if _, err := c.get(ctx, "/health", h); err != nil {
+	if err := decode(body, h); err != nil {
 		return nil, err
 	}
 	if h.Status == "" {

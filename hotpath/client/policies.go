@@ -70,11 +70,11 @@ func (c *Client) Policy(ctx context.Context, policyID string, version int) (*Pol
 	if version != 0 {
 		path += "?version=" + strconv.Itoa(version)
 	}
-	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
+	body, err := c.get(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	return readPolicy(answer.body)
+	return readPolicy(body)
 }
 
 func readPolicy(body []byte) (*Policy, error) {

@@ -60,12 +60,14 @@ func (c *Client) Violations(ctx context.Context, q ViolationQuery) (*ViolationPa
 		"agent_id": q.AgentID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
 		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
 	})
-	page := new(ViolationPage)
-	body, err := c.get(ctx, path, page)
+	body, err := c.get(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	page.Body = body
+	page := &ViolationPage{Body: body}
+	if err := decode(body, page); err != nil {
+		return nil, err
+	}
 	return page, nil
 }
 

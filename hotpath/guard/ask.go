@@ -16,8 +16,7 @@ type ask struct {
 	swap    *swap
 	gets    []string
 
-	refused bool            // over the limit from memory, so that nothing is claimed (F15)
-	counted bool            // charge was counted now
+	counted bool            // charge was counted now, not refused from memory: then nothing is claimed (F15)
 	ends    int64           // when charge's window ends, if that is known
 	share   share           // of the count that charge is part of
 	place   ratelimit.Place // where charge stands in its window

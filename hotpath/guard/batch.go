@@ -170,8 +170,9 @@ func (b *batcher) take() (r *round, chores []chore, ok bool) {
 	now := b.now()
 	for _, a := range r.asks {
 		if a.charge.Key != "" {
-			a.place, a.refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
-			if a.counted = !a.refused; a.refused {
+			var refused bool
+			a.place, refused = b.memory.Refused(a.charge.Key, a.charge.Limit, now)
+			if a.counted = !refused; refused {
 				a.claims = [2]claim{}
 			}
 			if ends, ok := b.memory.End(a.charge.Key, now); ok {

@@ -116,7 +116,8 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
 		// Without a charge, the request was counted and judged before.
 		if _, admitted := reading.Place.Judge(at.Charge.Limit); at.Charge.Key != "" && !admitted {
 			if !reading.Counted && reading.Place.Ended(reading.Now) {
-				continue // refused from memory, in a window that is over
+				g.drop(at) // refused from memory, in a window that is over
+				continue
 			}
 			g.Refuse(at.Charge, reading)
 			return Outcome{Kind: Limited, Reading: reading}, nil
@@ -214,10 +215,6 @@ func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	if a.refused {
-		g.drop(at) // what was prepared was not sent
-		return a, nil
 	}
 	if c := &a.claims[0]; c.name != "" {
 		at.k.mine = c.held == ""
