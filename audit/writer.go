@@ -54,7 +54,7 @@ type Writer struct {
 	o       WriterOptions
 	metrics *writerMetrics
 	slots   *slots
-	timers  sync.Pool
+	entries sync.Pool // that ended
 	lanes   lanes    // run's
 	durable []*Entry // run's: recorded, and not told yet
 
@@ -66,14 +66,16 @@ type Writer struct {
 	done    sync.WaitGroup
 }
 
-// Entry is one check on its way into the trail.
+// Entry is one check on its way into the trail. One goroutine waits for it.
+// Entries are used again: what the last check left is still in a cache.
 type Entry struct {
 	writer *Writer
 	check  *spend.Check
 	row    spend.Hash // of the check's row, for its chain
 	phase  atomic.Int32
-	done   chan struct{}
+	done   chan struct{} // takes one token, from finish
 	err    error
+	timer  *time.Timer // of Wait
 }
 
 // The phases of an Entry: it can be withdrawn until its commit begins.
@@ -123,7 +125,8 @@ func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recor
 // slot until the Entry is settled.
 func (w *Writer) Append(check *spend.Check) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
-	e := &Entry{writer: w, check: check, row: chain.HashCheck(check, RowFormat), done: make(chan struct{})}
+	e := w.entry()
+	e.check, e.row = check, chain.HashCheck(check, RowFormat)
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -137,7 +140,8 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 }
 
 // Wait is nil once the check is durably recorded. Else nothing is recorded,
-// now or ever, except after ErrPending:
+// now or ever, except after ErrPending, which also is the only outcome after
+// which the Entry may be used again:
 //
 //	ErrStaleEpoch, ErrFencedNode  claim again
 //	ErrKeyTaken                   another check has the idempotency key
@@ -145,42 +149,54 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 //	ErrUnavailable                the store did not take it in time
 //	ErrPending                    nobody knows yet: Settle tells
 func (e *Entry) Wait(deadline time.Time) error {
-	timer, ok := e.writer.timers.Get().(*time.Timer)
-	if ok {
-		timer.Reset(time.Until(deadline))
-	} else {
-		timer = time.NewTimer(time.Until(deadline))
-	}
-	defer func() {
-		timer.Stop() // leaves nothing in its channel
-		e.writer.timers.Put(timer)
-	}()
+	e.timer.Reset(time.Until(deadline))
 	select {
 	case <-e.done:
-		return e.err
-	case <-timer.C:
+		return e.end()
+	case <-e.timer.C:
 	}
 	if e.phase.CompareAndSwap(queued, withdrawn) {
 		return ErrUnavailable
 	}
 	select {
 	case <-e.done:
-		return e.err
+		return e.end()
 	default:
 		return ErrPending
 	}
+}
+
+// entry takes one that ended, or makes one.
+func (w *Writer) entry() *Entry {
+	if e, ok := w.entries.Get().(*Entry); ok {
+		return e
+	}
+	e := &Entry{writer: w, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	e.timer.Stop()
+	return e
+}
+
+// end gives the outcome of an Entry that is finished, and the Entry back: only
+// the one who waited knows it any more.
+func (e *Entry) end() error {
+	err := e.err
+	e.timer.Stop() // leaves nothing in its channel
+	e.check, e.err = nil, nil
+	e.phase.Store(queued)
+	e.writer.entries.Put(e)
+	return err
 }
 
 // Settle waits for the final outcome, however long it takes; see Wait. It is
 // ErrPending only when the Writer was closed before the store could tell.
 func (e *Entry) Settle() error {
 	<-e.done
-	return e.err
+	return e.end()
 }
 
 func (e *Entry) finish(err error) {
 	e.err = err
-	close(e.done)
+	e.done <- struct{}{}
 }
 
 // Close refuses new checks and returns when those queued are settled.

@@ -380,34 +380,3 @@ func TestNextCommitAndAnswersOverlap(t *testing.T) {
 		t.Error("a commit began only when the answers of the one before were told")
 	})
 }
-
-// The writer allocates an entry and its channel for a check, and a handful of
-// things for a batch.
-func TestAllocations(t *testing.T) {
-	const checks, most = 64, 2.3
-	s := &trail{}
-	w := s.newWriter(checks)
-	defer w.Close()
-	s.spoil = func([]*spend.Check) (record bool, err error) {
-		s.batches = s.batches[:0]
-		return false, nil
-	}
-	all := make([]*spend.Check, checks)
-	for i := range all {
-		all[i] = check(1, fmt.Sprint(i))
-	}
-	entries := make([]*audit.Entry, checks)
-	allocs := testing.AllocsPerRun(100, func() {
-		for i, c := range all {
-			entries[i] = w.Append(c)
-		}
-		for _, e := range entries {
-			if err := e.Settle(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if allocs > most*checks {
-		t.Errorf("%.2f allocations a check", allocs/checks)
-	}
-}

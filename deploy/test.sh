@@ -53,6 +53,8 @@ go vet ./...
 go test $race ${TEST_FLAGS:-} ./...
 # Searches and schedules, of which the detector's speed allows few.
 go test -count=1 ./hotpath/guard/model ./hotpath/ring
+# Allocations, which it adds to: it empties pools at random.
+go test -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
 
 echo
 go test -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'

@@ -3,6 +3,7 @@ package chain
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"sync"
 
 	"spendgate/hotpath/spend"
 )
@@ -37,20 +38,24 @@ func CheckColumns() []string {
 // checkFields is how many columns CheckColumns has.
 const checkFields = 31
 
-// rowScratch holds most rows; longer ones cost an allocation.
-const rowScratch = 1536
+// rowRooms are buffers to encode rows in, grown to the longest.
+var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // HashCheck is the hash of a check's row, stored in that format.
 func HashCheck(c *spend.Check, format int16) spend.Hash {
-	var scratch [rowScratch]byte
-	return sha256.Sum256(AppendCheck(append(scratch[:0], checkDomain...), c, format))
+	room := rowRooms.Get().(*[]byte)
+	defer rowRooms.Put(room)
+	*room = AppendCheck(append((*room)[:0], checkDomain...), c, format)
+	return sha256.Sum256(*room)
 }
 
 // HashRow is HashCheck of a row that was read: the encoded fields, with their
 // number before them.
 func HashRow(row []byte) spend.Hash {
-	var scratch [rowScratch]byte
-	return sha256.Sum256(append(append(scratch[:0], checkDomain...), row...))
+	room := rowRooms.Get().(*[]byte)
+	defer rowRooms.Put(room)
+	*room = append(append((*room)[:0], checkDomain...), row...)
+	return sha256.Sum256(*room)
 }
 
 // AppendCheck adds the encoded row: the number of fields (int16), then per
