@@ -42,6 +42,7 @@ type Authorizer struct {
 	log        *slog.Logger
 	settling   sync.WaitGroup // of checks whose clients were refused already
 	now        func() time.Time
+	checkings  sync.Pool // that ended
 }
 
 // Components are what an Authorizer is made of.
@@ -66,6 +67,7 @@ func New(c Components) *Authorizer {
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		local: newLocalWindows(), metrics: m, log: c.Logger, now: c.Now,
 	}
+	a.checkings.New = func() any { return new(checking) }
 	a.catalog = newCatalog(c.Store, c.Logger, m)
 	a.uses = newUses(c.Store, func() map[spend.Hash]*key { return a.catalog.view().keys }, cmp.Or(c.NoteUsesEvery, defaultNoteUsesEvery), c.Logger)
 	return a

@@ -32,12 +32,12 @@ const (
 // ErrKeyReused and ErrOverloaded nothing was decided; with ErrUnavailable the
 // check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
-	recorded, ok := a.writer.Reserve() // before any claim (G9)
+	soFar, ok := a.writer.Reserve() // before any claim (G9)
 	if !ok {
 		return Answer{}, ratelimit.Quota{}, ErrOverloaded
 	}
 	c := a.begin(r, action)
-	c.recorded = recorded
+	c.soFar = soFar
 	defer a.end(c)
 	for range maxReclaims {
 		program, err := a.prepare(ctx, c, action)
@@ -77,7 +77,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 // checking is one check on its way.
 type checking struct {
 	request    Request
-	recorded   int64 // the writer's, at the beginning
+	soFar      int64 // how many were recorded when it began
 	attempt    guard.Attempt
 	identity   identity
 	admission  admission
@@ -87,10 +87,12 @@ type checking struct {
 	deadline   time.Time     // when the check is refused unless it is recorded
 	reclaims   bool          // a commit of it was refused
 	handedOver bool          // settle ends it
+	done       bool          // recorded: nothing refers to it any more
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
-	c := &checking{request: r, deadline: r.Started.Add(blindFor)}
+	c := a.checkings.Get().(*checking)
+	*c = checking{request: r, deadline: r.Started.Add(blindFor)}
 	c.attempt.Deadline = c.deadline
 	c.attempt.RequestSHA = spend.RequestSHA(action)
 	if action.IdempotencyKey != "" {
@@ -102,9 +104,13 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 // end leaves nothing behind of a check that was not recorded, and frees its
 // slot.
 func (a *Authorizer) end(c *checking) {
-	if !c.handedOver {
-		a.guard.Release(&c.attempt)
-		a.writer.Free()
+	if c.handedOver {
+		return
+	}
+	a.guard.Release(&c.attempt)
+	a.writer.Free()
+	if c.done {
+		a.checkings.Put(c)
 	}
 }
 
@@ -216,11 +222,12 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 	c.request.Trace.End(now)
 	a.metrics.commit.Observe(now.Sub(started).Seconds())
 	if err == nil || errors.Is(err, audit.ErrPending) || errors.Is(err, audit.ErrUnavailable) {
-		a.writer.Learn(c.recorded, now.Sub(c.request.Started))
+		a.writer.Learn(c.soFar, now.Sub(c.request.Started))
 	}
 	switch {
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)
+		c.done = true
 		a.metrics.decided(check)
 		return Answer{Check: check}, false, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):

@@ -12,9 +12,9 @@ import (
 
 // What the node may allocate from request to answer, and for each commit and
 // each round trip to Redis that checks share: how many do depends on how fast
-// the clients are. At the time of writing it is 10, 18 and 7.
+// the clients are. At the time of writing it is 6.5, 18 and 7.
 const (
-	mostOfACheck  = 12.0
+	mostOfACheck  = 8.0
 	mostOfACommit = 24.0
 	mostOfATrip   = 10.0
 )

@@ -36,6 +36,7 @@ type Attempt struct {
 	Charge      Charge    // counted once, however often Claim is called
 	Deadline    time.Time // when it may no longer claim what another failed to record
 
+	asked ask  // with the latest hot batch
 	f     held // the fingerprint
 	k     held // the idempotency key
 	fence spend.Fence
@@ -188,7 +189,8 @@ func (h held) drifted(a *ask) bool { return a.reading.now.Sub(h.since).Abs() > m
 
 // claimOnce sends one hot batch.
 func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
-	a, err := g.trip(ctx, func(w marker) ask {
+	a := &at.asked
+	err := g.trip(ctx, a, func(ask *ask, w marker) {
 		node := *g.node.Load()
 		if at.fence.Epoch != w.epoch || at.fence.Node != node {
 			// Claims of an older epoch are void; those of an older incarnation
@@ -196,7 +198,6 @@ func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 			g.drop(at)
 			at.fence = spend.Fence{Node: node, Epoch: w.epoch}
 		}
-		var ask ask
 		if !at.paid {
 			ask.charge = at.Charge
 		}
@@ -211,7 +212,6 @@ func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
 			at.f.value = holder{pending, node, at.f.id, now.UnixMilli()}.String()
 			ask.claims[1] = claim{name: at.f.name, value: at.f.value, px: at.Window}
 		}
-		return ask
 	})
 	if err != nil {
 		return nil, err
@@ -310,12 +310,12 @@ func (g *Guard) take(ctx context.Context, at *Attempt, name, old string, life ti
 // swap replaces a value in the attempt's epoch. It gives no ask when the value
 // is another by now, or the epoch: the hot batch then starts over.
 func (g *Guard) swap(ctx context.Context, at *Attempt, build func() swap) (*ask, error) {
-	a, err := g.trip(ctx, func(w marker) ask {
-		if w.epoch != at.fence.Epoch {
-			return ask{}
+	a := new(ask)
+	err := g.trip(ctx, a, func(a *ask, w marker) {
+		if w.epoch == at.fence.Epoch {
+			s := build()
+			a.swap = &s
 		}
-		s := build()
-		return ask{swap: &s}
 	})
 	if err != nil || a.swap == nil || !a.swap.done {
 		return nil, err

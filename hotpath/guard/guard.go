@@ -203,8 +203,8 @@ type Reading struct {
 
 // Ask counts a request and reads the generation.
 func (g *Guard) Ask(ctx context.Context, charge Charge) (Reading, error) {
-	a, err := g.trip(ctx, func(marker) ask { return ask{charge: charge} })
-	if err != nil {
+	var a ask
+	if err := g.trip(ctx, &a, func(a *ask, _ marker) { a.charge = charge }); err != nil {
 		return Reading{}, err
 	}
 	return Reading{a.reading.generation, a.place, a.counted, a.reading.now}, nil
@@ -220,40 +220,40 @@ func (g *Guard) Refuse(charge Charge, r Reading) {
 
 // trip makes one round trip within the epoch in force, renewing it as often as
 // it takes. build makes the ask for an epoch, anew before each try.
-func (g *Guard) trip(ctx context.Context, build func(marker) ask) (*ask, error) {
-	var counted *ask // a request is counted once, however often it is sent
+func (g *Guard) trip(ctx context.Context, a *ask, build func(*ask, marker)) error {
+	counted, place := false, ratelimit.Place{} // a request is counted once, however often it is sent
 	for range renewAttempts {
 		known := *g.windows.Load()
 		if known.epoch.IsZero() {
 			if err := g.renew(ctx, known); err != nil {
-				return nil, err
+				return err
 			}
 			continue
 		}
-		a := build(known)
-		a.windows = known
-		if counted != nil {
+		*a = ask{windows: known}
+		build(a, known)
+		if counted {
 			a.charge = Charge{}
 		}
-		err := g.batch.do(&a)
+		err := g.batch.do(a)
 		if err != nil && !errors.Is(err, errForeignServer) {
-			return nil, err
+			return err
 		}
-		if err == nil && counted == nil && a.counted {
-			counted = &a
+		if err == nil && !counted && a.counted {
+			counted, place = true, a.place
 		}
 		if err == nil && !a.reading.lost {
-			if counted != nil {
-				a.place, a.counted = counted.place, true
+			if counted {
+				a.place, a.counted = place, true
 			}
-			return &a, nil
+			return nil
 		}
 		if err == nil {
 			g.batch.later(a.releases()...) // void, but perhaps under names that stay
 		}
 		if err := g.renew(ctx, known); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
+	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }

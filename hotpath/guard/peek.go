@@ -17,12 +17,11 @@ type Seen struct {
 // claims nothing (G10). A claim that is not recorded yet is not seen. Keys of
 // the answer are the fingerprints found.
 func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.Hash]Seen, error) {
-	a, err := g.trip(ctx, func(w marker) ask {
-		var ask ask
+	var a ask
+	err := g.trip(ctx, &a, func(a *ask, w marker) {
 		for _, fp := range fingerprints {
-			ask.gets = append(ask.gets, fingerprintName(w.epoch, fp))
+			a.gets = append(a.gets, fingerprintName(w.epoch, fp))
 		}
-		return ask
 	})
 	if err != nil {
 		return nil, err

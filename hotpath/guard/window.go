@@ -242,8 +242,8 @@ func (g *Guard) newWait(ctx context.Context, at *Attempt, name, value string) (*
 // long, or of this very process, whose flights are all known. It pauses when
 // the claim is neither.
 func (w *wait) look(h holder) (changed, stale bool, err error) {
-	a, err := w.g.trip(w.ctx, func(marker) ask { return ask{gets: []string{w.name}} })
-	if err != nil {
+	var a ask
+	if err := w.g.trip(w.ctx, &a, func(a *ask, _ marker) { a.gets = []string{w.name} }); err != nil {
 		return false, false, err
 	}
 	switch value := a.reading.values[0]; {
