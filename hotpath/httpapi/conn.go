@@ -72,8 +72,8 @@ func (o *openConns) hurry() {
 	defer o.mu.Unlock()
 	end := time.Now().Add(finishReading)
 	for c := range o.conns { // setting deadlines fails only on what is closed
-		_ = c.SetReadDeadline(end)
-		_ = c.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
+		_ = c.Conn.SetReadDeadline(end)
+		_ = c.Conn.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
 	}
 }
 
@@ -82,7 +82,9 @@ func (o *openConns) hurry() {
 // after its header, and the connection counts as active before the first byte
 // of its first request. One time.Now a request is all it costs.
 //
-// It also closes so that a client still sending gets to read its refusal.
+// It also closes so that a client still sending gets to read its refusal, and
+// spares the runtime's timers most of the three deadlines that fasthttp sets for
+// each request.
 type conn struct {
 	net.Conn
 
@@ -90,6 +92,10 @@ type conn struct {
 	// while none has come. Only the connection's goroutine touches it.
 	first time.Time
 	fresh bool // nothing has ever been read; like first
+
+	// When reading is to end, and what the socket knows of it; like first.
+	readBy            time.Time
+	readSet, writeSet time.Time
 
 	// excess: there are too many connections. The first request is refused, and
 	// need not be waited for long.
@@ -111,6 +117,9 @@ func (c *conn) Read(p []byte) (int, error) {
 		// close a connection that a client opened for later.
 		c.allow(c.server.IdleTimeout)
 	}
+	if err := c.bindRead(); err != nil {
+		return 0, err
+	}
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.fresh {
 		c.allow(c.server.ReadTimeout)
@@ -121,14 +130,46 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allow bounds how long the first request is waited for, also while hurry is
-// at it.
-func (c *conn) allow(d time.Duration) {
-	_ = c.SetReadDeadline(time.Now().Add(d)) // fails only on what is closed
-	if c.open.closing.Load() {
-		// It was accepted: what it sent with that is answered, not reset (G11).
-		_ = c.SetReadDeadline(time.Now().Add(finishReading))
+// allow bounds how long the first request is waited for.
+func (c *conn) allow(d time.Duration) { c.readBy = time.Now().Add(d) }
+
+// SetReadDeadline implements net.Conn. It is for the next Read: most requests
+// are read whole at once, and the deadline for the rest of them is not needed.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.readBy = t
+	return nil
+}
+
+// bindRead tells the socket when reading is to end, also while hurry is at it.
+func (c *conn) bindRead() error {
+	if c.near(c.readSet, c.readBy) {
+		return nil
 	}
+	c.readSet = c.readBy
+	err := c.Conn.SetReadDeadline(c.readBy)
+	if c.open.closing.Load() {
+		// Nor at once: what a client sent that was just accepted is answered,
+		// not reset (G11).
+		err = c.Conn.SetReadDeadline(time.Now().Add(finishReading))
+	}
+	return err
+}
+
+// SetWriteDeadline implements net.Conn. What hurry allows is for answers that
+// are half taken; others have all the time that they need.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.near(c.writeSet, t) && !c.open.closing.Load() {
+		return nil
+	}
+	c.writeSet = t
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// near reports whether the deadline that is set will do for the one asked for:
+// it ends early by no more than a sixteenth of the shortest timeout.
+func (c *conn) near(set, asked time.Time) bool {
+	early := asked.Sub(set)
+	return early >= 0 && early <= min(c.server.ReadTimeout, c.server.WriteTimeout, c.server.IdleTimeout)/16
 }
 
 // Write implements net.Conn.
@@ -152,7 +193,7 @@ func (c *conn) Close() error {
 	c.open.remove(c)
 	if c.linger.Swap(false) {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+			_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 			_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 		}
 	}
