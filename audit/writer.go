@@ -55,8 +55,8 @@ type Writer struct {
 	metrics *writerMetrics
 	slots   *slots
 	entries sync.Pool // that ended
-	lanes   lanes    // run's
-	durable []*Entry // run's: recorded, and not told yet
+	lanes   lanes     // run's
+	durable []*Entry  // run's: recorded, and not told yet
 
 	mu      sync.Mutex
 	waiting *sync.Cond
