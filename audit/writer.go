@@ -140,8 +140,8 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 }
 
 // Wait is nil once the check is durably recorded. Else nothing is recorded,
-// now or ever, except after ErrPending, which also is the only outcome after
-// which the Entry may be used again:
+// now or ever, except after ErrPending. The caller must not use the Entry any
+// more, except after ErrPending:
 //
 //	ErrStaleEpoch, ErrFencedNode  claim again
 //	ErrKeyTaken                   another check has the idempotency key
@@ -177,9 +177,15 @@ func (w *Writer) entry() *Entry {
 }
 
 // end gives the outcome of an Entry that is finished, and the Entry back: only
-// the one who waited knows it any more.
+// the one who waited knows it any more, and may not ask again. That one may
+// after ErrPending, which is the outcome of a commit in doubt when the Writer is
+// closed; and of one that was withdrawn the queue still knows.
 func (e *Entry) end() error {
 	err := e.err
+	if errors.Is(err, ErrPending) {
+		e.done <- struct{}{}
+		return err
+	}
 	e.timer.Stop() // leaves nothing in its channel
 	e.check, e.err = nil, nil
 	e.phase.Store(queued)

@@ -26,6 +26,7 @@ type trail struct {
 	takes time.Duration
 	begin func()
 	spoil func(batch []*spend.Check) (record bool, err error)
+	fence func() error
 
 	mu       sync.Mutex
 	batches  [][]*spend.Check
@@ -87,6 +88,9 @@ func (s *trail) newWriter(capacity int) *audit.Writer {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.fenced = append(s.fenced, node)
+			if s.fence != nil {
+				return s.fence()
+			}
 			return nil
 		},
 		Retire: func(node spend.ID) {
