@@ -96,6 +96,7 @@ type conn struct {
 	// When reading is to end, and what the socket knows of it; like first.
 	readBy            time.Time
 	readSet, writeSet time.Time
+	answering         bool // and how long that may take was said; like first
 
 	// excess: there are too many connections. The first request is refused, and
 	// need not be waited for long.
@@ -120,6 +121,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if err := c.bindRead(); err != nil {
 		return 0, err
 	}
+	c.answering = false
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.fresh {
 		c.allow(c.server.ReadTimeout)
@@ -158,6 +160,7 @@ func (c *conn) bindRead() error {
 // SetWriteDeadline implements net.Conn. What hurry allows is for answers that
 // are half taken; others have all the time that they need.
 func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.answering = true
 	if c.near(c.writeSet, t) && !c.open.closing.Load() {
 		return nil
 	}
@@ -172,10 +175,17 @@ func (c *conn) near(set, asked time.Time) bool {
 	return early >= 0 && early <= min(c.server.ReadTimeout, c.server.WriteTimeout, c.server.IdleTimeout)/16
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. fasthttp sets no deadline before it refuses what it
+// cannot read, and before it invites a body: that of the answer before may be
+// long over.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.mute.Load() {
 		return len(p), nil
+	}
+	if timeout := c.server.WriteTimeout; timeout > 0 && !c.answering && !c.open.closing.Load() {
+		if err := c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+			return 0, err
+		}
 	}
 	return c.Conn.Write(p)
 }

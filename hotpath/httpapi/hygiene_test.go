@@ -325,6 +325,34 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	c.closed()
 }
 
+// What is said without a request having been read, or before it is, has a
+// deadline of its own: that of the answer before may be over.
+func TestRefusalsOnAnOldConnection(t *testing.T) {
+	for status, text := range map[string]string{
+		"413": post("Content-Length: 2000000\r\n", "{"),
+		"431": "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 20000) + "\r\n\r\n",
+		"400": "GET\r\n\r\n",
+		"100": post("Expect: 100-continue\r\n"+length(plainCheck), ""),
+		"408": "GET /hea",
+	} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, func(o *Options) { o.ReadTimeout, o.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond })
+			c := s.dial()
+			c.send(smuggled)
+			if a := c.receive(); a.status != 200 {
+				t.Fatalf("health: %d", a.status)
+			}
+			time.Sleep(400 * time.Millisecond)
+			c.send(text)
+			line, err := c.r.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, "HTTP/1.1 "+status) {
+				t.Errorf("%q, %v", line, err)
+			}
+		})
+	}
+}
+
 // A connection may be opened long before its first request. The request's own
 // time begins with its first byte.
 func TestFirstRequestMayComeLate(t *testing.T) {
