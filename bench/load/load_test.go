@@ -178,3 +178,11 @@ func TestSpread(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// The processor time of an answer, times how many there are in a second.
+func TestCoresBusy(t *testing.T) {
+	r := Result{Right: 20_000, Seconds: 2, CPU: map[string]float64{"node": 60, "postgres": 50, Generator: 15}}
+	if busy := r.Busy(); busy != 1.25 {
+		t.Errorf("%v cores, want 1.25", busy)
+	}
+}

@@ -52,6 +52,13 @@ func (r *Result) Server() float64 {
 	return sum
 }
 
+// Busy is how many cores were at work, the generator's share included. What is
+// missing to all of them was waited for: a disk, or the scheduler.
+func (r *Result) Busy() float64 {
+	const second = 1e6 // in microseconds
+	return (r.Server() + r.CPU[Generator]) * float64(r.Right) / r.Seconds / second
+}
+
 // Failures is how many answers were wrong or missing.
 func (r *Result) Failures() uint64 {
 	var sum uint64

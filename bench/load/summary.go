@@ -21,6 +21,7 @@ type Summary struct {
 	P999      Spread            `json:"p999_ms"`
 	ServerCPU Spread            `json:"server_cpu_us"`
 	CPU       map[string]Spread `json:"cpu_us"`
+	Busy      Spread            `json:"cores_busy"` // the generator's share included
 	Failures  uint64            `json:"failures"`
 	// Ratios are to what was measured in the same rounds.
 	Ratios []Ratio `json:"ratios,omitempty"`
@@ -43,6 +44,7 @@ func Summarise(rounds []Result, baselines ...[]Result) Summary {
 		P50:  SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P50 }),
 		P90:  SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P90 }),
 		P999: SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P999 }),
+		Busy: SpreadOver(rounds, (*Result).Busy),
 	}
 	for _, process := range processNames(rounds) {
 		s.CPU[process] = SpreadOver(rounds, func(r *Result) float64 { return r.CPU[process] })
@@ -84,7 +86,7 @@ func WriteSummaries(out io.Writer, summaries []Summary) error {
 	for _, name := range append([]string{Generator}, names...) {
 		fmt.Fprint(w, "\t", name)
 	}
-	fmt.Fprintln(w, "\tfailed")
+	fmt.Fprintln(w, "\tcores busy\tfailed")
 	for _, s := range summaries {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s", s.Name, s.PerSecond, s.P50, s.P99, s.ServerCPU)
 		for _, name := range append([]string{Generator}, names...) {
@@ -94,7 +96,7 @@ func WriteSummaries(out io.Writer, summaries []Summary) error {
 				fmt.Fprint(w, "\t-")
 			}
 		}
-		fmt.Fprintf(w, "\t%d\n", s.Failures)
+		fmt.Fprintf(w, "\t%s\t%d\n", s.Busy, s.Failures)
 	}
 	if err := w.Flush(); err != nil {
 		return err
