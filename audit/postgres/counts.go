@@ -13,7 +13,9 @@ import (
 )
 
 const (
-	countedAtOnce = 50_000 // bounds a transaction of CountViolations, to some 0.3 s
+	// countedAtOnce bounds a step of CountViolations to some 5 ms of a processor
+	// that the commits of checks may have to wait for.
+	countedAtOnce = 1000
 	countTimeout  = time.Minute
 )
 
@@ -36,6 +38,11 @@ func (s *Store) CountViolations(ctx context.Context) error {
 			return nil
 		case !done: // somebody else is
 			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, ctx.Err())
+		case <-time.After(time.Since(begun)): // let others
 		}
 	}
 }

@@ -258,6 +258,33 @@ func TestCountedAt(t *testing.T) {
 	end(t, tx.Rollback)
 }
 
+// Many violations are counted in short steps, which commits of checks can get
+// between (V8).
+func TestCountsInSteps(t *testing.T) {
+	const transactions, each, most = 4, 700, 2000
+	c := newCounting(t)
+	c.exec(t, "UPDATE violations_counted SET piece = 100")
+	c.exec(t, `CREATE TABLE steps (counted bigint);
+		CREATE FUNCTION keep_step() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO steps SELECT sum(total) FROM violation_counts WHERE agent_id = '';
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER keep_step AFTER UPDATE ON violations_counted FOR EACH ROW EXECUTE FUNCTION keep_step()`)
+	for range transactions {
+		insert(t, c.reads, "busy", each, time.Hour)
+	}
+	c.count(t)
+	c.exact(t, "in steps")
+	var counted, longest int64
+	err := c.reads.QueryRow(t.Context(), "SELECT max(counted), max(step) FROM (SELECT counted, counted - lag(counted, 1, 0) OVER (ORDER BY counted) AS step FROM steps) AS s").Scan(&counted, &longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counted != transactions*each || longest > most {
+		t.Errorf("%d of %d violations were counted, up to %d in a step", counted, transactions*each, longest)
+	}
+}
+
 // A restored database is not begun anew beside nodes, also if the URL that both
 // have gives their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {
