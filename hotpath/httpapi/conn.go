@@ -15,6 +15,7 @@ type listener struct {
 	net.Listener
 	open   *openConns
 	server *fasthttp.Server
+	api    *API // that sheds checks; may be nil
 }
 
 // Accept implements net.Listener.
@@ -23,7 +24,8 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
+	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true, api: l.api}
+	c.whole = l.api != nil && l.api.trace == nil // who traces wants to see refusals, too
 	l.open.add(c)
 	return c, nil
 }
@@ -91,7 +93,7 @@ type conn struct {
 	// first is the time of the first byte of the request being read, zero
 	// while none has come. Only the connection's goroutine touches it.
 	first time.Time
-	fresh bool // nothing has ever been read; like first
+	fresh bool // fasthttp has read nothing yet; like first
 
 	// When reading is to end, and what the socket knows of it; like first.
 	readBy            time.Time
@@ -104,12 +106,32 @@ type conn struct {
 
 	open   *openConns
 	server *fasthttp.Server
+	api    *API
+	whole  bool        // every Read so far was one whole request: see Read
 	linger atomic.Bool // the rest of a request is still to come
 	mute   atomic.Bool // nothing more is to be said
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. It answers checks that are refused for overload, as
+// long as every Read was one whole request: then what is read now is one as well,
+// and not the rest of another of which fasthttp has the beginning.
 func (c *conn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.read(p)
+		if c.whole {
+			c.whole = isWhole(p[:n])
+		}
+		if !c.whole || !c.api.sheds(c, p[:n]) {
+			c.fresh = c.fresh && n == 0
+			return n, err
+		}
+		if err := c.api.shed(c); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *conn) read(p []byte) (int, error) {
 	switch {
 	case c.fresh && c.excess:
 		c.allow(min(finishReading, c.server.IdleTimeout))
@@ -127,7 +149,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.allow(c.server.ReadTimeout)
 	}
 	if n > 0 && c.first.IsZero() {
-		c.first, c.fresh = time.Now(), false
+		c.first = time.Now()
 	}
 	return n, err
 }

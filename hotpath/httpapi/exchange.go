@@ -70,10 +70,8 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	x := exchanges.Get().(*exchange)
 	x.ctx, x.unread, x.excess, x.endpoint = ctx, unread, onExcess(ctx), a.unrouted
-	if x.ids == "" {
-		x.ids = newRequestIDs()
-	}
-	x.id, x.ids, x.started = x.ids[:requestIDSize], x.ids[requestIDSize:], startOf(ctx)
+	x.takeID()
+	x.started = startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
 	if a.trace != nil {
 		x.beginTrace()
@@ -98,6 +96,13 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	}
 	*x = exchange{out: out[:0], ids: x.ids}
 	exchanges.Put(x)
+}
+
+func (x *exchange) takeID() {
+	if x.ids == "" {
+		x.ids = newRequestIDs()
+	}
+	x.id, x.ids = x.ids[:requestIDSize], x.ids[requestIDSize:]
 }
 
 const (
