@@ -75,12 +75,11 @@ func isWhole(p []byte) bool {
 				return false
 			}
 			if bytes.EqualFold(name, contentLength) {
-				if length >= 0 {
+				n, err := strconv.ParseUint(string(value), 10, 31) // digits only
+				if err != nil || length >= 0 {
 					return false
 				}
-				if length = decimal(value); length < 0 {
-					return false
-				}
+				length = int(n)
 			}
 		case 'e', 't', 'u':
 			if bytes.EqualFold(name, []byte("Expect")) || bytes.EqualFold(name, transferEncoding) || bytes.EqualFold(name, []byte("Upgrade")) {
@@ -89,21 +88,6 @@ func isWhole(p []byte) bool {
 		}
 	}
 	return len(body) == max(length, 0) && (length < 0 || bytes.HasPrefix(p, []byte("POST ")))
-}
-
-// decimal is a number of digits only, or -1.
-func decimal(b []byte) int {
-	n := 0
-	for _, c := range b {
-		if c < '0' || c > '9' || n > maxBody {
-			return -1
-		}
-		n = 10*n + int(c-'0')
-	}
-	if len(b) == 0 {
-		return -1
-	}
-	return n
 }
 
 var (

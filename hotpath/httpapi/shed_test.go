@@ -3,10 +3,6 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -19,45 +15,8 @@ import (
 	"spendgate/hotpath/trace"
 )
 
-// requestOf is a request as clients send it.
-func requestOf(line, body string, headers ...string) string {
-	return fmt.Sprintf("%s HTTP/1.1\r\nHost: h\r\nX-API-Key: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
-		line, goodKey, len(body), strings.Join(append(headers, ""), "\r\n"), body)
-}
-
-func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
-	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	return c, bufio.NewReader(c)
-}
-
-func send(t *testing.T, c net.Conn, text string) {
-	t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func receive(t *testing.T, r *bufio.Reader) (head string, status int, body string) {
-	t.Helper()
-	response, err := http.ReadResponse(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	_ = response.Header.Write(&b)
-	return response.Proto + " " + response.Status + "\n" + b.String(), response.StatusCode, string(text)
-}
+// checkRequest is a check as clients send it.
+func checkRequest(headers, body string) string { return post(length(body)+headers, body) }
 
 // G9: a check that is refused before it is parsed gets the answer that it would
 // get after, is counted like it, and the connection goes on.
@@ -71,13 +30,20 @@ func TestShedLikeServed(t *testing.T) {
 	changing := regexp.MustCompile(`req_[0-9a-f]{12}|Date: [^\r\n]*|X-Ratelimit-Reset: \d+|[0-9T:.-]{23}Z`)
 	var answers [2]string
 	for i, s := range []*served{parsed, shed} {
-		c, r := dial(t, s.address)
+		c := s.dial()
 		for range 3 {
-			send(t, c, requestOf("POST /v1/checks", plainCheck))
-			head, _, body := receive(t, r)
-			answers[i] = changing.ReplaceAllString(head+body, "*")
-			if n := len(changing.FindAllString(head+body, -1)); n != 5 {
-				t.Errorf("%d of the 5 that differ: %s%s", n, head, body)
+			c.send(checkRequest("", plainCheck))
+			line, err := c.r.Peek(len("HTTP/1.1 500 Internal Server Error"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := bytes.NewBuffer(append(bytes.Clone(line), '\n'))
+			a := c.receive()
+			_ = a.header.Write(text)
+			text.WriteString(a.body)
+			answers[i] = changing.ReplaceAllString(text.String(), "*")
+			if n := len(changing.FindAllString(text.String(), -1)); n != 5 {
+				t.Errorf("%d of the 5 that differ: %s", n, text)
 			}
 		}
 		if n := testutil.ToFloat64(s.api.check.counters[5]); n != 3 {
@@ -94,10 +60,10 @@ func TestShedLikeServed(t *testing.T) {
 func TestShedNotWithinARequest(t *testing.T) {
 	var full atomic.Bool
 	s := start(t, func(o *Options) { o.Full = full.Load })
-	check := requestOf("POST /v1/checks", plainCheck)
-	smuggled := requestOf("POST /v1/checks", check)
-	header := strings.TrimSuffix(smuggled, check)
-	if header == smuggled {
+	check := checkRequest("", plainCheck)
+	within := checkRequest("", check)
+	header := strings.TrimSuffix(within, check)
+	if header == within {
 		t.Fatal("no body")
 	}
 	full.Store(true)
@@ -105,14 +71,15 @@ func TestShedNotWithinARequest(t *testing.T) {
 		"header, body":                     {header, check},
 		"request with a header, body":      {check + header, check},
 		"halves":                           {check[:40], check[40:]},
-		"100 Continue":                     {strings.TrimSuffix(requestOf("POST /v1/checks", check, "Expect: 100-continue"), check), check},
+		"100 Continue":                     {strings.TrimSuffix(checkRequest("Expect: 100-continue\r\n", check), check), check},
 		"large answer and header, body":    {"GET /openapi.yaml HTTP/1.1\r\nHost: h\r\n\r\n" + header, check},
 		"another request and header, body": {"GET /health HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n" + header, check},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, r := dial(t, s.address)
+			c := s.dial()
+			c.t = t
 			for _, segment := range segments {
-				send(t, c, segment)
+				c.send(segment)
 				time.Sleep(20 * time.Millisecond) // a segment of its own
 			}
 			want := 1
@@ -120,9 +87,9 @@ func TestShedNotWithinARequest(t *testing.T) {
 				want = 2
 			}
 			// What is asked next is answered next.
-			send(t, c, "GET /v1/keys HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			c.send("GET /v1/keys HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 			for got := 0; ; {
-				switch _, status, _ := receive(t, r); status {
+				switch c.receive().status {
 				case fasthttp.StatusContinue:
 				case fasthttp.StatusUnauthorized:
 					if got != want {
@@ -143,17 +110,17 @@ func TestServedAfterShed(t *testing.T) {
 	var full atomic.Bool
 	full.Store(true)
 	s := start(t, func(o *Options) { o.Full = full.Load })
-	c, r := dial(t, s.address)
-	send(t, c, requestOf("POST /v1/checks", plainCheck))
-	if _, status, body := receive(t, r); status != fasthttp.StatusInternalServerError {
-		t.Errorf("%d %s", status, body)
+	c := s.dial()
+	c.send(checkRequest("", plainCheck))
+	if a := c.receive(); a.status != fasthttp.StatusInternalServerError {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	time.Sleep(20 * time.Millisecond)
 	full.Store(false)
 	sent := time.Now()
-	send(t, c, requestOf("POST /v1/checks", plainCheck))
-	if _, status, body := receive(t, r); status != fasthttp.StatusOK {
-		t.Errorf("%d %s", status, body)
+	c.send(checkRequest("", plainCheck))
+	if a := c.receive(); a.status != fasthttp.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 	if started := s.fake.requests[0].Started; started.Before(sent) {
 		t.Errorf("the check counts as begun %v before it was sent", sent.Sub(started))
@@ -162,7 +129,7 @@ func TestServedAfterShed(t *testing.T) {
 
 func TestIsWhole(t *testing.T) {
 	for text, want := range map[string]bool{
-		requestOf("POST /v1/checks", plainCheck):                                     true,
+		checkRequest("", plainCheck):                                                 true,
 		"GET /health HTTP/1.1\r\nHost: h\r\n\r\n":                                    true,
 		"POST / HTTP/1.1\r\ncontent-length:\t2 \r\nconnection: Keep-Alive\r\n\r\nab": true,
 		"": false,
@@ -194,7 +161,7 @@ func TestIsWhole(t *testing.T) {
 // refuses, which ends the connection.
 func FuzzIsWhole(f *testing.F) {
 	for _, p := range []string{
-		requestOf("POST /v1/checks", plainCheck), "GET / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab",
+		checkRequest("", plainCheck), "GET / HTTP/1.1\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab",
 		"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "GET / HTTP/1.1\r\nContent-Length: 2\r\n\r\nab",
 		"POST / HTTP/1.1\r\nContent-Length: +2\r\n\r\nab", "POST / HTTP/1.1\r\nContent-Length : 2\r\n\r\nab", "POST / HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "POST / HTTP/1.1\nA: b\r\n\r\n", "POST / HTTP/1.1\r\nA: b\nContent-Length: 3\r\n\r\n",
