@@ -86,17 +86,17 @@ failover: ## fail Redis Cluster, Sentinel and PostgreSQL over under load, thorou
 	  -run 'EndToEnd/(failover|fleet)/(cluster|sentinel|standby|F16|G7_many)' ./bench/e2e
 
 # How many states each search of the protocol may visit, and how many schedules
-# the nodes fight.
+# the simulation plays.
 STATES ?= 3000000
 SEEDS  ?= 5000
 
 .PHONY: model
 model: ## search the protocol's states deeper than the tests do (STATES=3000000)
-	go test ./hotpath/guard/model -count=1 -timeout 60m -parallel 1 -v -run 'Protocol|Mutations' -states $(STATES)
+	go test ./bench/model -count=1 -timeout 60m -parallel 1 -v -run 'Protocol|Mutations' -states $(STATES)
 
-.PHONY: ring
-ring: ## play SEEDS (5000) schedules of faults against whole nodes, in virtual time
-	go test ./hotpath/ring -count=1 -timeout 60m -run Ring -seeds $(SEEDS)
+.PHONY: sim
+sim: ## play SEEDS (5000) schedules of faults against whole nodes, in virtual time
+	go test ./bench/sim -count=1 -timeout 60m -run Schedules -seeds $(SEEDS)
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)

@@ -52,7 +52,7 @@ go vet ./...
 # shellcheck disable=SC2086 # no word when empty
 go test $race ${TEST_FLAGS:-} ./...
 # Searches and schedules, of which the detector's speed allows few.
-go test -count=1 ./hotpath/guard/model ./hotpath/ring
+go test -count=1 ./bench/model ./bench/sim
 # Allocations, which it adds to: it empties pools at random.
 go test -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
 

@@ -12,7 +12,7 @@ import (
 
 	"spendgate/config"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/mcp"
+	"spendgate/cmd/spendgate/mcp"
 )
 
 const (

@@ -27,7 +27,7 @@
 //
 // Names (k, f, m, g, r) and transitions are those of the protocol described in
 // ARCHITECTURE.md, as are the numbers F1 to F55.
-// Package model searches them exhaustively, and package ring plays them.
+// Package model searches them exhaustively, and package sim plays them.
 //
 // # What it does not promise
 //

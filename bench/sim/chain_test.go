@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"spendgate/audit"
@@ -8,7 +8,7 @@ import (
 
 // judgeChains holds the links that the nodes recorded to G8: each lane is one
 // chain without gap or fork, and lists each check with its row once.
-func (f *fight) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
+func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	listed := make(map[spend.ID]bool)

@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ import (
 // windows are full, and nobody would ask the store again.
 func TestClaimGivenBackIsNeverFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFight(t, 1, 2)
+		f := newSimulation(t, 1, 2)
 		defer f.close()
 		a := f.action()
 		a.PolicyID, a.IdempotencyKey = "long", ""

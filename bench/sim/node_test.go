@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"context"
@@ -23,18 +23,18 @@ import (
 
 var errFault = errors.New("made to fail")
 
-// fighter is one whole node.
-type fighter struct {
+// simNode is one whole node.
+type simNode struct {
 	*hotpath.Authorizer
 	store  *flaky
 	guard  *guard.Guard
 	writer *audit.Writer
 }
 
-func (f *fight) newNode(number int) *fighter {
+func (f *simulation) newNode(number int) *simNode {
 	log := slog.New(slog.DiscardHandler)
 	reg := prometheus.NewRegistry()
-	n := &fighter{store: &flaky{memory: f.store, fight: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
+	n := &simNode{store: &flaky{memory: f.store, simulation: f, rand: chance(f.seed, 1000+number), mortal: number > 0}}
 	n.guard = guard.New(guard.Options{
 		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
 		Store: n.store, Logger: log, Registerer: reg,
@@ -48,7 +48,7 @@ func (f *fight) newNode(number int) *fighter {
 	return n
 }
 
-func (n *fighter) close() {
+func (n *simNode) close() {
 	n.writer.Close()
 	n.Authorizer.Close()
 	_ = n.guard.Close()
@@ -57,7 +57,7 @@ func (n *fighter) close() {
 // flaky is a node's way to the store, and to Redis, until the node dies.
 type flaky struct {
 	*memory
-	fight *fight
+	simulation *simulation
 
 	mortal bool
 
@@ -71,7 +71,7 @@ func (s *flaky) dial(r *fakeRedis) func(context.Context, string, string) (net.Co
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.dead || s.fight.redisAway.Load() {
+		if s.dead || s.simulation.redisAway.Load() {
 			return nil, errFault
 		}
 		c, err := r.dial(ctx, network, addr)
@@ -101,7 +101,7 @@ func (s *flaky) draw() (delay time.Duration, fails bool, kind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delay = time.Duration(s.rand.Int64N(int64(2*time.Millisecond))) + time.Microsecond
-	if s.fight.calm.Load() {
+	if s.simulation.calm.Load() {
 		return delay, s.dead, 0
 	}
 	if s.rand.IntN(20) == 0 {

@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/audittest"
 )
 
-// TestConformance holds the store that the fights rest on to the contract of
+// TestConformance holds the store that the simulations rest on to the contract of
 // all stores.
 func TestConformance(t *testing.T) {
 	const expire = "expire all keys"

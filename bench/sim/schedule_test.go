@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"context"
@@ -38,8 +38,8 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // shards play at the same time.
 const shards = 2
 
-// TestRing plays schedules and judges each by its history.
-func TestRing(t *testing.T) {
+// TestSchedules plays schedules and judges each by its history.
+func TestSchedules(t *testing.T) {
 	if *seeds == 0 {
 		if *seeds = 500; raced {
 			*seeds = 40
@@ -59,13 +59,13 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// fight is one schedule.
-type fight struct {
+// simulation is one schedule.
+type simulation struct {
 	seed      uint64
 	rand      *rand.Rand
 	redis     *fakeRedis
 	store     *memory
-	nodes     []*fighter
+	nodes     []*simNode
 	key       hotpath.Caller
 	limit     int
 	lossless  bool // Redis loses nothing
@@ -115,7 +115,7 @@ const (
 )
 
 func play(t *testing.T, seed uint64) {
-	f := newFight(t, seed, 3)
+	f := newSimulation(t, seed, 3)
 	f.calm.Store(false)
 	for range rounds {
 		f.round()
@@ -137,10 +137,10 @@ func play(t *testing.T, seed uint64) {
 	}
 }
 
-// newFight has a key and the policies, and nothing fails yet.
-func newFight(t *testing.T, seed uint64, nodes int) *fight {
+// newSimulation has a key and the policies, and nothing fails yet.
+func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 	t.Helper()
-	f := &fight{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
+	f := &simulation{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
 	f.lossless = seed%4 == 0
 	if f.lossless {
 		f.limit = 12
@@ -166,7 +166,7 @@ func newFight(t *testing.T, seed uint64, nodes int) *fight {
 	return f
 }
 
-func (f *fight) close() {
+func (f *simulation) close() {
 	for _, n := range f.nodes {
 		n.close()
 	}
@@ -175,7 +175,7 @@ func (f *fight) close() {
 
 func policies() map[string]int { return map[string]int{"short": shortMinutes, "long": longMinutes} }
 
-func (f *fight) post(node int, policyID string) {
+func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
 	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p); err != nil || f.nodes[node].store.isDead() {
@@ -187,7 +187,7 @@ func (f *fight) post(node int, policyID string) {
 }
 
 // redisFaults draws from a source per connection.
-func (f *fight) redisFaults() func(int, []string) fault {
+func (f *simulation) redisFaults() func(int, []string) fault {
 	var mu sync.Mutex
 	sources := make(map[int]*rand.Rand)
 	return func(connection int, command []string) fault {
@@ -222,7 +222,7 @@ func (f *fight) redisFaults() func(int, []string) fault {
 }
 
 // round sends some checks within a second and a half, and something happens.
-func (f *fight) round() {
+func (f *simulation) round() {
 	checks := 4 + f.rand.IntN(6)
 	for range checks {
 		a := f.action()
@@ -244,7 +244,7 @@ func (f *fight) round() {
 }
 
 // happen lets one thing go wrong.
-func (f *fight) happen(after time.Duration) {
+func (f *simulation) happen(after time.Duration) {
 	kind, node := f.rand.IntN(8), f.rand.IntN(len(f.nodes))
 	policy := [...]string{"short", "long"}[f.rand.IntN(2)]
 	if f.lossless && kind < 4 {
@@ -275,13 +275,13 @@ func (f *fight) happen(after time.Duration) {
 	})
 }
 
-func (f *fight) note(format string, args ...any) {
+func (f *simulation) note(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.timeline = append(f.timeline, fmt.Sprintf(format, args...))
 }
 
-func (f *fight) action() spend.Action {
+func (f *simulation) action() spend.Action {
 	amount, _ := spend.ParseAmount("10")
 	a := spend.Action{
 		AgentID: "agent", PolicyID: [...]string{"short", "long"}[f.rand.IntN(2)], Type: spend.Refund, Amount: amount, Currency: "USD",
@@ -293,7 +293,7 @@ func (f *fight) action() spend.Action {
 	return a
 }
 
-func (f *fight) send(node int, a spend.Action) *sent {
+func (f *simulation) send(node int, a spend.Action) *sent {
 	f.mu.Lock()
 	s := &sent{number: len(f.sent), node: node, action: a, need: f.posted[a.PolicyID], began: time.Now()}
 	f.sent = append(f.sent, s)
@@ -308,7 +308,7 @@ func (f *fight) send(node int, a spend.Action) *sent {
 }
 
 // heal ends the faults. After a while every check must be answered again.
-func (f *fight) heal() {
+func (f *simulation) heal() {
 	f.calm.Store(true)
 	time.Sleep(6 * time.Second)
 	for _, counterparty := range []string{"a", "b"} {
@@ -322,7 +322,7 @@ func (f *fight) heal() {
 
 // retry gives a pool that cannot look at its pipes the chance to find the dead
 // ones.
-func (f *fight) retry(a spend.Action) {
+func (f *simulation) retry(a spend.Action) {
 	for range 12 {
 		if s := f.send(0, a); s.err == nil || errors.Is(s.err, hotpath.ErrRateLimited) {
 			return

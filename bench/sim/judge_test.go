@@ -1,4 +1,4 @@
-package ring
+package sim
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ const (
 )
 
 // judge holds the history to the promises that the model is held to.
-func (f *fight) judge(t *testing.T) {
+func (f *simulation) judge(t *testing.T) {
 	fail := func(format string, args ...any) {
 		t.Helper()
 		t.Errorf("seed %d: "+format, append([]any{f.seed}, args...)...)
@@ -74,7 +74,7 @@ func namesRecorded(c *spend.Check, rows []*spend.Check) bool {
 	return false
 }
 
-func (f *fight) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*spend.Check, keys map[string]spend.ID) {
+func (f *simulation) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*spend.Check, keys map[string]spend.ID) {
 	passes := make(map[spend.ID]*sent)
 	admitted := 0
 	if f.lame {

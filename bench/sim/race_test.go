@@ -1,6 +1,6 @@
 //go:build race
 
-package ring
+package sim
 
 // raced: the race detector makes everything some ten times slower.
 const raced = true

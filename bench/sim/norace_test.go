@@ -1,5 +1,5 @@
 //go:build !race
 
-package ring
+package sim
 
 const raced = false
