@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
+	"spendgate/cmd/spendgate/mcp"
 	"spendgate/config"
 	"spendgate/hotpath/client"
-	"spendgate/cmd/spendgate/mcp"
 )
 
 const (
