@@ -132,11 +132,6 @@ bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 bench-overload: bench-build ## measure a node under up to 3 times what it can carry
 	@deploy/servers/with-servers.sh .bin/system -overload $(BENCHFLAGS)
 
-.PHONY: dashboard-picture
-dashboard-picture: build ## draw the dashboard's panels of a fleet under load (a minute)
-	@$(BUILD) -o .bin/dashboard ./bench/dashboard
-	@deploy/servers/with-servers.sh .bin/dashboard
-
 .PHONY: bench-violations
 bench-violations: ## measure listings among up to 10 million violations (some minutes, 8 GB)
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 	"spendgate/bench/load/stack"
 )
 
@@ -64,7 +63,7 @@ func (c *comparison) run(ctx context.Context) error {
 		return err
 	}
 	writeBars(c.out, r.Bars)
-	return c.keep(r)
+	return load.WriteFile(filepath.Join(c.Results, "peers.json"), func(w io.Writer) error { return load.WriteJSON(w, r) })
 }
 
 // agree sends the same actions to every contender; every answer must be right.
@@ -113,36 +112,4 @@ func (c *comparison) options(to contender, connections int) load.Options {
 		Addrs: []string{to.addr}, Workload: c.workload, FirstSerial: c.serial, Target: to.target,
 		Connections: connections, Warmup: c.Warmup, Duration: c.Duration, Processes: to.processes,
 	}
-}
-
-func (c *comparison) keep(r report) error {
-	path := filepath.Join(c.Results, "peers")
-	if err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, r) }); err != nil {
-		return err
-	}
-	return load.WriteFile(path+".svg", c.picture(r.Summary).WriteSVG)
-}
-
-func (c *comparison) picture(summaries []load.Summary) chart.Bars {
-	picture := chart.Bars{
-		Title:  "spendgate records every check durably; OPA and Cerbos decide and keep nothing",
-		Series: []string{"spendgate + Redis + PostgreSQL", "OPA", "Cerbos"},
-		Panels: []chart.Panel{{Title: "CPU of all servers, us a decision"}, {Title: "decisions a second"}, {Title: "p99, ms"}},
-		Note: fmt.Sprintf("%s, %d cores shared with the load generator, %s, version %s; median and extremes of %d rounds",
-			c.machine.CPU, c.machine.Cores, c.machine.Measured[:len("2006-01-02")], c.machine.Version, c.Rounds),
-	}
-	for i, connections := range c.Connections {
-		of := summaries[i*len(c.contenders) : (i+1)*len(c.contenders)]
-		groups := make([]chart.Group, len(picture.Panels))
-		for _, s := range of {
-			for j, figure := range []load.Spread{s.ServerCPU, s.PerSecond, s.P99} {
-				groups[j].Bars = append(groups[j].Bars, chart.Bar{Value: figure.Median, Low: figure.Min, High: figure.Max})
-			}
-		}
-		for j := range picture.Panels {
-			groups[j].Label = fmt.Sprint(connections, " conns")
-			picture.Panels[j].Groups = append(picture.Panels[j].Groups, groups[j])
-		}
-	}
-	return picture
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 	"spendgate/bench/load/stack"
 )
 
@@ -92,18 +91,7 @@ func (b *bench) measure(ctx context.Context, name string, o load.Options) (load.
 	return r, err
 }
 
-// keep writes the results of a plan: JSON for machines, a picture for people.
-func (b *bench) keep(name string, report any, picture chart.Bars) error {
-	path := filepath.Join(b.Results, name)
-	err := load.WriteFile(path+".json", func(w io.Writer) error { return load.WriteJSON(w, report) })
-	return errors.Join(err, load.WriteFile(path+".svg", picture.WriteSVG))
+// keep writes the results of a plan as JSON.
+func (b *bench) keep(name string, report any) error {
+	return load.WriteFile(filepath.Join(b.Results, name+".json"), func(w io.Writer) error { return load.WriteJSON(w, report) })
 }
-
-// note is the small print of a picture.
-func (b *bench) note() string {
-	return fmt.Sprintf("%s, %d cores shared with the load generator, %s, version %s",
-		b.machine.CPU, b.machine.Cores, b.machine.Measured[:len("2006-01-02")], b.machine.Version)
-}
-
-// bar is a spread as the pictures show it.
-func bar(s load.Spread) chart.Bar { return chart.Bar{Value: s.Median, Low: s.Min, High: s.Max} }

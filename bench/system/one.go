@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 	"spendgate/bench/load/stack"
 )
 
@@ -49,7 +47,7 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 		report.Allocations, report.AllocatedBytes); err != nil {
 		return err
 	}
-	return b.keep("system", report, b.systemPicture(report.Summary))
+	return b.keep("system", report)
 }
 
 // closedLoops alternates the baseline and the node, and gives the node's
@@ -148,23 +146,4 @@ func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float
 		report.Summary = append(report.Summary, load.Summarise(results[name]))
 	}
 	return nil
-}
-
-func (b *bench) systemPicture(summaries []load.Summary) chart.Bars {
-	picture := chart.Bars{
-		Title: "One node, durably recorded checks", Series: []string{"spendgate"}, Note: b.note(),
-		Panels: []chart.Panel{{Title: "CPU of all servers, us a check"}, {Title: "checks a second"}, {Title: "p99, ms"}},
-	}
-	for _, connections := range b.Connections {
-		for _, s := range summaries {
-			if s.Name != fmt.Sprint("closed ", connections) {
-				continue
-			}
-			for i, figure := range []load.Spread{s.ServerCPU, s.PerSecond, s.P99} {
-				picture.Panels[i].Groups = append(picture.Panels[i].Groups,
-					chart.Group{Label: strconv.Itoa(connections) + " conns", Bars: []chart.Bar{bar(figure)}})
-			}
-		}
-	}
-	return picture
 }

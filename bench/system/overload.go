@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 	"spendgate/bench/load/stack"
 )
 
@@ -95,7 +94,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 	if err := b.printOverload(report.Steps); err != nil {
 		return err
 	}
-	return b.keep("overload", report, b.overloadPicture(report.Steps))
+	return b.keep("overload", report)
 }
 
 // addSlowNode adds a node whose commits take longer, as on a slow disk.
@@ -219,32 +218,4 @@ func (b *bench) printOverload(steps []overloadStep) error {
 			r.Failures()-r.Refused, s.Lost, s.Resident, s.Routines)
 	}
 	return w.Flush()
-}
-
-func (b *bench) overloadPicture(steps []overloadStep) chart.Bars {
-	picture := chart.Bars{
-		Title: "More load than a node can carry", Series: []string{"fast database", "commits 100 ms slower"}, Note: b.note(),
-		Panels: []chart.Panel{{Title: "recorded decisions a second"}, {Title: "p99 of what was admitted, ms"}, {Title: "p99 of refusals, ms"}},
-	}
-	measured := make(map[string][]load.Result)
-	for _, s := range steps {
-		measured[s.Database] = append(measured[s.Database], s.Result)
-	}
-	for i, factor := range overloadFactors() {
-		label := fmt.Sprintf("%g times", factor)
-		if i == len(overloadFactors())-1 {
-			label = "after that"
-		}
-		for p, figure := range []func(*load.Result) float64{
-			load.Throughput, load.P99, func(r *load.Result) float64 { return r.Refusal.P99 },
-		} {
-			group := chart.Group{Label: label}
-			for _, database := range []string{fast, slow} {
-				v := figure(&measured[database][i])
-				group.Bars = append(group.Bars, chart.Bar{Value: v, Low: v, High: v})
-			}
-			picture.Panels[p].Groups = append(picture.Panels[p].Groups, group)
-		}
-	}
-	return picture
 }

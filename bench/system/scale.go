@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 )
 
 // scaleReport is what scale.json holds.
@@ -71,7 +70,7 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 	if err := b.printScale(report.Steps); err != nil {
 		return err
 	}
-	return b.keep("scale", report, b.scalePicture(report.Steps))
+	return b.keep("scale", report)
 }
 
 func (b *bench) step(nodes int, rounds []load.Result) scaleStep {
@@ -120,25 +119,4 @@ func (b *bench) printScale(steps []scaleStep) error {
 		fmt.Fprintf(w, "\t%.2f\n", s.Cores[load.Generator])
 	}
 	return w.Flush()
-}
-
-func (b *bench) scalePicture(steps []scaleStep) chart.Bars {
-	picture := chart.Bars{Title: "CPU of each component by number of nodes", Note: b.note()}
-	for _, s := range steps {
-		picture.Series = append(picture.Series, fmt.Sprint(s.Nodes, " nodes"))
-	}
-	costs := chart.Panel{Title: "us a check"}
-	for _, name := range []string{"node", "redis", "postgres"} {
-		group := chart.Group{Label: name}
-		for _, s := range steps {
-			group.Bars = append(group.Bars, bar(s.Summary.CPU[name]))
-		}
-		costs.Groups = append(costs.Groups, group)
-	}
-	rate := chart.Group{Label: "checks/s"}
-	for _, s := range steps {
-		rate.Bars = append(rate.Bars, bar(s.Summary.PerSecond))
-	}
-	picture.Panels = []chart.Panel{costs, {Title: "on this machine", Groups: []chart.Group{rate}}}
-	return picture
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/chart"
 )
 
 // soakReport is what soak.json holds.
@@ -59,7 +58,7 @@ func (b *bench) runSoak(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return b.keep("soak", report, b.soakPicture(report.Points))
+	return b.keep("soak", report)
 }
 
 func (b *bench) memory(ctx context.Context, checks uint64) (soakPoint, error) {
@@ -72,18 +71,4 @@ func (b *bench) memory(ctx context.Context, checks uint64) (soakPoint, error) {
 		Checks: checks, Node: float64(resident) / mebibyte,
 		Heap: m.Sum("go_memstats_heap_inuse_bytes") / mebibyte, Routines: m.Sum("go_goroutines"),
 	}, err
-}
-
-func (b *bench) soakPicture(points []soakPoint) chart.Bars {
-	panel := chart.Panel{Title: "MiB after so many checks"}
-	for _, p := range points {
-		panel.Groups = append(panel.Groups, chart.Group{
-			Label: fmt.Sprintf("%.2g M", float64(p.Checks)/1e6),
-			Bars:  []chart.Bar{{Value: p.Node}, {Value: p.Heap}},
-		})
-	}
-	return chart.Bars{
-		Title: "Memory of a node", Series: []string{"resident", "heap in use"},
-		Note: b.note(), Panels: []chart.Panel{panel},
-	}
 }

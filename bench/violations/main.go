@@ -49,10 +49,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if err := b.run(ctx, *most); err != nil {
 		return err
 	}
-	err := errors.Join(
-		load.WriteFile(path, func(w io.Writer) error { return load.WriteJSON(w, b.report) }),
-		load.WriteFile(strings.TrimSuffix(path, "json")+"svg", b.report.picture().WriteSVG))
-	if err != nil {
+	if err := load.WriteFile(path, func(w io.Writer) error { return load.WriteJSON(w, b.report) }); err != nil {
 		return err
 	}
 	return printTable(out, path)

@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"text/tabwriter"
-
-	"spendgate/bench/load/chart"
 )
 
 // printTable prints results for people.
@@ -45,27 +43,4 @@ func printTable(out io.Writer, path string) error {
 	_, err = fmt.Fprintf(out, "\nto write a violation: %.1f us and %.0f bytes; with the primary key and an index of agents alone %.1f us and %.0f bytes\n",
 		r.Write.AllUS, r.Write.AllBytes, r.Write.FewUS, r.Write.FewBytes)
 	return err
-}
-
-// picture has the tables side by side: what a listing takes, and what counting
-// all violations one by one would.
-func (r report) picture() chart.Bars {
-	panel := func(title string, of func(size) float64) chart.Panel {
-		p := chart.Panel{Title: title}
-		for _, s := range r.Sizes {
-			ms := of(s)
-			p.Groups = append(p.Groups, chart.Group{Label: fmt.Sprint(s.Violations), Bars: []chart.Bar{{Value: ms, Low: ms, High: ms}}})
-		}
-		return p
-	}
-	return chart.Bars{
-		Title:  "Listings among so many violations",
-		Note:   fmt.Sprintf("%s, %d cores, load average before %.1f, %s, version %s", r.Machine.CPU, r.Machine.Cores, r.Machine.LoadBefore, r.Machine.Measured[:len("2006-01-02")], r.Machine.Version),
-		Series: []string{"spendgate"},
-		Panels: []chart.Panel{
-			panel("a page with total_count, p50, ms", func(s size) float64 { return s.All.P50 }),
-			panel("the same, p99, ms", func(s size) float64 { return s.All.P99 }),
-			panel("counting all one by one, ms", func(s size) float64 { return s.CountAllMS }),
-		},
-	}
 }
