@@ -93,8 +93,8 @@ type ViolationQuery struct {
 	Limit      int
 }
 
-// Violation is the audit record of a blocked or escalated check (interface,
-// section 2.5). It shares its check's ID.
+// Violation is the audit record of a blocked or escalated check. It shares its
+// check's ID.
 type Violation struct {
 	ID              spend.ID
 	AgentID         string

@@ -164,7 +164,7 @@ func (c *counting) covered(t *testing.T, want int) {
 }
 
 // TestCountsInterleaved holds sessions in the middle, one case for each row of
-// the table in ARCHITECTURE.md.
+// the table in COUNTS.md.
 func TestCountsInterleaved(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, c *counting){
 		"commit is late": func(t *testing.T, c *counting) {

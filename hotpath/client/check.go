@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Action is a planned movement of money (interface, section 2.3). Empty
+// Action is a planned movement of money. Empty
 // optional fields are not sent.
 type Action struct {
 	AgentID          string     `json:"agent_id"`
@@ -32,7 +32,7 @@ type Action struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// Result is the answer to an action (interface, section 2.4). What the service
+// Result is the answer to an action. What the service
 // says with null is empty.
 type Result struct {
 	CheckID                 string    `json:"check_id"`
@@ -120,7 +120,7 @@ func (r *Result) validate() error {
 	return nil
 }
 
-// Simulation is the answer to Simulate (interface, section 4.6).
+// Simulation is the answer to Simulate.
 type Simulation struct {
 	Mode          string            `json:"mode"` // demo or simulation
 	PolicyID      string            `json:"policy_id"`

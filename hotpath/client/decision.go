@@ -11,7 +11,7 @@ import (
 // said nothing, which permits nothing.
 type Decision uint8
 
-// The decisions (interface, section 1).
+// The decisions.
 const (
 	Undecided Decision = iota
 	Block              // do not proceed
@@ -65,7 +65,7 @@ func ParseAmount(s string) (Amount, error) {
 // ActionType is what an agent means to do.
 type ActionType string
 
-// The action types (interface, section 1).
+// The action types.
 const (
 	Refund   ActionType = "refund"
 	Credit   ActionType = "credit"

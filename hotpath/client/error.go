@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The codes of an Error (interface, section 7).
+// The codes of an Error.
 const (
 	CodeUnauthorized   = "unauthorized"
 	CodeKeyInactive    = "api_key_inactive"

@@ -21,8 +21,7 @@ type Key struct {
 	LastUsedAt *Timestamp `json:"last_used_at"`
 }
 
-// NewKey is an API key as it is made: the only time that it is shown
-// (interface, section 2.6).
+// NewKey is an API key as it is made: the only time that it is shown.
 type NewKey struct {
 	KeyID        string    `json:"key_id"`
 	Name         string    `json:"name"`
@@ -131,7 +130,7 @@ func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] 
 	})
 }
 
-// Health is what the service says of itself (interface, section 4.8).
+// Health is what the service says of itself.
 type Health struct {
 	Status    string    `json:"status"` // ok
 	Version   string    `json:"version"`

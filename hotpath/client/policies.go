@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Rule is a rule of a policy (interface, section 2.2).
+// Rule is a rule of a policy.
 type Rule struct {
 	RuleID      string `json:"rule_id"`
 	RuleType    string `json:"rule_type"`
@@ -28,7 +28,7 @@ type NewPolicy struct {
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
 }
 
-// Policy is one version of a policy (interface, section 2.1).
+// Policy is one version of a policy.
 type Policy struct {
 	PolicyID    string          `json:"policy_id"`
 	Name        string          `json:"name"`

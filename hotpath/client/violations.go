@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Violation is a check that was blocked or escalated (interface, section 2.5).
+// Violation is a check that was blocked or escalated.
 type Violation struct {
 	ViolationID             string     `json:"violation_id"`
 	CheckID                 string     `json:"check_id"`
@@ -27,8 +27,7 @@ type Violation struct {
 	Timestamp               Timestamp  `json:"timestamp"`
 }
 
-// ViolationQuery selects violations; empty fields select all (interface,
-// section 4.5).
+// ViolationQuery selects violations; empty fields select all.
 type ViolationQuery struct {
 	AgentID    string     `json:"agent_id,omitempty"`
 	ActionType ActionType `json:"action_type,omitempty"`

@@ -26,7 +26,7 @@
 // there is no cycle of waiting.
 //
 // Names (k, f, m, g, r) and transitions are those of the protocol described in
-// ARCHITECTURE.md, as are the numbers F1 to F55.
+// PROTOCOL.md, as are the F numbers.
 // Package model searches them exhaustively, and package sim plays them.
 //
 // # What it does not promise

@@ -4,8 +4,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// decodeCheck reads the body of a check into an action that owns its bytes
-// (interface, section 2.3).
+// decodeCheck reads the body of a check into an action that owns its bytes.
 func decodeCheck(r *reader, a *spend.Action) error {
 	r.action(a, false)
 	return r.faults.Err()

@@ -5,7 +5,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// The requests per minute that a key may have (interface, section 8).
+// The requests per minute that a key may have.
 const (
 	minRateLimit     = 1
 	maxRateLimit     = 10000

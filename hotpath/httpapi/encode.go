@@ -9,7 +9,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// AppendCheckResult writes the answer to a check (interface, section 2.4). It
+// AppendCheckResult writes the answer to a check. It
 // depends on nothing but the check, so that a replay and a later GET are the
 // same bytes.
 func AppendCheckResult(dst []byte, c *spend.Check) []byte {
@@ -39,7 +39,7 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	return append(dst, '}')
 }
 
-// appendSimulation writes the answer to a simulation (interface, section 4.6).
+// appendSimulation writes the answer to a simulation.
 func appendSimulation(dst []byte, mode, policyID string, version int, checks []*spend.Check) []byte {
 	dst = append(dst, `{"mode":`...)
 	dst = appendString(dst, mode)
@@ -67,7 +67,7 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 	return append(dst, `}}`...)
 }
 
-// appendError writes the body of every error (interface, section 7).
+// appendError writes the body of every error.
 func appendError(dst []byte, r refusal, requestID string, now time.Time) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
 	dst = append(dst, r.code...)

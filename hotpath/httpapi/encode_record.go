@@ -7,7 +7,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// appendPolicy writes a policy (interface, section 2.1). Its rules and its
+// appendPolicy writes a policy. Its rules and its
 // metadata are the text that was sent.
 func appendPolicy(dst []byte, p *audit.Policy) []byte {
 	dst = append(dst, `{"policy_id":`...)
@@ -35,7 +35,7 @@ func appendPolicy(dst []byte, p *audit.Policy) []byte {
 	return append(dst, '}')
 }
 
-// appendViolation writes a violation (interface, section 2.5).
+// appendViolation writes a violation.
 func appendViolation(dst []byte, v *audit.Violation) []byte {
 	dst = append(dst, `{"violation_id":"`...)
 	dst = v.ID.Append(dst, spend.PrefixViolation)

@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// The codes of the interface, section 7, and of S3 and S25.
+// The codes of errors; openapi.yaml says which endpoint returns which.
 const (
 	codeUnauthorized     = "unauthorized"
 	codeKeyInactive      = "api_key_inactive"

@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// The sizes of a page (interface, section 8).
+// The sizes of a page.
 const (
 	defaultPage = 20
 	maxPage     = 100

@@ -1,6 +1,6 @@
 package httpapi
 
-// The actions that one simulation may have (interface, section 8).
+// The actions that one simulation may have.
 const (
 	maxActions     = 100
 	maxDemoActions = 10

@@ -1,5 +1,5 @@
 // Package intent resolves what an agent wrote about an action to one of the
-// four action types, for the checks that do not name one (interface, section 1).
+// four action types, for the checks that do not name one.
 //
 // It is deterministic, offline and bounded (S19): a lexicon of weighted words
 // and phrases (lexicon.txt) is matched against the stemmed, typo-corrected

@@ -19,7 +19,7 @@ type kind struct {
 	compile func(parameters *object, r *rule) (description string)
 }
 
-// kinds are the ten rule types (interface, section 2.2).
+// kinds are the ten rule types.
 var kinds = [...]kind{
 	{"max_amount", spend.Block, everyType, "", compileMaxAmount},
 	{"refund_age_limit", spend.Block, 1 << spend.Refund, "metadata.days_since_purchase", compileRefundAgeLimit},

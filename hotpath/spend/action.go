@@ -7,7 +7,7 @@ import (
 )
 
 // Action is one planned movement of money: the request of a check, or an
-// element of a simulation (interface, section 2.3). Optional strings are empty
+// element of a simulation. Optional strings are empty
 // when absent; blank counts as absent (S4).
 type Action struct {
 	AgentID          string

@@ -1,7 +1,7 @@
 package spend
 
 // ActionType is what an agent means to do with money. The zero value means
-// that the request did not say (interface, section 1).
+// that the request did not say.
 type ActionType uint8
 
 // The action types of V1.
@@ -30,8 +30,8 @@ func ParseActionType(s string) (ActionType, bool) {
 	return Unspecified, false
 }
 
-// Effect is what a decision asks of the agent. Greater effects win (interface,
-// section 7: block over escalate over allow).
+// Effect is what a decision asks of the agent. Greater effects win:
+// block over escalate over allow.
 type Effect uint8
 
 // The effects.

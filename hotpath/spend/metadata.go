@@ -3,7 +3,7 @@ package spend
 import "spendgate/hotpath/strictjson"
 
 // Metadata is a request's free context: its text, kept whole, and the keys
-// that rules read (interface, section 2.3).
+// that rules read.
 type Metadata struct {
 	JSON string // the compact object as sent; empty when absent
 

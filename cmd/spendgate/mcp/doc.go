@@ -1,6 +1,6 @@
 // Package mcp offers the service to AI agents as a tool server of the Model
-// Context Protocol: five tools, each a thin client of one endpoint (interface,
-// section 4.9), over stdio or streamable HTTP without sessions.
+// Context Protocol: five tools, each a thin client of one endpoint, over stdio
+// or streamable HTTP without sessions.
 //
 // Amounts travel as text from the caller's JSON to the service's and back. The
 // SDK's own decoding of arguments goes through binary floats, so arguments are

@@ -15,7 +15,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// The names of the tools (interface, section 4.9).
+// The names of the tools.
 const (
 	checkAction     = "check_financial_action"
 	createPolicy    = "create_policy"

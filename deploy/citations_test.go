@@ -1,0 +1,167 @@
+package deploy_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// definitions are the pages that define what others cite by number.
+var definitions = map[string]string{
+	"S": "deploy/CONTRACT.md",
+	"G": "deploy/CONTRACT.md",
+	"F": "hotpath/guard/PROTOCOL.md",
+	"V": "audit/postgres/COUNTS.md",
+}
+
+// TestCitations reports S, G, F and V numbers that are cited and not defined,
+// or defined twice.
+func TestCitations(t *testing.T) {
+	defined := make(map[string]bool)
+	anchor := regexp.MustCompile(`<a id="([sgfv])(\d+)"></a>(?:\*\*)?([SGFV]\d+)`)
+	for letter, page := range definitions {
+		for _, found := range anchor.FindAllStringSubmatch(readFile(t, page), -1) {
+			number := strings.ToUpper(found[1]) + found[2]
+			if strings.ToUpper(found[1]) != letter {
+				continue // defined by the same page, under its own letter
+			}
+			if defined[number] || number != found[3] {
+				t.Errorf("%s: the anchor of %s stands twice, or before %s", page, number, found[3])
+			}
+			defined[number] = true
+		}
+	}
+	cited := regexp.MustCompile(`(?:^|[^0-9A-Za-z_.%+/=\\-])([SGFV]\d{1,2})(?:\b|_)`)
+	count := 0
+	walk(t, func(path string, content []byte) {
+		if !slices.Contains([]string{".go", ".md", ".sql", ".sh", ".yaml", ".patch", ".py", ""}, filepath.Ext(path)) {
+			return
+		}
+		for i, line := range bytes.Split(content, []byte("\n")) {
+			for _, found := range cited.FindAllSubmatch(line, -1) {
+				count++
+				if number := string(found[1]); !defined[number] {
+					t.Errorf("%s:%d cites %s, which %s does not define", path, i+1, number, definitions[number[:1]])
+				}
+			}
+		}
+	})
+	if count < 500 {
+		t.Errorf("only %d citations found", count)
+	}
+}
+
+// TestGuaranteesNameTests reports guarantees for which CONTRACT.md names no test.
+func TestGuaranteesNameTests(t *testing.T) {
+	_, text, _ := strings.Cut(readFile(t, definitions["G"]), "\n## Guarantees\n")
+	guarantees := strings.Split(text, `<a id="g`)[1:]
+	if len(guarantees) == 0 {
+		t.Fatal("no guarantees found")
+	}
+	for _, guarantee := range guarantees {
+		number, _, _ := strings.Cut(guarantee, `"`)
+		_, shown, _ := strings.Cut(guarantee, "\nShown by ")
+		shown, _, _ = strings.Cut(shown, "\n\n")
+		if !namedTest.MatchString(shown) {
+			t.Errorf("G%s names no test", number)
+		}
+	}
+}
+
+var (
+	namedTest   = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*\\*?)((?:/[^`]+)?)`")
+	namedMutant = regexp.MustCompile("mutants? `([a-z-]+)`")
+)
+
+// TestNamedTestsExist reports tests, subtests and mutants that a page names
+// and that do not exist.
+func TestNamedTestsExist(t *testing.T) {
+	dirs := testFunctions(t)
+	walk(t, func(file string, content []byte) {
+		if filepath.Ext(file) != ".md" {
+			return
+		}
+		for _, found := range namedTest.FindAllSubmatch(content, -1) {
+			if err := findTest(t, dirs, string(found[1]), string(found[2])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+		for _, found := range namedMutant.FindAllSubmatch(content, -1) {
+			if _, err := os.Stat(filepath.Join("../bench/chaos/testdata/mutants", string(found[1])+".patch")); err != nil {
+				t.Errorf("%s names the mutant %s: %v", file, found[1], err)
+			}
+		}
+	})
+}
+
+// testFunctions returns the folders in which tests are, by their names.
+func testFunctions(t *testing.T) map[string][]string {
+	t.Helper()
+	dirs := make(map[string][]string)
+	for _, s := range sources(t) {
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && s.isTest() && f.Recv == nil {
+				dirs[f.Name.Name] = append(dirs[f.Name.Name], path.Dir(s.path))
+			}
+		}
+	}
+	return dirs
+}
+
+// findTest looks for a test, whose name may end with *, and for the names of
+// its subtests among the strings in its folder.
+func findTest(t *testing.T, dirs map[string][]string, name, subtests string) error {
+	t.Helper()
+	var in []string
+	prefix, many := strings.CutSuffix(name, "*")
+	for test, folders := range dirs {
+		if test == name || many && strings.HasPrefix(test, prefix) {
+			in = append(in, folders...)
+		}
+	}
+	if len(in) == 0 {
+		return fmt.Errorf("there is no test %s", name)
+	}
+	for _, subtest := range strings.FieldsFunc(subtests, func(r rune) bool { return r == '/' }) {
+		literal := `"` + strings.ReplaceAll(subtest, "_", " ")
+		if !slices.ContainsFunc(in, func(dir string) bool { return strings.Contains(testsOf(t, dir), literal) }) {
+			return fmt.Errorf("%s has no subtest %q", name, subtest)
+		}
+	}
+	return nil
+}
+
+// testsOf returns the test files of a folder, joined.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var joined strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined.Write(content)
+	}
+	return joined.String()
+}
+
+// readFile returns a file of the module by its path from the root.
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
