@@ -12,12 +12,17 @@ import (
 	"testing"
 )
 
-const runbook = "deploy/RUNBOOK.md"
+const (
+	runbook  = "deploy/RUNBOOK.md"
+	rules    = "hotpath/policy/RULES.md"
+	settings = "config/README.md"
+	commands = "cmd/spendgate/README.md"
+)
 
 // Every rule type has one example, which the service takes.
 func compareRules(t *testing.T, n *node) {
 	var types []string
-	for _, row := range rowsOf(section(t, "README.md", "## Rules"))[1:] {
+	for _, row := range rowsOf(readPage(t, rules))[1:] {
 		ruleType, parameters := code(row[0]), code(row[1])
 		types = append(types, ruleType)
 		status, answer := n.post(t, "/v1/policies", fmt.Sprintf(
@@ -28,7 +33,7 @@ func compareRules(t *testing.T, n *node) {
 	}
 	_, refusal := n.post(t, "/v1/policies", `{"name": "none", "rules": [{"rule_id": "r", "rule_type": "none", "parameters": {}}]}`)
 	if listed := strings.Join(types, ", "); !strings.Contains(refusal, "must be one of "+listed+`"`) {
-		t.Errorf("README.md has the rule types %s, but: %s", listed, refusal)
+		t.Errorf("%s has the rule types %s, but: %s", rules, listed, refusal)
 	}
 }
 
@@ -73,18 +78,18 @@ func compareSettings(t *testing.T, n *node) {
 		t.Fatalf("a misspelt setting is answered with: %s", refusal)
 	}
 	var documented []string
-	for _, row := range rowsOf(section(t, "README.md", "## Settings"))[1:] {
+	for _, row := range rowsOf(readPage(t, settings))[1:] {
 		if name, own := strings.CutPrefix(code(row[0]), "SPENDGATE_"); own { // OpenTelemetry names its own
 			documented = append(documented, name)
 		}
 	}
-	compareSets(t, "settings in README.md", documented, "settings of the program", strings.Split(list, ", "))
+	compareSets(t, "settings in "+settings, documented, "settings of the program", strings.Split(list, ", "))
 }
 
 // The commands of the table are those that the program has.
 func compareCommands(t *testing.T, n *node) {
 	var documented []string
-	for _, row := range rowsOf(section(t, "README.md", "## Commands"))[1:] {
+	for _, row := range rowsOf(readPage(t, commands))[1:] {
 		names := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1)
 		first := strings.Fields(names[0][1])[1:]
 		documented = append(documented, strings.Join(first, " "))
@@ -92,7 +97,7 @@ func compareCommands(t *testing.T, n *node) {
 			documented = append(documented, first[0]+" "+name[1])
 		}
 	}
-	compareSets(t, "commands in README.md", documented, "commands of the program", commandsOf(n))
+	compareSets(t, "commands in "+commands, documented, "commands of the program", commandsOf(n))
 }
 
 // commandsOf lists the leaves of the tree of commands under path.
@@ -188,8 +193,12 @@ func TestLogLines(t *testing.T) {
 // The targets that the pages name are in the Makefile.
 func TestMakeTargets(t *testing.T) {
 	makefile := readPage(t, "Makefile")
-	for _, page := range []string{"README.md", runbook, "CHANGELOG.md"} {
-		for _, found := range regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z-]*)").FindAllStringSubmatch(readPage(t, page), -1) {
+	for _, page := range pages(t) {
+		text := withoutBlocks(readPage(t, page))
+		for _, b := range blocksOf(t, page) {
+			text += regexp.MustCompile("(?m)^make ").ReplaceAllString(b.text, "`make ")
+		}
+		for _, found := range regexp.MustCompile("`make ([a-z][a-z-]*)").FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(makefile, "\n"+found[1]+":") {
 				t.Errorf("%s: there is no %s", page, found[0])
 			}
@@ -200,7 +209,7 @@ func TestMakeTargets(t *testing.T) {
 // Links to files and headings lead somewhere.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
-	for _, page := range []string{"README.md", runbook, "CHANGELOG.md"} {
+	for _, page := range pages(t) {
 		for _, found := range link.FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
 			path, anchor := found[1], found[2]
 			if strings.Contains(path, "://") {
@@ -219,10 +228,14 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchorsOf names the headings of a page as links do.
+// anchorsOf returns the headings of a page as links name them, and the anchors
+// that it sets itself.
 func anchorsOf(t *testing.T, page string) []string {
 	t.Helper()
 	var anchors []string
+	for _, found := range regexp.MustCompile(`<a id="([^"]+)"></a>`).FindAllStringSubmatch(readPage(t, page), -1) {
+		anchors = append(anchors, found[1])
+	}
 	for _, found := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(withoutBlocks(readPage(t, page)), -1) {
 		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(found[1]), "")
 		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))

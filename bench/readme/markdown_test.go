@@ -1,6 +1,7 @@
 package readme_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +29,27 @@ func readPage(t *testing.T, page string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// pages returns the Markdown pages of the module.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	err := fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "node_modules" || path != "." && strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case filepath.Ext(path) == ".md":
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // blocksOf gives the fenced blocks of a page in order.

@@ -1,11 +1,12 @@
-// Package readme_test holds the pages that users read to the program: their
-// examples are run in order, as a reader would paste them into a shell, and
-// what the pages show is compared with what is printed; their tables are
-// compared with what the program says of itself.
+// Package readme_test compares the pages that users read with the program:
+// their examples are run in order, as a reader would paste them into a shell,
+// and what the pages show is compared with what is printed; their tables are
+// compared with what the program reports of itself.
 package readme_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,8 +14,15 @@ import (
 // startsNode is the example that a reader leaves running in another terminal.
 const startsNode = "make run\n"
 
-// The pages, in the order in which one reads them. The second finds what the
-// examples of the first left.
+// executed are the pages whose examples are run, in the order in which one
+// reads them: each finds what the examples of those before left.
+var executed = []string{
+	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "cmd/spendgate/mcp/README.md", "deploy/RUNBOOK.md",
+}
+
+// executedElsewhere are pages whose examples another test runs.
+var executedElsewhere = map[string]string{"deploy/CAPACITY.md": "bench/capacity"}
+
 func TestPages(t *testing.T) {
 	for _, tool := range []string{"bash", "curl", "go", "python3"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -23,8 +31,9 @@ func TestPages(t *testing.T) {
 	}
 	n := newClone(t)
 	n.start(t)
-	for _, page := range []string{"README.md", "deploy/RUNBOOK.md"} {
-		t.Run(page, func(t *testing.T) { runPage(t, n, page) })
+	c := comparison{newReading(), newReading()}
+	for _, page := range executed {
+		t.Run(page, func(t *testing.T) { runPage(t, n, c, page) })
 	}
 	t.Run("mcp.json", func(t *testing.T) { startAsHosts(t, n) })
 	t.Run("keys", func(t *testing.T) { noKeyInTheWay(t, n) })
@@ -34,13 +43,12 @@ func TestPages(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { compareMetrics(t, n) })
 }
 
-func runPage(t *testing.T, n *node, page string) {
+func runPage(t *testing.T, n *node, c comparison, page string) {
 	examples := examplesOf(t, page)
 	if len(examples) == 0 {
 		t.Fatal("no examples found")
 	}
 	s := openShell(t, n.dir, n.environ("SPENDGATE_API_URL=http://"+n.api))
-	c := comparison{newReading(), newReading()}
 	for _, e := range examples {
 		if e.text == startsNode {
 			continue
@@ -66,9 +74,30 @@ func runPage(t *testing.T, n *node, page string) {
 	}
 }
 
-// make test is the test command, and says so.
+// TestExamplesAreExecuted reports pages with examples that no test runs.
+func TestExamplesAreExecuted(t *testing.T) {
+	for _, page := range pages(t) {
+		if slices.Contains(executed, page) || executedElsewhere[page] != "" {
+			continue
+		}
+		for _, b := range blocksOf(t, page) {
+			if b.runs() {
+				t.Errorf("%s:%d: this example is not run; if it cannot be, mark it as console", page, b.line)
+			}
+		}
+	}
+}
+
+// TestReadmeIsShort keeps the first page one that is read to its end.
+func TestReadmeIsShort(t *testing.T) {
+	if size := len(readPage(t, "README.md")); size > 12<<10 {
+		t.Errorf("README.md has %d bytes, more than 12 KB: put what is not for everybody beside what it describes", size)
+	}
+}
+
+// make test is the test command, and README.md says so.
 func TestReadmeNamesTheTestCommand(t *testing.T) {
-	if !strings.Contains(section(t, "README.md", "## Test and contribute"), "```console\nmake test\n```\n\nis the test command") {
+	if !strings.Contains(section(t, "README.md", "## Test"), "```console\nmake test\n```\n\nis the test command") {
 		t.Error("README.md does not name make test as the test command")
 	}
 }

@@ -245,10 +245,10 @@ func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
 	return all
 }
 
-// settings are the names in README.md's table.
+// settings are the names in the table of config/README.md.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../config/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func settings(t *testing.T) map[string]bool {
 		known[string(found[1])], known[string(found[1])+"_FILE"] = true, true
 	}
 	if len(known) < 10 {
-		t.Fatalf("README.md names %d settings", len(known)/2)
+		t.Fatalf("config/README.md names %d settings", len(known)/2)
 	}
 	return known
 }
