@@ -2,9 +2,11 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // Mode is what the process is started for; it decides what is required.
@@ -26,9 +28,15 @@ const (
 	DefaultAPIURL     = "http://127.0.0.1:8080"
 )
 
-// weakAdminKey is the length below which an admin key is remarked upon: 16
-// random hex digits are the least that nobody guesses over a network.
-const weakAdminKey = 16
+const (
+	// minAdminKey is the least length of an admin key: nobody guesses 16 random
+	// hex digits over a network.
+	minAdminKey = 16
+	// defaultMaxRateLimit is the interface's, mostMaxRateLimit what a counter in
+	// Redis can be relied on for.
+	defaultMaxRateLimit = 10_000
+	mostMaxRateLimit    = 1_000_000
+)
 
 // Config is what a server process runs with. It may be printed: its secrets
 // hide themselves.
@@ -39,6 +47,8 @@ type Config struct {
 	DatabaseURL    Secret // postgres://...; empty in mode Dev
 	AdminKeys      []Secret
 	TrustedProxies []netip.Prefix
+	Demo           bool // simulations without a key
+	MaxRateLimit   int  // requests a minute that an admin may give a key
 	LogLevel       slog.Level
 	DataDir        string // empty unless set or the mode is Dev
 	PProf          bool
@@ -61,10 +71,15 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		OpsAddr:        read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr),
 		AdminKeys:      read(s, "ADMIN_KEY", nil, parseAdminKeys),
 		TrustedProxies: read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
+		Demo:           read(s, "DEMO", true, parseBool),
+		MaxRateLimit:   read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
 		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		DataDir:        read(s, "DATA_DIR", defaultDataDir(mode), parseText),
 		PProf:          read(s, "PPROF", false, parseBool),
 		Traces:         readTraces(environ, s),
+	}
+	if slices.ContainsFunc(c.AdminKeys, func(key Secret) bool { return len(key) < minAdminKey }) {
+		s.fault("ADMIN_KEY", fmt.Sprintf("must have at least %d characters in each key", minAdminKey))
 	}
 	c.loadStores(s, mode, checkDatabase)
 	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {
@@ -106,11 +121,6 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 func (c *Config) remark(mode Mode) {
 	if len(c.AdminKeys) == 0 && mode == Serve {
 		c.Notices = append(c.Notices, prefix+"ADMIN_KEY is not set: admin requests are answered with 401")
-	}
-	for _, key := range c.AdminKeys {
-		if len(key) < weakAdminKey {
-			c.Notices = append(c.Notices, prefix+"ADMIN_KEY has a key that is short enough to be guessed")
-		}
 	}
 }
 

@@ -70,12 +70,12 @@ func TestDefaults(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
 		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN",
-		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_PPROF=true",
+		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn ||
-		c.DataDir != "/var/lib/spendgate" || !c.PProf {
+		c.DataDir != "/var/lib/spendgate" || !c.PProf || c.Demo || c.MaxRateLimit != 1_000_000 {
 		t.Errorf("got %+v", c)
 	}
 	if !slices.Equal(c.AdminKeys, []Secret{"0123456789abcdef", "fedcba9876543210"}) {
@@ -112,12 +112,12 @@ func TestModes(t *testing.T) {
 }
 
 func TestDevIgnoresServersAndSaysSo(t *testing.T) {
-	c := mustLoad(t, Dev, "SPENDGATE_REDIS_URL=nonsense", "SPENDGATE_DATABASE_URL_FILE=/none", "SPENDGATE_ADMIN_KEY=short")
+	c := mustLoad(t, Dev, "SPENDGATE_REDIS_URL=nonsense", "SPENDGATE_DATABASE_URL_FILE=/none")
 	if c.Redis.Addrs != nil || c.DatabaseURL != "" {
 		t.Errorf("got %+v", c)
 	}
 	all := strings.Join(c.Notices, "\n")
-	for _, want := range []string{"REDIS_URL is ignored", "DATABASE_URL is ignored", "short enough to be guessed"} {
+	for _, want := range []string{"REDIS_URL is ignored", "DATABASE_URL is ignored"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no notice %q in %q", want, all)
 		}
@@ -208,7 +208,9 @@ func TestBadValues(t *testing.T) {
 		"LISTEN_ADDR=:65536", "LISTEN_ADDR=:", "OPS_ADDR=:8080", "LISTEN_ADDR=1.2.3.4",
 		"ADMIN_KEY=a,", "ADMIN_KEY=,", "ADMIN_KEY=with space", "ADMIN_KEY=caf\u00e9",
 		"TRUSTED_PROXIES=10.0.0.0/33", "TRUSTED_PROXIES=10.0.0.0/8,", "TRUSTED_PROXIES=::ffff:10.0.0.0/104",
-		"PPROF=2", "LOG_LEVEL=warning",
+		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off",
+		"ADMIN_KEY=fifteen-letters", "ADMIN_KEY=0123456789abcdef,fifteen-letters", "ADMIN_KEY=fifteen-letters,fifteen-letters",
+		"MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5",
 	} {
 		if got := faults(t, Dev, "SPENDGATE_"+setting); len(got) != 1 {
 			t.Errorf("%s: %q", setting, got)
@@ -269,6 +271,7 @@ func TestFaultsHideSecrets(t *testing.T) {
 		{databaseURL, "SPENDGATE_REDIS_URL=redis://hunter2@h"},
 		{databaseURL, redisURL, "SPENDGATE_ADMIN_KEY=hunter2,hunter2,hunter2"},
 		{databaseURL, redisURL, "SPENDGATE_ADMIN_KEY=hunter2\u00e9"},
+		{databaseURL, redisURL, "SPENDGATE_ADMIN_KEY=hunter2"},
 		{databaseURL, redisURL, "SPENDGATE_ADMIN_KEY_FILE=hunter2"},
 		{databaseURL, redisURL, "SPENDGATE_ADMINKEY=hunter2"},
 	} {

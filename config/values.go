@@ -47,6 +47,15 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
+// parseMaxRateLimit wants no less than the interface lets an admin set.
+func parseMaxRateLimit(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < defaultMaxRateLimit || n > mostMaxRateLimit {
+		return 0, fmt.Errorf("must be a number from %d to %d, not %q", defaultMaxRateLimit, mostMaxRateLimit, s)
+	}
+	return n, nil
+}
+
 // parseAdminKeys takes one key, or two while clients move from one to the other.
 func parseAdminKeys(s string) ([]Secret, error) {
 	var keys []Secret

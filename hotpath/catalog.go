@@ -208,9 +208,7 @@ func (c *catalog) forget(id string) {
 // name has the count of drops in it, so that nobody joins a load that began
 // before a change that they have seen.
 func (c *catalog) program(policyID string) (*policy.Program, error) {
-	c.mu.Lock()
-	p, drops := c.programs[policyID], c.drops
-	c.mu.Unlock()
+	p, drops := c.cached(policyID)
 	if p != nil {
 		return p, nil
 	}
@@ -223,6 +221,13 @@ func (c *catalog) program(policyID string) (*policy.Program, error) {
 	})
 	p, _ = v.(*policy.Program)
 	return p, err
+}
+
+// cached returns the program that is in memory, or nil, and the count of drops.
+func (c *catalog) cached(policyID string) (*policy.Program, int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.programs[policyID], c.drops
 }
 
 func (c *catalog) compile(policyID string) (*policy.Program, int, error) {

@@ -115,20 +115,28 @@ func (a *Authorizer) end(c *checking) {
 }
 
 // prepare finds key and policy in this node's configuration and makes the
-// attempt ready for it. What it refuses is proved fresh, and counted, first.
+// attempt ready for it. What it refuses is proved fresh, and counted, first; so
+// is a request for a policy that is not in memory, so that the store is asked
+// only within the caller's rate limit.
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
-	view, program, err := a.look(c, action.PolicyID)
-	if err != nil {
+	view, program := a.look(c, action.PolicyID)
+	if program == nil {
 		if paid := c.last; c.admission.paid == nil && paid.Counted {
 			c.admission.paid = &paid
 		}
+		var err error
 		c.quota, err = a.admit(ctx, c.request.Caller, &c.admission)
 		c.admission.used.note(a.now())
 		if err != nil {
 			return nil, err
 		}
-		if view, program, err = a.look(c, action.PolicyID); err != nil {
-			return nil, err
+		if view, program = a.look(c, action.PolicyID); c.identity.err != nil {
+			return nil, c.identity.err
+		}
+		if program == nil {
+			if program, err = a.catalog.program(action.PolicyID); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if c.resolution.Type == spend.Unspecified {
@@ -146,14 +154,15 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	return program, nil
 }
 
-// look reads this node's configuration as it is now.
-func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program, error) {
+// look reads this node's configuration as it is now. The program is nil when
+// the caller is refused, or when the policy is not in memory.
+func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program) {
 	view := a.catalog.view()
 	if c.identity = view.identify(c.request.Caller); c.identity.err != nil {
-		return view, nil, c.identity.err
+		return view, nil
 	}
-	program, err := a.catalog.program(policyID)
-	return view, program, err
+	program, _ := a.catalog.cached(policyID)
+	return view, program
 }
 
 // claim asks the guard. An answer shows that the dependencies are alive: time

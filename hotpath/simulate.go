@@ -6,23 +6,17 @@ import (
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
-	"spendgate/ratelimit"
 )
 
 // Simulate judges the actions against the latest version of a policy and
 // writes nothing but the rate counter (G10). Recorded fingerprints and equal
 // actions earlier in the batch make duplicates, as they would in real checks.
-// The checks are in the order of the actions and are not stored. The quota is as
-// with Admit. Errors: ErrUnauthorized, ErrKeyInactive, ErrPolicyNotFound,
-// ErrRateLimited, ErrUnavailable.
-func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error) {
-	q, err = a.admit(ctx, r.Caller, &admission{})
-	if err != nil {
-		return nil, 0, q, err
-	}
+// The checks are in the order of the actions and are not stored. The caller was
+// admitted. Errors: ErrPolicyNotFound, ErrUnavailable.
+func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error) {
 	program, err := a.catalog.program(policyID)
 	if err != nil {
-		return nil, 0, q, err
+		return nil, 0, err
 	}
 	types := make([]spend.Resolution, len(actions))
 	fingerprints := make([]spend.Hash, len(actions))
@@ -32,15 +26,25 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 	}
 	seen, err := a.guard.Peek(ctx, fingerprints)
 	if err != nil {
-		return nil, 0, q, err
+		return nil, 0, err
 	}
-	return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), q, nil
+	if !r.Caller.keyed { // a stranger is told no check that was recorded
+		for fingerprint, earlier := range seen {
+			earlier.CheckID = spend.ID{}
+			seen[fingerprint] = earlier
+		}
+	}
+	return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), nil
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the
 // rest of the batch.
 func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) []*spend.Check {
 	now := a.now()
+	explain := p.Explain
+	if !r.Caller.keyed {
+		explain = p.ExplainToStranger
+	}
 	checks := make([]*spend.Check, len(actions))
 	for i, action := range actions {
 		check := &spend.Check{
@@ -52,7 +56,7 @@ func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Act
 			check.Decision = p.Duplicate(earlier.CheckID, types[i])
 		} else {
 			seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
-			check.Decision = p.Explain(p.Evaluate(action, types[i], now), action, types[i])
+			check.Decision = explain(p.Evaluate(action, types[i], now), action, types[i])
 		}
 		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
 		checks[i] = check

@@ -98,7 +98,7 @@ func TestLastUseOfKeys(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, _, _, err := f.nodes[n].Simulate(ctx, request(), "p", nil); err != nil {
+			if _, _, err := f.nodes[n].Simulate(ctx, request(), "p", nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -109,6 +109,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	}
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
+		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
 		Version: version, Logger: log, Registerer: b.registry, Trace: record,
 	})
 	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})

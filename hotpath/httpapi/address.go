@@ -8,13 +8,17 @@ import (
 )
 
 // clientAddress is whose demo limit counts (S24): the peer's, or, if that is a
-// trusted proxy, the last address in X-Forwarded-For that is not.
+// trusted proxy, the last address in X-Forwarded-For that is not. Of IPv6 it is
+// the network of 64 bits, whose addresses are all one client's to choose.
 func (a *API) clientAddress(x *exchange) string {
-	peer := addressOf(x.ctx.RemoteAddr())
-	if !a.trusted(peer) {
-		return peer.String()
+	client := addressOf(x.ctx.RemoteAddr())
+	if a.trusted(client) {
+		client = a.forwardedFor(client, x.ctx.Request.Header.PeekAll(headerForwarded))
 	}
-	return a.forwardedFor(peer, x.ctx.Request.Header.PeekAll(headerForwarded)).String()
+	if client.Is6() {
+		return netip.PrefixFrom(client, 64).Masked().String()
+	}
+	return client.String()
 }
 
 // forwardedFor walks the hops from the nearest one. What a proxy did not write

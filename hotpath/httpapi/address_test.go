@@ -36,14 +36,14 @@ func TestForwardedFor(t *testing.T) {
 }
 
 func TestTheDemoIsCountedByAddress(t *testing.T) {
-	f := func(trusted string, want string) {
+	f := func(trusted, sent, want string) {
 		t.Helper()
 		s := start(t, func(o *Options) {
 			if trusted != "" {
 				o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(trusted)}
 			}
 		})
-		a := s.do("POST", "/v1/simulate", simulationOf(1), "X-API-Key: -", "X-Forwarded-For: 9.9.9.9, 1.2.3.4")
+		a := s.do("POST", "/v1/simulate", simulationOf(1), "X-API-Key: -", "X-Forwarded-For: 9.9.9.9, "+sent)
 		if a.status != 200 || a.header.Get("X-RateLimit-Limit") != "10" || a.header.Get("X-RateLimit-Remaining") != "9" {
 			t.Errorf("%d %v %s", a.status, a.header, a.body)
 		}
@@ -51,7 +51,11 @@ func TestTheDemoIsCountedByAddress(t *testing.T) {
 			t.Errorf("callers %v, want %s", s.fake.demo, want)
 		}
 	}
-	f("", "127.0.0.1")
-	f("10.0.0.0/8", "127.0.0.1")
-	f("127.0.0.0/8", "1.2.3.4")
+	f("", "1.2.3.4", "127.0.0.1")
+	f("10.0.0.0/8", "1.2.3.4", "127.0.0.1")
+	f("127.0.0.0/8", "1.2.3.4", "1.2.3.4")
+	// Whoever has one address of IPv6 has 2^64 of them.
+	f("127.0.0.0/8", "2a00:1:2:3:4:5:6:7", "2a00:1:2:3::/64")
+	f("127.0.0.0/8", "2a00:1:2:3::8", "2a00:1:2:3::/64")
+	f("127.0.0.0/8", "::ffff:1.2.3.4", "1.2.3.4")
 }

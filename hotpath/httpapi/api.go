@@ -21,8 +21,9 @@ import (
 // authorizer is what the handlers ask of the hotpath.Authorizer.
 type authorizer interface {
 	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
+	Authenticate(ctx context.Context, c hotpath.Caller) error
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
-	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, q ratelimit.Quota, err error)
+	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Caller, p *audit.Policy) error
 	CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error)
@@ -51,6 +52,8 @@ type Options struct {
 
 	AdminKeys      []string       // at most two, during rotation; none refuses admin routes
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed (S24)
+	NoDemo         bool           // refuses simulations without a key
+	MaxRateLimit   int            // that a key may have; 0 is the interface's 10,000
 	Version        string         // as GET /health tells it
 
 	Logger     *slog.Logger          // nil discards
@@ -77,6 +80,7 @@ func (o *Options) setDefaults() {
 	if o.Full == nil {
 		o.Full = func() bool { return false }
 	}
+	setDefault(&o.MaxRateLimit, defaultMaxRateLimit)
 	setDefault(&o.MaxInFlight, defaultMaxInFlight)
 	setDefault(&o.MaxConnections, defaultMaxConnections)
 	setDefault(&o.ReadTimeout, defaultReadTimeout)
@@ -96,6 +100,8 @@ type API struct {
 	store      audit.Store
 	admins     adminKeys
 	proxies    []netip.Prefix
+	noDemo     bool
+	maxRate    int
 	version    string
 	log        *slog.Logger
 	trace      func(*trace.Record) trace.ID // may be nil
@@ -112,8 +118,9 @@ type API struct {
 	open        openConns
 	chunked     keptHeaders
 
-	refused       atomic.Int64 // for overload, since it was logged
-	refusedLogged atomic.Int64 // Unix nanoseconds
+	overloads     tally
+	unauthorized  [len(unauthorizedReasons)]unauthorized
+	adminFailures adminFailures
 	draining      atomic.Bool
 }
 
@@ -125,6 +132,8 @@ func New(o Options) *API {
 		store:       o.Store,
 		admins:      hashAdminKeys(o.AdminKeys),
 		proxies:     o.TrustedProxies,
+		noDemo:      o.NoDemo,
+		maxRate:     o.MaxRateLimit,
 		version:     o.Version,
 		log:         o.Logger,
 		trace:       o.Trace,
@@ -133,6 +142,9 @@ func New(o Options) *API {
 		open:        openConns{most: o.MaxConnections},
 	}
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
+	for i, reason := range unauthorizedReasons {
+		a.unauthorized[i].reason, a.unauthorized[i].counter = reason, a.metrics.unauthorized.WithLabelValues(reason)
+	}
 	a.router = a.newRouter()
 	a.server = a.newServer(&o)
 	return a

@@ -364,7 +364,7 @@ func TestOverloadIsLoggedOnceASecond(t *testing.T) {
 		}
 		refuse(1) // told at once
 		refuse(7)
-		time.Sleep(overloadLogged - 1)
+		time.Sleep(tallied - 1)
 		refuse(2)
 		time.Sleep(time.Nanosecond)
 		refuse(1) // with the nine since

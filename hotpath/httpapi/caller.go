@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"time"
 
 	"spendgate/hotpath"
 )
@@ -22,7 +23,7 @@ func (x *exchange) caller() hotpath.Caller {
 // callerOrDemo is the caller of an endpoint that can be tried without a key.
 // A header that is there and empty is a wrong key, not none (S23).
 func (a *API) callerOrDemo(x *exchange) (c hotpath.Caller, demo bool) {
-	if len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) > 0 {
+	if a.noDemo || len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) > 0 {
 		return x.caller(), false
 	}
 	return hotpath.DemoCaller(a.clientAddress(x)), true
@@ -42,15 +43,21 @@ func hashAdminKeys(keys []string) adminKeys {
 	return hashed
 }
 
-// admin fails unless the request carries an admin key (S25); with one, it says
-// why the body was not read, if it was not (S1).
-func (a *API) admin(x *exchange) error {
-	sent := sha256.Sum256(x.ctx.Request.Header.PeekCanonical(headerAdminKey))
-	match := 0
-	for _, key := range a.admins { // all of them, always
-		match |= subtle.ConstantTimeCompare(sent[:], key[:])
+// match reports whether it is one of the keys.
+func (keys adminKeys) match(sent []byte) bool {
+	hashed, match := sha256.Sum256(sent), 0
+	for _, key := range keys { // all of them, always
+		match |= subtle.ConstantTimeCompare(hashed[:], key[:])
 	}
-	if match == 0 {
+	return match != 0
+}
+
+// admin fails unless the request carries an admin key (S25); with one, it says
+// why the body was not read, if it was not (S1). An address that sent too many
+// wrong keys gets the same answer, whatever it sends; none sent is none wrong.
+func (a *API) admin(x *exchange) error {
+	sent := x.ctx.Request.Header.PeekCanonical(headerAdminKey)
+	if len(sent) == 0 || !a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.match(sent) }) {
 		return errAdminKey
 	}
 	return x.unread

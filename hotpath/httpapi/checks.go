@@ -8,6 +8,9 @@ import (
 // postCheck answers POST /v1/checks.
 func (a *API) postCheck(x *exchange) error {
 	caller := x.caller()
+	if err := a.authorizer.Authenticate(x.context(), caller); err != nil {
+		return err // a stranger's body is not parsed
+	}
 	if err := x.decode(func(r *reader) error { return decodeCheck(r, &x.action) }); err != nil {
 		return a.refuseBody(x, caller, err)
 	}

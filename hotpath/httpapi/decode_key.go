@@ -7,9 +7,9 @@ import (
 
 // The requests per minute that a key may have.
 const (
-	minRateLimit     = 1
-	maxRateLimit     = 10000
-	defaultRateLimit = 100
+	minRateLimit        = 1
+	defaultRateLimit    = 100
+	defaultMaxRateLimit = 10000
 )
 
 // newKey is the body of POST /v1/keys.
@@ -18,7 +18,8 @@ type newKey struct {
 	rateLimitRPM int
 }
 
-func decodeNewKey(r *reader, k *newKey) error {
+// decodeNewKey reads it; maxRateLimit is the most that a key may have here.
+func decodeNewKey(r *reader, k *newKey, maxRateLimit int) error {
 	k.rateLimitRPM = defaultRateLimit
 	for r.next() {
 		switch r.name() {
@@ -38,7 +39,7 @@ func decodeNewKey(r *reader, k *newKey) error {
 
 // decodeKeyChange reads the body of PATCH /v1/keys/{key_id}; a blank or null
 // field is absent.
-func decodeKeyChange(r *reader, c *audit.KeyChange) error {
+func decodeKeyChange(r *reader, c *audit.KeyChange, maxRateLimit int) error {
 	for r.next() {
 		switch r.name() {
 		case "active":

@@ -235,7 +235,7 @@ func TestDecodeKeys(t *testing.T) {
 		}
 	}
 	var k newKey
-	create := func(r *reader) error { k = newKey{}; return decodeNewKey(r, &k) }
+	create := func(r *reader) error { k = newKey{}; return decodeNewKey(r, &k, defaultMaxRateLimit) }
 	const rate = "rate_limit_rpm must be an integer of 1 to 10000"
 	f(`{"name":"n"}`, create, "")
 	if k != (newKey{"n", 100}) {
@@ -255,7 +255,7 @@ func TestDecodeKeys(t *testing.T) {
 	f(`{"name":"n","active":true}`, create, "active is not a known field")
 
 	var c audit.KeyChange
-	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c) }
+	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c, defaultMaxRateLimit) }
 	const empty = "active or name or rate_limit_rpm is required: there is nothing to change"
 	f(`{}`, change, empty)
 	f(`{"active":null,"name":" ","rate_limit_rpm":null}`, change, empty)

@@ -225,12 +225,20 @@ func (x *exchange) writeHeaders() {
 // maxPathLogged bounds what a client can write into the log.
 const maxPathLogged = 200
 
-// logFailure writes the one line of a failed request: no keys, no query, no
+// logFailure writes the line of a failed request, which stands for others if there
+// are too many: no keys, no query, no
 // body, and of the path nothing that could pretend to be another line.
 func (a *API) logFailure(x *exchange) {
 	if x.refusal == overloaded {
 		a.logOverload()
 		return
+	}
+	var more []slog.Attr
+	if x.refusal.status == fasthttp.StatusUnauthorized {
+		var due bool
+		if more, due = a.noteUnauthorized(x); !due {
+			return
+		}
 	}
 	level := slog.LevelInfo
 	if x.refusal.status >= 500 {
@@ -247,6 +255,7 @@ func (a *API) logFailure(x *exchange) {
 		slog.String("code", x.refusal.code),
 		slog.String("duration", time.Since(x.started).Round(time.Microsecond).String()),
 	}
+	attrs = append(attrs, more...)
 	if x.traceID != (trace.ID{}) {
 		attrs = append(attrs, slog.String("trace_id", x.traceID.String()))
 	}
@@ -256,17 +265,12 @@ func (a *API) logFailure(x *exchange) {
 	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
 }
 
-// overloadLogged is how often overload is logged: a line for each refusal would
-// cost more than the refusal, when there is nothing to spare (G9).
-const overloadLogged = time.Second
-
+// logOverload notes a request that was refused for overload. A line for each
+// would cost more than the refusal, when there is nothing to spare (G9).
 func (a *API) logOverload() {
-	a.refused.Add(1)
-	now, last := time.Now().UnixNano(), a.refusedLogged.Load()
-	if now-last < int64(overloadLogged) || !a.refusedLogged.CompareAndSwap(last, now) {
-		return
+	if requests, due := a.overloads.add(time.Now()); due {
+		a.log.Warn("at capacity; requests are refused", "requests", requests)
 	}
-	a.log.Warn("at capacity; requests are refused", "requests", a.refused.Swap(0))
 }
 
 // printable escapes what is not plain ASCII.

@@ -67,8 +67,8 @@ func FuzzDecodeOthers(f *testing.F) {
 			func(r *reader) error { return decodePolicy(r, new(audit.Policy)) },
 			func(r *reader) error { return decodeSimulation(r, &s, true) },
 			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
-			func(r *reader) error { return decodeNewKey(r, new(newKey)) },
-			func(r *reader) error { return decodeKeyChange(r, new(audit.KeyChange)) },
+			func(r *reader) error { return decodeNewKey(r, new(newKey), defaultMaxRateLimit) },
+			func(r *reader) error { return decodeKeyChange(r, new(audit.KeyChange), defaultMaxRateLimit) },
 		} {
 			err := readObject(body, decode)
 			if err == nil && !json.Valid(body) {

@@ -22,6 +22,8 @@ func (i instantly) Check(context.Context, hotpath.Request, *spend.Action) (hotpa
 	return i.answer, ratelimit.Quota{Limit: 100, Remaining: 99, ResetMS: 1000}, nil
 }
 
+func (i instantly) Authenticate(context.Context, hotpath.Caller) error { return nil }
+
 // BenchmarkPostCheck is all that this package does for a check, without the
 // connection: route, decode, encode, headers, metrics.
 func BenchmarkPostCheck(b *testing.B) {

@@ -99,16 +99,19 @@ func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action)
 	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr
 }
 
-func (f *fake) Simulate(_ context.Context, r hotpath.Request, _ string, actions []*spend.Action) ([]*spend.Check, int, ratelimit.Quota, error) {
-	q, err := f.admit(r.Caller)
-	if err != nil {
-		return nil, 0, q, err
+func (f *fake) Authenticate(_ context.Context, c hotpath.Caller) error {
+	if c != hotpath.KeyCaller([]byte(goodKey)) {
+		return hotpath.ErrUnauthorized
 	}
+	return nil
+}
+
+func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions []*spend.Action) ([]*spend.Check, int, error) {
 	checks := make([]*spend.Check, len(actions))
 	for i := range actions {
 		checks[i] = blockedCheck()
 	}
-	return checks, 3, q, f.workErr
+	return checks, 3, f.workErr
 }
 
 func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy) error {

@@ -15,7 +15,7 @@ func (a *API) postKey(x *exchange) error {
 		return err
 	}
 	var k newKey
-	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, a.maxRate) }); err != nil {
 		return err
 	}
 	raw, key, err := a.authorizer.CreateKey(x.context(), k.name, k.rateLimitRPM)
@@ -61,7 +61,7 @@ func (a *API) patchKey(x *exchange) error {
 		return err
 	}
 	var change audit.KeyChange
-	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change, a.maxRate) }); err != nil {
 		return err
 	}
 	id, err := spend.ParseID(x.pathValue("key_id"), spend.PrefixKey)

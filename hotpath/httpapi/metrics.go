@@ -9,8 +9,9 @@ import (
 // metrics of the API. Every label value is one of a fixed few: a route, one of
 // its methods or "other", a status class.
 type metrics struct {
-	requests *prometheus.CounterVec
-	checks   prometheus.Histogram
+	requests     *prometheus.CounterVec
+	unauthorized *prometheus.CounterVec
+	checks       prometheus.Histogram
 }
 
 // checkBuckets are seconds: fine around the few milliseconds that a check
@@ -25,6 +26,10 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 			Namespace: "spendgate", Name: "http_requests_total",
 			Help: "Requests answered, by route, method and class of status.",
 		}, []string{"route", "method", "class"}),
+		unauthorized: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "unauthorized_total",
+			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong.",
+		}, []string{"reason"}),
 		checks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "spendgate", Name: "check_duration_seconds",
 			Help:    "From the first byte of a check read to its answer written, whatever the answer.",
@@ -36,7 +41,7 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 		Help: "Requests at work.",
 	}, func() float64 { return float64(inFlight()) })
 	if registerer != nil {
-		registerer.MustRegister(m.requests, m.checks, busy)
+		registerer.MustRegister(m.requests, m.unauthorized, m.checks, busy)
 	}
 	return m
 }

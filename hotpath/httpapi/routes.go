@@ -98,7 +98,7 @@ func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
 	a.fail(exchangeOf(ctx), &panicError{value, debug.Stack()})
 }
 
-// admit authenticates and counts a request that is no check and no simulation.
+// admit authenticates and counts a request that is no check.
 // Reads go on without Redis (G7). Who is admitted is told then why the body was
 // not read, if it was not (S1).
 func (a *API) admit(x *exchange, c hotpath.Caller, read bool) error {
@@ -110,7 +110,7 @@ func (a *API) admit(x *exchange, c hotpath.Caller, read bool) error {
 	return x.unread
 }
 
-// refuseBody answers a request whose body is at fault: it is authenticated and
+// refuseBody answers a check whose body is at fault: it is authenticated and
 // counted first, and what comes of that wins (S1).
 func (a *API) refuseBody(x *exchange, c hotpath.Caller, fault error) error {
 	if err := a.admit(x, c, false); err != nil {

@@ -19,12 +19,14 @@ func (a *API) postSimulate(x *exchange) error {
 	if demo {
 		mode = modeDemo
 	}
+	if err := a.admit(x, caller, false); err != nil {
+		return err
+	}
 	var s simulation
 	if err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, demo) }); err != nil {
-		return a.refuseBody(x, caller, err)
+		return err
 	}
-	checks, version, quota, err := a.authorizer.Simulate(x.context(), x.request(caller), s.policyID, s.actions)
-	x.quota = quota
+	checks, version, err := a.authorizer.Simulate(x.context(), x.request(caller), s.policyID, s.actions)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func compileRule(raw, path string, log *faultLog) rule {
 		}
 		return r
 	}
-	r.effect, r.types, r.reads = k.effect, k.types, k.reads
+	r.effect, r.types, r.reads, r.unlisted = k.effect, k.types, k.reads, k.unlisted
 	if parameters == "" {
 		return r
 	}

@@ -37,6 +37,17 @@ func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.
 	return d
 }
 
+// ExplainToStranger is Explain for a caller without a key, who learns no entry
+// of the policy's lists that the action does not name: neither a generated
+// description of a rule with a list is told nor the policy's own.
+func (p *Program) ExplainToStranger(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
+	d := p.Explain(f, a, r)
+	if f.Effect != spend.Allow && p.rules[f.rule].unlisted != "" {
+		d.RuleDescription = p.rules[f.rule].unlisted
+	}
+	return d
+}
+
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
 	var room [192]byte // one string is made, instead of one for each part
 	b := append(append(room[:0], "a "...), r.Type.String()...)

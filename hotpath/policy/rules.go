@@ -17,20 +17,23 @@ type kind struct {
 	// compile reads the parameters, completes the rule and describes it. What
 	// it leaves in the rule after a fault does not matter.
 	compile func(parameters *object, r *rule) (description string)
+
+	// unlisted describes a rule that has a list to whom the list is not shown.
+	unlisted string
 }
 
 // kinds are the ten rule types.
 var kinds = [...]kind{
-	{"max_amount", spend.Block, everyType, "", compileMaxAmount},
-	{"refund_age_limit", spend.Block, 1 << spend.Refund, "metadata.days_since_purchase", compileRefundAgeLimit},
-	{"blocked_categories", spend.Block, everyType, "metadata.category", compileBlockedCategories},
-	{"vendor_allowlist", spend.Block, 1 << spend.Spend, "", compileVendorAllowlist},
-	{"blocked_payment_rails", spend.Block, everyType, "payment_method", compileBlockedPaymentRails},
-	{"discount_cap", spend.Block, 1 << spend.Discount, "metadata.discount_percent", compileDiscountCap},
-	{"geography_block", spend.Block, everyType, "metadata.country", compileGeographyBlock},
-	{"time_restriction", spend.Block, everyType, "", compileTimeRestriction},
-	{duplicateGuard, spend.Block, everyType, "", compileDuplicateGuard},
-	{"escalate_if", spend.Escalate, everyType, "", compileEscalateIf},
+	{"max_amount", spend.Block, everyType, "", compileMaxAmount, ""},
+	{"refund_age_limit", spend.Block, 1 << spend.Refund, "metadata.days_since_purchase", compileRefundAgeLimit, ""},
+	{"blocked_categories", spend.Block, everyType, "metadata.category", compileBlockedCategories, "Blocks some categories"},
+	{"vendor_allowlist", spend.Block, 1 << spend.Spend, "", compileVendorAllowlist, "Blocks spends to any but the approved vendors"},
+	{"blocked_payment_rails", spend.Block, everyType, "payment_method", compileBlockedPaymentRails, "Blocks some payment methods"},
+	{"discount_cap", spend.Block, 1 << spend.Discount, "metadata.discount_percent", compileDiscountCap, ""},
+	{"geography_block", spend.Block, everyType, "metadata.country", compileGeographyBlock, "Blocks actions in some countries"},
+	{"time_restriction", spend.Block, everyType, "", compileTimeRestriction, ""},
+	{duplicateGuard, spend.Block, everyType, "", compileDuplicateGuard, ""},
+	{"escalate_if", spend.Escalate, everyType, "", compileEscalateIf, ""},
 }
 
 // rule is one compiled rule.
@@ -43,6 +46,7 @@ type rule struct {
 	id          string
 	description string        // the policy's, or else a generated one (S14)
 	reads       string        // as in kind
+	unlisted    string        // likewise
 	window      time.Duration // of a duplicate_guard only
 }
 

@@ -50,18 +50,28 @@ func (g *guard) afterWindow() string {
 	return " once the duplicate window of " + inMinutes(g.window) + " has passed"
 }
 
+// explain words a hit. of is the earlier check, or empty when it is not to be
+// named.
 func (g *guard) explain(of string) (message, nextStep string) {
-	return "an identical action (agent, action type, amount and counterparty) was checked within " +
-			inMinutes(g.window) + ": " + of,
-		"Do not repeat the action: the decision about it is that of " + of +
-			". If a second one is meant, check again" + g.afterWindow() + "."
+	message = "an identical action (agent, action type, amount and counterparty) was checked within " + inMinutes(g.window)
+	decided := "the earlier check"
+	if of != "" {
+		message += ": " + of
+		decided = of
+	}
+	return message, "Do not repeat the action: the decision about it is that of " + decided +
+		". If a second one is meant, check again" + g.afterWindow() + "."
 }
 
 // Duplicate is the decision about an action that the duplicate guard found to
-// repeat the check of (S14, S17). The fingerprint covers the action type, so
-// its confidence is the resolution's (S16).
+// repeat the check of (S14, S17), which is not named if it is zero. The
+// fingerprint covers the action type, so its confidence is the resolution's (S16).
 func (p *Program) Duplicate(of spend.ID, r spend.Resolution) spend.Decision {
-	message, nextStep := p.guard.explain(of.Text(spend.PrefixCheck))
+	earlier := ""
+	if !of.IsZero() {
+		earlier = of.Text(spend.PrefixCheck)
+	}
+	message, nextStep := p.guard.explain(earlier)
 	return spend.Decision{
 		Effect:          spend.Block,
 		Confidence:      r.Confidence,
