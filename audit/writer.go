@@ -55,7 +55,7 @@ type Writer struct {
 	metrics *writerMetrics
 	slots   *slots
 	entries sync.Pool // that ended
-	lanes   lanes     // run's
+	chains  chains    // run's
 	durable []*Entry  // run's: recorded, and not told yet
 
 	mu      sync.Mutex
@@ -276,19 +276,19 @@ func (w *Writer) yield() {
 }
 
 // commit writes the batch and settles what was not recorded; announce tells what
-// was, and resolve what is in doubt. The lane goes on only behind what was
+// was, and resolve what is in doubt. The chain goes on only behind what was
 // certainly recorded; where that is not known it is over, and what still has
 // its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
 	slices.SortFunc(batch, func(a, b *Entry) int { return bytes.Compare(a.check.ID[:], b.check.ID[:]) })
 	for len(batch) > 0 {
 		w.announce()
-		lane := w.lanes.of(batch[0].check.Fence.Node)
-		if lane.over {
+		nodeChain := w.chains.of(batch[0].check.Fence.Node)
+		if nodeChain.ended {
 			settle(batch, ErrFencedNode)
 			return
 		}
-		link := w.lanes.next(lane, batch)
+		link := w.chains.next(nodeChain, batch)
 		started := time.Now()
 		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
@@ -309,15 +309,15 @@ func (w *Writer) commit(batch []*Entry) {
 			batch = batch[len(batch)/2:]
 			continue
 		case errors.Is(err, ErrUnknown), errors.Is(err, ErrForked):
-			lane.over = true
+			nodeChain.ended = true
 			w.done.Go(func() { w.resolve(batch) })
 		case err == nil:
-			lane.Advance(link)
+			nodeChain.Advance(link)
 			w.slots.recorded.Add(int64(len(batch)))
 			w.durable = batch
 		default:
-			lane.over = errors.Is(err, ErrFencedNode)
-			if !errors.Is(err, ErrStaleEpoch) && !lane.over {
+			nodeChain.ended = errors.Is(err, ErrFencedNode)
+			if !errors.Is(err, ErrStaleEpoch) && !nodeChain.ended {
 				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
 			}
 			settle(batch, err)

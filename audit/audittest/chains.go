@@ -55,7 +55,7 @@ func poisonless(c *spend.Check) *spend.Check {
 	return c
 }
 
-// chainNeverForks has one place of a lane taken once only, whoever comes.
+// chainNeverForks has one place of a chain taken once only, whoever comes.
 func chainNeverForks(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
@@ -84,13 +84,13 @@ func chainNeverForks(t *testing.T, s Subject) {
 	if len(won) != 1 {
 		t.Errorf("%d batches have one place", len(won))
 	}
-	other := newCheck(fence(t, s)) // another lane has places of its own
+	other := newCheck(fence(t, s)) // another chain has places of its own
 	if err := s.Commit(ctx, []*spend.Check{other}, Link(2, other)); err != nil {
 		t.Error(err)
 	}
 }
 
-// writerMakesChains records through a Writer and finds its lane without gaps.
+// writerMakesChains records through a Writer and finds its chain without gaps.
 func writerMakesChains(t *testing.T, s Subject) {
 	w := NewWriter(t, s)
 	f := fence(t, s)

@@ -123,7 +123,7 @@ func keysExpire(t *testing.T, s Subject) {
 	if err := s.Tidy(ctx, now()); err != nil {
 		t.Fatal(err)
 	}
-	if rows := s.Count(t, "SELECT count(*) FROM idempotency"); rows != 1 {
+	if rows := s.Count(t, "SELECT count(*) FROM idempotency_keys"); rows != 1 {
 		t.Errorf("%d keys are kept, want the live one", rows)
 	}
 	recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash, spend.HashKey(other.Action.IdempotencyKey)})

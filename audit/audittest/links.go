@@ -11,17 +11,17 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// links numbers what Record makes: no two links have one place in a lane.
+// links numbers what Record makes: no two links have one place in a chain.
 var links atomic.Int64
 
-// Record commits checks with a link that no other has. Lanes that are made so
+// Record commits checks with a link that no other has. Chains that are made so
 // have gaps, for a test may commit for one node from many goroutines; chains as
 // they should be are made by an audit.Writer.
 func Record(ctx context.Context, s audit.Trail, checks ...*spend.Check) error {
 	return s.Commit(ctx, checks, Link(links.Add(1), checks...))
 }
 
-// Link is that of the checks at a place of their node's lane, as if it were the
+// Link is that of the checks at a place of their node's chain, as if it were the
 // first.
 func Link(seq int64, checks ...*spend.Check) chain.Link {
 	entries := make([]chain.Entry, len(checks))
@@ -29,11 +29,11 @@ func Link(seq int64, checks ...*spend.Check) chain.Link {
 		entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
 	}
 	slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	var lane chain.Lane
+	var builder chain.Builder
 	if len(checks) > 0 {
-		lane.ID = checks[0].Fence.Node
+		builder.Chain = checks[0].Fence.Node
 	}
-	link := lane.Next(entries)
+	link := builder.Next(entries)
 	link.Seq = seq
 	return link
 }

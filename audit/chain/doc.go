@@ -7,8 +7,8 @@
 // the form in which PostgreSQL itself sends it (COPY ... FORMAT binary), so that
 // a verifier hashes what it reads and decodes nothing.
 //
-// A chain, or lane, has one writer, which keeps its head in memory: it reads
+// A chain has one writer, which keeps its head in memory: it reads
 // nothing before a commit. Where the writer does not know whether a batch was
-// recorded it must end the lane and begin another (see audit.Writer); the
-// primary key (lane, seq) makes a fork impossible whatever it does.
+// recorded it must end the chain and begin another (see audit.Writer); the
+// primary key (chain_id, seq) makes a fork impossible whatever it does.
 package chain

@@ -31,20 +31,20 @@ func (c *chains) read(context.Context) (chain.Heads, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.heads
-	h.Lanes = append([]chain.LaneHead(nil), h.Lanes...)
+	h.Chains = append([]chain.Head(nil), h.Chains...)
 	return h, c.err
 }
 
-func (c *chains) grow(lane byte, seq int64) {
+func (c *chains) grow(chainID byte, seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.heads.Lanes {
-		if c.heads.Lanes[i].Lane == (spend.ID{lane}) {
-			c.heads.Lanes[i].Seq, c.heads.Lanes[i].Head = seq, spend.Hash{lane, byte(seq)}
+	for i := range c.heads.Chains {
+		if c.heads.Chains[i].Chain == (spend.ID{chainID}) {
+			c.heads.Chains[i].Seq, c.heads.Chains[i].Head = seq, spend.Hash{chainID, byte(seq)}
 			return
 		}
 	}
-	c.heads.Lanes = append(c.heads.Lanes, chain.LaneHead{Lane: spend.ID{lane}, Seq: seq, Head: spend.Hash{lane, byte(seq)}})
+	c.heads.Chains = append(c.heads.Chains, chain.Head{Chain: spend.ID{chainID}, Seq: seq, Head: spend.Hash{chainID, byte(seq)}})
 }
 
 func testKey(t *testing.T, seed byte) Key {
@@ -114,15 +114,15 @@ func TestLines(t *testing.T) {
 		t.Fatalf("%d lines", len(all))
 	}
 	for i, want := range []struct {
-		full  bool
-		heads int
-		lanes int
+		full   bool
+		heads  int
+		chains int
 	}{{true, 0, 0}, {false, 2, 2}, {false, 1, 2}, {false, 0, 2}, {true, 2, 2}} {
-		if l := all[i]; l.Full != want.full || len(l.Heads) != want.heads || l.Lanes != want.lanes {
+		if l := all[i]; l.Full != want.full || len(l.Heads) != want.heads || l.Chains != want.chains {
 			t.Errorf("line %d: %+v", i, l)
 		}
 	}
-	if l := all[3]; l.Digest != Hex(Digest([]chain.LaneHead{{Lane: spend.ID{2}, Seq: 1, Head: spend.Hash{2, 1}}, {Lane: spend.ID{1}, Seq: 6, Head: spend.Hash{1, 6}}})) ||
+	if l := all[3]; l.Digest != Hex(Digest([]chain.Head{{Chain: spend.ID{2}, Seq: 1, Head: spend.Hash{2, 1}}, {Chain: spend.ID{1}, Seq: 6, Head: spend.Hash{1, 6}}})) ||
 		l.Policies != (Policies{3, Hex{9}}) {
 		t.Errorf("line 3: %+v", l)
 	}
@@ -176,7 +176,7 @@ func TestLongLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	var c chains
 	for i := range 3000 {
-		c.heads.Lanes = append(c.heads.Lanes, chain.LaneHead{Lane: spend.ID{byte(i), byte(i >> 8)}, Seq: 1})
+		c.heads.Chains = append(c.heads.Chains, chain.Head{Chain: spend.ID{byte(i), byte(i >> 8)}, Seq: 1})
 	}
 	for range 3 {
 		write(t, c.writer(t, file, nil))
@@ -205,19 +205,19 @@ func TestWritersTakeTurns(t *testing.T) {
 	}
 	wg.Wait()
 	all, _ := lines(t, file)
-	state := make(map[Lane]Head)
+	state := make(map[ChainID]Head)
 	for i, l := range all {
 		if l.Full {
 			clear(state)
 		}
-		var heads []chain.LaneHead
+		var heads []chain.Head
 		for _, h := range l.Heads {
-			state[h.Lane] = h
+			state[h.Chain] = h
 		}
 		for _, h := range state {
-			heads = append(heads, chain.LaneHead{Lane: spend.ID(h.Lane), Seq: h.Seq, Head: spend.Hash(h.Head)})
+			heads = append(heads, chain.Head{Chain: spend.ID(h.Chain), Seq: h.Seq, Head: spend.Hash(h.Head)})
 		}
-		if len(heads) != l.Lanes || Digest(heads) != spend.Hash(l.Digest) {
+		if len(heads) != l.Chains || Digest(heads) != spend.Hash(l.Digest) {
 			t.Errorf("line %d: its digest is not that of the lines so far", i)
 		}
 	}
@@ -226,9 +226,9 @@ func TestWritersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLostLanes says so when a chain is shorter than it was, and signs what is
+// TestTruncatedChains says so when a chain is shorter than it was, and signs what is
 // there; failures count.
-func TestLostLanes(t *testing.T) {
+func TestTruncatedChains(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	file := filepath.Join(t.TempDir(), "file")
 	var c chains
@@ -238,14 +238,14 @@ func TestLostLanes(t *testing.T) {
 	write(t, w)
 	c.grow(1, 4)
 	write(t, w)
-	c.heads.Lanes = c.heads.Lanes[:1]
+	c.heads.Chains = c.heads.Chains[:1]
 	write(t, w)
 	c.err = errors.New("made to fail")
 	if err := w.Write(t.Context()); !errors.Is(err, c.err) {
 		t.Errorf("got %v", err)
 	}
-	if got := testutil.ToFloat64(w.metrics.lost); got != 2 {
-		t.Errorf("%v lost lanes", got)
+	if got := testutil.ToFloat64(w.metrics.truncated); got != 2 {
+		t.Errorf("%v truncated chains", got)
 	}
 	if got := testutil.ToFloat64(w.metrics.failures); got != 1 {
 		t.Errorf("%v failures", got)
@@ -277,11 +277,11 @@ func TestParse(t *testing.T) {
 		key  PublicKey
 	}{
 		"another key":     {string(text), testKey(t, 2).Public()},
-		"another text":    {strings.Replace(string(text), `"lanes":0`, `"lanes":1`, 1), key.Public()},
+		"another text":    {strings.Replace(string(text), `"chains":0`, `"chains":1`, 1), key.Public()},
 		"another format":  {string(other), key.Public()},
 		"another sign":    {strings.Replace(string(text), `signature":"`, `signature":"A`, 1), key.Public()},
 		"more behind it":  {string(text) + " ", key.Public()},
-		"a field behind":  {strings.TrimSuffix(string(text), "}") + `,"lanes":"5"}`, key.Public()},
+		"a field behind":  {strings.TrimSuffix(string(text), "}") + `,"chains":"5"}`, key.Public()},
 		"not to its end":  {string(text[:len(text)-1]), key.Public()},
 		"nothing":         {"", key.Public()},
 		"without the key": {string(text), PublicKey(make([]byte, 32))},

@@ -24,17 +24,17 @@ type Line struct {
 	Full     bool      `json:"full"` // Heads are all there are, else those that changed since an earlier line
 	Heads    []Head    `json:"heads"`
 	Policies Policies  `json:"policies"`
-	Lanes    int       `json:"lanes"`    // how many there are
-	Digest   Hex       `json:"digest"`   // over the heads of all lanes
+	Chains   int       `json:"chains"`   // how many there are
+	Digest   Hex       `json:"digest"`   // over the heads of all chains
 	Previous Hex       `json:"previous"` // SHA-256 of the line before; zeros in the first of a file
 	Key      string    `json:"key"`      // PublicKey.ID
 }
 
-// Head is the end of a lane.
+// Head is the end of a chain.
 type Head struct {
-	Lane Lane  `json:"lane"`
-	Seq  int64 `json:"seq"`
-	Head Hex   `json:"head"`
+	Chain ChainID `json:"chain"`
+	Seq   int64   `json:"seq"`
+	Head  Hex     `json:"head"`
 }
 
 // Policies is the end of the policies' chain; zero when there are none.
@@ -61,14 +61,14 @@ func (h Hex) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]),
 // UnmarshalText reads 64 hexadecimal digits.
 func (h *Hex) UnmarshalText(text []byte) error { return decode(h[:], text) }
 
-// Lane is a lane's identifier as text: 32 hexadecimal digits.
-type Lane spend.ID
+// ChainID is a chain's identifier as text: 32 hexadecimal digits.
+type ChainID spend.ID
 
 // MarshalText writes hexadecimal digits.
-func (l Lane) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, l[:]), nil }
+func (c ChainID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, c[:]), nil }
 
 // UnmarshalText reads 32 hexadecimal digits.
-func (l *Lane) UnmarshalText(text []byte) error { return decode(l[:], text) }
+func (c *ChainID) UnmarshalText(text []byte) error { return decode(c[:], text) }
 
 func decode(to, text []byte) error {
 	if hex.DecodedLen(len(text)) != len(to) {
@@ -78,13 +78,13 @@ func decode(to, text []byte) error {
 	return err
 }
 
-// Digest is SHA-256 over the domain and, in the order of lanes, each lane with
+// Digest is SHA-256 over the domain and, in the order of chains, each chain with
 // the number and the head of its last batch.
-func Digest(heads []chain.LaneHead) spend.Hash {
-	sorted := slices.SortedFunc(slices.Values(heads), func(a, b chain.LaneHead) int { return bytes.Compare(a.Lane[:], b.Lane[:]) })
+func Digest(heads []chain.Head) spend.Hash {
+	sorted := slices.SortedFunc(slices.Values(heads), func(a, b chain.Head) int { return bytes.Compare(a.Chain[:], b.Chain[:]) })
 	b := []byte(digestDomain)
 	for _, h := range sorted {
-		b = append(b, h.Lane[:]...)
+		b = append(b, h.Chain[:]...)
 		b = binary.BigEndian.AppendUint64(b, uint64(h.Seq))
 		b = append(b, h.Head[:]...)
 	}

@@ -8,9 +8,9 @@ import (
 
 // writerMetrics are what a Writer tells Prometheus.
 type writerMetrics struct {
-	last     atomic.Int64 // Unix seconds
-	failures prometheus.Counter
-	lost     prometheus.Counter
+	last      atomic.Int64 // Unix seconds
+	failures  prometheus.Counter
+	truncated prometheus.Counter
 }
 
 func (m *writerMetrics) register(registerer prometheus.Registerer) {
@@ -18,8 +18,8 @@ func (m *writerMetrics) register(registerer prometheus.Registerer) {
 		Namespace: "spendgate", Subsystem: "checkpoint", Name: "failures_total",
 		Help: "Signed checkpoints that could not be written.",
 	})
-	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "spendgate", Subsystem: "checkpoint", Name: "lost_lanes_total",
+	m.truncated = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "spendgate", Subsystem: "checkpoint", Name: "truncated_chains_total",
 		Help: "Chains that ended earlier than at the checkpoint before: batches of the trail are gone.",
 	})
 	last := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -27,6 +27,6 @@ func (m *writerMetrics) register(registerer prometheus.Registerer) {
 		Help: "When a signed checkpoint was last written, as Unix time; 0 before the first.",
 	}, func() float64 { return float64(m.last.Load()) })
 	if registerer != nil {
-		registerer.MustRegister(m.failures, m.lost, last)
+		registerer.MustRegister(m.failures, m.truncated, last)
 	}
 }

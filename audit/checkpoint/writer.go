@@ -39,7 +39,7 @@ type Writer struct {
 	metrics writerMetrics
 
 	mu    sync.Mutex
-	known map[spend.ID]chain.LaneHead // of the last line of this Writer
+	known map[spend.ID]chain.Head // of the last line of this Writer
 }
 
 // NewWriter makes a Writer; nothing is written yet.
@@ -120,44 +120,44 @@ func (w *Writer) write(ctx context.Context) (failed error) {
 	}
 	w.known = known
 	sum := sha256.Sum256(bytes.TrimPrefix(text, []byte("\n")))
-	w.o.Logger.Info("checkpoint", "lanes", line.Lanes, "digest", hex.EncodeToString(line.Digest[:]),
+	w.o.Logger.Info("checkpoint", "chains", line.Chains, "digest", hex.EncodeToString(line.Digest[:]),
 		"policies", hex.EncodeToString(line.Policies.Head[:]), "line", hex.EncodeToString(sum[:]), "key", line.Key)
 	return nil
 }
 
 // line is the next one; full when the file has none that it could add to.
-func (w *Writer) line(heads chain.Heads, full bool) (Line, map[spend.ID]chain.LaneHead) {
-	known := make(map[spend.ID]chain.LaneHead, len(heads.Lanes))
-	for _, h := range heads.Lanes {
-		known[h.Lane] = h
+func (w *Writer) line(heads chain.Heads, full bool) (Line, map[spend.ID]chain.Head) {
+	known := make(map[spend.ID]chain.Head, len(heads.Chains))
+	for _, h := range heads.Chains {
+		known[h.Chain] = h
 	}
-	lost := w.lost(known)
+	truncated := w.truncated(known)
 	line := Line{
-		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.known == nil || lost, Heads: []Head{},
+		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.known == nil || truncated, Heads: []Head{},
 		Policies: Policies{heads.PolicySeq, Hex(heads.PolicyHead)},
-		Lanes:    len(heads.Lanes), Digest: Hex(Digest(heads.Lanes)), Key: w.o.Key.Public().ID(),
+		Chains:   len(heads.Chains), Digest: Hex(Digest(heads.Chains)), Key: w.o.Key.Public().ID(),
 	}
-	for _, h := range heads.Lanes {
-		if line.Full || w.known[h.Lane] != h {
-			line.Heads = append(line.Heads, Head{Lane(h.Lane), h.Seq, Hex(h.Head)})
+	for _, h := range heads.Chains {
+		if line.Full || w.known[h.Chain] != h {
+			line.Heads = append(line.Heads, Head{ChainID(h.Chain), h.Seq, Hex(h.Head)})
 		}
 	}
 	return line, known
 }
 
-// lost reports whether a lane ends earlier than it did at the last checkpoint,
-// or otherwise. Lanes only grow.
-func (w *Writer) lost(now map[spend.ID]chain.LaneHead) (lost bool) {
-	for lane, before := range w.known {
-		h := now[lane]
+// truncated reports whether a chain ends earlier than it did at the last checkpoint,
+// or otherwise. Chains only grow.
+func (w *Writer) truncated(now map[spend.ID]chain.Head) (found bool) {
+	for chainID, before := range w.known {
+		h := now[chainID]
 		if h.Seq < before.Seq || h.Seq == before.Seq && h.Head != before.Head {
-			lost = true
-			w.metrics.lost.Inc()
-			w.o.Logger.Error("batches of the audit trail are gone: verify it", "lane", lane.Text(""),
+			found = true
+			w.metrics.truncated.Inc()
+			w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", chainID.Text(""),
 				"had", before.Seq, "has", h.Seq)
 		}
 	}
-	return lost
+	return found
 }
 
 const turnRetry = 50 * time.Millisecond

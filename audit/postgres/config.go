@@ -184,9 +184,9 @@ func completeKey(k audit.Key, hash []byte, used *time.Time) audit.Key {
 // selectChanges reads the generation, the policies and the keys: one statement,
 // so that they are of one moment, and one round trip, which a distant database
 // must answer before checks are refused. Rows are told apart by their kind.
-const selectChanges = `SELECT 'g', gen, '', $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM config
-	UNION ALL SELECT DISTINCT 'p', 0, policy_id, $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM policies WHERE gen > $1
-	UNION ALL SELECT 'k', 0, name, id, hash, rpm, active, created_at, last_used FROM keys WHERE gen > $1`
+const selectChanges = `SELECT 'g', generation, '', $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM config
+	UNION ALL SELECT DISTINCT 'p', 0, policy_id, $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM policies WHERE generation > $1
+	UNION ALL SELECT 'k', 0, name, id, hash, rpm, active, created_at, last_used FROM keys WHERE generation > $1`
 
 // ConfigChanges implements audit.Store.
 func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {

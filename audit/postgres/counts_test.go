@@ -28,7 +28,7 @@ func newCounting(t *testing.T) *counting {
 	url := database(t)
 	c := &counting{Store: open(t, url, true), url: url}
 	c.fence = newFence(t, c.Store)
-	c.exec(t, "UPDATE violations_counted SET piece = 4")
+	c.exec(t, "UPDATE violation_count_state SET bucket_size = 4")
 	return c
 }
 
@@ -96,12 +96,12 @@ func (c *counting) exact(t *testing.T, when string) {
 	t.Helper()
 	var wrong int
 	err := c.reads.QueryRow(t.Context(), `SELECT count(*) FROM (
-		SELECT c.*, lead(start) OVER (PARTITION BY agent_id ORDER BY start) AS next FROM violation_counts AS c) AS c
-		CROSS JOIN violations_counted AS s CROSS JOIN LATERAL (
+		SELECT c.*, lead(start_id) OVER (PARTITION BY agent_id ORDER BY start_id) AS next FROM violation_counts AS c) AS c
+		CROSS JOIN violation_count_state AS s CROSS JOIN LATERAL (
 			SELECT count(*) AS total, count(*) FILTER (WHERE action_type = 'r' AND decision = 'b') AS refund_blocks,
-				count(*) FILTER (WHERE action_type = 's' AND decision = 'e') AS spend_escalations, count(*) FILTER (WHERE id > c.high) AS higher
-			FROM violations AS v WHERE (c.agent_id = '' OR v.agent_id = c.agent_id) AND v.id >= c.start AND (next IS NULL OR v.id < next)
-				AND v.xid < s.below AND v.xid <> ALL (s.pending) AND (s.upto IS NULL OR v.id <= s.upto)) AS v
+				count(*) FILTER (WHERE action_type = 's' AND decision = 'e') AS spend_escalations, count(*) FILTER (WHERE id > c.max_id) AS higher
+			FROM violations AS v WHERE (c.agent_id = '' OR v.agent_id = c.agent_id) AND v.id >= c.start_id AND (next IS NULL OR v.id < next)
+				AND v.xid < s.below AND v.xid <> ALL (s.pending) AND (s.recounted_to IS NULL OR v.id <= s.recounted_to)) AS v
 		WHERE (v.total, v.refund_blocks, v.spend_escalations, v.higher) <> (c.total, c.refund_blocks, c.spend_escalations, 0)`).Scan(&wrong)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func (c *counting) covered(t *testing.T, want int) {
 		t.Fatal(err)
 	}
 	if total != want || most >= 8 {
-		t.Errorf("%d violations are counted, up to %d in a piece; want %d, less than 8", total, most, want)
+		t.Errorf("%d violations are counted, up to %d in a bucket; want %d, less than 8", total, most, want)
 	}
 }
 

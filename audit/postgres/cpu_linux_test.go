@@ -26,18 +26,18 @@ func BenchmarkCommitCPU(b *testing.B) {
 			s := open(b, database(b), true)
 			f := newFence(b, s)
 			batch := make([]*spend.Check, size)
-			lane := chain.Lane{ID: f.Node}
+			builder := chain.Builder{Chain: f.Node}
 			entries := make([]chain.Entry, size)
 			commit := func() {
 				for i, c := range batch { // as the writer does
 					entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
 				}
 				slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-				link := lane.Next(entries)
+				link := builder.Next(entries)
 				if err := s.Commit(b.Context(), batch, link); err != nil {
 					b.Fatal(err)
 				}
-				lane.Advance(link)
+				builder.Advance(link)
 			}
 			serial := 0
 			renew := func() {

@@ -100,8 +100,9 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 	return all, nil
 }
 
-// strays reports whether the default partition has checks from before a date.
-func (d *days) strays(ctx context.Context, date time.Time) (found bool, err error) {
+// unpartitioned reports whether the default partition has checks from before a
+// date.
+func (d *days) unpartitioned(ctx context.Context, date time.Time) (found bool, err error) {
 	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).Scan(&found)
 	if err != nil {
 		err = fmt.Errorf("cannot look at the default partition: %w", err)

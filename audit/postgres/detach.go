@@ -61,11 +61,11 @@ func Detach(ctx context.Context, o DetachOptions) error {
 		return fmt.Errorf("days from %s on are %w: by replays of idempotency keys, or by duplicate windows; take --before %s or earlier",
 			limit.Format(time.DateOnly), ErrStillNeeded, limit.Format(time.DateOnly))
 	}
-	strays, err := db.strays(ctx, o.Before)
+	unpartitioned, err := db.unpartitioned(ctx, o.Before)
 	if err != nil {
 		return err
 	}
-	if strays {
+	if unpartitioned {
 		return errors.New("the default partition has checks of days before that: the runbook, SpendgateDefaultPartitionOccupied, says how to give them days of their own")
 	}
 	all, err := db.before(ctx, o.Before)
@@ -165,8 +165,7 @@ func (d *detaching) write(ctx context.Context) (*archive.Archive, error) {
 	return archive.Open(d.Dir, d.day.date) // from the disk, as whoever verifies will
 }
 
-// compare holds every row of the archive to the partition's: also those from
-// before chains began.
+// compare checks that the archive has the partition's rows, byte by byte.
 func (d *detaching) compare(ctx context.Context) error {
 	next, stop := iter.Pull2(d.archive.All())
 	defer stop()
@@ -201,11 +200,8 @@ func (d *detaching) verify(ctx context.Context) error {
 	_, err = verify.Verify(ctx, verify.Options{
 		Evidence: moment, From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond), Workers: 1, Leaving: d.archive,
 		Found: func(f verify.Finding) {
-			// Checks from before chains began are in none; compare has seen them.
-			if f.Kind != verify.Unchecked {
-				wrong++
-				d.Found(f)
-			}
+			wrong++
+			d.Found(f)
 		},
 	})
 	if err == nil && wrong > 0 {

@@ -39,7 +39,6 @@ func newOldDays(t *testing.T) *oldDays {
 	t.Helper()
 	url := database(t)
 	o := &oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
-	statement(t, url, "UPDATE migrations SET applied_at = now() - interval '30 days'") // chains are older than the days
 	f := newFence(t, o.Store)
 	for d := range 2 {
 		statement(t, url, "SELECT make_partition('"+o.first.AddDate(0, 0, d).Format(time.DateOnly)+"')")
@@ -214,7 +213,7 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	refused(today)
 	refused(today.AddDate(0, 0, -1)) // 24 hours for keys, and a day for clocks
 	// The longest window that was left decides.
-	statement(t, o.url, "SELECT reach(20 * 86400000::bigint)")
+	statement(t, o.url, "SELECT raise_horizon(20 * 86400000::bigint)")
 	refused(o.before())
 	// The database itself refuses, too.
 	for _, call := range []string{"SELECT close_day('%s')", "SELECT detach_day('%s', 1, '\\x00')"} {
@@ -232,7 +231,7 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := o.detach(t, nil); err == nil || !strings.Contains(err.Error(), "default partition") || o.attached(t) != 2 {
-		t.Errorf("with strays: %v", err)
+		t.Errorf("with rows in the default partition: %v", err)
 	}
 }
 

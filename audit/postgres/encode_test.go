@@ -64,7 +64,7 @@ func TestCommitAllocations(t *testing.T) {
 	for _, rows := range []int{1, 64} {
 		batch := make([]*spend.Check, rows)
 		const runs = 20
-		lane := chain.Lane{ID: f.Node}
+		builder := chain.Builder{Chain: f.Node}
 		entries := make([]chain.Entry, rows)
 		f.Node = spend.NewID(time.Now())
 		renewed := make([]spend.ID, 0, (runs+3)*rows)
@@ -80,11 +80,11 @@ func TestCommitAllocations(t *testing.T) {
 				c.ID, renewed = renewed[0], renewed[1:]
 				entries[i] = chain.Entry{ID: c.ID}
 			}
-			link := lane.Next(entries)
+			link := builder.Next(entries)
 			if err := s.Commit(t.Context(), batch, link); err != nil {
 				t.Error(err)
 			}
-			lane.Advance(link)
+			builder.Advance(link)
 		}
 		commit() // on either connection, which grow their buffers
 		commit()

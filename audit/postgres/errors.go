@@ -19,7 +19,6 @@ const (
 	codeFencedNode    = "SG002"
 	codeKeysTaken     = "SG003"
 	codeNotAllowed    = "42501"
-	codeNoTable       = "42P01"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
 	codeLockTimeout   = "55P03"

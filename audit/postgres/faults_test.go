@@ -89,7 +89,7 @@ func TestCommitStuck(t *testing.T) {
 				t.Fatalf("got %v, want ErrUnknown", err)
 			}
 			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM pg_locks
-				WHERE classid IN ('fenced'::regclass, 'epoch'::regclass) AND granted`)
+				WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND granted`)
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -147,12 +147,12 @@ func TestFenceWaits(t *testing.T) {
 	if _, err := slow.Exec(t.Context(), "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slow.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
+	if _, err := slow.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
 		t.Fatal(err)
 	}
 	fenced := make(chan error, 1)
 	go func() { fenced <- s.Fence(t.Context(), f.Node) }()
-	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'fenced'::regclass AND NOT granted)`)
+	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM pg_locks WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
 	select {
 	case err := <-fenced:
 		t.Fatalf("fenced amid a commit: %v", err)
@@ -184,7 +184,7 @@ func TestFenceSparesTheQueue(t *testing.T) {
 func commitBehindARotation(t *testing.T, s *Store, url string) error {
 	f := newFence(t, s)
 	stuck, queued, watch := connect(t, url), connect(t, url), connect(t, url)
-	enter := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT enter('%x', '%x')", f.Node, f.Epoch)
+	enter := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT begin_commit('%x', '%x')", f.Node, f.Epoch)
 	if _, err := stuck.Exec(t.Context(), enter); err != nil {
 		return err
 	}
@@ -215,8 +215,8 @@ func TestEnterReadsBehindTheLock(t *testing.T) {
 		sql  string
 		want error
 	}{
-		{"SELECT fence($1)", audit.ErrFencedNode},
-		{"SELECT rotate((SELECT id FROM epoch), $1)", audit.ErrStaleEpoch},
+		{"SELECT fence_node($1)", audit.ErrFencedNode},
+		{"SELECT rotate_epoch((SELECT id FROM epoch), $1)", audit.ErrStaleEpoch},
 	} {
 		c := minimal(newFence(t, s))
 		other := connect(t, url)
@@ -229,7 +229,7 @@ func TestEnterReadsBehindTheLock(t *testing.T) {
 		outcome := make(chan error, 1)
 		go func() { outcome <- audittest.Record(t.Context(), s, c) }()
 		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM pg_locks
-			WHERE classid IN ('fenced'::regclass, 'epoch'::regclass) AND NOT granted)`)
+			WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND NOT granted)`)
 		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestStricterIsolation(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
 			t.Fatal(err)
 		}
-		_, err := conn.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch))
+		_, err := conn.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch))
 		if (err == nil) != allowed {
 			t.Errorf("%s: got %v", level, err)
 		}
@@ -273,7 +273,7 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 	if bytes.Compare(first[:], second[:]) < 0 {
 		t.Fatal("the keys do not try the order")
 	}
-	const take = "SELECT take_keys(ARRAY[$1::bytea], ARRAY[$2::uuid])"
+	const take = "SELECT insert_idempotency_keys(ARRAY[$1::bytea], ARRAY[$2::uuid])"
 	blocker := connect(t, url)
 	if _, err := blocker.Exec(t.Context(), "BEGIN"); err != nil {
 		t.Fatal(err)
@@ -412,7 +412,7 @@ func TestDurability(t *testing.T) {
 		conn := connect(t, with(t, url, "synchronous_commit", before))
 		var during, after string
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "SELECT enter($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
+			if _, err := tx.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
 				return err
 			}
 			return tx.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&during)

@@ -23,7 +23,7 @@ func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
 
 // RotateEpoch implements audit.Fences.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
-	call := append(appendHex([]byte("SELECT replace(rotate("), seen[:]), ',')
+	call := append(appendHex([]byte("SELECT replace(rotate_epoch("), seen[:]), ',')
 	call = append(appendHex(call, next[:]), ")::text, '-', '')"...)
 	row, err := s.overHolders(ctx, call, `classid = 'epoch'::regclass AND objid = 0`)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current s
 
 // Fence implements audit.Fences.
 func (s *Store) Fence(ctx context.Context, node spend.ID) error {
-	call := append(appendHex([]byte("SELECT fence("), node[:]), ')')
-	_, err := s.overHolders(ctx, call, `classid = 'fenced'::regclass AND objid = node_lock($1)::oid`, [16]byte(node))
+	call := append(appendHex([]byte("SELECT fence_node("), node[:]), ')')
+	_, err := s.overHolders(ctx, call, `classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, [16]byte(node))
 	if err != nil {
 		return fmt.Errorf("cannot fence a node: %w", err)
 	}

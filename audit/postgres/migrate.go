@@ -18,8 +18,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the texts in order; the schema's version is how many of them
-// were run. A text that was released does not change any more.
+// migrations returns the texts in order; the schema's version is how many of
+// them were run. A text that was released does not change any more.
 func migrations() []string {
 	names, err := migrationFiles.ReadDir("migrations") // sorted by name
 	if err != nil {
@@ -36,8 +36,8 @@ func migrations() []string {
 	return texts
 }
 
-// CheckURL is nil for a URL that Open and Migrate can read: its parameters have
-// values that the driver knows, and the files that they name are there. Its
+// CheckURL fails unless Open and Migrate can read the URL: its parameters have
+// values that the driver knows, and the files that they name are there. The
 // error quotes no part of the URL but a parameter's value.
 func CheckURL(url string) error {
 	_, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
@@ -71,6 +71,10 @@ const (
 	lockTries  = 60
 )
 
+// ownSchema, put before a name, is what to_regclass finds in the deployment's
+// own schema only: behind it on the search_path may be another deployment.
+const ownSchema = "quote_ident(current_schema()) || '.' || "
+
 func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
@@ -81,7 +85,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
 		switch {
 		case err == nil:
-			return finishMigration(ctx, conn, config)
+			return makeTodaysPartition(ctx, conn, time.Now())
 		case !lockedOut(err) || ctx.Err() != nil:
 			return fmt.Errorf("cannot migrate: %w", err)
 		case i >= lockTries:
@@ -92,14 +96,6 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		case <-time.After(lockAgain):
 		}
 	}
-}
-
-// finishMigration does what a transaction cannot, or need not.
-func finishMigration(ctx context.Context, conn *pgx.Conn, config *pgx.ConnConfig) error {
-	if err := makeIndexes(ctx, conn, config); err != nil {
-		return fmt.Errorf("cannot migrate: %w", err)
-	}
-	return makeTodaysPartition(ctx, conn, time.Now())
 }
 
 func lockedOut(err error) bool {
@@ -147,11 +143,10 @@ func runMigrations(ctx context.Context, tx pgx.Tx, texts []string) error {
 			return asOwner(err)
 		}
 	}
-	return makeIndexesOfEmpty(ctx, tx)
+	return nil
 }
 
-// migratedTo gives the version of the schema that this would change; 0 when it
-// is empty.
+// migratedTo returns the version of the schema; 0 when it is empty.
 func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var schema *string
 	var begun bool

@@ -73,7 +73,7 @@ func prepareViolations(t *testing.T) *Store {
 	t.Helper()
 	url := database(t)
 	s := open(t, url, true)
-	statement(t, url, fmt.Sprintf(`UPDATE violations_counted SET piece = %d`, planPiece))
+	statement(t, url, fmt.Sprintf(`UPDATE violation_count_state SET bucket_size = %d`, planPiece))
 	statement(t, url, fmt.Sprintf(`INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
 			currency, agent_id, policy_id, counterparty, rule_id, rule_description)
 		SELECT (left(first_id(1790000000000 + i * 100::bigint)::text, 24) || substr(md5(random()::text), 1, 12))::uuid, 1, 1,
@@ -219,9 +219,9 @@ func TestExpiryPlan(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	const expired = 10
 	for _, prepare := range []string{
-		fmt.Sprintf(`INSERT INTO idempotency SELECT sha256(i::text::bytea), gen_random_uuid(),
+		fmt.Sprintf(`INSERT INTO idempotency_keys SELECT sha256(i::text::bytea), gen_random_uuid(),
 			now() + CASE WHEN i <= %d THEN -1 ELSE 1 END * interval '1 hour' FROM generate_series(1, 20000) AS i`, expired),
-		"ANALYZE idempotency",
+		"ANALYZE idempotency_keys",
 	} {
 		if _, err := tx.Exec(t.Context(), prepare); err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestExpiryPlan(t *testing.T) {
 	}
 	bound := false
 	explain(t, tx, deleteExpired, []any{5000}).walk(func(p plan) {
-		bound = bound || p.Index == "idempotency_expiry" && strings.Contains(p.Bound, "expires_at")
+		bound = bound || p.Index == "idempotency_keys_expiry" && strings.Contains(p.Bound, "expires_at")
 		if p.Rows+p.Filtered > expired {
 			t.Errorf("%s %s reads %d rows and leaves out %d of them; %d are expired", p.Type, p.Index, p.Rows+p.Filtered, p.Filtered, expired)
 		}

@@ -1,14 +1,10 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,65 +17,20 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// migrateBefore runs the migrations before the one whose name begins so.
-func migrateBefore(t *testing.T, url, name string) {
-	t.Helper()
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := slices.IndexFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), name) })
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrate(t.Context(), config, migrations()[:before]); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestCountsOfOldViolations migrates a database with violations from before
-// there were counts, while a node of the version before commits, and counts in
-// small steps: totals are exact at every moment.
-func TestCountsOfOldViolations(t *testing.T) {
-	url := database(t)
-	migrateBefore(t, url, "0004")
-	old := connect(t, url)
-	insert(t, old, "busy", 100, 2*time.Hour)
-	insert(t, old, "rare", 2, time.Hour)
-	late := connect(t, url)
-	tx, err := late.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	insert(t, tx, "busy", 5, 90*time.Minute)
-	var migrating sync.WaitGroup
-	migrating.Go(func() {
-		if err := Migrate(context.Background(), url); err != nil { // waits for the commit under way
-			t.Error(err)
-		}
-	})
-	waitFor(t, url, "the migration to wait", "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'violations'::regclass)")
-	end(t, tx.Commit)
-	migrating.Wait()
-	for _, index := range violationIndexes() {
-		if valid, err := indexValid(t.Context(), old, index.name); err != nil || !valid {
-			t.Errorf("%s was not made: %v", index.name, err)
-		}
-	}
-	if replaced := count(t, open(t, url, false), "pg_class WHERE oid = to_regclass('"+replacedIndex+"')"); replaced > 0 {
-		t.Errorf("%s is still there", replacedIndex)
-	}
-
-	c := &counting{Store: open(t, url, false), url: url}
-	c.exec(t, "UPDATE violations_counted SET piece = 4")
-	insert(t, old, "busy", 10, time.Minute)
+// TestRecountInSteps has many violations counted again in small steps, while
+// others come: totals are exact at every moment.
+func TestRecountInSteps(t *testing.T) {
+	c := newCounting(t)
+	insert(t, c.reads, "busy", 100, 2*time.Hour)
+	insert(t, c.reads, "rare", 2, time.Hour)
+	c.exec(t, "SELECT recount_violations()")
+	insert(t, c.reads, "busy", 10, time.Minute)
 	c.exact(t, "before the first step")
 	for steps := 1; ; steps++ {
 		next := c.session(t, pgx.RepeatableRead)
 		complete := *step(t, next, 23)
 		end(t, next.Commit)
-		insert(t, old, "busy", 1, 100*time.Minute) // amid those from before
+		insert(t, c.reads, "busy", 1, 100*time.Minute) // amid those that are recounted
 		c.exact(t, fmt.Sprintf("after step %d", steps))
 		if complete && steps > 5 {
 			break
@@ -90,42 +41,6 @@ func TestCountsOfOldViolations(t *testing.T) {
 	}
 	c.count(t)
 	c.exact(t, "in the end")
-}
-
-// TestNodesThatStartTogether migrates a database with violations by several
-// nodes at once. A node that waits for another's index must not be one whose
-// transaction that index waits for.
-func TestNodesThatStartTogether(t *testing.T) {
-	url := database(t)
-	migrateBefore(t, url, "0004")
-	insert(t, connect(t, url), "busy", 100, 2*time.Hour)
-	var starting sync.WaitGroup
-	for range 5 {
-		starting.Go(func() {
-			if err := Migrate(t.Context(), url); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	starting.Wait()
-	for _, index := range violationIndexes() {
-		if valid, err := indexValid(t.Context(), connect(t, url), index.name); err != nil || !valid {
-			t.Errorf("%s was not made: %v", index.name, err)
-		}
-	}
-}
-
-// TestIndexLeftInvalid finds an index that a node began and did not finish.
-func TestIndexLeftInvalid(t *testing.T) {
-	url := database(t)
-	open(t, url, true)
-	statement(t, url, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'violations_kind'::regclass")
-	if err := Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	if valid, err := indexValid(t.Context(), connect(t, url), "violations_kind"); err != nil || !valid {
-		t.Errorf("it is not valid: %v", err)
-	}
 }
 
 // TestRecount makes the counts anew while a commit is open and others go on.
@@ -175,7 +90,7 @@ func TestCountsOfAnotherCluster(t *testing.T) {
 	c.exec(t, "ALTER TABLE violations DISABLE TRIGGER immutable")
 	c.exec(t, "UPDATE violations SET xid = (xid::text::bigint + 1000000000)::text::xid8")
 	c.exec(t, "ALTER TABLE violations ENABLE TRIGGER immutable")
-	c.exec(t, "UPDATE violations_counted SET below = (below::text::bigint + 1000000000)::text::xid8, cluster = cluster + 1")
+	c.exec(t, "UPDATE violation_count_state SET below = (below::text::bigint + 1000000000)::text::xid8, cluster = cluster + 1")
 	insert(t, c.reads, "busy", 5, time.Hour) // below the bound, and not counted
 	compare := func(when string) {
 		t.Helper()
@@ -263,13 +178,13 @@ func TestCountedAt(t *testing.T) {
 func TestCountsInSteps(t *testing.T) {
 	const transactions, each, most = 4, 700, 2000
 	c := newCounting(t)
-	c.exec(t, "UPDATE violations_counted SET piece = 100")
+	c.exec(t, "UPDATE violation_count_state SET bucket_size = 100")
 	c.exec(t, `CREATE TABLE steps (counted bigint);
 		CREATE FUNCTION keep_step() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			INSERT INTO steps SELECT sum(total) FROM violation_counts WHERE agent_id = '';
 			RETURN NULL;
 		END $$;
-		CREATE TRIGGER keep_step AFTER UPDATE ON violations_counted FOR EACH ROW EXECUTE FUNCTION keep_step()`)
+		CREATE TRIGGER keep_step AFTER UPDATE ON violation_count_state FOR EACH ROW EXECUTE FUNCTION keep_step()`)
 	for range transactions {
 		insert(t, c.reads, "busy", each, time.Hour)
 	}

@@ -52,11 +52,11 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
 	r.Epoch = spend.NewID(time.Now())
-	if _, err := conn.Exec(ctx, "SELECT rotate(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT rotate_epoch(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
 		return r, fmt.Errorf("cannot begin an epoch: %w", err)
 	}
 	// Violations are counted by numbers of transactions, which are this server's own.
-	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violations_counted, pg_control_system() WHERE cluster <> system_identifier"); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() WHERE cluster <> system_identifier"); err != nil {
 		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
 	}
 	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))

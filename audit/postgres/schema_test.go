@@ -280,8 +280,8 @@ func TestIndexes(t *testing.T) {
 		"fingerprint_check_id":  "SELECT 1 FROM checks WHERE fingerprint = '' AND claimed_ms IS NOT NULL AND until_ms > 0 ORDER BY check_id DESC",
 		"violations_agent_kind": "SELECT 1 FROM violations WHERE agent_id = 'a' AND action_type = 'r' AND decision = 'b' AND id < first_id(1)",
 		"violations_pkey":       "SELECT 1 FROM violations ORDER BY id DESC LIMIT 1",
-		"keys_gen":              "SELECT 1 FROM keys WHERE gen > 1",
-		"policies_gen":          "SELECT 1 FROM policies WHERE gen > 1",
+		"keys_generation":       "SELECT 1 FROM keys WHERE generation > 1",
+		"policies_generation":   "SELECT 1 FROM policies WHERE generation > 1",
 	} {
 		rows, err := tx.Query(t.Context(), "EXPLAIN "+query)
 		if err != nil {

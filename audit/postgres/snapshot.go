@@ -27,9 +27,6 @@ type Snapshot struct {
 
 var _ verify.Evidence = (*Snapshot)(nil)
 
-// chainsMigration is that by which chains began.
-const chainsMigration = 3
-
 // OpenSnapshot takes one of the primary, or of a standby, that the URL names.
 // It fails when the tables are not those that can be verified. conns bounds its
 // connections.
@@ -40,7 +37,7 @@ func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error)
 	}
 	config.MaxConns = int32(min(conns, 1<<10) + 1)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		// The longest statement reads a whole lane, and the first session waits for all.
+		// The longest statement reads a whole chain, and the first session waits for all.
 		_, err := conn.Exec(ctx, `SELECT set_config(name, '0', false) FROM (VALUES
 			('statement_timeout'), ('idle_in_transaction_session_timeout')) AS wanted (name)`)
 		return err
@@ -85,12 +82,12 @@ type verified struct {
 }
 
 func verifiedTables() map[string]verified {
-	batches := []string{"lane", "seq", "first_id", "last_id", "version", "head", "entries"}
+	batches := []string{"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"}
 	links := []string{"seq", "policy_id", "version", "hash", "head"}
-	days := []string{"day", "rows", "manifest_sha256", "at"}
+	days := []string{"day", "rows", "manifest_sha256", "archived_at"}
 	return map[string]verified{
 		"checks": {chain.CheckColumns(), []string{"check_id"}}, "violations": {chain.ViolationColumns(), []string{"id"}},
-		"policies": {chain.PolicyColumns(), []string{"policy_id", "version", "gen"}},
+		"policies": {chain.PolicyColumns(), []string{"policy_id", "version", "generation"}},
 		"batches":  {batches, batches}, "policy_chain": {links, links}, "archived_days": {days, days},
 	}
 }
@@ -213,12 +210,8 @@ func (s *Snapshot) copyRows(ctx context.Context, in reading, query string, each 
 func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overview, err error) {
 	o.Days = make(map[verify.Day]bool)
 	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, "SELECT applied_at FROM migrations WHERE version = $1", chainsMigration).Scan(&o.Begun)
-		if err != nil {
-			return fmt.Errorf("when chains began: %w", err)
-		}
 		var low, high *[16]byte
-		err = tx.QueryRow(ctx, `SELECT min(low::text)::uuid, max(high::text)::uuid, coalesce(sum(entries), 0)::bigint FROM (
+		err := tx.QueryRow(ctx, `SELECT min(low::text)::uuid, max(high::text)::uuid, coalesce(sum(entries), 0)::bigint FROM (
 			SELECT (SELECT check_id FROM checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id LIMIT 1) AS low,
 				(SELECT check_id FROM checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1) AS high, 0 AS entries
 			UNION ALL SELECT (SELECT id FROM violations WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 1),
@@ -268,7 +261,7 @@ func archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, o *verify.Over
 		o.Archived[one] = a
 		o.Range = union(o.Range, one.Range())
 		return nil
-	}, "SELECT (day - date '1970-01-01')::bigint, rows, manifest_sha256, at FROM archived_days")
+	}, "SELECT (day - date '1970-01-01')::bigint, rows, manifest_sha256, archived_at FROM archived_days")
 }
 
 // union is the smallest range that holds both; the zero range is none.

@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-const batchColumns = "lane, seq, version, first_id, last_id, head, entries"
+const batchColumns = "chain_id, seq, version, first_id, last_id, head, entries"
 
 // Batches implements verify.Evidence.
 func (s *Snapshot) Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
@@ -19,16 +19,16 @@ func (s *Snapshot) Batches(ctx context.Context, r verify.Range, each func(verify
 		[16]byte(r.Low), [16]byte(r.High))
 }
 
-// Lane implements verify.Evidence.
-func (s *Snapshot) Lane(ctx context.Context, lane spend.ID, from, to int64, each func(verify.Batch) error) error {
-	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE lane = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
-		[16]byte(lane), from, to)
+// Chain implements verify.Evidence.
+func (s *Snapshot) Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(verify.Batch) error) error {
+	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE chain_id = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
+		[16]byte(chainID), from, to)
 }
 
 func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, query string, args ...any) error {
 	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var b verify.Batch
-		return stream(ctx, tx, []any{uuid(&b.Lane), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
+		return stream(ctx, tx, []any{uuid(&b.Chain), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
 			func() error { return each(b) }, query, args...)
 	})
 	if err != nil {
@@ -47,33 +47,33 @@ func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query
 	return err
 }
 
-// selectLanes looks for gaps in all lanes, which only takes their index: what
-// was removed may have been all that a lane had of the range. A gap is of all
-// time between the batches beside it; a lane's identifier is when it began.
-const selectLanes = `WITH gaps AS MATERIALIZED (
-		SELECT lane, before, seq FROM (
-			SELECT lane, seq, lag(seq, 1, 0) OVER (PARTITION BY lane ORDER BY seq) AS before FROM batches) AS steps
+// selectChains looks for gaps in all chains, which only takes their index: what
+// was removed may have been all that a chain had of the range. A gap is of all
+// time between the batches beside it; a chain's identifier is when it began.
+const selectChains = `WITH gaps AS MATERIALIZED (
+		SELECT chain_id, before, seq FROM (
+			SELECT chain_id, seq, lag(seq, 1, 0) OVER (PARTITION BY chain_id ORDER BY seq) AS before FROM batches) AS steps
 		WHERE seq > before + 1
 	), found AS (
-		SELECT lane, seq FROM batches WHERE first_id <= $2 AND last_id >= $1
+		SELECT chain_id, seq FROM batches WHERE first_id <= $2 AND last_id >= $1
 		UNION ALL
-		SELECT g.lane, beside.seq FROM gaps AS g JOIN batches AS b ON b.lane = g.lane AND b.seq = g.seq
-			LEFT JOIN batches AS a ON a.lane = g.lane AND a.seq = g.before
+		SELECT g.chain_id, beside.seq FROM gaps AS g JOIN batches AS b ON b.chain_id = g.chain_id AND b.seq = g.seq
+			LEFT JOIN batches AS a ON a.chain_id = g.chain_id AND a.seq = g.before
 			CROSS JOIN LATERAL (VALUES (a.seq), (b.seq)) AS beside (seq)
-		WHERE coalesce(a.first_id, g.lane) <= $2 AND b.last_id >= $1 AND beside.seq IS NOT NULL)
-	SELECT lane, min(seq), max(seq) FROM found GROUP BY lane ORDER BY lane`
+		WHERE coalesce(a.first_id, g.chain_id) <= $2 AND b.last_id >= $1 AND beside.seq IS NOT NULL)
+	SELECT chain_id, min(seq), max(seq) FROM found GROUP BY chain_id ORDER BY chain_id`
 
-// Lanes implements verify.Evidence.
-func (s *Snapshot) Lanes(ctx context.Context, r verify.Range) (spans []verify.LaneSpan, err error) {
+// Chains implements verify.Evidence.
+func (s *Snapshot) Chains(ctx context.Context, r verify.Range) (spans []verify.ChainSpan, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var span verify.LaneSpan
-		return stream(ctx, tx, []any{uuid(&span.Lane), &span.From, &span.To}, func() error {
+		var span verify.ChainSpan
+		return stream(ctx, tx, []any{uuid(&span.Chain), &span.From, &span.To}, func() error {
 			spans = append(spans, span)
 			return nil
-		}, selectLanes, [16]byte(r.Low), [16]byte(r.High))
+		}, selectChains, [16]byte(r.Low), [16]byte(r.High))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the lanes: %w", err)
+		return nil, fmt.Errorf("cannot read the chains: %w", err)
 	}
 	return spans, nil
 }
@@ -82,25 +82,25 @@ func (s *Snapshot) Lanes(ctx context.Context, r verify.Range) (spans []verify.La
 func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify.Place]spend.Hash, map[spend.ID]int64, error) {
 	heads := make(map[verify.Place]spend.Hash, len(places))
 	latest := make(map[spend.ID]int64)
-	lanes, seqs := make([][16]byte, len(places)), make([]int64, len(places))
+	chains, seqs := make([][16]byte, len(places)), make([]int64, len(places))
 	for i, p := range places {
-		lanes[i], seqs[i] = p.Lane, p.Seq
+		chains[i], seqs[i] = p.Chain, p.Seq
 	}
 	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var p verify.Place
 		var last *int64
 		var head []byte
-		return stream(ctx, tx, []any{uuid(&p.Lane), &p.Seq, &head, &last}, func() error {
+		return stream(ctx, tx, []any{uuid(&p.Chain), &p.Seq, &head, &last}, func() error {
 			if last != nil {
-				latest[p.Lane] = *last
+				latest[p.Chain] = *last
 			}
 			if len(head) == len(spend.Hash{}) {
 				heads[p] = spend.Hash(head)
 			}
 			return nil
-		}, `SELECT p.lane, p.seq, b.head, (SELECT l.seq FROM batches AS l WHERE l.lane = p.lane ORDER BY l.seq DESC LIMIT 1)
-			FROM unnest($1::uuid[], $2::bigint[]) AS p (lane, seq) LEFT JOIN batches AS b ON b.lane = p.lane AND b.seq = p.seq`,
-			lanes, seqs)
+		}, `SELECT p.chain_id, p.seq, b.head, (SELECT latest.seq FROM batches AS latest WHERE latest.chain_id = p.chain_id ORDER BY latest.seq DESC LIMIT 1)
+			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq) LEFT JOIN batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`,
+			chains, seqs)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot look up the heads of a checkpoint: %w", err)
@@ -123,7 +123,7 @@ func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink)
 
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM policies ORDER BY gen) TO STDOUT (FORMAT binary)"
+	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM policies ORDER BY generation) TO STDOUT (FORMAT binary)"
 	var fields [][]byte
 	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {

@@ -57,8 +57,8 @@ type Store struct {
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64
-	// strays is whether the default partition had rows at the last Tidy.
-	strays atomic.Bool
+	// defaultOccupied is whether the default partition had rows at the last Tidy.
+	defaultOccupied atomic.Bool
 	// countedAt is when the counts of violations were last complete, in Unix
 	// seconds; 0 before this node has seen it.
 	countedAt atomic.Int64
@@ -131,7 +131,7 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		Namespace: "spendgate", Subsystem: "audit", Name: "default_partition_occupied",
 		Help: "1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
 	}, func() float64 {
-		if s.strays.Load() {
+		if s.defaultOccupied.Load() {
 			return 1
 		}
 		return 0

@@ -129,8 +129,8 @@ func TestStore(t *testing.T) {
 				}
 				return n
 			},
-			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - interval '25 hours'",
-			FineCounts: "UPDATE violations_counted SET piece = 4",
+			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
+			FineCounts: "UPDATE violation_count_state SET bucket_size = 4",
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",
 				"TRUNCATE policy_chain", "UPDATE policy_chain SET seq = 7", "DELETE FROM policy_chain",

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
 )
@@ -28,23 +27,22 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	defer conn.Release()
 	until, err := makePartitions(ctx, conn.Conn(), now)
 	s.reaches(until)
-	return errors.Join(err, s.lookForStrays(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()))
+	return errors.Join(err, s.lookAtDefault(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()))
 }
 
-// lookForStrays notes whether the default partition has rows: it stops at the
-// first.
-func (s *Store) lookForStrays(ctx context.Context, conn *pgx.Conn) error {
+// lookAtDefault notes whether the default partition has rows.
+func (s *Store) lookAtDefault(ctx context.Context, conn *pgx.Conn) error {
 	var found bool
 	if err := conn.QueryRow(ctx, "SELECT default_partition_occupied()").Scan(&found); err != nil {
 		return fmt.Errorf("cannot look at the default partition: %w: %w", audit.ErrUnavailable, err)
 	}
-	s.strays.Store(found)
+	s.defaultOccupied.Store(found)
 	return nil
 }
 
 // makePartitions makes those that are missing. A day that already has rows in
 // the default partition cannot have one of its own; the others go on. From now
-// until the time that it gives every day has one, as far as it could see.
+// until the time that it returns every day has one, as far as it could see.
 func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until time.Time, failed error) {
 	today := now.UTC().Truncate(24 * time.Hour)
 	until = today
@@ -90,13 +88,10 @@ func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool,
 	return exists, err
 }
 
-// isArchived: such a day gets no partition again from a clock that is days
-// behind. Its commits are refused, and the archive stays the day's only home.
+// isArchived reports whether a day was archived. It gets no partition again:
+// commits of a clock that is days behind are refused.
 func isArchived(ctx context.Context, conn *pgx.Conn, day string) (archived bool, err error) {
 	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM archived_days WHERE day = $1::date)", day).Scan(&archived)
-	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == codeNoTable {
-		return false, nil // a schema from before archives
-	}
 	return archived, err
 }
 
@@ -104,8 +99,8 @@ func isArchived(ctx context.Context, conn *pgx.Conn, day string) (archived bool,
 // for the next time: waiting for them could deadlock with it. The time is that
 // of the statement, which does not move while it runs: it bounds what is read of
 // the index, where clock_timestamp() would be compared with every key.
-const deleteExpired = `DELETE FROM idempotency WHERE key_hash IN (
-	SELECT key_hash FROM idempotency WHERE expires_at <= statement_timestamp()
+const deleteExpired = `DELETE FROM idempotency_keys WHERE key_hash IN (
+	SELECT key_hash FROM idempotency_keys WHERE expires_at <= statement_timestamp()
 	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
 
 // removeKeys removes expired keys.

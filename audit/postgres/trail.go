@@ -79,7 +79,7 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 			found[spend.Hash(hash)] = id
 		}
 		return struct{}{}, err
-	}, "SELECT key_hash, check_id FROM idempotency WHERE key_hash = ANY ($1::bytea[]) AND expires_at > clock_timestamp()",
+	}, "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash = ANY ($1::bytea[]) AND expires_at > clock_timestamp()",
 		byteas(keyHashes))
 	return found, err
 }

@@ -95,15 +95,15 @@ type counted struct {
 	some        bool
 	first, last spend.ID
 	// The counts leave out what transactions wrote that were below on, or
-	// pending, as text (see the table violations_counted).
+	// pending, as text (see the table violation_count_state).
 	below, pending string
 }
 
 // A transaction's number means nothing in another cluster.
-const selectCounted = `SELECT below::text, pending::text, upto IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
-	(SELECT start FROM violation_counts WHERE agent_id = $1 AND start >= $2 ORDER BY start LIMIT 1), last.start, last.high
-	FROM violations_counted LEFT JOIN LATERAL
-		(SELECT start, high FROM violation_counts WHERE agent_id = $1 AND start <= $3 ORDER BY start DESC LIMIT 1) AS last ON true`
+const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
+	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= $2 ORDER BY start_id LIMIT 1), last.start_id, last.max_id
+	FROM violation_count_state LEFT JOIN LATERAL
+		(SELECT start_id, max_id FROM violation_counts WHERE agent_id = $1 AND start_id <= $3 ORDER BY start_id DESC LIMIT 1) AS last ON true`
 
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
 	var first, last, high pgtype.UUID
@@ -129,8 +129,8 @@ func (s selection) total(c counted) (string, []any) {
 	}
 	q.add("SELECT (SELECT coalesce(sum(" + s.columns() + "), 0)::bigint FROM violation_counts WHERE agent_id = ")
 	q.arg(s.agent)
-	q.add(" AND start >= ").arg([16]byte(c.first))
-	q.add(" AND start < ").arg([16]byte(c.last))
+	q.add(" AND start_id >= ").arg([16]byte(c.first))
+	q.add(" AND start_id < ").arg([16]byte(c.last))
 	q.add(")")
 	if s.low != c.first {
 		q.add(" + ")

@@ -12,16 +12,16 @@ import (
 )
 
 // raise gives the next generation of the configuration.
-func raise(tx *sql.Tx) (gen int64, err error) {
-	err = tx.QueryRow("UPDATE config SET gen = gen + 1 RETURNING gen").Scan(&gen)
-	return gen, err
+func raise(tx *sql.Tx) (generation int64, err error) {
+	err = tx.QueryRow("UPDATE config SET generation = generation + 1 RETURNING generation").Scan(&generation)
+	return generation, err
 }
 
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
 	stored := *p
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		gen, err := raise(tx)
+		generation, err := raise(tx)
 		if err != nil {
 			return err
 		}
@@ -35,9 +35,9 @@ func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time
 		}
 		stored.Version = int(last.Int64) + 1
 		stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
-		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, gen)
+		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
-			created.Int64, now.UnixMilli(), gen)
+			created.Int64, now.UnixMilli(), generation)
 		return err
 	})
 	if err != nil {
@@ -66,12 +66,12 @@ const keyColumns = "id, hash, name, rpm, active, created_at, last_used"
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		gen, err := raise(tx)
+		generation, err := raise(tx)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", gen) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), gen)
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), generation)
 		return err
 	})
 	if err != nil {
@@ -84,14 +84,14 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var k audit.Key
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		gen, err := raise(tx)
+		generation, err := raise(tx)
 		if err != nil {
 			return err
 		}
 		// A key that is not there rolls the generation back.
 		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?, active), name = coalesce(?, name),
-			rpm = coalesce(?, rpm), gen = ? WHERE id = ? RETURNING `+keyColumns,
-			change.Active, change.Name, change.RateLimitRPM, gen, id[:]))
+			rpm = coalesce(?, rpm), generation = ? WHERE id = ? RETURNING `+keyColumns,
+			change.Active, change.Name, change.RateLimitRPM, generation, id[:]))
 		if errors.Is(err, sql.ErrNoRows) {
 			return audit.ErrNotFound
 		}
@@ -170,16 +170,16 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 		return changes, unavailable(doing, err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	if err = tx.QueryRowContext(ctx, "SELECT gen FROM config").Scan(&changes.Generation); err != nil {
+	if err = tx.QueryRowContext(ctx, "SELECT generation FROM config").Scan(&changes.Generation); err != nil {
 		return changes, unavailable(doing, err)
 	}
-	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE gen > ?", since); err != nil {
+	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
 	changes.PolicyIDs, err = collect(ctx, tx, doing, func(row scanner) (id string, err error) {
 		err = row.Scan(&id)
 		return id, err
-	}, "SELECT DISTINCT policy_id FROM policies WHERE gen > ?", since)
+	}, "SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
 	return changes, err
 }
 

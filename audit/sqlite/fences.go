@@ -44,7 +44,7 @@ func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current s
 // Fence implements audit.Fences; it waits as RotateEpoch does.
 func (s *Store) Fence(ctx context.Context, node spend.ID) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec("INSERT INTO fenced (node) VALUES (?) ON CONFLICT DO NOTHING", node[:])
+		_, err := tx.Exec("INSERT INTO fenced_nodes (node) VALUES (?) ON CONFLICT DO NOTHING", node[:])
 		return err
 	})
 	if err != nil {

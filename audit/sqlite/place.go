@@ -10,10 +10,10 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Place gives the batch that lists a check, among those of its lane, and the
+// Place gives the batch that lists a check, among those of its chain, and the
 // check's entry in it; 0 when there is none.
-func (s *Store) Place(ctx context.Context, lane, check spend.ID) (seq int64, entry chain.Entry, err error) {
-	rows, err := s.reader.QueryContext(ctx, "SELECT seq, entries FROM batches WHERE lane = ? AND instr(entries, ?) > 0", lane[:], check[:])
+func (s *Store) Place(ctx context.Context, chainID, check spend.ID) (seq int64, entry chain.Entry, err error) {
+	rows, err := s.reader.QueryContext(ctx, "SELECT seq, entries FROM batches WHERE chain_id = ? AND instr(entries, ?) > 0", chainID[:], check[:])
 	if err != nil {
 		return 0, entry, fmt.Errorf("cannot look up a batch: %w", err)
 	}

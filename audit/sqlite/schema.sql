@@ -38,6 +38,17 @@ CREATE TABLE checks (
 CREATE INDEX checks_fingerprint ON checks (fingerprint, id) WHERE claimed_ms IS NOT NULL;
 CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
 
+-- Each commit adds its place in the hash chain of the node incarnation that wrote
+-- it (G8), as in PostgreSQL.
+CREATE TABLE batches (
+    chain_id BLOB NOT NULL,
+    seq      INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    head     BLOB NOT NULL,
+    entries  BLOB NOT NULL,
+    PRIMARY KEY (chain_id, seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE violations (
     id               BLOB PRIMARY KEY,
     agent_id         TEXT NOT NULL,
@@ -56,20 +67,20 @@ CREATE TABLE violations (
 
 CREATE INDEX violations_agent ON violations (agent_id, id);
 
-CREATE TABLE idempotency (
+CREATE TABLE idempotency_keys (
     key_hash   BLOB PRIMARY KEY,
     check_id   BLOB NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
 CREATE TABLE epoch (id BLOB NOT NULL) STRICT;
 INSERT INTO epoch VALUES (randomblob(16));
 
-CREATE TABLE fenced (node BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE fenced_nodes (node BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
 
-CREATE TABLE config (gen INTEGER NOT NULL) STRICT;
+CREATE TABLE config (generation INTEGER NOT NULL) STRICT;
 INSERT INTO config VALUES (0);
 
 CREATE TABLE policies (
@@ -81,11 +92,11 @@ CREATE TABLE policies (
     metadata    TEXT NOT NULL,
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
-    gen         INTEGER NOT NULL,
+    generation         INTEGER NOT NULL,
     PRIMARY KEY (policy_id, version)
 ) STRICT;
 
-CREATE INDEX policies_gen ON policies (gen);
+CREATE INDEX policies_generation ON policies (generation);
 
 CREATE TABLE keys (
     id         BLOB PRIMARY KEY,
@@ -94,11 +105,11 @@ CREATE TABLE keys (
     rpm        INTEGER NOT NULL,
     active     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
-    last_used  INTEGER,            -- null when never; changes without gen
-    gen        INTEGER NOT NULL
+    last_used  INTEGER,            -- null when never; changes without generation
+    generation        INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX keys_gen ON keys (gen);
+CREATE INDEX keys_generation ON keys (generation);
 
 -- G8: the database itself refuses changes. INSERT OR REPLACE deletes without
 -- firing a delete trigger, so an insert over an existing row is refused too.
@@ -110,6 +121,14 @@ BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_replace BEFORE INSERT ON checks
 WHEN EXISTS (SELECT 1 FROM checks WHERE id = NEW.id OR rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
+
+CREATE TRIGGER batches_update BEFORE UPDATE ON batches
+BEGIN SELECT RAISE(ABORT, 'batches are immutable'); END;
+CREATE TRIGGER batches_delete BEFORE DELETE ON batches
+BEGIN SELECT RAISE(ABORT, 'batches are immutable'); END;
+CREATE TRIGGER batches_replace BEFORE INSERT ON batches
+WHEN EXISTS (SELECT 1 FROM batches WHERE chain_id = NEW.chain_id AND seq = NEW.seq)
+BEGIN SELECT RAISE(ABORT, 'batches are immutable'); END;
 
 CREATE TRIGGER violations_update BEFORE UPDATE ON violations
 BEGIN SELECT RAISE(ABORT, 'violations are immutable'); END;

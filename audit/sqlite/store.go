@@ -24,21 +24,16 @@ type Store struct {
 
 	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
 	insertViolation, insertViolations *sql.Stmt
-	takeKey, insertBatch              *sql.Stmt
+	insertKey, insertBatch            *sql.Stmt
 }
 
 var _ audit.Store = (*Store)(nil)
 
-// The texts that make the schema, each from the version before.
-var (
-	//go:embed schema.sql
-	schema string
-	//go:embed batches.sql
-	batches string
-)
+//go:embed schema.sql
+var schema string
 
 const (
-	schemaVersion = 2
+	schemaVersion = 1
 	// readers is enough to keep a few cores busy; each costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that
@@ -88,7 +83,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.insertChecks, insertInto("checks", checkColumns, rowsPerInsert)},
 		{&s.insertViolation, insertInto("violations", violationColumns, 1)},
 		{&s.insertViolations, insertInto("violations", violationColumns, rowsPerInsert)},
-		{&s.takeKey, takeKey},
+		{&s.insertKey, insertKey},
 		{&s.insertBatch, insertBatch},
 	} {
 		var err error
@@ -99,8 +94,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// migrate brings the schema of a file up to date, from nothing if it is new.
-// The write lock makes two processes that start together take turns.
+// migrate creates the schema of a new file. The write lock makes two processes
+// that start together take turns.
 func (s *Store) migrate(ctx context.Context) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		var version int
@@ -113,12 +108,8 @@ func (s *Store) migrate(ctx context.Context) error {
 		case version > schemaVersion:
 			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
 		}
-		for _, text := range []string{schema, batches}[version:] {
-			if _, err := tx.Exec(text); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := tx.Exec(schema)
+		return err
 	})
 }
 
@@ -175,8 +166,8 @@ func (s *Store) Tidy(ctx context.Context, _ time.Time) error {
 	for {
 		var deleted int64
 		err := s.write(ctx, func(tx *sql.Tx) error {
-			result, err := tx.Exec(`DELETE FROM idempotency WHERE key_hash IN
-				(SELECT key_hash FROM idempotency WHERE expires_at <= ? LIMIT ?)`, time.Now().UnixMilli(), batch)
+			result, err := tx.Exec(`DELETE FROM idempotency_keys WHERE key_hash IN
+				(SELECT key_hash FROM idempotency_keys WHERE expires_at <= ? LIMIT ?)`, time.Now().UnixMilli(), batch)
 			if err == nil {
 				deleted, err = result.RowsAffected()
 			}

@@ -44,14 +44,14 @@ func TestStore(t *testing.T) {
 				}
 				return n
 			},
-			ExpireKeys: "UPDATE idempotency SET expires_at = expires_at - 25 * 3600 * 1000",
+			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			Forbidden: []string{
 				"REPLACE INTO checks SELECT * FROM checks",
 				"REPLACE INTO violations SELECT * FROM violations",
 				"REPLACE INTO policies SELECT * FROM policies",
 				"PRAGMA recursive_triggers = 0; REPLACE INTO checks SELECT * FROM checks",
 				"PRAGMA recursive_triggers = 0; REPLACE INTO policies (rowid, policy_id, version, name, description, rules, metadata," +
-					" created_at, updated_at, gen) SELECT rowid, 'other', 1, '', '', '', '', 0, 0, 0 FROM policies",
+					" created_at, updated_at, generation) SELECT rowid, 'other', 1, '', '', '', '', 0, 0, 0 FROM policies",
 			},
 		}
 	})

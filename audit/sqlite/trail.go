@@ -17,8 +17,8 @@ import (
 // keyLife is how long an idempotency key answers for its check (S18).
 const keyLife = 24 * time.Hour
 
-// takeKey changes no row when the key is recorded and not yet expired.
-const takeKey = `INSERT INTO idempotency (key_hash, check_id, expires_at) VALUES (?1, ?2, ?3)
+// insertKey changes no row when the key is recorded and not yet expired.
+const insertKey = `INSERT INTO idempotency_keys (key_hash, check_id, expires_at) VALUES (?1, ?2, ?3)
 	ON CONFLICT (key_hash) DO UPDATE SET check_id = ?2, expires_at = ?3 WHERE expires_at <= ?4`
 
 // Commit implements audit.Trail.
@@ -35,7 +35,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		if err := enter(tx, checks[0].Fence); err != nil {
 			return err
 		}
-		if err := s.takeKeys(tx, checks, time.Now()); err != nil {
+		if err := s.insertKeys(tx, checks, time.Now()); err != nil {
 			return err
 		}
 		if err := s.addLink(tx, checks[0].Fence.Node, link); err != nil {
@@ -53,7 +53,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 // transaction holds, keeps it standing until the commit.
 func enter(tx *sql.Tx, f spend.Fence) error {
 	var current, fenced bool
-	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM epoch WHERE id = ?), EXISTS (SELECT 1 FROM fenced WHERE node = ?)`,
+	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM epoch WHERE id = ?), EXISTS (SELECT 1 FROM fenced_nodes WHERE node = ?)`,
 		f.Epoch[:], f.Node[:]).Scan(&current, &fenced)
 	switch {
 	case err != nil:
@@ -66,14 +66,14 @@ func enter(tx *sql.Tx, f spend.Fence) error {
 	return nil
 }
 
-// insertBatch changes no row when the lane has another batch of that number.
-const insertBatch = `INSERT INTO batches (lane, seq, version, head, entries) SELECT ?1, ?2, ?3, ?4, ?5
-	WHERE NOT EXISTS (SELECT 1 FROM batches WHERE lane = ?1 AND seq = ?2)`
+// insertBatch changes no row when the chain has another batch of that number.
+const insertBatch = `INSERT INTO batches (chain_id, seq, version, head, entries) SELECT ?1, ?2, ?3, ?4, ?5
+	WHERE NOT EXISTS (SELECT 1 FROM batches WHERE chain_id = ?1 AND seq = ?2)`
 
 // addLink records the batch's place in the chain of its node.
-func (s *Store) addLink(tx *sql.Tx, lane spend.ID, link chain.Link) error {
+func (s *Store) addLink(tx *sql.Tx, chainID spend.ID, link chain.Link) error {
 	stmt := tx.Stmt(s.insertBatch) //nolint:sqlclosecheck // closed with the transaction
-	result, err := stmt.Exec(lane[:], link.Seq, chain.Version, link.Head[:], link.Entries)
+	result, err := stmt.Exec(chainID[:], link.Seq, chain.Version, link.Head[:], link.Entries)
 	if err != nil {
 		return err
 	}
@@ -83,10 +83,10 @@ func (s *Store) addLink(tx *sql.Tx, lane spend.ID, link chain.Link) error {
 	return nil
 }
 
-// takeKeys records the idempotency keys, or names those that are taken.
-func (s *Store) takeKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) error {
+// insertKeys records the idempotency keys, or names those that are taken.
+func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) error {
 	var losers []spend.Hash
-	stmt := tx.Stmt(s.takeKey) //nolint:sqlclosecheck // closed with the transaction
+	stmt := tx.Stmt(s.insertKey) //nolint:sqlclosecheck // closed with the transaction
 	for _, c := range checks {
 		if c.Action.IdempotencyKey == "" {
 			continue
@@ -142,7 +142,7 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 // CheckIDsByKey implements audit.Trail.
 func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
 	found := make(map[spend.Hash]spend.ID, len(keyHashes))
-	query := "SELECT key_hash, check_id FROM idempotency WHERE key_hash IN (" + marks(len(keyHashes)) + ") AND expires_at > ?"
+	query := "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash IN (" + marks(len(keyHashes)) + ") AND expires_at > ?"
 	_, err := collect(ctx, s.reader, "cannot look up idempotency keys", func(row scanner) (_ struct{}, err error) {
 		var hash, id []byte
 		if err = row.Scan(&hash, &id); err == nil {

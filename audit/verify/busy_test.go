@@ -9,7 +9,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// TestWhileNodesWrite finds nothing while commits go on in many lanes, policies
+// TestWhileNodesWrite finds nothing while commits go on in many chains, policies
 // come and checkpoints are signed: a reading is of one moment, and the file is
 // read as it was before.
 func TestWhileNodesWrite(t *testing.T) {
@@ -34,9 +34,9 @@ func TestWhileNodesWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		lane := spend.NewID(time.Now())
+		chainID := spend.NewID(time.Now())
 		again(func() {
-			for _, c := range checksOfAllSorts(spend.Fence{Node: lane, Epoch: epoch}) {
+			for _, c := range checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch}) {
 				if err := tr.writer.Append(c).Settle(); err != nil {
 					t.Error(err)
 				}
@@ -66,7 +66,7 @@ func TestWhileNodesWrite(t *testing.T) {
 		close(begin)
 	}
 	writing.Wait()
-	if verified <= 2*perLane*perRecord {
+	if verified <= 2*perChain*perRecord {
 		t.Errorf("nothing was written meanwhile: %d checks", verified)
 	}
 }

@@ -20,10 +20,10 @@ import (
 )
 
 // entries are those of a batch.
-func (tr *trail) entries(lane spend.ID, seq int64) []chain.Entry {
+func (tr *trail) entries(chainID spend.ID, seq int64) []chain.Entry {
 	tr.t.Helper()
 	var raw []byte
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE lane = $1 AND seq = $2", [16]byte(lane), seq).Scan(&raw); err != nil {
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE chain_id = $1 AND seq = $2", [16]byte(chainID), seq).Scan(&raw); err != nil {
 		tr.t.Fatal(err)
 	}
 	entries, err := chain.ParseEntries(raw)
@@ -33,25 +33,25 @@ func (tr *trail) entries(lane spend.ID, seq int64) []chain.Entry {
 	return entries
 }
 
-// last is the number of a lane's last batch.
-func (tr *trail) last(lane spend.ID) (seq int64) {
+// last is the number of a chain's last batch.
+func (tr *trail) last(chainID spend.ID) (seq int64) {
 	tr.t.Helper()
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT max(seq) FROM batches WHERE lane = $1", [16]byte(lane)).Scan(&seq); err != nil {
+	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT max(seq) FROM batches WHERE chain_id = $1", [16]byte(chainID)).Scan(&seq); err != nil {
 		tr.t.Fatal(err)
 	}
 	return seq
 }
 
-// forget removes batches of a lane from a number on, with all that they list,
+// forget removes batches of a chain from a number on, with all that they list,
 // as one does who knows how the trail is made.
-func (tr *trail) forget(lane spend.ID, from int64) {
+func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.t.Helper()
-	for seq := from; seq <= tr.last(lane); seq++ {
-		for _, e := range tr.entries(lane, seq) {
+	for seq := from; seq <= tr.last(chainID); seq++ {
+		for _, e := range tr.entries(chainID, seq) {
 			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", e.ID.Text(""))
 		}
 	}
-	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq >= %d", lane.Text(""), from)
+	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq >= %d", chainID.Text(""), from)
 }
 
 // TestTamperedBatches changes the batches themselves.
@@ -59,18 +59,18 @@ func TestTamperedBatches(t *testing.T) {
 	const seq = 2
 	for name, tamper := range map[string]func(tr *trail, of spend.ID) []string{
 		"head": func(tr *trail, of spend.ID) []string {
-			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			return []string{batch("altered", seq, of)} // and not the one behind it
 		},
 		"row hash": func(tr *trail, of spend.ID) []string {
-			tr.exec("UPDATE batches SET entries = set_byte(entries, 20, 255 - get_byte(entries, 20)) WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET entries = set_byte(entries, 20, 255 - get_byte(entries, 20)) WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			want := []string{batch("altered", seq, of)}
 			c := &spend.Check{ID: tr.entries(of, seq)[0].ID}
 			return append(want, tr.alteredWith(c)...)
 		},
 		"malformed": func(tr *trail, of spend.ID) []string {
 			first := tr.entries(of, seq)
-			tr.exec("UPDATE batches SET entries = entries || '\\x00' WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET entries = entries || '\\x00' WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			want := []string{batch("altered", seq, of)}
 			for _, e := range first {
 				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
@@ -82,22 +82,22 @@ func TestTamperedBatches(t *testing.T) {
 			for _, e := range tr.entries(of, seq) {
 				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
 			}
-			tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			return want
 		},
 		"reordered": func(tr *trail, of spend.ID) []string {
 			for _, step := range [][2]int{{seq, 0}, {seq + 1, seq}, {0, seq + 1}} {
-				tr.exec("UPDATE batches SET seq = %d WHERE lane = '%s' AND seq = %d", step[1], of.Text(""), step[0])
+				tr.exec("UPDATE batches SET seq = %d WHERE chain_id = '%s' AND seq = %d", step[1], of.Text(""), step[0])
 			}
 			return []string{batch("altered", seq, of), batch("altered", seq+1, of)}
 		},
-		"moved to another lane": func(tr *trail, of spend.ID) []string {
-			end := tr.last(tr.lanes[1])
-			tr.exec("UPDATE batches SET lane = '%s', seq = %d WHERE lane = '%s' AND seq = %d", tr.lanes[1].Text(""), end+1, of.Text(""), seq)
-			return []string{batch("removed", seq, of), batch("altered", int(end)+1, tr.lanes[1])}
+		"moved to another chain": func(tr *trail, of spend.ID) []string {
+			end := tr.last(tr.chains[1])
+			tr.exec("UPDATE batches SET chain_id = '%s', seq = %d WHERE chain_id = '%s' AND seq = %d", tr.chains[1].Text(""), end+1, of.Text(""), seq)
+			return []string{batch("removed", seq, of), batch("altered", int(end)+1, tr.chains[1])}
 		},
 		"noted elsewhere": func(tr *trail, of spend.ID) []string {
-			tr.exec("UPDATE batches SET last_id = gen_random_uuid() WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET last_id = gen_random_uuid() WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			return []string{batch("altered", seq, of)}
 		},
 		"format": func(tr *trail, of spend.ID) []string {
@@ -105,13 +105,13 @@ func TestTamperedBatches(t *testing.T) {
 			for _, e := range tr.entries(of, seq) {
 				want = append(want, check("inserted", &spend.Check{ID: e.ID}))
 			}
-			tr.exec("UPDATE batches SET version = 2 WHERE lane = '%s' AND seq = %d", of.Text(""), seq)
+			tr.exec("UPDATE batches SET version = 2 WHERE chain_id = '%s' AND seq = %d", of.Text(""), seq)
 			return want
 		},
 		"listed twice": func(tr *trail, of spend.ID) []string {
-			tr.exec(`INSERT INTO batches SELECT '%s', %d, first_id, last_id, version, head, entries FROM batches WHERE lane = '%s' AND seq = %d`,
-				tr.lanes[1].Text(""), tr.last(tr.lanes[1])+1, of.Text(""), seq)
-			name := batch("altered", int(tr.last(tr.lanes[1])), tr.lanes[1])
+			tr.exec(`INSERT INTO batches SELECT '%s', %d, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s' AND seq = %d`,
+				tr.chains[1].Text(""), tr.last(tr.chains[1])+1, of.Text(""), seq)
+			name := batch("altered", int(tr.last(tr.chains[1])), tr.chains[1])
 			want := []string{name}
 			for range tr.entries(of, seq) {
 				want = append(want, name) // whichever of the two comes second
@@ -130,9 +130,9 @@ func TestTamperedBatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrail(t)
-			of := slices.MinFunc(tr.lanes, func(a, b spend.ID) int { return bytes.Compare(a[:], b[:]) })
-			if of != tr.lanes[0] {
-				tr.lanes[0], tr.lanes[1] = tr.lanes[1], tr.lanes[0]
+			of := slices.MinFunc(tr.chains, func(a, b spend.ID) int { return bytes.Compare(a[:], b[:]) })
+			if of != tr.chains[0] {
+				tr.chains[0], tr.chains[1] = tr.chains[1], tr.chains[0]
 			}
 			want := tamper(tr, of)
 			tr.finds(nil, want...)
@@ -161,13 +161,13 @@ func TestGapOfARange(t *testing.T) {
 	for _, c := range records[2] {
 		tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", c.ID.Text(""))
 	}
-	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq BETWEEN %d AND %d", of.Text(""), ends[1]+1, ends[2])
+	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq BETWEEN %d AND %d", of.Text(""), ends[1]+1, ends[2])
 	gap := batch("removed", int(ends[1])+1, of)
 	tr.finds(within(2, 2), gap)
 	tr.finds(within(1, 2), gap) // its edge
 	tr.finds(within(2, 3), gap)
 	tr.finds(within(0, 0))
-	tr.exec("DELETE FROM batches WHERE lane = '%s' AND seq <= %d", of.Text(""), ends[0])
+	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq <= %d", of.Text(""), ends[0])
 	for _, c := range records[0] {
 		tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", c.ID.Text(""))
 	}
@@ -177,26 +177,26 @@ func TestGapOfARange(t *testing.T) {
 // alteredWith are the findings of a check whose row is not as it was.
 func (tr *trail) alteredWith(c *spend.Check) []string { return []string{check("altered", c)} }
 
-// TestCutOff shows what only a checkpoint can: a lane without its end, a lane
+// TestCutOff shows what only a checkpoint can: a chain without its end, a chain
 // that is gone, and rows that were changed with every hash that follows.
 func TestCutOff(t *testing.T) {
 	for name, tamper := range map[string]func(tr *trail) []string{
 		"the end": func(tr *trail) []string {
-			tr.forget(tr.lanes[0], tr.last(tr.lanes[0]))
-			return []string{lane("removed", tr.lanes[0])}
+			tr.forget(tr.chains[0], tr.last(tr.chains[0]))
+			return []string{chainFinding("removed", tr.chains[0])}
 		},
-		"a whole lane": func(tr *trail) []string {
-			tr.forget(tr.lanes[1], 1)
-			return []string{lane("removed", tr.lanes[1])}
+		"a whole chain": func(tr *trail) []string {
+			tr.forget(tr.chains[1], 1)
+			return []string{chainFinding("removed", tr.chains[1])}
 		},
 		"everything": func(tr *trail) []string {
-			tr.forget(tr.lanes[0], 1)
-			tr.forget(tr.lanes[1], 1)
+			tr.forget(tr.chains[0], 1)
+			tr.forget(tr.chains[1], 1)
 			tr.exec("DELETE FROM policies; DELETE FROM policy_chain")
-			return []string{lane("removed", tr.lanes[0]), lane("removed", tr.lanes[1]), "removed link 3 of the policies"}
+			return []string{chainFinding("removed", tr.chains[0]), chainFinding("removed", tr.chains[1]), "removed link 3 of the policies"}
 		},
 		"rewritten": func(tr *trail) []string {
-			of := tr.lanes[0]
+			of := tr.chains[0]
 			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(of, 1)[0].ID.Text(""))
 			tr.rewrite(of)
 			return []string{batch("altered", int(tr.last(of)), of)}
@@ -212,7 +212,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// rewrite makes all hashes of a lane anew from the rows as they are.
+// rewrite makes all hashes of a chain anew from the rows as they are.
 func (tr *trail) rewrite(of spend.ID) {
 	tr.t.Helper()
 	var head spend.Hash
@@ -223,8 +223,8 @@ func (tr *trail) rewrite(of spend.ID) {
 			sum := chain.HashRow(row)
 			raw = append(append(raw, e.ID[:]...), sum[:]...)
 		}
-		head = chain.Head(of, seq, head, raw)
-		tr.exec("UPDATE batches SET entries = '\\x%x', head = '\\x%x' WHERE lane = '%s' AND seq = %d", raw, head[:], of.Text(""), seq)
+		head = chain.HashBatch(of, seq, head, raw)
+		tr.exec("UPDATE batches SET entries = '\\x%x', head = '\\x%x' WHERE chain_id = '%s' AND seq = %d", raw, head[:], of.Text(""), seq)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestTamperedPolicies(t *testing.T) {
 	tr.finds(tr.held)
 	for _, c := range []struct{ tamper, want string }{
 		{"DELETE FROM policies WHERE version = 2", "removed " + second},
-		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, gen FROM policies WHERE version = 2", `inserted policy "refunds" version 4`},
+		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, generation FROM policies WHERE version = 2", `inserted policy "refunds" version 4`},
 		{"UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2", "altered link 2 of the policies"},
 		{"UPDATE policy_chain SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered link 2 of the policies, altered " + second},
 		{"DELETE FROM policy_chain WHERE seq = 2", "removed link 2 of the policies, inserted " + second},
@@ -290,21 +290,9 @@ func TestTamperedPolicies(t *testing.T) {
 	}
 	// Who has the rights of a node alone cannot slip one in.
 	tr.exec("SET session_replication_role = origin")
-	if _, err := tr.conn.Exec(t.Context(), "INSERT INTO policies SELECT 'mine', 1, name, description, rules, metadata, created_at, updated_at, gen FROM policies LIMIT 1"); err == nil {
+	if _, err := tr.conn.Exec(t.Context(), "INSERT INTO policies SELECT 'mine', 1, name, description, rules, metadata, created_at, updated_at, generation FROM policies LIMIT 1"); err == nil {
 		t.Error("a policy was inserted without its place in the chain")
 	}
-}
-
-// TestBeforeChains says aloud what no batch can list: checks of a version
-// without chains.
-func TestBeforeChains(t *testing.T) {
-	t.Parallel()
-	tr := newTrail(t)
-	tr.exec("UPDATE migrations SET applied_at = now() WHERE version = 3")
-	tr.exec("DELETE FROM batches WHERE lane = '%s'", tr.lanes[0].Text(""))
-	older := len(slices.Concat(tr.records[:perLane]...))
-	tr.finds(nil, fmt.Sprintf("unchecked %d checks", older))
-	tr.finds(func(o *verify.Options) { o.From = tr.records[perLane][0].Timestamp() })
 }
 
 // TestTamperedCheckpoints changes the file.
@@ -364,7 +352,7 @@ func TestSeveralFilesOfCheckpoints(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	before := tr.file
-	tr.forget(tr.lanes[1], 1)
+	tr.forget(tr.chains[1], 1)
 	tr.file = filepath.Join(t.TempDir(), "later.jsonl")
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
@@ -381,8 +369,8 @@ func TestSeveralFilesOfCheckpoints(t *testing.T) {
 		}
 	}
 	tr.finds(held(tr.file))
-	tr.finds(held(tr.file, before), lane("removed", tr.lanes[1]))
-	tr.finds(held(before, tr.file), lane("removed", tr.lanes[1]))
+	tr.finds(held(tr.file, before), chainFinding("removed", tr.chains[1]))
+	tr.finds(held(before, tr.file), chainFinding("removed", tr.chains[1]))
 	empty := filepath.Join(t.TempDir(), "empty.jsonl")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -401,11 +389,11 @@ func covers(got, want []string) bool {
 	return len(want) > 0 || len(got) == 0
 }
 
-// recordMore goes on with a lane of its own.
+// recordMore goes on with a chain of its own.
 func (tr *trail) recordMore() []*spend.Check {
-	lane := spend.NewID(time.Now())
-	tr.lanes = append(tr.lanes, lane)
-	return tr.record(tr.writer, lane)
+	chainID := spend.NewID(time.Now())
+	tr.chains = append(tr.chains, chainID)
+	return tr.record(tr.writer, chainID)
 }
 
 // TestDigestOfACheckpoint finds a line that was signed with another digest, or
@@ -421,7 +409,7 @@ func TestDigestOfACheckpoint(t *testing.T) {
 	_, digest, _ := strings.Cut(signed, `"digest":"`)
 	for name, text := range map[string]string{
 		"digest": strings.Replace(signed, digest[:64], strings.Repeat("00", 32), 1),
-		"count":  strings.Replace(signed, `"lanes":2`, `"lanes":3`, 1),
+		"count":  strings.Replace(signed, `"chains":2`, `"chains":3`, 1),
 		"none":   signed,
 	} {
 		secret := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))

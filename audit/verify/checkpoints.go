@@ -27,7 +27,7 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 	}
 	for _, file := range v.o.Checkpoints {
 		w, before := all, v.tally.checkpoints.Load()
-		w.state = make(map[spend.ID]chain.LaneHead)
+		w.state = make(map[spend.ID]chain.Head)
 		if file.Name != "" {
 			w.file = " of " + file.Name
 		}
@@ -62,9 +62,9 @@ type checkpointWalk struct {
 	*verifier
 	file     string     // as findings name it: " of NAME", or nothing
 	previous spend.Hash // of the last line that was whole
-	state    map[spend.ID]chain.LaneHead
+	state    map[spend.ID]chain.Head
 	policies map[int64]spend.Hash // heads of the policies' chain, by number
-	reported map[spend.ID]bool    // lanes that were named: once is enough
+	reported map[spend.ID]bool    // chains that were named: once is enough
 	links    map[int64]bool       // of the policies, likewise
 }
 
@@ -112,30 +112,30 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	return w.compare(ctx, l)
 }
 
-// advance brings the state of all lanes to that of the line.
+// advance brings the state of all chains to that of the line.
 func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
-	next := make(map[spend.ID]chain.LaneHead, l.Lanes)
+	next := make(map[spend.ID]chain.Head, l.Chains)
 	if !l.Full {
 		next = w.state
 	}
 	for _, h := range l.Heads {
-		lane := spend.ID(h.Lane)
-		if before, ok := w.state[lane]; ok && h.Seq < before.Seq {
-			w.tally.find(Removed, laneName(lane), "%s has it end at batch %d, one before it at batch %d", name, h.Seq, before.Seq)
+		chainID := spend.ID(h.Chain)
+		if before, ok := w.state[chainID]; ok && h.Seq < before.Seq {
+			w.tally.find(Removed, chainName(chainID), "%s has it end at batch %d, one before it at batch %d", name, h.Seq, before.Seq)
 		}
-		next[lane] = chain.LaneHead{Lane: lane, Seq: h.Seq, Head: spend.Hash(h.Head)}
+		next[chainID] = chain.Head{Chain: chainID, Seq: h.Seq, Head: spend.Hash(h.Head)}
 	}
-	for lane := range w.state {
-		if _, ok := next[lane]; !ok {
-			w.tally.find(Removed, laneName(lane), "%s does not have it, one before it does", name)
+	for chainID := range w.state {
+		if _, ok := next[chainID]; !ok {
+			w.tally.find(Removed, chainName(chainID), "%s does not have it, one before it does", name)
 		}
 	}
 	w.state = next
-	heads := make([]chain.LaneHead, 0, len(next))
+	heads := make([]chain.Head, 0, len(next))
 	for _, h := range next {
 		heads = append(heads, h)
 	}
-	if len(heads) != l.Lanes || checkpoint.Digest(heads) != spend.Hash(l.Digest) {
+	if len(heads) != l.Chains || checkpoint.Digest(heads) != spend.Hash(l.Digest) {
 		w.tally.find(Altered, name, "its digest is not that of its heads and of those on the lines before")
 	}
 }
@@ -144,7 +144,7 @@ func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
 func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
 	places := make([]Place, len(l.Heads))
 	for i, h := range l.Heads {
-		places[i] = Place{spend.ID(h.Lane), h.Seq}
+		places[i] = Place{spend.ID(h.Chain), h.Seq}
 	}
 	heads, latest, err := w.o.Evidence.Heads(ctx, places)
 	if err != nil {
@@ -153,19 +153,19 @@ func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
 	for i, h := range l.Heads {
 		place := places[i]
 		head, ok := heads[place]
-		if ok && head == spend.Hash(h.Head) || w.reported[place.Lane] {
+		if ok && head == spend.Hash(h.Head) || w.reported[place.Chain] {
 			continue
 		}
-		w.reported[place.Lane] = true
-		switch last, exists := latest[place.Lane]; {
+		w.reported[place.Chain] = true
+		switch last, exists := latest[place.Chain]; {
 		case !exists:
-			w.tally.find(Removed, laneName(place.Lane), "all of it is gone; the checkpoint of %s has it end at batch %d", stamp(l.Time), h.Seq)
+			w.tally.find(Removed, chainName(place.Chain), "all of it is gone; the checkpoint of %s has it end at batch %d", stamp(l.Time), h.Seq)
 		case last < h.Seq:
-			w.tally.find(Removed, laneName(place.Lane), "its end is cut off: it ends at batch %d, in the checkpoint of %s at batch %d", last, stamp(l.Time), h.Seq)
+			w.tally.find(Removed, chainName(place.Chain), "its end is cut off: it ends at batch %d, in the checkpoint of %s at batch %d", last, stamp(l.Time), h.Seq)
 		case !ok:
-			w.tally.find(Removed, batchName(place.Lane, place.Seq), "the checkpoint of %s has it", stamp(l.Time))
+			w.tally.find(Removed, batchName(place.Chain, place.Seq), "the checkpoint of %s has it", stamp(l.Time))
 		default:
-			w.tally.find(Altered, batchName(place.Lane, place.Seq), "its head is not that of the checkpoint of %s", stamp(l.Time))
+			w.tally.find(Altered, batchName(place.Chain, place.Seq), "its head is not that of the checkpoint of %s", stamp(l.Time))
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@
 //
 // Two walks go over one reading of the database, in parallel. One is over time:
 // stretches of identifiers, in each of which the entries of all batches are
-// compared with the rows. The other is over the lanes: each batch's head follows
+// compared with the rows. The other is over the chains: each batch's head follows
 // from the head before. A signed checkpoint adds what a chain alone cannot
 // show, that its end or the whole of it is missing.
 package verify

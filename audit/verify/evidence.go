@@ -38,14 +38,14 @@ type Evidence interface {
 	// identifiers, with its row encoded as those of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
 
-	// Lanes gives those with batches that may list checks of the range, or may
+	// Chains gives those with batches that may list checks of the range, or may
 	// have had such, and of each the first and the last such batch, or batch
 	// beside a gap.
-	Lanes(ctx context.Context, r Range) ([]LaneSpan, error)
-	// Lane calls each for the batches of a lane in the order of their numbers.
-	Lane(ctx context.Context, lane spend.ID, from, to int64, each func(Batch) error) error
-	// Heads looks batches up by lane and number; what is absent is missing
-	// from the answer. latest has the last number of each lane that exists.
+	Chains(ctx context.Context, r Range) ([]ChainSpan, error)
+	// Chain calls each for the batches of a chain in the order of their numbers.
+	Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(Batch) error) error
+	// Heads looks batches up by chain and number; what is absent is missing
+	// from the answer. latest has the last number of each chain that exists.
 	Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error)
 
 	// PolicyChain calls each for every link, in the order of their numbers.
@@ -58,7 +58,6 @@ type Evidence interface {
 type Overview struct {
 	Range                // of all that is there, and of archived days; zero when nothing is
 	Entries int64        // of batches, about
-	Begun   time.Time    // when chains began; checks of before are in none
 	Days    map[Day]bool // those that have a partition of their own
 	// Archived are those whose checks left the database.
 	Archived map[Day]ArchivedDay
@@ -90,7 +89,7 @@ type Weight struct {
 
 // Batch is a batch as it is stored.
 type Batch struct {
-	Lane        spend.ID
+	Chain       spend.ID
 	Seq         int64
 	Version     int
 	First, Last spend.ID
@@ -100,13 +99,13 @@ type Batch struct {
 
 // Place is that of a batch.
 type Place struct {
-	Lane spend.ID
-	Seq  int64
+	Chain spend.ID
+	Seq   int64
 }
 
-// LaneSpan is a stretch of a lane.
-type LaneSpan struct {
-	Lane     spend.ID
+// ChainSpan is a stretch of a chain.
+type ChainSpan struct {
+	Chain    spend.ID
 	From, To int64
 }
 

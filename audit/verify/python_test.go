@@ -73,24 +73,24 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.exec("UPDATE checks SET metadata = NULL WHERE check_id = '%s'", tr.records[1][0].ID.Text(""))
 		},
 		"batches": func(tr *trail) {
-			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE lane = '%s' AND seq = 2", tr.lanes[0].Text(""))
-			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE lane = '%s' AND seq IN (2, 3)", tr.lanes[1].Text(""))
-			tr.exec("UPDATE batches SET seq = 3 WHERE lane = '%s' AND seq = 30", tr.lanes[1].Text(""))
+			tr.exec("UPDATE batches SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE chain_id = '%s' AND seq = 2", tr.chains[0].Text(""))
+			tr.exec("UPDATE batches SET seq = CASE seq WHEN 2 THEN 30 WHEN 3 THEN 2 END WHERE chain_id = '%s' AND seq IN (2, 3)", tr.chains[1].Text(""))
+			tr.exec("UPDATE batches SET seq = 3 WHERE chain_id = '%s' AND seq = 30", tr.chains[1].Text(""))
 		},
 		"before the first batch": func(tr *trail) {
-			tr.exec(`INSERT INTO batches SELECT lane, 0, first_id, last_id, version, head, entries FROM batches WHERE lane = '%s' AND seq = 1`, tr.lanes[0].Text(""))
+			tr.exec(`INSERT INTO batches SELECT chain_id, 0, first_id, last_id, version, head, entries FROM batches WHERE chain_id = '%s' AND seq = 1`, tr.chains[0].Text(""))
 		},
 		"policies": func(tr *trail) {
 			tr.exec("UPDATE policies SET rules = '[1]' WHERE version = 1; DELETE FROM policies WHERE version = 3")
 			tr.exec("UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2")
 		},
 		"cut off": func(tr *trail) {
-			tr.forget(tr.lanes[0], tr.last(tr.lanes[0]))
-			tr.forget(tr.lanes[1], 1)
+			tr.forget(tr.chains[0], tr.last(tr.chains[0]))
+			tr.forget(tr.chains[1], 1)
 		},
 		"rewritten": func(tr *trail) {
-			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(tr.lanes[0], 1)[0].ID.Text(""))
-			tr.rewrite(tr.lanes[0])
+			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(tr.chains[0], 1)[0].ID.Text(""))
+			tr.rewrite(tr.chains[0])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,11 +32,11 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Sub
 
 // Summary is what was verified and how it ended.
 type Summary struct {
-	Checks, Violations, Batches, Lanes, Policies int64
-	Checkpoints                                  int64
-	LastCheckpoint                               time.Time // zero without any
-	TornCheckpoints                              int64     // lines that were not written to their end, and passed over
-	Findings                                     map[Kind]int64
+	Checks, Violations, Batches, Chains, Policies int64
+	Checkpoints                                   int64
+	LastCheckpoint                                time.Time // zero without any
+	TornCheckpoints                               int64     // lines that were not written to their end, and passed over
+	Findings                                      map[Kind]int64
 }
 
 // Clean reports whether everything is as it was recorded.
@@ -44,21 +44,14 @@ func (s Summary) Clean() bool { return len(s.Findings) == 0 }
 
 // tally is a Summary in the making.
 type tally struct {
-	checks, violations, batches, lanes, policies, checkpoints, entries atomic.Int64
-	lastCheckpoint                                                     time.Time
-	torn                                                               int64
+	checks, violations, batches, chains, policies, checkpoints, entries atomic.Int64
+	lastCheckpoint                                                      time.Time
+	torn                                                                int64
 
 	mu       sync.Mutex
 	found    func(Finding)
 	findings map[Kind]int64
-	older    older         // checks from before chains
 	gone     map[Day]int64 // listed checks of days without a partition
-}
-
-// older are checks from before chains began.
-type older struct {
-	count       int64
-	first, last spend.ID
 }
 
 func (t *tally) find(kind Kind, subject, format string, args ...any) {
@@ -66,19 +59,6 @@ func (t *tally) find(kind Kind, subject, format string, args ...any) {
 	defer t.mu.Unlock()
 	t.findings[kind]++
 	t.found(Finding{kind, subject, fmt.Sprintf(format, args...)})
-}
-
-func (t *tally) olderCheck(id spend.ID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := &t.older
-	if o.count == 0 || less(id, o.first) {
-		o.first = id
-	}
-	if o.count == 0 || less(o.last, id) {
-		o.last = id
-	}
-	o.count++
 }
 
 func (t *tally) goneCheck(day Day) {
@@ -89,7 +69,7 @@ func (t *tally) goneCheck(day Day) {
 
 func (t *tally) summary() Summary {
 	return Summary{
-		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Lanes: t.lanes.Load(),
+		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}
@@ -97,7 +77,7 @@ func (t *tally) summary() Summary {
 
 func checkName(id spend.ID) string     { return "check " + id.Text(spend.PrefixCheck) }
 func violationName(id spend.ID) string { return "violation " + id.Text(spend.PrefixViolation) }
-func laneName(id spend.ID) string      { return "lane " + id.Text("") }
-func batchName(lane spend.ID, seq int64) string {
-	return fmt.Sprintf("batch %d of %s", seq, laneName(lane))
+func chainName(id spend.ID) string     { return "chain " + id.Text("") }
+func batchName(chainID spend.ID, seq int64) string {
+	return fmt.Sprintf("batch %d of %s", seq, chainName(chainID))
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -91,7 +90,7 @@ func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, er
 // lists reports whether a batch lists a check of the range.
 func (v *verifier) lists(ctx context.Context, r Range) (found bool, err error) {
 	err = v.o.Evidence.Batches(ctx, r, func(b Batch) error {
-		entries, _ := chain.ParseEntries(b.Entries) // the walk over its lane names what cannot be read
+		entries, _ := chain.ParseEntries(b.Entries) // the walk over its chain names what cannot be read
 		found = found || slices.ContainsFunc(entries, func(e chain.Entry) bool { return r.Holds(e.ID) })
 		return nil
 	})
@@ -165,11 +164,11 @@ func (s *slice) load(ctx context.Context) error {
 	err := s.o.Evidence.Batches(ctx, s.r, func(b Batch) error {
 		entries, err := chain.ParseEntries(b.Entries)
 		if err != nil || b.Version != chain.Version {
-			return nil //nolint:nilerr // the walk over its lane names it
+			return nil //nolint:nilerr // the walk over its chain names it
 		}
 		for _, e := range entries {
 			if s.r.Holds(e.ID) {
-				s.entries = append(s.entries, listed{e, Place{b.Lane, b.Seq}})
+				s.entries = append(s.entries, listed{e, Place{b.Chain, b.Seq}})
 			}
 		}
 		return nil
@@ -178,13 +177,13 @@ func (s *slice) load(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(s.entries, func(a, b listed) int {
-		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.place.Lane[:], b.place.Lane[:]), cmp.Compare(a.place.Seq, b.place.Seq))
+		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.place.Chain[:], b.place.Chain[:]), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
 	s.tally.entries.Add(int64(len(s.entries)))
 	s.entries = slices.CompactFunc(s.entries, func(next, kept listed) bool {
 		if kept.ID == next.ID {
-			s.tally.find(Altered, batchName(next.place.Lane, next.place.Seq), "it lists %s, which %s lists too",
-				checkName(next.ID), batchName(kept.place.Lane, kept.place.Seq))
+			s.tally.find(Altered, batchName(next.place.Chain, next.place.Seq), "it lists %s, which %s lists too",
+				checkName(next.ID), batchName(kept.place.Chain, kept.place.Seq))
 		}
 		return kept.ID == next.ID
 	})
@@ -212,12 +211,10 @@ func (s *slice) row(row []byte) error {
 		e := s.entries[0]
 		s.entries = s.entries[1:]
 		if intact = chain.HashRow(row) == e.Row; !intact {
-			s.tally.find(Altered, checkName(id), "its row is not the one that %s was committed with", batchName(e.place.Lane, e.place.Seq))
+			s.tally.find(Altered, checkName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
 		}
-	} else if id.Time().Before(s.overview.Begun.Truncate(time.Millisecond)) {
-		s.tally.olderCheck(id)
 	} else {
-		s.tally.find(Inserted, checkName(id), "no batch lists it; it was inserted, or recorded by a node from before chains")
+		s.tally.find(Inserted, checkName(id), "no batch lists it")
 	}
 	s.violation(id, intact)
 	return nil
@@ -295,5 +292,5 @@ func (s *slice) removed(e listed) {
 		s.tally.goneCheck(DayOf(e.ID))
 		return
 	}
-	s.tally.find(Removed, checkName(e.ID), "%s lists it", batchName(e.place.Lane, e.place.Seq))
+	s.tally.find(Removed, checkName(e.ID), "%s lists it", batchName(e.place.Chain, e.place.Seq))
 }

@@ -23,7 +23,7 @@ func TestClean(t *testing.T) {
 			t.Errorf("slices of %d: %v, %v", size, found, err)
 		}
 		if s.Checks != int64(tr.count("checks")) || s.Violations != int64(tr.count("violations")) || s.Policies != 3 ||
-			s.Batches != int64(tr.count("batches")) || s.Lanes != 2 || s.Checkpoints != 1 || s.Checks < 2*perLane*perRecord {
+			s.Batches != int64(tr.count("batches")) || s.Chains != 2 || s.Checkpoints != 1 || s.Checks < 2*perChain*perRecord {
 			t.Errorf("slices of %d: verified %+v", size, s)
 		}
 	}
@@ -123,10 +123,10 @@ func TestTamperedCatalogue(t *testing.T) {
 		}
 		tr.exec("%s", back)
 	}
-	batches := fmt.Sprintf("UPDATE batches SET last_id = NULL WHERE lane = '%s'", tr.lanes[0].Text(""))
+	batches := fmt.Sprintf("UPDATE batches SET last_id = NULL WHERE chain_id = '%s'", tr.chains[0].Text(""))
 	tr.exec("CREATE TABLE kept AS TABLE batches")
 	refused("last_id of table batches", "ALTER TABLE batches ALTER COLUMN last_id DROP NOT NULL; "+batches,
-		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.lane = b.lane AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
+		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.chain_id = b.chain_id AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
 	refused("violations is no table, has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY", "ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
 	refused("policies is no table", "ALTER TABLE policies RENAME TO real; CREATE VIEW policies AS TABLE real", "DROP VIEW policies; ALTER TABLE real RENAME TO policies")
 	if found, _, err := tr.verify(nil); err != nil || len(found) == 0 {

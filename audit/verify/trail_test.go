@@ -36,16 +36,16 @@ type trail struct {
 	file        string // of checkpoints
 	key         checkpoint.PublicKey
 
-	lanes   []spend.ID
-	records [][]*spend.Check // of lane 0, then of lane 1
+	chains  []spend.ID
+	records [][]*spend.Check // of chain 0, then of chain 1
 }
 
 const (
-	perLane   = 4 // batches, at least
+	perChain  = 4 // batches, at least
 	perRecord = 5 // checks: full, sparse, allowed, blocked, escalated
 )
 
-// newTrail makes two lanes of four batches, three versions of a policy and a
+// newTrail makes two chains of four batches, three versions of a policy and a
 // checkpoint behind all of it.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
@@ -66,10 +66,10 @@ func newTrail(t *testing.T) *trail {
 	}
 	tr.writer = audittest.NewWriter(t, tr.store)
 	for range 2 {
-		lane := spend.NewID(time.Now())
-		tr.lanes = append(tr.lanes, lane)
-		for range perLane {
-			tr.records = append(tr.records, tr.record(tr.writer, lane))
+		chainID := spend.NewID(time.Now())
+		tr.chains = append(tr.chains, chainID)
+		for range perChain {
+			tr.records = append(tr.records, tr.record(tr.writer, chainID))
 		}
 	}
 	tr.checkpoints = tr.newCheckpoints()
@@ -91,13 +91,13 @@ func (tr *trail) newCheckpoints() *checkpoint.Writer {
 }
 
 // record commits a check of every sort, in a batch or a few.
-func (tr *trail) record(w *audit.Writer, lane spend.ID) []*spend.Check {
+func (tr *trail) record(w *audit.Writer, chainID spend.ID) []*spend.Check {
 	tr.t.Helper()
 	epoch, err := tr.store.Epoch(tr.t.Context())
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	batch := checksOfAllSorts(spend.Fence{Node: lane, Epoch: epoch})
+	batch := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch})
 	entries := make([]*audit.Entry, len(batch))
 	for i, c := range batch {
 		entries[i] = w.Append(c)
@@ -216,9 +216,9 @@ func check(kind string, c *spend.Check) string {
 func violation(kind string, c *spend.Check) string {
 	return kind + " violation " + c.ID.Text(spend.PrefixViolation)
 }
-func lane(kind string, id spend.ID) string { return kind + " lane " + id.Text("") }
+func chainFinding(kind string, id spend.ID) string { return kind + " chain " + id.Text("") }
 func batch(kind string, seq int, id spend.ID) string {
-	return fmt.Sprintf("%s batch %d of lane %s", kind, seq, id.Text(""))
+	return fmt.Sprintf("%s batch %d of chain %s", kind, seq, id.Text(""))
 }
 
 // schema gives the URL of an empty schema that goes when the test ends.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -57,7 +56,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	}
 	err = errors.Join(
 		v.parallel(ctx, v.timeTasks),
-		v.parallel(ctx, v.laneTasks),
+		v.parallel(ctx, v.chainTasks),
 		v.policies(ctx),
 		v.checkpoints(ctx),
 	)
@@ -121,10 +120,6 @@ func (v *verifier) sumUp() {
 	t := &v.tally
 	for day, count := range t.gone {
 		t.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
-	}
-	if o := t.older; o.count > 0 {
-		t.find(Unchecked, fmt.Sprintf("%d checks", o.count), "they are from before chains began (%s), from %s to %s: see --from",
-			v.overview.Begun.UTC().Format(time.RFC3339), checkName(o.first), checkName(o.last))
 	}
 }
 

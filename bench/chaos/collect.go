@@ -48,7 +48,7 @@ func (s *stage) readTrail(ctx context.Context, h *judge.History) (err error) {
 	if h.Violations, err = query(ctx, s, violationsSQL, scanViolation); err != nil {
 		return err
 	}
-	h.Policies, err = query(ctx, s, "SELECT policy_id, version, rules FROM policies ORDER BY gen",
+	h.Policies, err = query(ctx, s, "SELECT policy_id, version, rules FROM policies ORDER BY generation",
 		func(row pgx.CollectableRow) (p judge.Policy, err error) {
 			var rules string
 			err = row.Scan(&p.ID, &p.Version, &rules)

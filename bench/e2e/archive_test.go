@@ -84,16 +84,13 @@ func testArchive(t *testing.T, binary string) {
 	run(b.service, 1, "does not follow from the one before", "show", linked)
 }
 
-// recordOld commits a blocked check on each of two days, as nodes did then, and
-// makes chains older than them.
+// recordOld commits a blocked check on each of two days, as nodes did then.
 func (b *backup) recordOld(t *testing.T, first time.Time) (ids []string) {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: b.owner, Logger: slog.New(slog.DiscardHandler)})
 	act(t, err)
 	defer store.Close()
 	epoch, err := store.Epoch(t.Context())
-	act(t, err)
-	_, err = b.Postgres.Pool.Exec(t.Context(), "UPDATE spendgate.migrations SET applied_at = now() - interval '30 days'")
 	act(t, err)
 	for d := range 2 {
 		day := first.AddDate(0, 0, d)

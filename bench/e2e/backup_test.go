@@ -82,10 +82,10 @@ func testBackup(t *testing.T, binary string) {
 		t.Errorf("owners, triggers, rights or functions differ after the restore:\n%s\nbefore:\n%s", again, owned)
 	}
 	b.refuseOldClaims(t, oldNode, oldEpoch)
-	// Only the checkpoint knows what is gone: the end of each lane that went on.
+	// Only the checkpoint knows what is gone: the end of each chain that went on.
 	checkpoints["DATABASE_URL"] = b.service
 	code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "verify", "--checkpoint", checkpoints["CHECKPOINT_FILE"])
-	if err != nil || code != 1 || !strings.Contains(out, "lane "+strings.ReplaceAll(oldNode, "-", "")+": its end is cut off") || strings.Contains(out, "altered") {
+	if err != nil || code != 1 || !strings.Contains(out, "chain "+strings.ReplaceAll(oldNode, "-", "")+": its end is cut off") || strings.Contains(out, "altered") {
 		t.Errorf("audit verify with the checkpoint of before the loss: %d, %v\n%s", code, err, out)
 	}
 	b.serve(t, b.start(t, 2), before, lost)
@@ -267,7 +267,7 @@ func (b *backup) refuseOldClaims(t *testing.T, node, epoch string) {
 	service, err := pgx.Connect(t.Context(), b.service)
 	act(t, err)
 	defer service.Close(t.Context()) //nolint:errcheck // nothing is under way
-	if _, err := service.Exec(t.Context(), "SELECT enter($1, $2)", node, epoch); err == nil || !strings.Contains(err.Error(), "SG001") {
+	if _, err := service.Exec(t.Context(), "SELECT begin_commit($1, $2)", node, epoch); err == nil || !strings.Contains(err.Error(), "SG001") {
 		t.Errorf("a commit that was claimed before the restore is answered %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 && regexp.MustCompile(`\nspendgate_guard_windows_loaded_total [1-9]`).MatchString(text)
 	})
 	var counted bool
-	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT cluster = system_identifier FROM spendgate.violations_counted, pg_control_system()").Scan(&counted))
+	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT cluster = system_identifier FROM spendgate.violation_count_state, pg_control_system()").Scan(&counted))
 	if !counted {
 		t.Error("violations are counted by another server's transactions")
 	}

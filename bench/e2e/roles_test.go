@@ -82,11 +82,11 @@ func (r *roles) work(t *testing.T) {
 	defer owner.Close(ctx) //nolint:errcheck // nothing is under way
 	// What a node makes and removes by itself, at its start and then daily.
 	day := "checks_" + time.Now().UTC().AddDate(0, 0, 3).Format("20060102")
-	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
+	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency_keys VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
 	act(t, err)
 	act(t, node.Start(ctx))
 	eventually(t, patience, "the partition is made, and the expired key removed", func() (done bool) {
-		err := owner.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM idempotency) AND EXISTS (
+		err := owner.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM idempotency_keys) AND EXISTS (
 			SELECT FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid JOIN pg_trigger AS t ON t.tgrelid = c.oid
 			WHERE inhparent = 'checks'::regclass AND relname = $1 AND tgname = 'immutable_truncate'
 			AND pg_get_userbyid(relowner) = current_user)`, day).Scan(&done)
@@ -132,8 +132,8 @@ func (r *roles) work(t *testing.T) {
 // may is what the service's role may do to a table besides reading it.
 var may = map[string][]string{
 	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"}, "batches": {"INSERT"}, "policy_chain": {"INSERT"},
-	"idempotency": {"INSERT", "UPDATE", "DELETE"},
-	"keys":        {"INSERT", "UPDATE"}, "fenced": {"INSERT", "UPDATE"},
+	"idempotency_keys": {"INSERT", "UPDATE", "DELETE"},
+	"keys":             {"INSERT", "UPDATE"}, "fenced_nodes": {"INSERT", "UPDATE"},
 	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
 }
 
@@ -153,10 +153,10 @@ func (r *roles) refused(t *testing.T) {
 		"SET session_replication_role = replica", "SET ROLE " + r.quoted("owner"), "SET ROLE postgres",
 		`CREATE TABLE mine ()`, `CREATE SCHEMA mine`, "DROP SCHEMA " + schema + " CASCADE",
 		`CREATE FUNCTION mine() RETURNS void LANGUAGE sql AS ''`, `CREATE ROLE mine SUPERUSER`,
-		`CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
-		`DROP FUNCTION refuse() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
-		`CREATE OR REPLACE FUNCTION enter(node uuid, epoch uuid) RETURNS void LANGUAGE sql AS ''`,
-		`SELECT recount_violations()`, `SELECT divide_count('', '00000000000000000000000000000000')`,
+		`CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
+		`DROP FUNCTION refuse_change() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
+		`CREATE OR REPLACE FUNCTION begin_commit(node uuid, epoch uuid) RETURNS void LANGUAGE sql AS ''`,
+		`SELECT recount_violations()`, `SELECT split_bucket('', '00000000000000000000000000000000')`,
 		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`,
 		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
 		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
@@ -181,7 +181,7 @@ func (r *roles) refused(t *testing.T) {
 			tried = append(tried, "ALTER TABLE "+name+" "+change)
 		}
 		tried = append(tried, "DROP TABLE "+name, "DROP TRIGGER immutable ON "+name,
-			"CREATE TRIGGER mine BEFORE INSERT ON "+name+" FOR EACH ROW EXECUTE FUNCTION refuse()",
+			"CREATE TRIGGER mine BEFORE INSERT ON "+name+" FOR EACH ROW EXECUTE FUNCTION refuse_change()",
 			"CREATE RULE mine AS ON INSERT TO "+name+" DO INSTEAD NOTHING", "CREATE INDEX ON "+name+" ("+column+")")
 	}
 	const notAllowed = "42501"
@@ -221,7 +221,7 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM SCHEMA.checks AS c),
 		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM SCHEMA.violations AS v),
 		(SELECT string_agg(p::text, E'\n') FROM SCHEMA.policies AS p),
-		(SELECT string_agg(b::text, E'\n' ORDER BY lane, seq) FROM SCHEMA.batches AS b),
+		(SELECT string_agg(b::text, E'\n' ORDER BY chainID, seq) FROM SCHEMA.batches AS b),
 		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.policy_chain AS p),
 		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),

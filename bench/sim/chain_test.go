@@ -6,32 +6,32 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// judgeChains holds the links that the nodes recorded to G8: each lane is one
+// judgeChains holds the links that the nodes recorded to G8: each chain is one
 // chain without gap or fork, and lists each check with its row once.
 func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	listed := make(map[spend.ID]bool)
-	for lane, links := range f.store.links {
+	for chainID, links := range f.store.links {
 		var head spend.Hash
 		for seq := int64(1); seq <= int64(len(links)); seq++ {
 			link := links[seq]
 			if link == nil {
-				fail("G8: lane %s has %d links, but none of number %d", lane.Text(""), len(links), seq)
+				fail("G8: chain %s has %d links, but none of number %d", chainID.Text(""), len(links), seq)
 				break
 			}
-			if head = chain.Head(lane, seq, head, link.Entries); head != link.Head {
-				fail("G8: link %d of lane %s does not follow the one before", seq, lane.Text(""))
+			if head = chain.HashBatch(chainID, seq, head, link.Entries); head != link.Head {
+				fail("G8: link %d of chain %s does not follow the one before", seq, chainID.Text(""))
 			}
 			head = link.Head
 			entries, err := chain.ParseEntries(link.Entries)
 			if err != nil {
-				fail("G8: link %d of lane %s: %v", seq, lane.Text(""), err)
+				fail("G8: link %d of chain %s: %v", seq, chainID.Text(""), err)
 			}
 			for _, e := range entries {
 				c := byID[e.ID]
-				if listed[e.ID] || c == nil || chain.HashCheck(c, audit.RowFormat) != e.Row || c.Fence.Node != lane {
-					fail("G8: link %d of lane %s lists %s, twice or not as it is recorded", seq, lane.Text(""), e.ID.Text("chk_"))
+				if listed[e.ID] || c == nil || chain.HashCheck(c, audit.RowFormat) != e.Row || c.Fence.Node != chainID {
+					fail("G8: link %d of chain %s lists %s, twice or not as it is recorded", seq, chainID.Text(""), e.ID.Text("chk_"))
 				}
 				listed[e.ID] = true
 			}
@@ -42,7 +42,7 @@ func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*s
 	}
 }
 
-// batches counts the links of all lanes, or gives the largest number of one.
+// batches counts the links of all chains, or gives the largest number of one.
 func (m *memory) batches(largest bool) (n int) {
 	for _, links := range m.links {
 		for seq := range links {

@@ -28,7 +28,7 @@ type memory struct {
 	checks     []*spend.Check // in the order of their commits
 	byID       map[spend.ID]*spend.Check
 	byKey      map[spend.Hash]keyRow
-	links      map[spend.ID]map[int64]*chain.Link // by lane and number
+	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	policies   map[string][]audit.Policy
 	changed    map[string]int64 // policy to generation
 	keys       map[spend.ID]audit.Key
@@ -128,15 +128,15 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	if taken != nil {
 		return &audit.KeysTakenError{Hashes: taken}
 	}
-	lane := checks[0].Fence.Node
-	if m.links[lane][link.Seq] != nil {
+	chainID := checks[0].Fence.Node
+	if m.links[chainID][link.Seq] != nil {
 		return audit.ErrForked
 	}
-	if m.links[lane] == nil {
-		m.links[lane] = make(map[int64]*chain.Link)
+	if m.links[chainID] == nil {
+		m.links[chainID] = make(map[int64]*chain.Link)
 	}
 	link.Entries = slices.Clone(link.Entries)
-	m.links[lane][link.Seq] = &link
+	m.links[chainID][link.Seq] = &link
 	for _, c := range checks {
 		stored := *c
 		m.checks = append(m.checks, &stored)

@@ -53,7 +53,7 @@ func auditShow(flags *flag.FlagSet) action {
 		} else {
 			err = r.Write(p.stdout)
 		}
-		if err == nil && !r.Chain.Holds && !r.Chain.Older {
+		if err == nil && !r.Chain.Holds {
 			err = errors.New("the record is not as it was written: see audit verify")
 		}
 		return err
@@ -73,18 +73,15 @@ func noCheckID(text string) string {
 type place struct {
 	verify.Place // its Seq is 0 when no batch lists it
 	entry        chain.Entry
-	older        bool // nothing need list it: chains began later
 	broken       bool // the batch's head is not that of its entries and of the head before
 }
 
 // judge says what the chain has to say about a row.
 func (at place) judge(row spend.Hash) checkreport.Chain {
-	c := checkreport.Chain{Lane: at.Lane, Seq: at.Seq, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row, Older: at.Seq == 0 && at.older}
+	c := checkreport.Chain{ID: at.Chain, Seq: at.Seq, Holds: at.Seq > 0 && !at.broken && row == at.entry.Row}
 	switch {
-	case c.Older:
-		c.State = "in no batch: from before chains began"
 	case at.Seq == 0:
-		c.State = "INSERTED: no batch lists it (or a node from before chains recorded it)"
+		c.State = "INSERTED: no batch lists it"
 	case at.broken:
 		c.State = "ALTERED: the batch does not follow from the one before it"
 	case c.Holds:
@@ -152,18 +149,13 @@ type lookup struct {
 }
 
 func (l *lookup) place(ctx context.Context) (at place, err error) {
-	if at, err = l.listed(ctx); err != nil {
-		return at, err
-	}
-	if at.Seq == 0 {
-		overview, err := l.snapshot.Overview(ctx, verify.Range{Low: l.id, High: l.id})
-		at.older = l.id.Time().Before(overview.Begun.Truncate(time.Millisecond))
+	if at, err = l.listed(ctx); err != nil || at.Seq == 0 {
 		return at, err
 	}
 	at.broken = true
 	previous, before := spend.Hash{}, int64(0) // of no batch, before the first
-	err = l.snapshot.Lane(ctx, at.Lane, at.Seq-1, at.Seq, func(b verify.Batch) error {
-		if head := chain.Head(at.Lane, b.Seq, previous, b.Entries); b.Seq == at.Seq && before == at.Seq-1 {
+	err = l.snapshot.Chain(ctx, at.Chain, at.Seq-1, at.Seq, func(b verify.Batch) error {
+		if head := chain.HashBatch(at.Chain, b.Seq, previous, b.Entries); b.Seq == at.Seq && before == at.Seq-1 {
 			at.broken = !bytes.Equal(head[:], b.Head)
 		}
 		before = b.Seq
@@ -182,7 +174,7 @@ func (l *lookup) listed(ctx context.Context) (at place, err error) {
 		}
 		for _, e := range entries {
 			if e.ID == l.id {
-				at = place{Place: verify.Place{Lane: b.Lane, Seq: b.Seq}, entry: e}
+				at = place{Place: verify.Place{Chain: b.Chain, Seq: b.Seq}, entry: e}
 			}
 		}
 		return nil

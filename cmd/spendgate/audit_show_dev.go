@@ -35,8 +35,8 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 		return nil, fmt.Errorf("%s is not in the record", id.Text(spend.PrefixCheck))
 	}
 	r := &checkreport.Report{Check: found[0], Source: path}
-	at := place{Place: verify.Place{Lane: r.Check.Fence.Node}, older: true} // as far as is known
-	if at.Seq, at.entry, err = store.Place(ctx, at.Lane, id); err != nil {
+	at := place{Place: verify.Place{Chain: r.Check.Fence.Node}}
+	if at.Seq, at.entry, err = store.Place(ctx, at.Chain, id); err != nil {
 		return nil, err
 	}
 	r.Chain = at.judge(chain.HashCheck(r.Check, audit.RowFormat))

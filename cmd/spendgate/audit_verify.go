@@ -101,8 +101,8 @@ func (v verification) run(ctx context.Context, p process) error {
 
 // tell ends with an error unless everything is as it was recorded.
 func (v verification) tell(w io.Writer, s verify.Summary) error {
-	_, err := fmt.Fprintf(w, "verified %d checks, %d violations and %d policies in %d batches of %d lanes\n",
-		s.Checks, s.Violations, s.Policies, s.Batches, s.Lanes)
+	_, err := fmt.Fprintf(w, "verified %d checks, %d violations and %d policies in %d batches of %d chains\n",
+		s.Checks, s.Violations, s.Policies, s.Batches, s.Chains)
 	if err != nil {
 		return err
 	}

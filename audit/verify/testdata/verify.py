@@ -29,7 +29,7 @@ VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description"
 )
-POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,gen"
+POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation"
 
 
 def sha(domain, *parts):
@@ -86,7 +86,7 @@ class Verifier:
     def __init__(self, url):
         self.url = url
         self.findings = set()
-        self.heads = {}  # (lane, seq) to head
+        self.heads = {}  # (chain_id, seq) to head
         self.links = {}  # seq to head, of the policies
         self.left = set()  # checks of days whose archive is not at hand
 
@@ -94,21 +94,21 @@ class Verifier:
         self.findings.add(f"{kind} {subject}")
 
     def batches(self):
-        """Walks all lanes; gives the row hash of each check that is listed."""
-        listed, lane, seq, before = {}, None, 0, [ZERO]
-        query = "SELECT lane,seq,version,first_id,last_id,head,entries FROM batches ORDER BY lane,seq"
+        """Walks all chains; gives the row hash of each check that is listed."""
+        listed, chain_id, seq, before = {}, None, 0, [ZERO]
+        query = "SELECT chain_id,seq,version,first_id,last_id,head,entries FROM batches ORDER BY chain_id,seq"
         for _, (this, number, version, first, last, head, entries) in copy(self.url, query):
-            if this != lane:
-                lane, seq, before = this, 0, [ZERO]
+            if this != chain_id:
+                chain_id, seq, before = this, 0, [ZERO]
             number = integer(number)
-            name = f"batch {number} of lane {lane.hex()}"
+            name = f"batch {number} of chain {chain_id.hex()}"
             if number < 1:
                 self.find("inserted", name)
             elif number != seq + 1:
-                self.find("removed", f"batch {seq + 1} of lane {lane.hex()}")
+                self.find("removed", f"batch {seq + 1} of chain {chain_id.hex()}")
                 before = []
             seq = max(number, seq)
-            self.heads[lane, number] = head
+            self.heads[chain_id, number] = head
             ids = [entries[i:i + 16] for i in range(0, len(entries), 48)]
             if integer(version) != 1:
                 self.find("unchecked", name)
@@ -127,7 +127,7 @@ class Verifier:
             if number < 1:
                 continue
             computed = [
-                sha("spendgate batch 1", lane, struct.pack(">qi", seq, len(ids)), previous, entries) for previous in before
+                sha("spendgate batch 1", chain_id, struct.pack(">qi", seq, len(ids)), previous, entries) for previous in before
             ]
             if head in computed or not before:
                 before = [head]
@@ -163,18 +163,13 @@ class Verifier:
             yield from map(encode, lines)
 
     def checks(self, listed, folder):
-        begun = next(copy(self.url, "SELECT (extract(epoch FROM applied_at) * 1000)::bigint FROM migrations WHERE version = 3"))
-        begun = integer(begun[1][0])
         violations = {fields[0]: fields for _, fields in copy(self.url, f"SELECT {VIOLATION} FROM violations")}
-        older = 0
         archived = list(self.archived(folder, listed))
         for row, fields in itertools.chain(copy(self.url, f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
             stored = listed.pop(check, None)
             intact = stored is None or sha("spendgate check 1", row) == stored
-            if stored is None and int.from_bytes(check[:6], "big") < begun:
-                older += 1
-            elif stored is None:
+            if stored is None:
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
                 self.find("altered", f"check chk_{check.hex()}")
@@ -185,8 +180,6 @@ class Verifier:
             if there != wanted:
                 kind = "unchecked" if not intact else "removed" if there is None else "inserted" if wanted is None else "altered"
                 self.find(kind, f"violation viol_{check.hex()}")
-        if older:
-            self.find("unchecked", f"{older} checks")
         for check in listed:
             self.find("removed", f"check chk_{check.hex()}")
         for check in violations.keys() - self.left:
@@ -238,17 +231,17 @@ class Verifier:
             if bytes.fromhex(line["previous"]) != previous:
                 self.find("altered", name)
             previous = hashlib.sha256(text).digest()
-            heads = {bytes.fromhex(h["lane"]): (h["seq"], bytes.fromhex(h["head"])) for h in line["heads"]}
+            heads = {bytes.fromhex(h["chain"]): (h["seq"], bytes.fromhex(h["head"])) for h in line["heads"]}
             state = heads if line["full"] else {**state, **heads}
-            parts = [lane + struct.pack(">q", state[lane][0]) + state[lane][1] for lane in sorted(state)]
-            if len(state) != line["lanes"] or sha("spendgate heads 1", *parts).hex() != line["digest"]:
+            parts = [chain_id + struct.pack(">q", state[chain_id][0]) + state[chain_id][1] for chain_id in sorted(state)]
+            if len(state) != line["chains"] or sha("spendgate heads 1", *parts).hex() != line["digest"]:
                 self.find("altered", name)
-            for lane, (seq, head) in heads.items():
-                there = self.heads.get((lane, seq))
+            for chain_id, (seq, head) in heads.items():
+                there = self.heads.get((chain_id, seq))
                 if there is None:
-                    self.find("removed", f"lane {lane.hex()}")
+                    self.find("removed", f"chain {chain_id.hex()}")
                 elif there != head:
-                    self.find("altered", f"batch {seq} of lane {lane.hex()}")
+                    self.find("altered", f"batch {seq} of chain {chain_id.hex()}")
             seq = line["policies"]["seq"]
             if seq and self.links.get(seq) != bytes.fromhex(line["policies"]["head"]):
                 self.find("altered" if seq in self.links else "removed", f"link {seq} of the policies")

@@ -10,9 +10,8 @@ DECLARE
     present pg_proc;
     arguments text;
 BEGIN
-    SELECT * INTO present FROM pg_proc
-        WHERE proname = 'commit_checks' AND pronamespace = quote_ident(current_schema())::regnamespace
-        ORDER BY pronargs DESC LIMIT 1;
+    SELECT * INTO STRICT present FROM pg_proc
+        WHERE proname = 'commit_checks' AND pronamespace = quote_ident(current_schema())::regnamespace;
     SELECT string_agg('$' || i, ', ') INTO arguments FROM generate_series(1, present.pronargs) AS i;
     EXECUTE format('CREATE FUNCTION commit_checks(%s, software text) RETURNS %s LANGUAGE sql AS %L',
         pg_get_function_identity_arguments(present.oid), pg_get_function_result(present.oid),

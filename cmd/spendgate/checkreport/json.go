@@ -57,7 +57,7 @@ type recordJSON struct {
 }
 
 type chainJSON struct {
-	Lane  *string `json:"lane"`
+	ID    *string `json:"id"`
 	Batch *int64  `json:"batch"`
 	Holds bool    `json:"holds"`
 	State string  `json:"state"`
@@ -86,7 +86,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		doc.Record.ClaimedMS, doc.Record.UntilMS = &c.Pass.ClaimedMS, &c.Pass.UntilMS
 	}
 	if r.Chain.Seq > 0 {
-		doc.Chain.Lane, doc.Chain.Batch = optional(r.Chain.Lane.Text("")), &r.Chain.Seq
+		doc.Chain.ID, doc.Chain.Batch = optional(r.Chain.ID.Text("")), &r.Chain.Seq
 	}
 	if d.Effect != spend.Allow {
 		fired := r.fired()

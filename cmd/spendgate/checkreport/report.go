@@ -28,11 +28,10 @@ type Report struct {
 
 // Chain is a check's place in the tamper-evident chain (G8).
 type Chain struct {
-	Lane  spend.ID // the node incarnation whose chain it is
-	Seq   int64    // of the batch in its lane, from 1; 0 when the check is in none
+	ID    spend.ID // the node incarnation whose chain it is
+	Seq   int64    // of the batch in its chain, from 1; 0 when the check is in none
 	State string   // in words: whether the row is what was chained
 	Holds bool
-	Older bool // it is in none, and need not be: it is from before chains began
 }
 
 const timeForm = "2006-01-02T15:04:05.000Z"
@@ -136,7 +135,7 @@ func (c Chain) String() string {
 	if c.Seq == 0 {
 		return c.State
 	}
-	return fmt.Sprintf("lane %s, batch %d: %s", c.Lane.Text(""), c.Seq, c.State)
+	return fmt.Sprintf("%s, batch %d: %s", c.ID.Text(""), c.Seq, c.State)
 }
 
 func guardState(pass spend.Pass) string {

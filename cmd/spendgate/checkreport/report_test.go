@@ -59,7 +59,7 @@ func made(t *testing.T, change func(*spend.Action)) *Report {
 		Check:   c,
 		Policy:  &audit.Policy{PolicyID: "support-refunds", Version: 3, Name: "Support refunds", Rules: rules, UpdatedAt: at.Add(-time.Hour)},
 		KeyName: "checkout", Source: "PostgreSQL",
-		Chain: Chain{Lane: c.Fence.Node, Seq: 12, State: "the row is as it was written", Holds: true},
+		Chain: Chain{ID: c.Fence.Node, Seq: 12, State: "the row is as it was written", Holds: true},
 	}
 }
 

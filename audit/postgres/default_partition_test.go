@@ -44,7 +44,7 @@ func TestDefaultPartition(t *testing.T) {
 	mustShow("0")
 
 	f := newFence(t, s)
-	var strays []*spend.Check
+	var misplaced []*spend.Check
 	for _, at := range []time.Time{
 		time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2001, 1, 1, 23, 59, 59, 999e6, time.UTC),
 		time.Date(2001, 1, 2, 0, 0, 0, 0, time.UTC), time.Now().AddDate(3, 0, 0), time.UnixMilli(0),
@@ -52,10 +52,10 @@ func TestDefaultPartition(t *testing.T) {
 		c := minimal(f)
 		c.ID = spend.NewID(at)
 		c.Action.Amount, _ = spend.ParseAmount("1.50")
-		strays = append(strays, c)
+		misplaced = append(misplaced, c)
 	}
 	ordinary := minimal(f)
-	if err := audittest.Record(ctx, s, append(strays, ordinary)...); err != nil {
+	if err := audittest.Record(ctx, s, append(misplaced, ordinary)...); err != nil {
 		t.Fatal(err)
 	}
 	before := rowsOf(t, s, "checks")
@@ -63,7 +63,7 @@ func TestDefaultPartition(t *testing.T) {
 
 	command := runbookSQL(t, "empty_default_partition")
 	var moved int
-	if err := connect(t, url).QueryRow(ctx, command).Scan(&moved); err != nil || moved != len(strays) {
+	if err := connect(t, url).QueryRow(ctx, command).Scan(&moved); err != nil || moved != len(misplaced) {
 		t.Fatalf("%s moved %d, %v", command, moved, err)
 	}
 	mustShow("0")
@@ -73,7 +73,7 @@ func TestDefaultPartition(t *testing.T) {
 	if n := count(t, s, "checks_20010101"); n != 2 {
 		t.Errorf("%d rows of the first day, want 2", n)
 	}
-	// All is as it was: the default partition takes strays, everything is
+	// All is as it was: the default partition takes such rows, everything is
 	// immutable, and nothing is left behind.
 	again := minimal(f)
 	again.ID = spend.NewID(time.Date(2003, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -88,21 +88,21 @@ func TestDefaultPartition(t *testing.T) {
 			}
 		}
 	}
-	if n := count(t, s, "pg_class WHERE relname = 'strays' AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
+	if n := count(t, s, "pg_class WHERE relname = 'unpartitioned' AND relnamespace = quote_ident(current_schema())::regnamespace"); n != 0 {
 		t.Error("the old default partition is still there")
 	}
 }
 
-// TestStraysThatCannotMove: a day whose archive is all there is of it takes no
+// TestRowsThatCannotMove: a day whose archive is all there is of it takes no
 // row, and what fails leaves everything as it was.
-func TestStraysThatCannotMove(t *testing.T) {
+func TestRowsThatCannotMove(t *testing.T) {
 	ctx := t.Context()
 	url := database(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
-	stray := minimal(f)
-	stray.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err := audittest.Record(ctx, s, stray); err != nil {
+	misplaced := minimal(f)
+	misplaced.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+	if err := audittest.Record(ctx, s, misplaced); err != nil {
 		t.Fatal(err)
 	}
 	// A table that stands where the day's partition would.
@@ -110,7 +110,7 @@ func TestStraysThatCannotMove(t *testing.T) {
 	if _, err := s.reads.Exec(ctx, "SELECT empty_default_partition()"); err == nil || !strings.Contains(err.Error(), "were not moved") {
 		t.Errorf("got %v", err)
 	}
-	if n := count(t, s, "checks_default"); n != 1 || !recorded(t, s, stray) {
+	if n := count(t, s, "checks_default"); n != 1 || !recorded(t, s, misplaced) {
 		t.Errorf("%d rows in the default partition after a move that failed", n)
 	}
 

@@ -8,27 +8,27 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// laneTasks hands out the lanes, each a task.
-func (v *verifier) laneTasks(ctx context.Context, hand func(task) error) error {
-	spans, err := v.o.Evidence.Lanes(ctx, v.all)
+// chainTasks hands out the chains, each a task.
+func (v *verifier) chainTasks(ctx context.Context, hand func(task) error) error {
+	spans, err := v.o.Evidence.Chains(ctx, v.all)
 	if err != nil {
 		return err
 	}
 	for _, span := range spans {
-		if err := hand(func(ctx context.Context) error { return v.lane(ctx, span) }); err != nil {
+		if err := hand(func(ctx context.Context) error { return v.chain(ctx, span) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// laneWalk goes along one lane. A head is right when it follows from the one
+// chainWalk goes along one chain. A head is right when it follows from the one
 // before. Where that one is wrong itself, what it is and what it should be may
 // both have been built on, and where batches were put in another order an
 // earlier one: the next batch that follows from any of them is right.
-type laneWalk struct {
+type chainWalk struct {
 	*verifier
-	lane     spend.ID
+	chainID  spend.ID
 	seq      int64        // of the batch before
 	previous []spend.Hash // what its head may have been; none when it is not there
 }
@@ -36,8 +36,8 @@ type laneWalk struct {
 // maxCandidates bounds how many heads a batch may follow from.
 const maxCandidates = 8
 
-func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
-	w := laneWalk{verifier: v, lane: span.Lane, previous: []spend.Hash{{}}}
+func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
+	w := chainWalk{verifier: v, chainID: span.Chain, previous: []spend.Hash{{}}}
 	if v.o.From.IsZero() {
 		span.From = min(span.From, 1)
 	}
@@ -50,8 +50,8 @@ func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
 	if v.o.To.IsZero() {
 		span.To = 1<<63 - 1
 	}
-	v.tally.lanes.Add(1)
-	return v.o.Evidence.Lane(ctx, span.Lane, from, span.To, func(b Batch) error {
+	v.tally.chains.Add(1)
+	return v.o.Evidence.Chain(ctx, span.Chain, from, span.To, func(b Batch) error {
 		if b.Seq < span.From { // not itself in the range
 			w.seq, w.previous = b.Seq, []spend.Hash{toHash(b.Head)}
 			return nil
@@ -62,8 +62,8 @@ func (v *verifier) lane(ctx context.Context, span LaneSpan) error {
 	})
 }
 
-func (w *laneWalk) batch(b Batch) {
-	name := batchName(w.lane, b.Seq)
+func (w *chainWalk) batch(b Batch) {
+	name := batchName(w.chainID, b.Seq)
 	if b.Seq < 1 {
 		w.tally.find(Inserted, name, "numbers begin at 1")
 		return
@@ -92,7 +92,7 @@ func (w *laneWalk) batch(b Batch) {
 	}
 	var computed spend.Hash
 	for _, previous := range w.previous {
-		computed = chain.Head(w.lane, b.Seq, previous, b.Entries)
+		computed = chain.HashBatch(w.chainID, b.Seq, previous, b.Entries)
 		if bytes.Equal(computed[:], b.Head) {
 			w.previous = []spend.Hash{computed}
 			return
@@ -102,13 +102,13 @@ func (w *laneWalk) batch(b Batch) {
 	w.previous = append(w.previous[max(0, len(w.previous)-maxCandidates):], stored, computed)
 }
 
-func (w *laneWalk) missing(from, to int64) {
+func (w *chainWalk) missing(from, to int64) {
 	const after = "the batch after it is there; its own head cannot be checked then"
 	if from == to {
-		w.tally.find(Removed, batchName(w.lane, from), after)
+		w.tally.find(Removed, batchName(w.chainID, from), after)
 		return
 	}
-	w.tally.find(Removed, batchName(w.lane, from), "and all up to number %d: %s", to, after)
+	w.tally.find(Removed, batchName(w.chainID, from), "and all up to number %d: %s", to, after)
 }
 
 // toHash is the zero hash for what is none, which then equals nothing.

@@ -11,22 +11,22 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// chains holds what was recorded to G8: the links of each lane are numbered
+// chains holds what was recorded to G8: the links of each chain are numbered
 // from 1 without gaps, each head follows from the one before, and the entries
-// are those of the batch. It gives how long each lane is.
+// are those of the batch. It gives how long each chain is.
 func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 	t.Helper()
-	heads := make(map[spend.ID]chain.LaneHead)
+	heads := make(map[spend.ID]chain.Head)
 	length := make(map[spend.ID]int64)
 	for _, one := range s.recorded {
 		batch, link := one.checks, one.link
-		lane := batch[0].Fence.Node
-		before := heads[lane]
-		if link.Seq != before.Seq+1 || link.Head != chain.Head(lane, link.Seq, before.Head, link.Entries) {
-			t.Errorf("lane %x: link %d does not follow link %d", lane[:1], link.Seq, before.Seq)
+		chainID := batch[0].Fence.Node
+		before := heads[chainID]
+		if link.Seq != before.Seq+1 || link.Head != chain.HashBatch(chainID, link.Seq, before.Head, link.Entries) {
+			t.Errorf("chain %x: link %d does not follow link %d", chainID[:1], link.Seq, before.Seq)
 		}
-		heads[lane] = chain.LaneHead{Lane: lane, Seq: link.Seq, Head: link.Head}
-		length[lane] = link.Seq
+		heads[chainID] = chain.Head{Chain: chainID, Seq: link.Seq, Head: link.Head}
+		length[chainID] = link.Seq
 		entries, err := chain.ParseEntries(link.Entries)
 		if err != nil || len(entries) != len(batch) {
 			t.Errorf("%d entries of %d checks, %v", len(entries), len(batch), err)
@@ -71,7 +71,7 @@ func TestChainFollowsWhatWasRecorded(t *testing.T) {
 		record(w, check(1, ""))
 		record(w, check(1, ""), check(1, "taken"), check(1, ""), check(1, "poison"), check(1, ""))
 		stale := check(1, "")
-		stale.Fence.Epoch = spend.ID{9} // another epoch, the same lane
+		stale.Fence.Epoch = spend.ID{9} // another epoch, the same chain
 		record(w, stale)
 		record(w, check(2, ""))
 		w.Close()
@@ -80,15 +80,15 @@ func TestChainFollowsWhatWasRecorded(t *testing.T) {
 		}
 		// At least three: the poisoned check may be alone in its batch.
 		if got := s.chains(t); got[spend.ID{1}] < 3 || got[spend.ID{2}] != 1 {
-			t.Errorf("lanes of %v", got)
+			t.Errorf("chains of %v", got)
 		}
 	})
 }
 
-// F34: once a commit's outcome is unknown, nothing more is sent of its lane,
+// F34: once a commit's outcome is unknown, nothing more is sent of its chain,
 // also what waited already and what comes with the old fence later, in batches
 // that were halved as well.
-func TestLaneEndsWithAnUnknownOutcome(t *testing.T) {
+func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 	for name, outcome := range map[string]error{"unknown": audit.ErrUnknown, "forked": audit.ErrForked} {
 		for _, recorded := range []bool{true, false} {
 			if recorded && errors.Is(outcome, audit.ErrForked) {
@@ -122,14 +122,14 @@ func TestLaneEndsWithAnUnknownOutcome(t *testing.T) {
 					late := w.Append(check(1, ""))
 					for _, e := range []*audit.Entry{first[1], waiting, late} {
 						if err := e.Settle(); !errors.Is(err, audit.ErrFencedNode) {
-							t.Errorf("of the old lane: %v", err)
+							t.Errorf("of the old chain: %v", err)
 						}
 					}
 					if err := w.Append(check(2, "")).Settle(); err != nil {
-						t.Errorf("of the new lane: %v", err)
+						t.Errorf("of the new chain: %v", err)
 					}
 					w.Close()
-					if sent := len(s.batches); sent != 4 { // the one ahead, both, the first alone, the new lane's
+					if sent := len(s.batches); sent != 4 { // the one ahead, both, the first alone, the new chain's
 						t.Errorf("%d batches were sent", sent)
 					}
 					if len(s.retired) == 0 || s.retired[0] != (spend.ID{1}) || len(s.fenced) == 0 {
@@ -142,8 +142,8 @@ func TestLaneEndsWithAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A node that was fenced by another sends nothing more of its lane.
-func TestLaneEndsWithAFence(t *testing.T) {
+// A node that was fenced by another sends nothing more of its chain.
+func TestChainEndsWithAFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}
 		s.spoil = func([]*spend.Check) (bool, error) { return false, audit.ErrFencedNode }
@@ -160,8 +160,8 @@ func TestLaneEndsWithAFence(t *testing.T) {
 	})
 }
 
-// However many incarnations there were, a lane that is gone on with is known.
-func TestManyLanes(t *testing.T) {
+// However many incarnations there were, a chain that is gone on with is known.
+func TestManyChains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}
 		w := s.newWriter(1000)
@@ -173,9 +173,9 @@ func TestManyLanes(t *testing.T) {
 			}
 		}
 		w.Close()
-		for lane, length := range s.chains(t) {
+		for chainID, length := range s.chains(t) {
 			if length != 2 {
-				t.Errorf("lane %x is %d long", lane[:1], length)
+				t.Errorf("chain %x is %d long", chainID[:1], length)
 			}
 		}
 	})

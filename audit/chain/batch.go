@@ -21,7 +21,7 @@ type Entry struct {
 	Row spend.Hash
 }
 
-// Link is what one commit adds to its lane.
+// Link is what one commit adds to its chain.
 type Link struct {
 	Seq     int64      // 1 for the first
 	Entries []byte     // of all checks, EntrySize bytes each, in the order of identifiers
@@ -36,45 +36,45 @@ func (l Link) Last() spend.ID {
 	return spend.ID(l.Entries[len(l.Entries)-EntrySize:][:len(spend.ID{})])
 }
 
-// Head is that of a batch: SHA-256 over the domain, the lane, the sequence
-// number (int64), the number of entries (int32), the head before (zero for the
-// first) and the entries.
-func Head(lane spend.ID, seq int64, previous spend.Hash, entries []byte) spend.Hash {
+// HashBatch returns the head of a batch: SHA-256 over the domain, the chain, the
+// sequence number (int64), the number of entries (int32), the head before (zero
+// for the first) and the entries.
+func HashBatch(chainID spend.ID, seq int64, previous spend.Hash, entries []byte) spend.Hash {
 	b := make([]byte, 0, headPrefix+len(entries))
-	b = appendHeadPrefix(b, lane, seq, previous, len(entries)/EntrySize)
+	b = appendHeadPrefix(b, chainID, seq, previous, len(entries)/EntrySize)
 	return sha256.Sum256(append(b, entries...))
 }
 
 const headPrefix = len(batchDomain) + len(spend.ID{}) + 8 + 4 + len(spend.Hash{})
 
-func appendHeadPrefix(b []byte, lane spend.ID, seq int64, previous spend.Hash, count int) []byte {
-	b = append(append(b, batchDomain...), lane[:]...)
+func appendHeadPrefix(b []byte, chainID spend.ID, seq int64, previous spend.Hash, count int) []byte {
+	b = append(append(b, batchDomain...), chainID[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(seq))
 	b = binary.BigEndian.AppendUint32(b, uint32(count))
 	return append(b, previous[:]...)
 }
 
-// Lane is the chain of one node incarnation in the hands of its only writer.
-// It is not safe for concurrent use.
-type Lane struct {
-	ID   spend.ID // the incarnation
-	seq  int64    // of the last batch that was recorded
-	head spend.Hash
-	buf  []byte
+// Builder computes the links of one node incarnation's chain, in the hands of its
+// only writer. It is not safe for concurrent use.
+type Builder struct {
+	Chain spend.ID // the incarnation
+	seq   int64    // of the last batch that was recorded
+	head  spend.Hash
+	buf   []byte
 }
 
-// Next makes the link that follows the last one recorded. The entries are in
+// Next returns the link that follows the last one recorded. The entries are in
 // the order of identifiers. It is good until the next call.
-func (l *Lane) Next(entries []Entry) Link {
-	l.buf = appendHeadPrefix(l.buf[:0], l.ID, l.seq+1, l.head, len(entries))
+func (b *Builder) Next(entries []Entry) Link {
+	b.buf = appendHeadPrefix(b.buf[:0], b.Chain, b.seq+1, b.head, len(entries))
 	for i := range entries {
-		l.buf = append(append(l.buf, entries[i].ID[:]...), entries[i].Row[:]...)
+		b.buf = append(append(b.buf, entries[i].ID[:]...), entries[i].Row[:]...)
 	}
-	return Link{Seq: l.seq + 1, Entries: l.buf[headPrefix:], Head: sha256.Sum256(l.buf)}
+	return Link{Seq: b.seq + 1, Entries: b.buf[headPrefix:], Head: sha256.Sum256(b.buf)}
 }
 
-// Advance is told that a link was recorded.
-func (l *Lane) Advance(link Link) { l.seq, l.head = link.Seq, link.Head }
+// Advance records that a link was committed.
+func (b *Builder) Advance(link Link) { b.seq, b.head = link.Seq, link.Head }
 
 // ParseEntries splits the entries of a batch. It fails unless they are whole
 // and in order.
@@ -93,16 +93,16 @@ func ParseEntries(b []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// LaneHead is the end of a lane.
-type LaneHead struct {
-	Lane spend.ID
-	Seq  int64
-	Head spend.Hash
+// Head is the end of a chain.
+type Head struct {
+	Chain spend.ID
+	Seq   int64
+	Head  spend.Hash
 }
 
 // Heads are the ends of all chains at one moment.
 type Heads struct {
-	Lanes      []LaneHead // no order
-	PolicySeq  int64      // 0 without policies
+	Chains     []Head // no order
+	PolicySeq  int64  // 0 without policies
 	PolicyHead spend.Hash
 }

@@ -1,0 +1,60 @@
+package audit
+
+import (
+	"bytes"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// chains are the hash chains that a Writer extends, one per node incarnation.
+// Only the goroutine that commits uses them.
+//
+// What is forgotten, or was never known, begins at 1 again. The store then
+// refuses it, for that place of the chain is taken (ErrForked): so memory may
+// fail, the chain does not.
+type chains struct {
+	known   map[spend.ID]*nodeChain
+	entries []chain.Entry // of the batch under way, reused
+}
+
+// nodeChain is the chain of one incarnation. Once it has ended, no more batches
+// of it are sent: it is not known where it ends, or the store takes none.
+type nodeChain struct {
+	chain.Builder
+	ended bool
+}
+
+// maxChains is far more than the incarnations that entries in the queue can
+// have; a node makes a new one only when the outcome of a commit is unknown.
+const maxChains = 64
+
+func (c *chains) of(node spend.ID) *nodeChain {
+	if one, ok := c.known[node]; ok {
+		return one
+	}
+	if c.known == nil {
+		c.known = make(map[spend.ID]*nodeChain)
+	}
+	if len(c.known) >= maxChains {
+		oldest := node
+		for id := range c.known {
+			if bytes.Compare(id[:], oldest[:]) < 0 {
+				oldest = id
+			}
+		}
+		delete(c.known, oldest)
+	}
+	one := &nodeChain{Builder: chain.Builder{Chain: node}}
+	c.known[node] = one
+	return one
+}
+
+// next returns the link of a batch, which is in the order of identifiers.
+func (c *chains) next(one *nodeChain, batch []*Entry) chain.Link {
+	c.entries = c.entries[:0]
+	for _, e := range batch {
+		c.entries = append(c.entries, chain.Entry{ID: e.check.ID, Row: e.row})
+	}
+	return one.Next(c.entries)
+}

@@ -1,0 +1,873 @@
+-- The audit trail, its fences and the configuration. Everything is created in
+-- the first schema of the connection's search_path.
+--
+-- One-letter codes ("char"): action types r refund, c credit, d discount,
+-- s spend; decisions a allow, e escalate, b block; confidence l, m, h.
+--
+-- Errors: SG001 the epoch is over, SG002 the node is fenced, SG003 idempotency
+-- keys are taken (DETAIL lists them), SG004 a record is immutable, SG005 a day
+-- cannot be detached.
+
+DO $$ BEGIN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'the database must be encoded in UTF8, not %', current_setting('server_encoding');
+    END IF;
+END $$;
+
+-- Conversions.
+
+-- The smallest identifier (UUIDv7) of a Unix millisecond.
+CREATE FUNCTION first_id(ms bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT (lpad(to_hex(greatest(ms, 0)), 12, '0') || repeat('0', 20))::uuid $$;
+
+-- The UTC day of an identifier.
+CREATE FUNCTION day_of(id uuid) RETURNS date
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT (timestamp 'epoch' + ('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint * interval '1 millisecond')::date $$;
+
+CREATE FUNCTION from_ms(ms bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT timestamptz 'epoch' + ms * interval '1 millisecond' $$;
+
+CREATE FUNCTION to_ms(at timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT (extract(epoch FROM at) * 1000)::bigint $$;
+
+-- Checks.
+
+CREATE FUNCTION refuse_change() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004'; END $$;
+
+-- Fixed-length columns come first, so that no byte is lost to alignment. No
+-- CHECK constraints: the encoder is the only writer, and each costs every row.
+CREATE TABLE checks (
+    check_id           uuid     NOT NULL, -- its millisecond is the timestamp (S5)
+    node               uuid     NOT NULL, -- incarnation of the node that claimed
+    epoch              uuid     NOT NULL,
+    claimed_ms         bigint,            -- Redis' clock; null when the duplicate guard blocked
+    until_ms           bigint,
+    policy_version     integer  NOT NULL,
+    latency_ms         integer  NOT NULL,
+    format             smallint NOT NULL, -- of the encoder that renders the row
+    requested_type     "char",            -- null when the classifier was asked
+    action_type        "char"   NOT NULL,
+    decision           "char"   NOT NULL,
+    confidence         "char"   NOT NULL,
+    amount             numeric  NOT NULL,
+    fingerprint        bytea    NOT NULL,
+    request_sha        bytea    NOT NULL,
+    currency           text     NOT NULL,
+    agent_id           text     NOT NULL,
+    policy_id          text     NOT NULL,
+    counterparty       text     NOT NULL,
+    payment_method     text,
+    merchant_or_vendor text,
+    reason_text        text,
+    idempotency_key    text,
+    metadata           text,              -- as sent; jsonb would reorder and reformat it
+    reason_code        text,
+    rule_id            text,
+    rule_description   text,
+    message            text,
+    next_step          text,
+    key_id             text     NOT NULL,
+    request_id         text     NOT NULL,
+    PRIMARY KEY (check_id)
+) PARTITION BY RANGE (check_id);
+
+CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON checks
+    FOR EACH ROW EXECUTE FUNCTION refuse_change(); -- partitions inherit it
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON checks
+    EXECUTE FUNCTION refuse_change(); -- partitions do not
+
+-- A detached day stays closed: its rows are those of the archive.
+CREATE FUNCTION refuse_archived_day() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF EXISTS (SELECT FROM archived_days WHERE day = day_of(NEW.check_id)) THEN
+        RAISE EXCEPTION 'the checks of % are archived', day_of(NEW.check_id) USING ERRCODE = 'SG004';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- Rows that belong to no other partition: identifiers of a clock that is far
+-- off, or of a day whose partition was not created in time.
+CREATE TABLE checks_default PARTITION OF checks DEFAULT;
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON checks_default
+    EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER archived BEFORE INSERT ON checks_default
+    FOR EACH ROW EXECUTE FUNCTION refuse_archived_day();
+
+-- The days whose partitions were detached and archived, so that a day that was
+-- archived can be told from one that was removed.
+CREATE TABLE archived_days (
+    day             date        PRIMARY KEY, -- UTC
+    rows            bigint      NOT NULL,
+    manifest_sha256 bytea       NOT NULL,
+    archived_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON archived_days
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON archived_days
+    EXECUTE FUNCTION refuse_change();
+
+-- How long a pass may stay in force beyond its identifier's millisecond: a
+-- pass that is live at a moment has an identifier no older than this. Commits
+-- raise it before the first row that needs it.
+CREATE TABLE horizon (ms bigint NOT NULL);
+INSERT INTO horizon VALUES (0);
+
+-- Hash chains (G8). The format of what is hashed is deploy/AUDIT-FORMAT.md.
+
+-- Each commit adds one row: its place in the hash chain of the node incarnation
+-- that wrote it, an entry per check, and the head over all of it and the head
+-- before. A chain has one writer, and the primary key makes a fork impossible.
+-- Never dropped, also when the days of its checks are archived. Entries are
+-- hashes: not worth an attempt to compress them.
+CREATE TABLE batches (
+    chain_id uuid     NOT NULL, -- node of its checks
+    seq      bigint   NOT NULL, -- from 1, without gaps
+    first_id uuid     NOT NULL,
+    last_id  uuid     NOT NULL,
+    version  smallint NOT NULL, -- of the format
+    head     bytea    NOT NULL,
+    entries  bytea    NOT NULL, -- 16 bytes of identifier and 32 of row hash each, by identifier
+    PRIMARY KEY (chain_id, seq)
+);
+ALTER TABLE batches ALTER COLUMN entries SET STORAGE EXTERNAL;
+
+-- Finds the batches of a range of identifiers. It costs a commit next to nothing.
+CREATE INDEX batches_ids ON batches USING brin (first_id, last_id) WITH (pages_per_range = 32, autosummarize = on);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON batches
+    EXECUTE FUNCTION refuse_change();
+
+-- The policies have one chain: its writers take turns (raise_generation).
+CREATE TABLE policy_chain (
+    seq       bigint  PRIMARY KEY, -- from 1, without gaps
+    policy_id text    NOT NULL,
+    version   integer NOT NULL,
+    hash      bytea   NOT NULL, -- of the policy's row
+    head      bytea   NOT NULL
+);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON policy_chain
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON policy_chain
+    EXECUTE FUNCTION refuse_change();
+
+-- Violations.
+
+-- A violation has the identifier of its check. Column xid is the transaction
+-- that wrote it; 0 if that was in another cluster (see recount_violations).
+CREATE TABLE violations (
+    id               uuid    PRIMARY KEY,
+    policy_version   integer NOT NULL,
+    latency_ms       integer NOT NULL,
+    action_type      "char"  NOT NULL,
+    decision         "char"  NOT NULL,
+    confidence       "char"  NOT NULL,
+    amount           numeric NOT NULL,
+    currency         text    NOT NULL,
+    agent_id         text    NOT NULL,
+    policy_id        text    NOT NULL,
+    counterparty     text    NOT NULL,
+    rule_id          text    NOT NULL,
+    rule_description text    NOT NULL,
+    xid              xid8    NOT NULL DEFAULT pg_current_xact_id()
+);
+
+-- They begin with what filters compare, so that each combination reads what it
+-- returns and little else. That of transactions is for what is too new for the
+-- counts.
+CREATE INDEX violations_kind ON violations (action_type, decision, id);
+CREATE INDEX violations_agent_kind ON violations (agent_id, action_type, decision, id);
+CREATE INDEX violations_xid ON violations (xid) WHERE xid > '0';
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON violations
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON violations
+    EXECUTE FUNCTION refuse_change();
+
+-- Counts of violations, so that total_count is exact without counting rows one
+-- by one. They are derived: recount_violations makes them anew at any time.
+--
+-- A row is a bucket: it counts the identifiers from its start_id to the start_id
+-- of the agent's next bucket. Buckets begin not with hours but after a number of
+-- violations, between one and two bucket sizes: whatever the rate, what is left
+-- to be counted one by one at the ends of a range is bounded, and so is the
+-- number of rows. All agents together are ''. An agent has buckets of its own
+-- once it has two bucket sizes.
+CREATE TABLE violation_counts (
+    agent_id             text   NOT NULL,
+    start_id             uuid   NOT NULL,
+    max_id               uuid   NOT NULL, -- no identifier counted here is greater
+    refund_blocks        bigint NOT NULL DEFAULT 0,
+    refund_escalations   bigint NOT NULL DEFAULT 0,
+    credit_blocks        bigint NOT NULL DEFAULT 0,
+    credit_escalations   bigint NOT NULL DEFAULT 0,
+    discount_blocks      bigint NOT NULL DEFAULT 0,
+    discount_escalations bigint NOT NULL DEFAULT 0,
+    spend_blocks         bigint NOT NULL DEFAULT 0,
+    spend_escalations    bigint NOT NULL DEFAULT 0,
+    total                bigint NOT NULL GENERATED ALWAYS AS (
+        refund_blocks + refund_escalations + credit_blocks + credit_escalations +
+        discount_blocks + discount_escalations + spend_blocks + spend_escalations) STORED,
+    PRIMARY KEY (agent_id, start_id)
+) WITH (fillfactor = 70);
+INSERT INTO violation_counts (agent_id, start_id, max_id)
+    VALUES ('', '00000000000000000000000000000000', '00000000000000000000000000000000');
+
+-- What is counted: every violation whose transaction is below a bound and not
+-- one of those that were pending when the bound was drawn. All of them had
+-- ended, so no violation joins them any more. A transaction's number decides,
+-- not the row's identifier: a node's clock may be behind and a commit may be
+-- late, but what a snapshot shows is final for every transaction that had ended
+-- by then.
+--
+-- While violations are recounted, recounted_to is the greatest identifier that
+-- is; null when all are.
+CREATE TABLE violation_count_state (
+    below        xid8    NOT NULL,
+    pending      xid8[]  NOT NULL,
+    recounted_to uuid,
+    bucket_size  integer NOT NULL DEFAULT 4096 CHECK (bucket_size >= 2), -- in violations
+    cluster      bigint  NOT NULL -- whose transactions these are
+);
+INSERT INTO violation_count_state (below, pending, cluster) SELECT '1', '{}', system_identifier FROM pg_control_system();
+
+-- Idempotency keys.
+
+-- One table for all days: a table per day would let a key pass twice around
+-- midnight (F14). The clock that counts is this server's.
+CREATE TABLE idempotency_keys (
+    key_hash   bytea       PRIMARY KEY, -- SHA-256 of the key
+    check_id   uuid        NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
+
+-- Fences.
+
+CREATE TABLE epoch (id uuid NOT NULL);
+INSERT INTO epoch VALUES (gen_random_uuid());
+
+CREATE TABLE fenced_nodes (node uuid PRIMARY KEY, fenced_at timestamptz NOT NULL);
+
+-- Configuration.
+
+-- The number of the latest change of policies or keys.
+CREATE TABLE config (generation bigint NOT NULL);
+INSERT INTO config VALUES (0);
+
+CREATE TABLE policies (
+    policy_id   text        NOT NULL,
+    version     integer     NOT NULL,
+    name        text        NOT NULL,
+    description text        NOT NULL,
+    rules       text        NOT NULL, -- as they were sent
+    metadata    text        NOT NULL,
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    generation  bigint      NOT NULL,
+    PRIMARY KEY (policy_id, version)
+);
+
+CREATE INDEX policies_generation ON policies (generation);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON policies
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON policies
+    EXECUTE FUNCTION refuse_change();
+
+-- No policy without its place in the chain.
+CREATE FUNCTION require_chained_policy() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM policy_chain AS c WHERE c.policy_id = NEW.policy_id AND c.version = NEW.version) THEN
+        RAISE EXCEPTION 'a policy is created by create_policy';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER chained AFTER INSERT ON policies DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_chained_policy();
+
+CREATE TABLE keys (
+    id         uuid        PRIMARY KEY,
+    hash       bytea       NOT NULL UNIQUE, -- SHA-256 of the raw key
+    name       text        NOT NULL,
+    rpm        integer     NOT NULL,
+    active     boolean     NOT NULL,
+    created_at timestamptz NOT NULL,
+    last_used  timestamptz,          -- null when never; changes without generation
+    generation bigint      NOT NULL
+);
+
+CREATE INDEX keys_generation ON keys (generation);
+
+-- Functions that commit checks.
+
+-- Every commit holds two advisory locks, shared, to its end: of the epoch and
+-- of its node. Whoever ends one of them takes that lock alone. A lock is named
+-- by the table that it guards, so that schemas do not share any.
+CREATE FUNCTION node_lock_key(node uuid) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT hashtext(node::text) $$;
+
+-- Begins a commit, or refuses it. The locks come first, and the reading is a
+-- statement of its own: only a snapshot taken under the locks shows a fence
+-- that was committed while this waited. Hence READ COMMITTED, too: under a
+-- stricter isolation a stale epoch would pass. The locks are taken in
+-- assignments because PERFORM runs a query, which costs ten times as much.
+CREATE FUNCTION begin_commit(node uuid, epoch uuid) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    held      boolean;
+    current   uuid;
+    is_fenced boolean;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'commits must be READ COMMITTED, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    held := pg_advisory_xact_lock_shared('epoch'::regclass::oid::integer, 0) IS NOT NULL;
+    held := pg_advisory_xact_lock_shared('fenced_nodes'::regclass::oid::integer, node_lock_key(begin_commit.node)) IS NOT NULL;
+    SELECT e.id, EXISTS (SELECT FROM fenced_nodes AS f WHERE f.node = begin_commit.node) INTO current, is_fenced FROM epoch AS e;
+    IF current IS DISTINCT FROM begin_commit.epoch THEN
+        RAISE EXCEPTION 'the epoch is over' USING ERRCODE = 'SG001';
+    END IF;
+    IF is_fenced THEN
+        RAISE EXCEPTION 'the node is fenced' USING ERRCODE = 'SG002';
+    END IF;
+    -- A role or a database may have lowered it; an answered check must not depend on that (F17).
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
+
+-- Records the keys (their SHA-256) or raises SG003 with those that are taken.
+-- Sorted, so that two batches with common keys do not deadlock.
+CREATE FUNCTION insert_idempotency_keys(hashes bytea[], ids uuid[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    taken    text;
+BEGIN
+    INSERT INTO idempotency_keys AS i (key_hash, check_id, expires_at)
+        SELECT k.hash, k.id, clock_timestamp() + interval '24 hours'
+        FROM unnest(hashes, ids) AS k (hash, id)
+        ORDER BY k.hash
+    ON CONFLICT (key_hash) DO UPDATE
+        SET check_id = excluded.check_id, expires_at = excluded.expires_at
+        WHERE i.expires_at <= clock_timestamp();
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(hashes) THEN
+        SELECT string_agg(encode(k.hash, 'hex'), ',') INTO taken
+            FROM unnest(hashes) AS k (hash)
+            WHERE NOT EXISTS (SELECT FROM idempotency_keys AS i
+                WHERE i.key_hash = k.hash AND i.xmin = pg_current_xact_id()::xid);
+        RAISE EXCEPTION 'idempotency keys are taken' USING ERRCODE = 'SG003', DETAIL = taken;
+    END IF;
+END $$;
+
+CREATE FUNCTION raise_horizon(new_ms bigint) RETURNS void
+LANGUAGE sql
+AS $$ UPDATE horizon SET ms = new_ms WHERE ms < new_ms $$;
+
+-- A check as a node sends it: what the checks of a commit have in common is
+-- left out. Its fields are part of the protocol between nodes and database:
+-- once released, a change is another type and another commit_checks beside
+-- these, for the nodes that are still of the version before.
+CREATE TYPE check_row AS (
+    check_id           uuid,
+    claimed_ms         bigint,
+    until_ms           bigint,
+    policy_version     integer,
+    latency_ms         integer,
+    requested_type     "char",
+    action_type        "char",
+    decision           "char",
+    confidence         "char",
+    amount             numeric,
+    fingerprint        bytea,
+    request_sha        bytea,
+    currency           text,
+    agent_id           text,
+    policy_id          text,
+    counterparty       text,
+    payment_method     text,
+    merchant_or_vendor text,
+    reason_text        text,
+    idempotency_key    text,
+    metadata           text,
+    reason_code        text,
+    rule_id            text,
+    rule_description   text,
+    message            text,
+    next_step          text,
+    key_id             text,
+    request_id         text
+);
+
+-- The whole of a commit: the fence, the keys (hash by hash and check by check),
+-- the horizon, the batch's place in the chain of its node, the checks and, if
+-- some of them are, the violations.
+CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
+    format smallint, has_violations boolean, rows check_row[],
+    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM begin_commit(node, epoch);
+    IF cardinality(key_hashes) > 0 THEN
+        PERFORM insert_idempotency_keys(key_hashes, key_ids);
+    END IF;
+    IF horizon_ms > 0 THEN
+        PERFORM raise_horizon(horizon_ms);
+    END IF;
+    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
+        VALUES (commit_checks.node, commit_checks.seq, commit_checks.first_id, commit_checks.last_id, commit_checks.version,
+            commit_checks.head, commit_checks.entries);
+    INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format,
+            requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
+            agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
+            idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
+            key_id, request_id)
+        SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
+            r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
+            r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
+            r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
+            r.key_id, r.request_id
+        FROM unnest(rows) AS r;
+    IF has_violations THEN
+        INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
+                currency, agent_id, policy_id, counterparty, rule_id, rule_description)
+            SELECT r.check_id, r.policy_version, r.latency_ms, r.action_type, r.decision, r.confidence, r.amount,
+                r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, '')
+            FROM unnest(rows) AS r WHERE r.decision <> 'a';
+    END IF;
+END $$;
+
+-- Functions that fence.
+
+-- Makes next the epoch if seen still is. Returns the epoch now in force.
+CREATE FUNCTION rotate_epoch(seen uuid, next uuid) RETURNS uuid
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    current uuid;
+BEGIN
+    PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
+    UPDATE epoch SET id = next WHERE id = seen;
+    SELECT id INTO current FROM epoch;
+    RETURN current;
+END $$;
+
+-- Always writes, also for a node that is fenced already: a commit that wrote
+-- nothing would not wait for the standby, behind which the caller looks up.
+CREATE FUNCTION fence_node(node uuid) RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock('fenced_nodes'::regclass::oid::integer, node_lock_key(fence_node.node));
+    INSERT INTO fenced_nodes AS f (node, fenced_at) VALUES (fence_node.node, clock_timestamp())
+        ON CONFLICT ON CONSTRAINT fenced_nodes_pkey DO UPDATE SET fenced_at = excluded.fenced_at;
+END $$;
+
+-- Functions that change the configuration.
+
+-- Every write of configuration begins with this, and so holds the row to its
+-- end: generations commit in order, the versions of a policy are consecutive,
+-- and the policies have one chain.
+CREATE FUNCTION raise_generation() RETURNS bigint
+LANGUAGE sql
+AS $$ UPDATE config SET generation = generation + 1 RETURNING generation $$;
+
+-- A field as COPY writes it in the binary format: its length, then its value.
+CREATE FUNCTION encode_field(value bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT int4send(length(value)) || value $$;
+
+CREATE FUNCTION hash_policy(p policies) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(9::smallint)
+        || encode_field(convert_to(p.policy_id, 'UTF8')) || encode_field(int4send(p.version))
+        || encode_field(convert_to(p.name, 'UTF8')) || encode_field(convert_to(p.description, 'UTF8'))
+        || encode_field(convert_to(p.rules, 'UTF8')) || encode_field(convert_to(p.metadata, 'UTF8'))
+        || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
+        || encode_field(int8send(p.generation)))
+$$;
+
+-- Adds a policy to the chain. Called under the lock of raise_generation.
+CREATE FUNCTION append_policy_chain(p policies) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    last     bigint;
+    previous bytea;
+    hash     bytea := hash_policy(p);
+BEGIN
+    SELECT c.seq, c.head INTO last, previous FROM policy_chain AS c ORDER BY c.seq DESC LIMIT 1;
+    last := coalesce(last, 0) + 1;
+    INSERT INTO policy_chain (seq, policy_id, version, hash, head)
+        VALUES (last, p.policy_id, p.version, hash, sha256(convert_to(E'spendgate policies 1\n', 'UTF8')
+            || int8send(last) || coalesce(previous, decode(repeat('00', 32), 'hex')) || hash));
+END $$;
+
+CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
+    OUT new_version integer, OUT created_ms bigint)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+    created        policies;
+BEGIN
+    SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
+        FROM policies WHERE policy_id = new_id;
+    INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
+        VALUES (new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation)
+        RETURNING * INTO created;
+    PERFORM append_policy_chain(created);
+END $$;
+
+CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+BEGIN
+    INSERT INTO keys (id, hash, name, rpm, active, created_at, generation)
+        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation);
+END $$;
+
+-- Changes what is not null. Returns no row when there is no such key.
+CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean) RETURNS SETOF keys
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
+        RETURN;
+    END IF;
+    new_generation := raise_generation();
+    RETURN QUERY UPDATE keys AS k
+        SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation
+        WHERE k.id = changed RETURNING k.*;
+END $$;
+
+-- Functions that manage the partitions of checks.
+
+-- Creates the partition of a UTC day if it is not there. Attaching one, unlike
+-- creating it in place, lets commits go on.
+CREATE FUNCTION make_partition(day date) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    part text := 'checks_' || to_char(day, 'YYYYMMDD');
+    ms   bigint := extract(epoch FROM day::timestamp) * 1000;
+BEGIN
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- one node at a time
+    -- Not to_regclass: it may not know yet what others made meanwhile.
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = quote_ident(current_schema())::regnamespace) THEN
+        RETURN;
+    END IF;
+    EXECUTE format('CREATE TABLE %I (LIKE checks INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);
+    EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', part);
+    EXECUTE format('ALTER TABLE checks ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+        part, first_id(ms), first_id(ms + 86400000));
+END $$;
+
+-- The first day that may still be needed: until replays of idempotency keys (24
+-- hours) and the longest duplicate window of any check are over, and a day more,
+-- for clocks that are off.
+CREATE FUNCTION detachable_before() RETURNS date
+LANGUAGE sql STABLE
+AS $$
+    SELECT ((clock_timestamp() - greatest(interval '24 hours', ms * interval '1 millisecond') - interval '1 day')
+        AT TIME ZONE 'UTC')::date FROM horizon
+$$;
+
+-- Refuses new rows of a day from now on, such as those of a node whose clock is
+-- days behind.
+CREATE FUNCTION close_day(day date) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    part text := 'checks_' || to_char(day, 'YYYYMMDD');
+BEGIN
+    IF day >= detachable_before() THEN
+        RAISE EXCEPTION '% is still needed', day USING ERRCODE = 'SG005';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
+        EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
+    END IF;
+END $$;
+
+-- Takes the partition of a day out of checks and records its archive. The lock
+-- stops commits for the moment that it takes: callers set a short lock_timeout
+-- and try again. The partition must have been closed before it was archived.
+CREATE FUNCTION detach_day(day date, rows bigint, manifest_sha256 bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    part text := 'checks_' || to_char(day, 'YYYYMMDD');
+BEGIN
+    IF day >= detachable_before() THEN
+        RAISE EXCEPTION '% is still needed', day USING ERRCODE = 'SG005';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
+        RAISE EXCEPTION '% was not closed', part USING ERRCODE = 'SG005';
+    END IF;
+    EXECUTE format('ALTER TABLE checks DETACH PARTITION %I', part);
+    -- What it inherited is gone.
+    EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
+    INSERT INTO archived_days (day, rows, manifest_sha256) VALUES (day, rows, manifest_sha256);
+END $$;
+
+-- Reports whether the default partition has rows. It reads the first.
+CREATE FUNCTION default_partition_occupied() RETURNS boolean
+LANGUAGE sql STABLE
+AS $$ SELECT EXISTS (SELECT FROM checks_default) $$;
+
+-- Moves the rows of the default partition to partitions of their days, all at
+-- once and unchanged, and returns how many there were. Commits wait meanwhile.
+CREATE FUNCTION empty_default_partition() RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    moved    bigint;
+    present  bigint;
+    expected numeric; -- over all rows, whatever their order
+    found    numeric;
+BEGIN
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0);
+    ALTER TABLE checks DETACH PARTITION checks_default;
+    ALTER TABLE checks_default RENAME TO unpartitioned;
+    CREATE TABLE checks_default (LIKE unpartitioned INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
+    CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON checks_default EXECUTE FUNCTION refuse_change();
+    CREATE TRIGGER archived BEFORE INSERT ON checks_default FOR EACH ROW EXECUTE FUNCTION refuse_archived_day();
+    ALTER TABLE checks ATTACH PARTITION checks_default DEFAULT;
+    PERFORM make_partition(d.day) FROM (SELECT DISTINCT day_of(check_id) AS day FROM unpartitioned) AS d;
+    INSERT INTO checks SELECT * FROM unpartitioned;
+    GET DIAGNOSTICS moved = ROW_COUNT;
+    SELECT count(*), sum(hashtextextended(s::text, 0)::numeric) INTO present, expected FROM unpartitioned AS s;
+    SELECT sum(hashtextextended(c::text, 0)::numeric) INTO found FROM checks AS c WHERE c.check_id IN (SELECT check_id FROM unpartitioned);
+    IF moved <> present OR found IS DISTINCT FROM expected OR EXISTS (SELECT FROM checks_default) THEN
+        RAISE EXCEPTION 'rows of the default partition were not moved as they are';
+    END IF;
+    DROP TABLE unpartitioned;
+    RETURN moved;
+END $$;
+
+-- Functions that count violations.
+
+-- Splits a bucket by counting its violations one by one.
+CREATE FUNCTION split_bucket(agent text, from_id uuid) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    state   violation_count_state;
+    bucket  violation_counts;
+    counted bigint;
+BEGIN
+    SELECT * INTO STRICT state FROM violation_count_state;
+    DELETE FROM violation_counts WHERE agent_id = agent AND start_id = from_id RETURNING * INTO STRICT bucket;
+    WITH numbered AS (
+        SELECT v.id, v.action_type, v.decision, (row_number() OVER (ORDER BY v.id) - 1) / state.bucket_size AS number
+        FROM violations AS v
+        WHERE v.id BETWEEN from_id AND least(bucket.max_id, state.recounted_to)
+            AND v.xid < state.below AND v.xid <> ALL (state.pending)
+            AND (agent = '' OR v.agent_id = agent AND v.action_type = ANY ('{r,c,d,s}') AND v.decision = ANY ('{b,e}'))
+    ), buckets AS (
+        INSERT INTO violation_counts AS c (agent_id, start_id, max_id, refund_blocks, refund_escalations, credit_blocks, credit_escalations,
+                discount_blocks, discount_escalations, spend_blocks, spend_escalations)
+            SELECT agent, CASE number WHEN 0 THEN from_id ELSE (array_agg(id ORDER BY id))[1] END, (array_agg(id ORDER BY id DESC))[1],
+                count(*) FILTER (WHERE action_type = 'r' AND decision = 'b'), count(*) FILTER (WHERE action_type = 'r' AND decision = 'e'),
+                count(*) FILTER (WHERE action_type = 'c' AND decision = 'b'), count(*) FILTER (WHERE action_type = 'c' AND decision = 'e'),
+                count(*) FILTER (WHERE action_type = 'd' AND decision = 'b'), count(*) FILTER (WHERE action_type = 'd' AND decision = 'e'),
+                count(*) FILTER (WHERE action_type = 's' AND decision = 'b'), count(*) FILTER (WHERE action_type = 's' AND decision = 'e')
+            FROM numbered GROUP BY number
+        RETURNING c.total)
+    SELECT coalesce(sum(total), 0) INTO counted FROM buckets;
+    -- An agent's first bucket is inserted empty, to be filled here.
+    IF bucket.total NOT IN (0, counted) THEN
+        RAISE EXCEPTION '% violations from % are counted as %: see recount_violations', counted, from_id, bucket.total
+            USING ERRCODE = 'data_corrupted';
+    END IF;
+END $$;
+
+-- Adds up to about most violations to the counts. Returns whether all that were
+-- visible are counted now; null when another session is counting.
+--
+-- It sees one snapshot from beginning to end: what it counts, what it splits and
+-- the bound that it stores agree. Of two that add the same, the isolation lets
+-- one commit; the lock only spares the other the work.
+CREATE FUNCTION count_violations(most integer) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    seen    pg_snapshot := pg_current_snapshot();
+    old     violation_count_state;
+    state   violation_count_state;
+    first   xid8;
+    next    xid8;
+    added   bigint;
+    last    uuid;
+    agents  text[];
+    starts  uuid[];
+    sampled text[];
+    agent   text;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'repeatable read' THEN
+        RAISE EXCEPTION 'violations are counted in REPEATABLE READ, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0) THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO STRICT old FROM violation_count_state;
+    IF old.cluster <> (SELECT system_identifier FROM pg_control_system()) THEN
+        RAISE EXCEPTION 'the violations were written in another cluster: see recount_violations' USING ERRCODE = 'data_corrupted';
+    END IF;
+    state := old;
+    IF old.recounted_to IS NULL THEN
+        SELECT xid INTO first FROM violations WHERE xid > '0' AND xid >= old.below ORDER BY xid LIMIT 1;
+        IF first IS NULL AND NOT EXISTS (SELECT FROM violations WHERE xid > '0' AND xid = ANY (old.pending)) THEN
+            RETURN true; -- nothing is written while nothing happens
+        END IF;
+        SELECT xid INTO next FROM violations WHERE xid > '0' AND xid >= old.below ORDER BY xid OFFSET most LIMIT 1;
+        IF next = first THEN -- a transaction is counted whole
+            SELECT xid INTO next FROM violations WHERE xid > '0' AND xid > first ORDER BY xid LIMIT 1;
+        END IF;
+        state.below := coalesce(next, pg_snapshot_xmax(seen));
+        state.pending := ARRAY(SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x < state.below);
+    END IF;
+
+    WITH fresh AS MATERIALIZED (
+        (SELECT id, agent_id, action_type, decision FROM violations
+            WHERE old.recounted_to IS NOT NULL AND id > old.recounted_to AND xid < old.below AND xid <> ALL (old.pending)
+            ORDER BY id LIMIT most)
+        UNION ALL
+        SELECT id, agent_id, action_type, decision FROM violations
+            WHERE old.recounted_to IS NULL AND xid > '0' AND xid >= old.below AND xid < state.below
+        UNION ALL
+        SELECT id, agent_id, action_type, decision FROM violations
+            WHERE old.recounted_to IS NULL AND xid > '0' AND xid = ANY (old.pending)
+    ), owners AS MATERIALIZED ( -- with null for those that have no buckets of their own
+        SELECT a.agent_id, (SELECT c.start_id FROM violation_counts AS c WHERE c.agent_id = a.agent_id ORDER BY c.start_id DESC LIMIT 1) AS last
+        FROM (SELECT f.agent_id FROM fresh AS f UNION SELECT '') AS a
+    ), owned AS (
+        SELECT '' AS agent_id, (SELECT o.last FROM owners AS o WHERE o.agent_id = '') AS last, f.id, f.action_type, f.decision
+            FROM fresh AS f
+        UNION ALL
+        SELECT o.agent_id, o.last, f.id, f.action_type, f.decision
+            FROM fresh AS f JOIN owners AS o ON o.agent_id = f.agent_id WHERE o.agent_id <> '' AND o.last IS NOT NULL
+    ), placed AS (
+        SELECT o.agent_id, o.start_id, (array_agg(o.id ORDER BY o.id DESC))[1] AS max_id,
+            count(*) FILTER (WHERE o.action_type = 'r' AND o.decision = 'b') AS refund_blocks,
+            count(*) FILTER (WHERE o.action_type = 'r' AND o.decision = 'e') AS refund_escalations,
+            count(*) FILTER (WHERE o.action_type = 'c' AND o.decision = 'b') AS credit_blocks,
+            count(*) FILTER (WHERE o.action_type = 'c' AND o.decision = 'e') AS credit_escalations,
+            count(*) FILTER (WHERE o.action_type = 'd' AND o.decision = 'b') AS discount_blocks,
+            count(*) FILTER (WHERE o.action_type = 'd' AND o.decision = 'e') AS discount_escalations,
+            count(*) FILTER (WHERE o.action_type = 's' AND o.decision = 'b') AS spend_blocks,
+            count(*) FILTER (WHERE o.action_type = 's' AND o.decision = 'e') AS spend_escalations
+        FROM (SELECT n.agent_id, n.id, n.action_type, n.decision, CASE
+                WHEN n.id >= n.last THEN n.last -- nearly all; only what is late has to look for its bucket
+                ELSE (SELECT c.start_id FROM violation_counts AS c
+                    WHERE c.agent_id = n.agent_id AND c.start_id <= n.id ORDER BY c.start_id DESC LIMIT 1) END AS start_id
+            FROM owned AS n) AS o
+        GROUP BY o.agent_id, o.start_id
+    ), raised AS (
+        UPDATE violation_counts AS c SET max_id = greatest(c.max_id, p.max_id),
+            refund_blocks = c.refund_blocks + p.refund_blocks, refund_escalations = c.refund_escalations + p.refund_escalations,
+            credit_blocks = c.credit_blocks + p.credit_blocks, credit_escalations = c.credit_escalations + p.credit_escalations,
+            discount_blocks = c.discount_blocks + p.discount_blocks, discount_escalations = c.discount_escalations + p.discount_escalations,
+            spend_blocks = c.spend_blocks + p.spend_blocks, spend_escalations = c.spend_escalations + p.spend_escalations
+        FROM placed AS p WHERE c.agent_id = p.agent_id AND c.start_id = p.start_id
+        RETURNING c.agent_id, c.start_id, c.total
+    )
+    SELECT (SELECT count(*) FROM fresh), (SELECT f.id FROM fresh AS f ORDER BY f.id DESC LIMIT 1),
+        ARRAY(SELECT r.agent_id FROM raised AS r WHERE r.total >= 2 * old.bucket_size ORDER BY r.agent_id, r.start_id),
+        ARRAY(SELECT r.start_id FROM raised AS r WHERE r.total >= 2 * old.bucket_size ORDER BY r.agent_id, r.start_id),
+        -- Counting for every agent would cost more than it is worth: one
+        -- violation in half a bucket size has its agent counted.
+        ARRAY(SELECT DISTINCT f.agent_id FROM fresh AS f WHERE uuid_hash(f.id) % (old.bucket_size / 2) = 0
+            AND NOT EXISTS (SELECT FROM violation_counts AS c WHERE c.agent_id = f.agent_id))
+        INTO added, last, agents, starts, sampled;
+    IF old.recounted_to IS NOT NULL THEN
+        state.recounted_to := CASE WHEN added = most THEN last END;
+    END IF;
+    UPDATE violation_count_state SET below = state.below, pending = state.pending, recounted_to = state.recounted_to;
+    FOR i IN 1 .. cardinality(agents) LOOP
+        PERFORM split_bucket(agents[i], starts[i]);
+    END LOOP;
+    FOREACH agent IN ARRAY sampled LOOP
+        PERFORM FROM violations AS v WHERE v.agent_id = agent AND v.action_type = ANY ('{r,c,d,s}') AND v.decision = ANY ('{b,e}')
+                AND v.id <= coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff') OFFSET 2 * old.bucket_size - 1 LIMIT 1;
+        IF FOUND THEN
+            INSERT INTO violation_counts (agent_id, start_id, max_id)
+                VALUES (agent, '00000000000000000000000000000000', coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff'));
+            PERFORM split_bucket(agent, '00000000000000000000000000000000');
+        END IF;
+    END LOOP;
+    RETURN state.recounted_to IS NULL AND old.recounted_to IS NULL AND next IS NULL;
+END $$;
+
+-- Has all violations counted again, by the next calls of count_violations; until
+-- then a listing counts one by one. The numbers of transactions mean nothing in
+-- another cluster: those of violations that came from one become 0.
+CREATE FUNCTION recount_violations() RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    here bigint := (SELECT system_identifier FROM pg_control_system());
+BEGIN
+    PERFORM pg_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0);
+    IF here <> (SELECT cluster FROM violation_count_state) THEN
+        ALTER TABLE violations DROP COLUMN xid;
+        ALTER TABLE violations ADD COLUMN xid xid8 NOT NULL DEFAULT '0';
+        ALTER TABLE violations ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
+        CREATE INDEX violations_xid ON violations (xid) WHERE xid > '0';
+    END IF;
+    DELETE FROM violation_counts;
+    INSERT INTO violation_counts (agent_id, start_id, max_id)
+        VALUES ('', '00000000000000000000000000000000', '00000000000000000000000000000000');
+    UPDATE violation_count_state SET cluster = here, recounted_to = '00000000000000000000000000000000',
+        below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()));
+END $$;
+
+-- Rights. Nodes need not own what they write to (deploy/postgres/grants.sql).
+-- What they may only do as a whole runs with the owner's rights, and with a
+-- search_path in which a caller can put nothing; a partition belongs to the owner
+-- of checks, whoever asks for it.
+DO $$
+DECLARE
+    fixed text;
+BEGIN
+    FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()'] LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
+    END LOOP;
+    EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
+END $$;
+
+-- Each query is planned for its own values, which decide what it has to read.
+ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
+-- New rows are in no statistics: it would take them for few.
+ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
+
+REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
+    count_violations(integer), split_bucket(text, uuid), recount_violations() FROM PUBLIC;
