@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/strictjson"
 )
 
 // column is how one column is written: sizes are those of the binary form.
@@ -61,7 +61,9 @@ const absent = -1
 // back.
 type codec struct {
 	columns []column
-	checker strictjson.Checker
+	line    bytes.Buffer
+	decoder jsontext.Decoder // of line
+	room    []byte           // of a text with its escapes resolved
 }
 
 func newCodec() *codec { return &codec{columns: columns()} }
@@ -129,50 +131,64 @@ func (c column) append(dst, value []byte) ([]byte, error) {
 // appendRow adds what appendLine made the line of. It takes nothing else: a
 // line has all columns in their order.
 func (c *codec) appendRow(dst []byte, line string) ([]byte, error) {
-	if c.checker.Check(line) != nil || strictjson.Kind(line) != '{' {
+	c.line.Reset()
+	c.line.WriteString(line)
+	c.decoder.Reset(&c.line)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(c.columns)))
+	if brace, err := c.decoder.ReadToken(); err != nil || brace.Kind() != jsontext.KindBeginObject {
 		return dst, errLine
 	}
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(c.columns)))
-	members := strictjson.MembersOf(line)
 	for _, column := range c.columns {
-		if !members.Next() || members.Name != column.name {
+		name, err := c.decoder.ReadToken()
+		if err != nil || name.Kind() != jsontext.KindString || name.String() != column.name {
 			return dst, fmt.Errorf("%w: %s is missing", errLine, column.name)
 		}
-		var err error
-		if dst, err = column.appendField(dst, members.Value); err != nil {
+		if dst, err = c.appendField(dst, column); err != nil {
 			return dst, fmt.Errorf("%w: %s", err, column.name)
 		}
 	}
-	if members.Next() {
+	if brace, err := c.decoder.ReadToken(); err != nil || brace.Kind() != jsontext.KindEndObject {
+		return dst, errLine
+	}
+	if _, err := c.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return dst, errLine
 	}
 	return dst, nil
 }
 
-func (c column) appendField(dst []byte, value string) ([]byte, error) {
-	quoted := strictjson.Kind(value) == '"'
+func (c *codec) appendField(dst []byte, column column) ([]byte, error) {
+	value, err := c.decoder.ReadValue()
+	if err != nil {
+		return dst, errLine
+	}
+	kind := value.Kind()
 	switch {
-	case value == "null":
+	case kind == jsontext.KindNull:
 		return append(dst, 0xff, 0xff, 0xff, 0xff), nil
-	case c.kind == integer && !quoted:
-		n, err := strconv.ParseInt(value, 10, 8*c.size)
+	case kind == jsontext.KindNumber && column.kind == integer:
+		n, err := strconv.ParseInt(string(value), 10, 8*column.size)
 		if err != nil {
 			return dst, errLine
 		}
-		dst = binary.BigEndian.AppendUint32(dst, uint32(c.size))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(column.size))
 		var room [8]byte
 		binary.BigEndian.PutUint64(room[:], uint64(n))
-		return append(dst, room[8-c.size:]...), nil
-	case !quoted || c.kind == integer:
+		return append(dst, room[8-column.size:]...), nil
+	case kind != jsontext.KindString || column.kind == integer:
 		return dst, errLine
 	}
-	content := []byte(strictjson.Unquote(value))
-	if c.kind != text {
+	if c.room, err = jsontext.AppendUnquote(c.room[:0], value); err != nil {
+		return dst, errLine
+	}
+	content := c.room
+	if column.kind != text {
 		n, err := hex.Decode(content, content)
-		if err != nil || c.size > 0 && n != c.size {
+		if err != nil || column.size > 0 && n != column.size {
 			return dst, errLine
 		}
 		content = content[:n]
+	} else if bytes.IndexByte(content, 0) >= 0 { // as in appendLine
+		return dst, errLine
 	}
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(content))), content...), nil
 }

@@ -16,7 +16,7 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 	mark := len(r.faults)
 	hasAmount := false
 	for r.next() {
-		switch r.name() {
+		switch r.name {
 		case "agent_id":
 			a.AgentID = r.text()
 		case "policy_id":
@@ -40,7 +40,7 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 				a.IdempotencyKey = r.text()
 			}
 		case "metadata":
-			a.Metadata = spend.ParseMetadata(r.own(r.value()), r.prefix+r.name(), &r.faults)
+			a.Metadata = spend.ParseMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
 		default:
 			r.unknown()
 		}
@@ -75,7 +75,7 @@ func (r *reader) actionType() spend.ActionType {
 	}
 	t, ok := spend.ParseActionType(s)
 	if !ok {
-		r.fault(r.name(), actionTypeForm)
+		r.fault(r.name, actionTypeForm)
 	}
 	return t
 }
@@ -89,7 +89,7 @@ func (r *reader) currency() string {
 	}
 	code, ok := spend.ParseCurrency(s)
 	if !ok {
-		r.fault(r.name(), "must be a currency code of three letters")
+		r.fault(r.name, "must be a currency code of three letters")
 	}
 	return code
 }

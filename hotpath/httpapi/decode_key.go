@@ -22,7 +22,7 @@ type newKey struct {
 func decodeNewKey(r *reader, k *newKey, maxRateLimit int) error {
 	k.rateLimitRPM = defaultRateLimit
 	for r.next() {
-		switch r.name() {
+		switch r.name {
 		case "name":
 			k.name = r.text()
 		case "rate_limit_rpm":
@@ -41,7 +41,7 @@ func decodeNewKey(r *reader, k *newKey, maxRateLimit int) error {
 // field is absent.
 func decodeKeyChange(r *reader, c *audit.KeyChange, maxRateLimit int) error {
 	for r.next() {
-		switch r.name() {
+		switch r.name {
 		case "active":
 			if active, present := r.boolean(); present {
 				c.Active = &active

@@ -1,10 +1,11 @@
 package httpapi
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
@@ -12,7 +13,7 @@ import (
 // every fault is reported at once. Otherwise creating the policy compiles them.
 func decodePolicy(r *reader, p *audit.Policy) error {
 	for r.next() {
-		switch r.name() {
+		switch r.name {
 		case "policy_id":
 			p.PolicyID = r.text()
 		case "name":
@@ -20,10 +21,10 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 		case "description":
 			p.Description = r.text()
 		case "rules":
-			rules, _ := strictjson.Compact(r.value())
-			p.Rules = r.own(rules)
+			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+			p.Rules = string(rules)
 		case "metadata":
-			p.Metadata = r.own(spend.CompactObject(r.value(), r.name(), &r.faults))
+			p.Metadata = spend.CompactObject(r.own(r.value(), 0), r.name, &r.faults)
 		default:
 			r.unknown()
 		}

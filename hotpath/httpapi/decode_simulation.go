@@ -3,8 +3,9 @@ package httpapi
 import (
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 // simulation is the body of POST /v1/simulate.
@@ -22,11 +23,11 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 	}
 	present, count := false, 0
 	for r.next() {
-		switch r.name() {
+		switch r.name {
 		case "policy_id":
 			s.policyID = r.text()
 		case "actions":
-			if present = r.kind() != 'n'; present {
+			if present = r.kind() != jsontext.KindNull; present {
 				count = r.actions(s, limit)
 			}
 		default:
@@ -58,26 +59,30 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 // actions reads the array and counts its elements; those beyond the limit are
 // passed over.
 func (r *reader) actions(s *simulation, limit int) (count int) {
-	if r.kind() != '[' {
-		r.fault(r.name(), "must be an array of actions")
+	if r.kind() != jsontext.KindBeginArray {
+		r.fault(r.name, "must be an array of actions")
 		return 0
 	}
-	outer := r.members
-	for elements := strictjson.ElementsOf(r.value()); elements.Next(); {
+	r.token()
+	for r.failed == nil && r.kind() != jsontext.KindEndArray {
 		if count++; count > limit {
+			r.skip()
 			continue
 		}
 		path := "actions[" + strconv.Itoa(count-1) + "]"
 		a := new(spend.Action)
-		if strictjson.Kind(elements.Value) == '{' {
-			r.members, r.prefix = strictjson.MembersOf(elements.Value), path+"."
+		if r.kind() == jsontext.KindBeginObject {
+			r.prefix = path + "."
+			r.token()
 			r.action(a, true)
+			r.prefix = ""
 		} else {
 			r.fault(path, "must be an object")
+			r.skip()
 		}
-		r.members, r.prefix = outer, ""
 		s.actions = append(s.actions, a)
 	}
+	r.token()
 	return count
 }
 

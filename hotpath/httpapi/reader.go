@@ -1,13 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"strconv"
-	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 const (
@@ -19,67 +21,145 @@ const (
 	maxShared = 32 << 10
 )
 
-// reader takes one JSON object apart, strictly (S1, S2): its text is checked
-// whole before anything is read of it. Faults of fields gather in faults.
-// Strings that it gives own their bytes.
+// reader reads one JSON object, strictly (S1, S2). Faults of fields gather in
+// faults. Strings that it gives own their bytes.
 type reader struct {
-	checker strictjson.Checker
-	shared  bool               // strings are pieces of one copy of the body
-	members strictjson.Members // of the object that is being read, at the one that next found
+	in      bytes.Buffer // of the body
+	decoder jsontext.Decoder
+	copied  string // the body, which strings are pieces of, if it is small
+	failed  error  // what is wrong with the text; nothing is read after it
+	name    string // of the member that next found
+	unread  bool   // whether its value is
+	room    []byte // of a string that has escapes
 	faults  spend.Faults
 	prefix  string // of the paths of faults: "" or "actions[3]."
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// readObject hands a body, which must be one JSON object, to read. What is
-// wrong with its text wins over all that read could find.
+// readObject hands a body, which must be one JSON object, to read, which must
+// read all its members. What is wrong with its text wins over all that read
+// could find.
 func readObject(body []byte, read func(*reader) error) error {
 	r := readers.Get().(*reader)
-	defer func() {
-		*r = reader{checker: r.checker} // the faults stay with whoever took them
-		readers.Put(r)
-	}()
-	text := string(body)
-	if err := r.checker.Check(text); err != nil {
-		return asBodyError(err)
+	defer r.release()
+	r.in = *bytes.NewBuffer(body)
+	r.decoder.Reset(&r.in)
+	if len(body) <= maxShared {
+		r.copied = string(body)
 	}
-	if strictjson.Kind(text) != '{' {
-		return errNotObject
+	var err error
+	if r.decoder.PeekKind() == jsontext.KindBeginObject {
+		r.token()
+		err = read(r)
+	} else if r.value(); r.failed == nil {
+		err = errNotObject
 	}
-	r.shared = len(text) <= maxShared
-	r.members = strictjson.MembersOf(text)
-	return read(r)
+	if r.failed == nil {
+		r.end()
+	}
+	switch {
+	case r.failed != nil:
+		return asBodyError(r.failed)
+	case hasNUL(body):
+		return errNUL
+	}
+	return err
 }
 
-// next moves to the next member of the object.
-func (r *reader) next() bool { return r.members.Next() }
-
-// name is that of the member. It is a piece of the body.
-func (r *reader) name() string { return r.members.Name }
-
-// value is the member's as it is written, a piece of the body.
-func (r *reader) value() string { return r.members.Value }
-
-// kind tells what the member's value is, as strictjson.Kind does.
-func (r *reader) kind() byte { return strictjson.Kind(r.members.Value) }
-
-// own gives text that may be a piece of the body as one to be kept.
-func (r *reader) own(text string) string {
-	if r.shared {
-		return text
+func (r *reader) release() {
+	r.in = bytes.Buffer{}
+	r.decoder.Reset(&r.in) // it would keep the body
+	r.copied, r.failed, r.name, r.unread, r.prefix = "", nil, "", false, ""
+	r.faults = nil // they stay with whoever took them
+	if cap(r.room) > maxShared {
+		r.room = nil
 	}
-	return strings.Clone(text)
+	readers.Put(r)
+}
+
+// end makes sure that nothing follows the object.
+func (r *reader) end() {
+	_, err := r.decoder.ReadValue()
+	switch {
+	case err == nil:
+		r.failed = errTrailing
+	case !errors.Is(err, io.EOF):
+		r.failed = err
+	}
+}
+
+// next moves to the next member of the object. False means that there was no
+// other, and that the object is over.
+func (r *reader) next() bool {
+	if r.unread {
+		r.skip()
+	}
+	if r.decoder.PeekKind() != jsontext.KindString {
+		r.token() // a brace, or else what is wrong
+		return false
+	}
+	r.name = r.unquote(r.value())
+	r.unread = r.failed == nil
+	return r.unread
+}
+
+// kind is that of the value that is next.
+func (r *reader) kind() jsontext.Kind { return r.decoder.PeekKind() }
+
+// token reads a bracket or brace.
+func (r *reader) token() {
+	if r.unread = false; r.failed == nil {
+		_, r.failed = r.decoder.ReadToken()
+	}
+}
+
+// skip passes a value over.
+func (r *reader) skip() {
+	if r.unread = false; r.failed == nil {
+		r.failed = r.decoder.SkipValue()
+	}
+}
+
+// value reads the value of the member, as it is written. It is a piece of the
+// body, valid until the next is read; empty if there is something wrong with it.
+func (r *reader) value() (v jsontext.Value) {
+	if r.unread = false; r.failed == nil {
+		v, r.failed = r.decoder.ReadValue()
+	}
+	return v
+}
+
+// own copies a piece of the value that was read last; behind it are that many
+// bytes of the value.
+func (r *reader) own(piece []byte, behind int) string {
+	if r.copied == "" {
+		return string(piece)
+	}
+	end := int(r.decoder.InputOffset()) - behind
+	return r.copied[end-len(piece) : end]
+}
+
+// unquote gives the text of the string that was read last.
+func (r *reader) unquote(quoted jsontext.Value) string {
+	if len(quoted) < 2 {
+		return ""
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return r.own(quoted[1:len(quoted)-1], 1)
+	}
+	r.room, _ = jsontext.AppendUnquote(r.room[:0], quoted)
+	return string(r.room)
 }
 
 // text gives a string; null is "".
 func (r *reader) text() string {
 	switch r.kind() {
-	case '"':
-		return r.own(strictjson.Unquote(r.value()))
-	case 'n':
+	case jsontext.KindString:
+		return r.unquote(r.value())
+	case jsontext.KindNull:
 	default:
-		r.fault(r.name(), "must be a string")
+		r.fault(r.name, "must be a string")
 	}
 	return ""
 }
@@ -87,16 +167,16 @@ func (r *reader) text() string {
 // amount gives a decimal and whether there was one; a fault counts as one.
 func (r *reader) amount() (a spend.Amount, present bool) {
 	switch r.kind() {
-	case '0':
-		a, err := spend.ParseAmount(r.value())
+	case jsontext.KindNumber:
+		a, err := spend.ParseAmount(r.own(r.value(), 0))
 		if err != nil {
-			r.fault(r.name(), err.Error())
+			r.fault(r.name, err.Error())
 		}
 		return a, true
-	case 'n':
+	case jsontext.KindNull:
 		return a, false
 	default:
-		r.fault(r.name(), spend.ErrNotNumber.Error())
+		r.fault(r.name, spend.ErrNotNumber.Error())
 		return a, true
 	}
 }
@@ -104,12 +184,12 @@ func (r *reader) amount() (a spend.Amount, present bool) {
 // integer gives a whole number in a range and whether there was one; a fault
 // counts as one.
 func (r *reader) integer(low, high int) (n int, present bool) {
-	if r.kind() == 'n' {
+	if r.kind() == jsontext.KindNull {
 		return 0, false
 	}
-	wide, ok := spend.ParseInteger(r.value())
+	wide, ok := spend.ParseInteger(r.own(r.value(), 0))
 	if !ok || wide < int64(low) || wide > int64(high) {
-		r.fault(r.name(), "must be an integer of "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
+		r.fault(r.name, "must be an integer of "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
 	}
 	return int(wide), true
 }
@@ -117,18 +197,18 @@ func (r *reader) integer(low, high int) (n int, present bool) {
 // boolean gives true or false and whether there was one; a fault counts as one.
 func (r *reader) boolean() (b, present bool) {
 	switch kind := r.kind(); kind {
-	case 't', 'f':
-		return kind == 't', true
-	case 'n':
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return kind == jsontext.KindTrue, true
+	case jsontext.KindNull:
 		return false, false
 	default:
-		r.fault(r.name(), "must be true or false")
+		r.fault(r.name, "must be true or false")
 		return false, true
 	}
 }
 
 // unknown refuses the member that next found (S2).
-func (r *reader) unknown() { r.fault(spend.NameShown(r.name()), "is not a known field") }
+func (r *reader) unknown() { r.fault(spend.NameShown(r.name), "is not a known field") }
 
 // fault records what is wrong with a field.
 func (r *reader) fault(path, problem string) {
@@ -164,23 +244,34 @@ var (
 	errNUL       = &bodyError{"the body must not contain U+0000 in a string"}
 )
 
-// asBodyError says what strictjson found without telling any of it back.
+// asBodyError says what is wrong with a text without telling any of it back.
 func asBodyError(err error) error {
-	syntax, hasPlace := errors.AsType[*strictjson.SyntaxError](err)
+	syntax, hasPlace := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
-	case hasPlace:
-		return &bodyError{"the body is malformed JSON at byte " + strconv.Itoa(syntax.Offset)}
-	case errors.Is(err, strictjson.ErrEmpty):
+	case errors.Is(err, io.EOF):
 		return errEmpty
-	case errors.Is(err, strictjson.ErrTruncated):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errTruncated
-	case errors.Is(err, strictjson.ErrTrailing):
-		return errTrailing
-	case errors.Is(err, strictjson.ErrDuplicateName):
+	case errors.Is(err, jsontext.ErrDuplicateName):
 		return errTwice
-	case errors.Is(err, strictjson.ErrNUL):
-		return errNUL
+	case hasPlace:
+		return &bodyError{"the body is malformed JSON at byte " + strconv.FormatInt(syntax.ByteOffset, 10)}
 	default:
-		return &bodyError{"the body is malformed JSON"}
+		return err
+	}
+}
+
+// hasNUL reports whether a string of a well-formed text has U+0000 in it, which
+// PostgreSQL cannot store. It can only be there as an escape.
+func hasNUL(text []byte) bool {
+	for {
+		_, escape, found := bytes.Cut(text, []byte(`\`))
+		if !found {
+			return false
+		}
+		if bytes.HasPrefix(escape, []byte("u0000")) {
+			return true
+		}
+		text = escape[1:] // what is escaped, which may be another backslash
 	}
 }

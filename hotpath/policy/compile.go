@@ -4,8 +4,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 // Compile checks a policy's rules, the JSON array as it was sent (empty when
@@ -40,28 +41,28 @@ func Compile(policyID string, version int, rules string, faults *spend.Faults) *
 }
 
 // ruleValues takes the array apart.
-func ruleValues(rules string, log *faultLog) []string {
+func ruleValues(rules string, log *faultLog) []jsontext.Value {
 	if spend.Blank(rules) {
 		log.add("rules", "is required")
 		return nil
 	}
-	var checker strictjson.Checker
-	if err := checker.Check(rules); err != nil {
+	text := jsontext.Value(rules)
+	if !text.IsValid() {
 		// Not reached from the wire, whose text was checked; the rest of the
 		// compiler relies on it.
 		log.add("rules", "must be well-formed JSON without duplicate names")
 		return nil
 	}
-	switch strictjson.Kind(rules) {
-	case 'n':
+	switch text.Kind() {
+	case jsontext.KindNull:
 		log.add("rules", "is required")
 		return nil
-	case '[':
+	case jsontext.KindBeginArray:
 	default:
 		log.add("rules", "must be an array of rules")
 		return nil
 	}
-	values := elements(rules, spend.MaxRules+1)
+	values := elements(text, spend.MaxRules+1)
 	switch {
 	case len(values) == 0:
 		log.add("rules", "must have at least one rule")
@@ -74,7 +75,7 @@ func ruleValues(rules string, log *faultLog) []string {
 
 // compileRule compiles one element of the array. After a fault the rule is
 // incomplete; its id is empty when it has none.
-func compileRule(raw, path string, log *faultLog) rule {
+func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	var r rule
 	o, ok := openObject(raw, path, log)
 	if !ok {
@@ -91,13 +92,13 @@ func compileRule(raw, path string, log *faultLog) rule {
 		if ruleType != "" {
 			log.add(path+".rule_type", "must be one of "+kindNames())
 		}
-		if parameters != "" && strictjson.Kind(parameters) != '{' {
+		if parameters != nil && parameters.Kind() != jsontext.KindBeginObject {
 			log.add(path+".parameters", mustBeObject)
 		}
 		return r
 	}
 	r.effect, r.types, r.reads, r.unlisted = k.effect, k.types, k.reads, k.unlisted
-	if parameters == "" {
+	if parameters == nil {
 		return r
 	}
 	p, ok := openObject(parameters, path+".parameters", log)

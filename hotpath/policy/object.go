@@ -1,11 +1,13 @@
 package policy
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 // maxFaults bounds what one refused policy costs: a body of 1 MiB has room for
@@ -47,26 +49,32 @@ type object struct {
 
 type member struct {
 	name  string
-	value string // as it is written
+	value jsontext.Value
 	taken bool
 }
 
 // openObject takes a well-formed value apart, or adds a fault if it is not an
 // object.
-func openObject(value, path string, log *faultLog) (object, bool) {
+func openObject(value jsontext.Value, path string, log *faultLog) (object, bool) {
 	o := object{path: path, log: log}
-	if strictjson.Kind(value) != '{' {
+	if value.Kind() != jsontext.KindBeginObject {
 		log.add(path, mustBeObject)
 		return o, false
 	}
-	for m := strictjson.MembersOf(value); m.Next(); {
-		o.members = append(o.members, member{name: m.Name, value: m.Value})
+	d := jsontext.NewDecoder(bytes.NewBuffer(value))
+	_, _ = d.ReadToken() // the brace
+	for d.PeekKind() == jsontext.KindString {
+		name, _ := d.ReadToken()
+		m := member{name: name.String()}
+		value, _ := d.ReadValue()
+		m.value = value.Clone()
+		o.members = append(o.members, m)
 	}
 	return o, true
 }
 
-// value gives a member as it is written, "" when absent.
-func (o *object) value(name string, need presence) string {
+// value gives a member as it is written, nil when absent.
+func (o *object) value(name string, need presence) jsontext.Value {
 	o.asked = append(o.asked, name)
 	for i := range o.members {
 		if m := &o.members[i]; m.name == name {
@@ -79,13 +87,13 @@ func (o *object) value(name string, need presence) string {
 	if need == required {
 		o.fault(name, "is required")
 	}
-	return ""
+	return nil
 }
 
 // text gives a string of at most limit code points, empty when absent.
 func (o *object) text(name string, need presence, limit int) string {
 	raw := o.value(name, need)
-	if raw == "" {
+	if raw == nil {
 		return ""
 	}
 	s, ok := unquote(raw)
@@ -102,10 +110,10 @@ func (o *object) text(name string, need presence, limit int) string {
 // amount gives a required number of 0 or more (S7).
 func (o *object) amount(name string) spend.Amount {
 	raw := o.value(name, required)
-	if raw == "" {
+	if raw == nil {
 		return spend.Amount{}
 	}
-	a, err := spend.ParseAmount(raw)
+	a, err := spend.ParseAmount(string(raw))
 	if err != nil {
 		o.fault(name, err.Error())
 	}
@@ -115,10 +123,10 @@ func (o *object) amount(name string) spend.Amount {
 // integer gives a required integer, or adds a fault saying what is accepted.
 func (o *object) integer(name string, least, most int64, accepted string) int64 {
 	raw := o.value(name, required)
-	if raw == "" {
+	if raw == nil {
 		return 0
 	}
-	n, ok := spend.ParseInteger(raw)
+	n, ok := spend.ParseInteger(string(raw))
 	if !ok || n < least || n > most {
 		o.fault(name, accepted)
 		return 0
@@ -130,10 +138,10 @@ func (o *object) integer(name string, least, most int64, accepted string) int64 
 // wrong with it, if anything. It reports whether the list is present.
 func (o *object) list(name string, need presence, take func(entry string) (problem string)) bool {
 	raw := o.value(name, need)
-	if raw == "" {
+	if raw == nil {
 		return false
 	}
-	if strictjson.Kind(raw) != '[' {
+	if raw.Kind() != jsontext.KindBeginArray {
 		o.fault(name, "must be an array of strings")
 		return true
 	}
@@ -153,7 +161,7 @@ func (o *object) list(name string, need presence, take func(entry string) (probl
 	return true
 }
 
-func entryProblem(raw string, take func(entry string) string) string {
+func entryProblem(raw jsontext.Value, take func(entry string) string) string {
 	entry, ok := unquote(raw)
 	switch {
 	case !ok:
@@ -192,26 +200,33 @@ func (o *object) refuseOthers() {
 func (o *object) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
 
 // elements gives at most limit elements of a well-formed array.
-func elements(array string, limit int) []string {
-	var values []string
-	for e := strictjson.ElementsOf(array); len(values) < limit && e.Next(); {
-		values = append(values, e.Value)
+func elements(array jsontext.Value, limit int) []jsontext.Value {
+	var values []jsontext.Value
+	d := jsontext.NewDecoder(bytes.NewBuffer(array))
+	_, _ = d.ReadToken() // the bracket
+	for len(values) < limit && d.PeekKind() != jsontext.KindEndArray {
+		value, err := d.ReadValue()
+		if err != nil {
+			break
+		}
+		values = append(values, value.Clone())
 	}
 	return values
 }
 
-// unquote gives the text of a string, which is no piece of the policy's.
-func unquote(raw string) (string, bool) {
-	if strictjson.Kind(raw) != '"' {
+// unquote gives the text of a string.
+func unquote(raw jsontext.Value) (string, bool) {
+	if raw.Kind() != jsontext.KindString {
 		return "", false
 	}
-	return strings.Clone(strictjson.Unquote(raw)), true
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err == nil
 }
 
 // absent reports whether a value counts as none: null, or a blank string.
-func absent(raw string) bool {
+func absent(raw jsontext.Value) bool {
 	s, isString := unquote(raw)
-	return strictjson.Kind(raw) == 'n' || isString && spend.Blank(s)
+	return raw.Kind() == jsontext.KindNull || isString && spend.Blank(s)
 }
 
 func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -29,7 +29,7 @@ func compileTimeRestriction(o *object, r *rule) string {
 	if hasDays {
 		c.days = listed
 	}
-	if raw := o.value("allowed_hours_utc", optional); raw != "" {
+	if raw := o.value("allowed_hours_utc", optional); raw != nil {
 		var err error
 		text, _ := unquote(raw) // of anything but a string empty, which has not the form
 		if c.hours, err = parseHours(text); err != nil {

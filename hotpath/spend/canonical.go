@@ -3,11 +3,9 @@ package spend
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
-	"strings"
 	"sync"
 
-	"spendgate/hotpath/strictjson"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Hash is a SHA-256.
@@ -70,50 +68,39 @@ func appendAmount(b []byte, a Amount) []byte {
 	return append(binary.BigEndian.AppendUint64(b, a.coef), a.scale)
 }
 
-// appendCanonical writes a JSON value so that equal values, and only they, are
-// written alike. The value must have been checked by strictjson.
-func appendCanonical(b []byte, value string) []byte {
-	switch kind := strictjson.Kind(value); kind {
-	case '{':
-		return appendCanonicalObject(b, value)
-	case '[':
-		b = append(b, '[')
-		for elements := strictjson.ElementsOf(value); elements.Next(); {
-			b = appendCanonical(b, elements.Value)
+// appendCanonical writes metadata so that equal values, and only they, are
+// written alike: its tokens without commas and colons, the members of objects
+// sorted, strings with as few escapes as there can be.
+func appendCanonical(b []byte, metadata string) []byte {
+	t := metadataTexts.Get().(*metadataText)
+	defer t.release()
+	if err := t.format(metadata, jsontext.ReorderRawObjects(true)); err != nil {
+		return append(b, metadata...) // of no request: ParseMetadata gave none
+	}
+	d := &t.decoder
+	for {
+		switch kind := d.PeekKind(); kind {
+		case jsontext.KindInvalid: // the end
+			return b
+		case jsontext.KindBeginObject, jsontext.KindEndObject, jsontext.KindBeginArray, jsontext.KindEndArray:
+			_, _ = d.ReadToken()
+			b = append(b, byte(kind))
+		case jsontext.KindNumber:
+			number, _ := d.ReadValue()
+			b = appendCanonicalNumber(append(b, '0'), string(number))
+		default:
+			value, _ := d.ReadValue()
+			b = append(b, value...)
 		}
-		return append(b, ']')
-	case '"':
-		return appendPart(append(b, '"'), strictjson.Unquote(value))
-	case '0':
-		return appendCanonicalNumber(append(b, '0'), value)
-	default: // true, false, null
-		return append(b, kind)
 	}
-}
-
-func appendCanonicalObject(b []byte, value string) []byte {
-	type member struct{ name, value string }
-	var few [8]member // most objects need no more
-	members := few[:0]
-	for m := strictjson.MembersOf(value); m.Next(); {
-		members = append(members, member{m.Name, m.Value})
-	}
-	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
-	b = binary.AppendUvarint(append(b, '{'), uint64(len(members)))
-	for _, m := range members {
-		b = appendCanonical(appendPart(b, m.name), m.value)
-	}
-	return b
 }
 
 // appendCanonicalNumber writes equal numbers alike without ever rounding one.
+// Its exponent must be within what ParseMetadata takes.
 func appendCanonicalNumber(b []byte, s string) []byte {
-	n, ok := scanNumber(s)
-	if ok && n.isZero() {
+	n, _ := scanNumber(s)
+	if n.isZero() {
 		return append(b, '0')
-	}
-	if !ok || len(n.exponent) > maxExponentDigits {
-		return appendPart(append(b, 'e'), strings.ToLower(s)) // as it is spelt
 	}
 	sign := byte('+')
 	if n.negative {

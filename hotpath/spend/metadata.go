@@ -1,6 +1,6 @@
 package spend
 
-import "spendgate/hotpath/strictjson"
+import "github.com/go-json-experiment/json/jsontext"
 
 // Metadata is a request's free context: its text, kept whole, and the keys
 // that rules read.
@@ -15,40 +15,49 @@ type Metadata struct {
 	Category             string // as sent; empty when absent
 }
 
-// ParseMetadata reads a metadata value that strictjson has checked; bytes are
-// copied, of a string the result keeps pieces. Faults are named under path.
-// null is absent, and so is null or a blank string under a known key; a known
-// key of another type is a fault (S9).
+// ParseMetadata reads a metadata value; bytes are copied, of a string the result
+// keeps pieces. Faults are named under path. null is absent, and so is null or
+// a blank string under a known key; a known key of another type is a fault (S9).
 func ParseMetadata[T ~string | ~[]byte](value T, path string, faults *Faults) Metadata {
-	m := Metadata{JSON: CompactObject(string(value), path, faults)}
-	for members := strictjson.MembersOf(m.JSON); members.Next(); {
-		m.read(members.Name, members.Value, path, faults)
-	}
+	var m Metadata
+	m.JSON = readObject(string(value), path, faults, &m)
 	return m
 }
 
 // CompactObject gives the compact text of metadata of any keys, within the
-// limits of S4, or "" when it is null or at fault. The value must have been
-// checked by strictjson.
+// limits of S4, or "" when it is null or at fault.
 func CompactObject(value, path string, faults *Faults) string {
-	switch strictjson.Kind(value) {
-	case 'n':
+	return readObject(value, path, faults, nil)
+}
+
+// readObject gives the compact text of an object within the limits of S4, or
+// "" when it is null or at fault; m takes the keys that rules know.
+func readObject(value, path string, faults *Faults, m *Metadata) string {
+	t := metadataTexts.Get().(*metadataText)
+	defer t.release()
+	if err := t.format(value, jsontext.PreserveRawStrings(true)); err != nil {
+		faults.Add(path, "must be well-formed JSON without duplicate names")
 		return ""
-	case '{':
+	}
+	switch t.decoder.PeekKind() {
+	case jsontext.KindNull:
+		return ""
+	case jsontext.KindBeginObject:
 	default:
 		faults.Add(path, "must be an object")
 		return ""
 	}
-	text, depth := strictjson.Compact(value)
-	switch {
-	case len(text) > MaxMetadataBytes:
+	if len(t.text) > MaxMetadataBytes {
 		faults.Add(path, "must be at most 16 KiB as compact JSON")
 		return ""
-	case depth > MaxMetadataDepth:
-		faults.Add(path, "must be at most 8 levels deep")
+	}
+	if len(value) != len(t.text) { // else it was compact
+		value = string(t.text)
+	}
+	if !t.members(value, path, faults, m) {
 		return ""
 	}
-	return text
+	return value
 }
 
 // read takes the value of one key that rules know.
@@ -87,10 +96,10 @@ func (m *Metadata) read(key, value, path string, faults *Faults) {
 }
 
 func stringValue(value string) (string, bool) {
-	if strictjson.Kind(value) != '"' {
+	if value == "" || value[0] != '"' {
 		return "", false
 	}
-	return strictjson.Unquote(value), true
+	return unquote(value), true
 }
 
 // NaturalForm says what ParseInteger takes of a number that must not be

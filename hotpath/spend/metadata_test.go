@@ -69,6 +69,36 @@ func TestParseMetadataFaults(t *testing.T) {
 	f(sized(MaxMetadataBytes), "")
 	f(strings.Repeat(" ", 1<<20)+sized(MaxMetadataBytes), "") // as compact JSON
 	f(sized(MaxMetadataBytes+1), "m must be at most 16 KiB as compact JSON")
+	for _, in := range []string{"{", `{"a":1,"a":2}`, `{"a":"\ud800"}`, "{} {}", ""} {
+		f(in, "m must be well-formed JSON without duplicate names")
+	}
+}
+
+// Numbers are compared by meaning, so those whose meaning is costly to compare
+// are refused wherever they are.
+func TestLongExponents(t *testing.T) {
+	f := func(in, want string) {
+		t.Helper()
+		var faults Faults
+		m := ParseMetadata(jsontext.Value(in), "m", &faults)
+		if got := faults.Error(); got != want || (m.JSON == "") != (want != "") {
+			t.Errorf("%s: %q, %q, want %q", in, m.JSON, got, want)
+		}
+		faults = nil
+		if CompactObject(in, "m", &faults); faults.Error() != want {
+			t.Errorf("%s: %q, want %q", in, faults.Error(), want)
+		}
+	}
+	const problem = " must have an exponent of at most 4 digits"
+	f(`{"a":1e9999,"b":[-1E-9999,1e+00009999,"1e10000000"],"1e10000000":0}`, "")
+	f(`{"a":1e10000000}`, "m.a"+problem)
+	f(`{"a":10e9999999}`, "m.a"+problem)
+	f(`{"a":1E-10000}`, "m.a"+problem)
+	f(`{"a":0e10000}`, "m.a"+problem)
+	f(`{"x":{"1":2},"a.b":[7,{"\u0063":[[],[1,-2.5e+010000]]}],"z":1e99999}`, "m.a.b[1].c[1][1]"+problem)
+	f(`{"`+strings.Repeat("n", 100)+`":1e99999}`, "m."+strings.Repeat("n", 64)+"..."+problem)
+	f(`{"discount_percent":1e99999}`, "m.discount_percent"+problem)
+	f(`{"a":1e`+strings.Repeat("9", 10000)+`}`, "m.a"+problem)
 }
 
 func TestParseMetadataLeavesItsInputAlone(t *testing.T) {

@@ -49,6 +49,17 @@ func cutDigits(s string) (digits, rest string) {
 	return s[:i], s[i:]
 }
 
+// maxFreeExponent is how many digits the exponent of a number in metadata may
+// have: what is beyond cannot be told from its equals without writing it out.
+const maxFreeExponent = 4
+
+// longExponent reports whether a JSON number has an exponent that metadata does
+// not take.
+func longExponent(s string) bool {
+	n, _ := scanNumber(s)
+	return len(n.exponent) > maxFreeExponent
+}
+
 func (n number) isZero() bool {
 	return strings.Trim(n.integer, "0") == "" && strings.Trim(n.fraction, "0") == ""
 }

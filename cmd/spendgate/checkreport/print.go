@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"spendgate/hotpath/strictjson"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // printer lays out sections of labelled lines.
@@ -44,12 +44,11 @@ func quote(s string) string { return strconv.Quote(s) }
 
 // printableJSON gives a JSON text on one line; what is none is quoted.
 func printableJSON(s string) string {
-	var checker strictjson.Checker
-	if checker.Check(s) != nil {
+	compact, err := jsontext.AppendFormat(nil, s, jsontext.PreserveRawStrings(true))
+	if err != nil {
 		return quote(s)
 	}
-	compact, _ := strictjson.Compact(s)
-	return string(escape([]byte(compact)))
+	return string(escape(compact))
 }
 
 // maxShown bounds how much of a list is printed.

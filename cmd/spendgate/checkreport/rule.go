@@ -1,11 +1,14 @@
 package checkreport
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"spendgate/hotpath/spend"
-	"spendgate/hotpath/strictjson"
 )
 
 // firedRule is the rule that decided, as the policy has it.
@@ -22,41 +25,45 @@ type parameter struct{ name, value string } // value as JSON
 // suspicion: whoever reads this may ask because somebody changed them.
 func (r *Report) fired() firedRule {
 	d := &r.Check.Decision
-	var checker strictjson.Checker
-	if r.Policy == nil || checker.Check(r.Policy.Rules) != nil {
+	var rules []jsontext.Value
+	if r.Policy == nil || json.Unmarshal([]byte(r.Policy.Rules), &rules) != nil {
 		return firedRule{}
 	}
-	for rules := strictjson.ElementsOf(r.Policy.Rules); rules.Next(); {
-		rule := membersOf(rules.Value)
-		if textOf(rule["rule_id"]) != d.RuleID {
+	for _, text := range rules {
+		var rule map[string]jsontext.Value
+		if json.Unmarshal(text, &rule) != nil || textOf(rule["rule_id"]) != d.RuleID {
 			continue
 		}
 		fired := firedRule{ruleType: textOf(rule["rule_type"])}
-		if parameters := rule["parameters"]; strictjson.Kind(parameters) == '{' {
-			fired.text, _ = strictjson.Compact(parameters)
-		}
-		for m := strictjson.MembersOf(fired.text); m.Next(); {
-			fired.parameters = append(fired.parameters, parameter{m.Name, m.Value})
+		if parameters := rule["parameters"]; parameters.Kind() == jsontext.KindBeginObject {
+			fired.text = string(parameters)
+			fired.parameters = membersOf(parameters)
 		}
 		return fired
 	}
 	return firedRule{implicit: d.Reason == spend.ReasonDuplicate}
 }
 
-func membersOf(object string) map[string]string {
-	all := make(map[string]string)
-	for m := strictjson.MembersOf(object); m.Next(); {
-		all[m.Name] = m.Value
+// membersOf gives the members of an object in their order.
+func membersOf(object jsontext.Value) (members []parameter) {
+	d := jsontext.NewDecoder(bytes.NewReader(object))
+	_, _ = d.ReadToken() // the brace; the text was checked
+	for d.PeekKind() == jsontext.KindString {
+		name, _ := d.ReadToken()
+		m := parameter{name: name.String()}
+		value, _ := d.ReadValue()
+		m.value = string(value)
+		members = append(members, m)
 	}
-	return all
+	return members
 }
 
 // textOf is the text of a string, empty for anything else.
-func textOf(value string) string {
-	if strictjson.Kind(value) != '"' {
+func textOf(value jsontext.Value) (s string) {
+	if json.Unmarshal(value, &s) != nil {
 		return ""
 	}
-	return strictjson.Unquote(value)
+	return s
 }
 
 func (f firedRule) kind() string {
