@@ -259,11 +259,13 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 	written.faults.epoch = silent
 	ctx := context.Background()
 	for name, call := range map[string]func() error{
-		"policy": func() error { return n.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}) },
+		"policy": func() error { return n.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil) },
 		"key":    func() error { _, _, err := n.CreateKey(ctx, "k", 1); return err },
 		"change": func() error { _, err := n.UpdateKey(ctx, k, audit.KeyChange{}); return err },
 		"read":   func() error { _, err := n.Admit(ctx, f.key, true); return err },
-		"raise":  func() error { return written.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}) },
+		"raise": func() error {
+			return written.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
+		},
 	} {
 		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
 			t.Errorf("%s: %v", name, err)
@@ -335,7 +337,7 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
 	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}
-	if err := f.nodes[0].CreatePolicy(t.Context(), f.key, p); err != nil {
+	if err := f.nodes[0].CreatePolicy(t.Context(), f.key, p, nil); err != nil {
 		return // refused, which promises nothing
 	}
 	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {

@@ -26,9 +26,12 @@ const (
 	// loadTimeout bounds one load; a check waits for two at most, the one under
 	// way and the next (G7).
 	loadTimeout = 600 * time.Millisecond
-	// The programs kept compiled, by number and by the size of their rules.
+	// The programs kept compiled, by number and by their size in memory.
 	maxPrograms     = 4096
 	maxProgramBytes = 128 << 20
+	// compilesAtOnce bounds how many policies are read and compiled at once: the
+	// largest allocates some 36 MB on the way.
+	compilesAtOnce = 4
 )
 
 // catalog is this node's copy of the configuration: all keys, and the policies
@@ -45,11 +48,12 @@ type catalog struct {
 		next    *load // joined by whoever asks before it begins
 	}
 	compiling singleflight.Group
+	compiles  slots
 
 	mu           sync.Mutex
 	programs     map[string]*policy.Program
-	sizes        map[string]int
 	programBytes int
+	room         int   // for programBytes
 	drops        int64 // counts invalidations, so that a slow load cannot store what is old
 
 	stop context.CancelFunc
@@ -75,7 +79,7 @@ func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &catalog{
 		store: store, log: log, metrics: m, stop: stop,
-		programs: make(map[string]*policy.Program), sizes: make(map[string]int),
+		room: maxProgramBytes, compiles: make(slots, compilesAtOnce), programs: make(map[string]*policy.Program),
 	}
 	c.current.Store(&view{})
 	c.done.Go(func() { c.poll(ctx) })
@@ -188,7 +192,6 @@ func (c *catalog) drop(policyIDs []string, all bool) {
 	c.drops++
 	if all {
 		clear(c.programs)
-		clear(c.sizes)
 		c.programBytes = 0
 		return
 	}
@@ -198,9 +201,10 @@ func (c *catalog) drop(policyIDs []string, all bool) {
 }
 
 func (c *catalog) forget(id string) {
-	c.programBytes -= c.sizes[id]
-	delete(c.programs, id)
-	delete(c.sizes, id)
+	if p := c.programs[id]; p != nil {
+		c.programBytes -= p.Size()
+		delete(c.programs, id)
+	}
 }
 
 // program gives the latest version of a policy, compiled: at least as new as
@@ -213,9 +217,9 @@ func (c *catalog) program(policyID string) (*policy.Program, error) {
 		return p, nil
 	}
 	v, err, _ := c.compiling.Do(policyID+"@"+strconv.FormatInt(drops, 10), func() (any, error) {
-		p, size, err := c.compile(policyID)
+		p, err := c.compile(policyID)
 		if err == nil {
-			c.keep(policyID, p, size, drops)
+			c.keep(policyID, p, drops)
 		}
 		return p, err
 	})
@@ -230,27 +234,32 @@ func (c *catalog) cached(policyID string) (*policy.Program, int64) {
 	return c.programs[policyID], c.drops
 }
 
-func (c *catalog) compile(policyID string) (*policy.Program, int, error) {
+func (c *catalog) compile(policyID string) (*policy.Program, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
+	if err := c.compiles.take(ctx); err != nil {
+		return nil, fmt.Errorf("%w: cannot compile policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	defer c.compiles.free()
 	stored, err := c.store.Policy(ctx, policyID, 0)
 	switch {
 	case errors.Is(err, audit.ErrNotFound):
-		return nil, 0, ErrPolicyNotFound
+		return nil, ErrPolicyNotFound
 	case err != nil:
-		return nil, 0, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
+		return nil, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	var faults spend.Faults
 	p := policy.Compile(policyID, stored.Version, stored.Rules, &faults)
 	if err := faults.Err(); err != nil {
-		return nil, 0, fmt.Errorf("stored policy %s version %d does not compile: %w", policyID, stored.Version, err)
+		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", policyID, stored.Version, err)
 	}
-	return p, len(stored.Rules), nil
+	return p, nil
 }
 
 // keep stores a program unless programs were dropped since it was read: it may
 // be one of them.
-func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) {
+func (c *catalog) keep(id string, p *policy.Program, drops int64) {
+	size := p.Size()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops != drops {
@@ -258,14 +267,29 @@ func (c *catalog) keep(id string, p *policy.Program, size int, drops int64) {
 	}
 	c.forget(id)
 	for other := range c.programs { // any will do: what is in use comes back
-		if len(c.programs) < maxPrograms && c.programBytes+size <= maxProgramBytes {
+		if len(c.programs) < maxPrograms && c.programBytes+size <= c.room {
 			break
 		}
 		c.forget(other)
 	}
-	c.programs[id], c.sizes[id] = p, size
+	c.programs[id] = p
 	c.programBytes += size
 }
+
+// slots are places for work of which only so much may be done at once.
+type slots chan struct{}
+
+// take waits for a place until the context ends.
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) free() { <-s }
 
 // poll follows the store's own generation, so that a change whose author died
 // before raising the generation in Redis is seen all the same.

@@ -16,18 +16,22 @@ const rawKeyPrefix = "svc_live_"
 
 // CreatePolicy stores the next version of a policy whose rules compile. When
 // it returns, every check that starts later on any node is judged by it (G4).
-// Faults in the rules are spend.Faults with paths rules[i]. After another
+// The faults that were found in the rest of the policy, and those in the rules
+// with paths rules[i], are returned together as spend.Faults. After another
 // error the version may exist all the same; versions stay consecutive. The
 // caller was admitted.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy) error {
-	var faults spend.Faults
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy, faults spend.Faults) error {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := a.catalog.compiles.take(stored); err != nil {
+		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
 	policy.Compile(p.PolicyID, 0, p.Rules, &faults)
+	a.catalog.compiles.free()
 	if err := faults.Err(); err != nil {
 		return err
 	}
 	a.catalog.view().identify(c).used.note(a.now())
-	stored, cancel := context.WithTimeout(ctx, blindFor)
-	defer cancel()
 	if err := a.store.CreatePolicy(stored, p, a.now()); err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}

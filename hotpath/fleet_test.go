@@ -109,7 +109,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 func (f *fleet) post(node int, policyID, rules string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
-	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p); err != nil {
+	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return p.Version

@@ -47,7 +47,7 @@ func TestLastUseOfKeys(t *testing.T) {
 			"check":     func() error { return f.check(0, refundOf(t, "1", "c")).err },
 			"duplicate": func() error { return f.check(1, refundOf(t, "1", "c")).err },
 			"policy": func() error {
-				return f.nodes[0].CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules})
+				return f.nodes[0].CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil)
 			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")

@@ -178,7 +178,7 @@ func policies() map[string]int { return map[string]int{"short": shortMinutes, "l
 func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
-	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p); err != nil || f.nodes[node].store.isDead() {
+	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p, nil); err != nil || f.nodes[node].store.isDead() {
 		return // it promises nothing
 	}
 	f.mu.Lock()

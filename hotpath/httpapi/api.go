@@ -24,7 +24,7 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) error
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
-	CreatePolicy(ctx context.Context, c hotpath.Caller, p *audit.Policy) error
+	CreatePolicy(ctx context.Context, c hotpath.Caller, p *audit.Policy, faults spend.Faults) error
 	CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 }

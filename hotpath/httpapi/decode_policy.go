@@ -4,13 +4,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit"
-	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
 )
 
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
-// compact text; they are compiled here only when the rest is at fault, so that
-// every fault is reported at once. Otherwise creating the policy compiles them.
+// compact text; creating the policy compiles them.
 func decodePolicy(r *reader, p *audit.Policy) error {
 	for r.next() {
 		switch r.name {
@@ -39,9 +37,6 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 		p.Description = ""
 	}
 	r.checkLength("description", p.Description, spend.MaxDescription)
-	if len(r.faults) > 0 {
-		policy.Compile(p.PolicyID, 0, p.Rules, &r.faults)
-	}
 	return r.faults.Err()
 }
 

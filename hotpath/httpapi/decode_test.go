@@ -207,13 +207,8 @@ func TestDecodePolicy(t *testing.T) {
 	if p.Rules != `[{"rule_id":"a\u0062"}]` || p.Metadata != `{"country":7,"x":[1.50]}` || p.PolicyID != "" || p.Description != "" {
 		t.Errorf("%+v", p)
 	}
-	// Rules are compiled when the policy is created, or now if the rest is at fault.
+	// Rules are compiled when the policy is created.
 	f(`{"name":"n"}`, "")
-	f(`{}`, "name is required; rules is required")
-	f(`{"name":null,"rules":7}`, "name is required; rules must be an array")
-	f(`{"name":7,"rules":[]}`, "name must be a string; rules must have at least one rule")
-	f(`{"nam":"n","name":"n","rules":[{"rule_id":"a","rule_type":"max_amount","parameters":{}}]}`,
-		"nam is not a known field; rules[0].parameters.limit is required")
 	f(`{"policy_id":"a b","name":"`+strings.Repeat("n", 256)+`","description":"`+strings.Repeat("d", 4097)+`","metadata":[],`+simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
 		"metadata must be an object; policy_id must be 1-128 characters of A-Z a-z 0-9 . _ : - and start with a letter or digit; "+
 			"name must be at most 255 characters; description must be at most 4096 characters")
@@ -221,6 +216,23 @@ func TestDecodePolicy(t *testing.T) {
 		"version is not a known field; metadata must be at most 8 levels deep")
 	f(`{"name":"n","rules":[{"a":1,"a":2}]}`, "the body has a duplicate member name")
 	f(`{"name":1,"rules":[{"a":"\u0000"}]}`, "the body must not contain U+0000")
+}
+
+// The faults of a policy and those of its rules are told together.
+func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
+	s := start(t, nil)
+	f := func(body, want string) {
+		t.Helper()
+		if a := s.do("POST", "/v1/policies", body); a.status != 422 || a.code(t) != codeValidation || !strings.Contains(a.body, `"message":"`+want) {
+			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, want)
+		}
+	}
+	f(`{"name":"n"}`, "rules is required")
+	f(`{}`, "name is required; rules is required")
+	f(`{"name":null,"rules":7}`, "name is required; rules must be an array")
+	f(`{"name":7,"rules":[]}`, "name must be a string; rules must have at least one rule")
+	f(`{"nam":"n","name":"n","rules":[{"rule_id":"a","rule_type":"max_amount","parameters":{}}]}`,
+		"nam is not a known field; rules[0].parameters.limit is required")
 }
 
 func TestDecodeKeys(t *testing.T) {

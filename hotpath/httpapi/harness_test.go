@@ -114,8 +114,7 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy) error {
-	var faults spend.Faults
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy, faults spend.Faults) error {
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults
 	}

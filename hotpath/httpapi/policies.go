@@ -17,13 +17,15 @@ func (a *API) postPolicy(x *exchange) error {
 		return err
 	}
 	p := new(audit.Policy)
-	if err := x.decode(func(r *reader) error { return decodePolicy(r, p) }); err != nil {
+	err := x.decode(func(r *reader) error { return decodePolicy(r, p) })
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && !only {
 		return err
 	}
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), c, p); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), c, p, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,9 @@ func Compile(policyID string, version int, rules string, faults *spend.Faults) *
 	if log.failed() {
 		return nil
 	}
+	p.rules = slices.Clone(p.rules) // without the room that append left
 	coverCurrencies(p.rules)
+	p.size = p.measure()
 	return p
 }
 

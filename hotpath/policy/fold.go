@@ -9,10 +9,16 @@ import (
 )
 
 // names is a set of names that compares without regard to case (S11) and to
-// surrounding white space. Its keys are folded.
-type names map[string]struct{}
+// surrounding white space. Its texts are folded.
+type names struct{ set }
 
-func (n names) add(s string) { n[string(appendFold(nil, strings.TrimSpace(s)))] = struct{}{} }
+func newNames(entries []string) names {
+	folded := make([]string, len(entries))
+	for i, entry := range entries {
+		folded[i] = string(appendFold(nil, strings.TrimSpace(entry)))
+	}
+	return names{newSet(folded)}
+}
 
 // shortName is how many bytes a name usually has at most. Clearing a buffer of
 // that size costs next to nothing.
@@ -23,23 +29,21 @@ const longestName = spend.MaxIdentifier * utf8.UTFMax
 
 // has does not allocate: a name is folded on the stack, and folding makes
 // none longer.
-func (n names) has(s string) bool {
+func (n *names) has(s string) bool {
 	s = strings.TrimSpace(s)
 	if len(s) > shortName {
 		return n.hasLong(s)
 	}
 	var buf [shortName]byte
-	_, ok := n[string(appendFold(buf[:0], s))]
-	return ok
+	return contains(&n.set, appendFold(buf[:0], s))
 }
 
-func (n names) hasLong(s string) bool {
+func (n *names) hasLong(s string) bool {
 	if len(s) > longestName {
 		return false // more code points than an entry may have
 	}
 	var buf [longestName]byte
-	_, ok := n[string(appendFold(buf[:0], s))]
-	return ok
+	return contains(&n.set, appendFold(buf[:0], s))
 }
 
 // appendFold appends the folded form of s. Two strings have the same one

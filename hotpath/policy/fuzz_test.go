@@ -2,9 +2,7 @@ package policy
 
 import (
 	"encoding/json"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,22 +90,27 @@ func written(p *Program) string {
 
 func writtenCondition(r *rule) (ruleType string, parameters map[string]any) {
 	number := func(a spend.Amount) json.Number { return json.Number(a.String()) }
-	list := func(set map[string]struct{}) []string { return slices.Sorted(maps.Keys(set)) }
+	list := func(s set) (texts []string) {
+		for i := range s.ends {
+			texts = append(texts, s.at(i))
+		}
+		return texts
+	}
 	switch c := r.condition.(type) {
 	case *maxAmount:
 		return "max_amount", map[string]any{"limit": number(c.limit), "currency": c.currency}
 	case *refundAgeLimit:
 		return "refund_age_limit", map[string]any{"max_days": c.maxDays}
 	case *blockedCategories:
-		return "blocked_categories", map[string]any{"categories": list(c.blocked)}
+		return "blocked_categories", map[string]any{"categories": list(c.names.set)}
 	case *vendorAllowlist:
-		return "vendor_allowlist", map[string]any{"vendors": list(c.vendors)}
+		return "vendor_allowlist", map[string]any{"vendors": list(c.set)}
 	case *blockedPaymentRails:
-		return "blocked_payment_rails", map[string]any{"rails": list(c.blocked)}
+		return "blocked_payment_rails", map[string]any{"rails": list(c.names.set)}
 	case *discountCap:
 		return "discount_cap", map[string]any{"max_percent": number(c.maxPercent)}
 	case *geographyBlock:
-		return "geography_block", map[string]any{"blocked_countries": list(c.blocked)}
+		return "geography_block", map[string]any{"blocked_countries": list(c.set)}
 	case *timeRestriction:
 		return "time_restriction", map[string]any{"allowed_days": listedDays(c.days), "allowed_hours_utc": c.hours.String()}
 	case *escalateIf:

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"time"
+	"unsafe"
 
 	"spendgate/hotpath/spend"
 )
@@ -16,6 +17,7 @@ type Program struct {
 	version  int
 	rules    []rule // in the policy's order, without the duplicate_guard rules
 	guard    guard
+	size     int
 }
 
 // PolicyID is the policy's identifier.
@@ -27,6 +29,29 @@ func (p *Program) Version() int { return p.version }
 // Window is how long the duplicate guard takes an identical action for a
 // repeat: 5 minutes, or the largest window of the duplicate_guard rules (S17).
 func (p *Program) Window() time.Duration { return p.guard.window }
+
+const (
+	// ruleOverhead is what a rule takes beside its own struct and texts, at
+	// most: its condition, and what rounding up adds to each allocation.
+	ruleOverhead = 256
+	// programOverhead likewise.
+	programOverhead = 512
+)
+
+// Size returns how many bytes of memory the Program takes, or somewhat more.
+func (p *Program) Size() int { return p.size }
+
+func (p *Program) measure() int {
+	size := programOverhead + len(p.policyID) + len(p.guard.id) + len(p.guard.description)
+	for i := range p.rules {
+		r := &p.rules[i]
+		size += int(unsafe.Sizeof(*r)) + ruleOverhead + len(r.id) + len(r.description)
+		if listed, ok := r.condition.(interface{ size() int }); ok {
+			size += listed.size()
+		}
+	}
+	return size + size/8 // of large allocations, too, an eighth can be slack
+}
 
 // Finding is what Evaluate found: the outcome, and what Explain needs to word
 // it. It holds no text of its own and is meaningful only to the Program that

@@ -8,16 +8,16 @@ import (
 )
 
 // blockedCategories blocks actions of the listed categories.
-type blockedCategories struct{ blocked names }
+type blockedCategories struct{ names }
 
 func compileBlockedCategories(o *object, r *rule) string {
-	c := &blockedCategories{make(names)}
+	c := &blockedCategories{}
 	var listed []string
 	o.list("categories", required, func(entry string) string {
-		c.blocked.add(entry)
 		listed = append(listed, entry)
 		return ""
 	})
+	c.names = newNames(listed)
 	r.condition = c
 	return "Blocks the categories " + enumerate(listed)
 }
@@ -26,7 +26,7 @@ func (c *blockedCategories) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	switch {
 	case a.Metadata.Category == "":
 		return spend.ReasonRequiredContextMissed
-	case c.blocked.has(a.Metadata.Category):
+	case c.has(a.Metadata.Category):
 		return spend.ReasonBlockedCategory
 	}
 	return spend.ReasonNone

@@ -8,16 +8,16 @@ import (
 )
 
 // blockedPaymentRails blocks the listed payment methods.
-type blockedPaymentRails struct{ blocked names }
+type blockedPaymentRails struct{ names }
 
 func compileBlockedPaymentRails(o *object, r *rule) string {
-	c := &blockedPaymentRails{make(names)}
+	c := &blockedPaymentRails{}
 	var listed []string
 	o.list("rails", required, func(entry string) string {
-		c.blocked.add(entry)
 		listed = append(listed, entry)
 		return ""
 	})
+	c.names = newNames(listed)
 	r.condition = c
 	return "Blocks payment by " + enumerate(listed)
 }
@@ -26,7 +26,7 @@ func (c *blockedPaymentRails) judge(a *spend.Action, _ weekMinute) spend.Reason 
 	switch {
 	case a.PaymentMethod == "":
 		return spend.ReasonRequiredContextMissed
-	case c.blocked.has(a.PaymentMethod):
+	case c.has(a.PaymentMethod):
 		return spend.ReasonBlockedPaymentRail
 	}
 	return spend.ReasonNone

@@ -3,20 +3,20 @@ package policy
 import "spendgate/hotpath/spend"
 
 // geographyBlock blocks actions in the listed countries.
-type geographyBlock struct{ blocked map[string]struct{} } // upper-case
+type geographyBlock struct{ set } // upper-case
 
 func compileGeographyBlock(o *object, r *rule) string {
-	c := &geographyBlock{make(map[string]struct{})}
+	c := &geographyBlock{}
 	var listed []string
 	o.list("blocked_countries", required, func(entry string) string {
 		country, ok := spend.ParseCountry(entry)
 		if !ok {
 			return "must be a country code of two letters"
 		}
-		c.blocked[country] = struct{}{}
 		listed = append(listed, country)
 		return ""
 	})
+	c.set = newSet(listed)
 	r.condition = c
 	return "Blocks actions in the countries " + enumerate(listed)
 }
@@ -25,7 +25,7 @@ func (c *geographyBlock) judge(a *spend.Action, _ weekMinute) spend.Reason {
 	if a.Metadata.Country == "" {
 		return spend.ReasonRequiredContextMissed
 	}
-	if _, ok := c.blocked[a.Metadata.Country]; ok {
+	if contains(&c.set, a.Metadata.Country) {
 		return spend.ReasonBlockedGeography
 	}
 	return spend.ReasonNone

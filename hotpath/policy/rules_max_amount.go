@@ -13,8 +13,7 @@ type maxAmount struct {
 
 	// covered is set only in the policy's first max_amount, and only if none
 	// of them is for all currencies: a cap in dollars authorises no euros.
-	covered      map[string]struct{}
-	coveredNames []string
+	covered []string // sorted
 }
 
 func compileMaxAmount(o *object, r *rule) string {
@@ -36,7 +35,7 @@ func compileMaxAmount(o *object, r *rule) string {
 // policy has no limit (S10).
 func coverCurrencies(rules []rule) {
 	var first *maxAmount
-	covered := make(map[string]struct{})
+	var covered []string
 	for i := range rules {
 		c, ok := rules[i].condition.(*maxAmount)
 		if !ok {
@@ -48,16 +47,12 @@ func coverCurrencies(rules []rule) {
 		if first == nil {
 			first = c
 		}
-		covered[c.currency] = struct{}{}
+		covered = append(covered, c.currency)
 	}
-	if first == nil {
-		return
+	if first != nil {
+		slices.Sort(covered)
+		first.covered = slices.Compact(covered)
 	}
-	first.covered = covered
-	for currency := range covered {
-		first.coveredNames = append(first.coveredNames, currency)
-	}
-	slices.Sort(first.coveredNames)
 }
 
 func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
@@ -68,7 +63,7 @@ func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
 		return spend.ReasonNone
 	}
 	if c.covered != nil {
-		if _, ok := c.covered[a.Currency]; !ok {
+		if _, ok := slices.BinarySearch(c.covered, a.Currency); !ok {
 			return spend.ReasonCurrencyNotCovered
 		}
 	}
@@ -77,7 +72,7 @@ func (c *maxAmount) judge(a *spend.Action, _ weekMinute) spend.Reason {
 
 func (c *maxAmount) explain(f Finding, a *spend.Action, _ *guard) (message, nextStep string) {
 	if f.Reason == spend.ReasonCurrencyNotCovered {
-		covered := enumerate(c.coveredNames)
+		covered := enumerate(c.covered)
 		return money(a.Amount, a.Currency) + " is in a currency for which the policy has no limit: it has limits in " + covered,
 			"Do not proceed. Use a currency that the policy covers (" + covered + "), or ask the policy's owner for a limit in " + a.Currency + "."
 	}

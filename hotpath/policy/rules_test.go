@@ -198,8 +198,7 @@ func TestLists(t *testing.T) {
 func TestFold(t *testing.T) {
 	words := []string{"k", "K", "\u212a", "s", "S", "ſ", "ß", "ẞ", "ss", "å", "Å", "\u212b", "Σ", "σ", "ς", "i", "I", "ı", "İ", "z", "Z", "a", "A", "@", "`", "[", "{", "é", "É", "e\u0301", "ǆ", "ǅ", "Ǆ", "wire", "WIRE", "wIrE", "дом", "ДОМ"}
 	for _, w := range words {
-		n := make(names)
-		n.add(w)
+		n := newNames([]string{w})
 		for _, other := range words {
 			if got, want := n.has(" "+other), strings.EqualFold(w, other); got != want {
 				t.Errorf("S11 %q and %q: equal is %v, want %v", w, other, got, want)

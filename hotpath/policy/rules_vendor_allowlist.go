@@ -8,22 +8,22 @@ import (
 
 // vendorAllowlist blocks spends to counterparties that are not listed, which
 // compare exactly (S11).
-type vendorAllowlist struct{ vendors map[string]struct{} }
+type vendorAllowlist struct{ set }
 
 func compileVendorAllowlist(o *object, r *rule) string {
-	c := &vendorAllowlist{make(map[string]struct{})}
+	c := &vendorAllowlist{}
 	var listed []string
 	o.list("vendors", required, func(entry string) string {
-		c.vendors[entry] = struct{}{}
 		listed = append(listed, entry)
 		return ""
 	})
+	c.set = newSet(listed)
 	r.condition = c
 	return "Blocks spends to any but the vendors " + enumerate(listed)
 }
 
 func (c *vendorAllowlist) judge(a *spend.Action, _ weekMinute) spend.Reason {
-	if _, ok := c.vendors[a.Counterparty]; !ok {
+	if !contains(&c.set, a.Counterparty) {
 		return spend.ReasonVendorNotOnAllowlist
 	}
 	return spend.ReasonNone
