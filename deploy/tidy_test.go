@@ -14,13 +14,6 @@ import (
 	"testing"
 )
 
-// What a reader can take in at once.
-const (
-	maxFileLines     = 400
-	maxTestFileLines = 600
-	maxFuncLines     = 70
-)
-
 // source is one Go file of the module that was written by hand.
 type source struct {
 	path    string
@@ -79,74 +72,6 @@ func sources(t *testing.T) []source {
 		t.Fatal("no Go files found")
 	}
 	return all
-}
-
-func TestFilesAreShort(t *testing.T) {
-	for _, s := range sources(t) {
-		limit := maxFileLines
-		if s.isTest() {
-			limit = maxTestFileLines
-		}
-		if lines := bytes.Count(s.content, []byte("\n")); lines > limit {
-			t.Errorf("%s has %d lines, more than %d", s.path, lines, limit)
-		}
-	}
-}
-
-func TestFunctionsAreShort(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.isTest() {
-			continue
-		}
-		for _, decl := range s.file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Body == nil {
-				continue
-			}
-			if lines := codeLines(s, f); lines > maxFuncLines {
-				t.Errorf("%s: %s has %d lines, more than %d", s.path, f.Name.Name, lines, maxFuncLines)
-			}
-		}
-	}
-}
-
-// codeLines counts the lines of a function's body that are not comments alone.
-func codeLines(s source, f *ast.FuncDecl) int {
-	first := s.fset.Position(f.Body.Lbrace).Line
-	last := s.fset.Position(f.Body.Rbrace).Line
-	count := 0
-	for _, line := range bytes.Split(s.content, []byte("\n"))[first:last] {
-		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("//")) {
-			count++
-		}
-	}
-	return count - 1 // the closing brace
-}
-
-// A package named for no purpose collects what has none.
-func TestPackagesAreNamedForAPurpose(t *testing.T) {
-	banned := []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base", "lib", "core", "types"}
-	for _, s := range sources(t) {
-		if name := strings.TrimSuffix(s.file.Name.Name, "_test"); slices.Contains(banned, name) {
-			t.Errorf("%s: package %s says nothing", s.path, name)
-		}
-	}
-}
-
-func TestPackagesAreDocumented(t *testing.T) {
-	documented := make(map[string]bool)
-	for _, s := range sources(t) {
-		if s.isTest() {
-			continue
-		}
-		dir := filepath.Dir(s.path)
-		documented[dir] = documented[dir] || s.file.Doc != nil
-	}
-	for dir, ok := range documented {
-		if !ok {
-			t.Errorf("%s: the package has no doc comment", dir)
-		}
-	}
 }
 
 // A panic is for what cannot happen; its text says so to whoever sees it.
