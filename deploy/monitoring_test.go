@@ -327,7 +327,7 @@ func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]boo
 }
 
 // Every metric that the dashboard and the rules name is one of a loaded node,
-// and the runbook explains exactly those that there are.
+// and METRICS.md explains exactly those that there are.
 func (f *localFleet) compareMetrics(t *testing.T) {
 	families, samples := f.liveMetrics(t)
 	for _, r := range rules(t) {
@@ -346,7 +346,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 			}
 		}
 	}
-	page, err := os.ReadFile("RUNBOOK.md")
+	page, err := os.ReadFile("METRICS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,12 +356,12 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 	}
 	for name := range families {
 		if strings.HasPrefix(name, "spendgate_") && !explained[name] {
-			t.Errorf("RUNBOOK.md does not explain %s", name)
+			t.Errorf("METRICS.md does not explain %s", name)
 		}
 	}
 	for name := range explained {
 		if !families[name] {
-			t.Errorf("RUNBOOK.md explains %s, which no node of a fleet has", name)
+			t.Errorf("METRICS.md explains %s, which no node of a fleet has", name)
 		}
 	}
 }

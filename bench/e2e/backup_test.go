@@ -92,14 +92,18 @@ func testBackup(t *testing.T, binary string) {
 	t.Run("the service's role can change nothing", b.refused)
 }
 
-// typed runs the block of the runbook's section in which the word stands, as
+// typed runs the block of the runbook's or MAINTENANCE.md's section in which the word stands, as
 // somebody who has copied deploy/postgres and the binary to where they type,
 // with what differs there in the place of the page's: old, new, old, new.
 func (b *backup) typed(t *testing.T, section, word string, instead ...string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../deploy/RUNBOOK.md")
-	act(t, err)
-	_, text, _ := strings.Cut(string(page), "\n## "+section+"\n")
+	text := ""
+	for _, page := range []string{"RUNBOOK.md", "MAINTENANCE.md"} {
+		content, err := os.ReadFile("../../deploy/" + page)
+		act(t, err)
+		text += string(content)
+	}
+	_, text, _ = strings.Cut(text, "\n## "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		if !strings.Contains(block[1], word) {

@@ -14,6 +14,7 @@ import (
 
 const (
 	runbook  = "deploy/RUNBOOK.md"
+	metrics  = "deploy/METRICS.md"
 	rules    = "hotpath/policy/RULES.md"
 	settings = "config/README.md"
 	commands = "cmd/spendgate/README.md"
@@ -115,14 +116,14 @@ func commandsOf(n *node, path ...string) []string {
 	return leaves
 }
 
-// The runbook explains every metric that a node has, and no other.
+// METRICS.md explains every metric that a node has, and no other.
 func compareMetrics(t *testing.T, n *node) {
 	var live, documented []string
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (spendgate_\S+)`).FindAllStringSubmatch(n.metrics(t), -1) {
 		live = append(live, found[1])
 	}
 	var ofFleets []string // this is a single node; deploy looks at those of a fleet
-	for _, row := range rowsOf(section(t, runbook, "## Metrics")) {
+	for _, row := range rowsOf(section(t, metrics, "## Metrics")) {
 		switch name := code(row[0]); {
 		case !strings.HasPrefix(name, "spendgate_"):
 		case strings.Contains(row[1], "Only nodes of a fleet have it."):
@@ -131,7 +132,7 @@ func compareMetrics(t *testing.T, n *node) {
 			documented = append(documented, name)
 		}
 	}
-	compareSets(t, "metrics in "+runbook, documented, "metrics of a node", live)
+	compareSets(t, "metrics in "+metrics, documented, "metrics of a node", live)
 
 	// Alerts and advice speak of the same ones.
 	for _, name := range regexp.MustCompile(`\bspendgate_[a-z_]+`).FindAllString(readPage(t, runbook), -1) {
