@@ -110,7 +110,6 @@ type API struct {
 	router   *router.Router
 	metrics  *metrics
 	unrouted *endpoint // stands for requests that reached no endpoint
-	check    *endpoint // POST /v1/checks
 
 	full        func() bool
 	maxInFlight int64

@@ -15,7 +15,6 @@ type listener struct {
 	net.Listener
 	open   *openConns
 	server *fasthttp.Server
-	api    *API // that sheds checks; may be nil
 }
 
 // Accept implements net.Listener.
@@ -24,8 +23,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true, api: l.api}
-	c.whole = l.api != nil && l.api.trace == nil // who traces wants to see refusals, too
+	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
 	l.open.add(c)
 	return c, nil
 }
@@ -93,7 +91,7 @@ type conn struct {
 	// first is the time of the first byte of the request being read, zero
 	// while none has come. Only the connection's goroutine touches it.
 	first time.Time
-	fresh bool // fasthttp has read nothing yet; like first
+	fresh bool // nothing has ever been read; like first
 
 	// When reading is to end, and what the socket knows of it; like first.
 	readBy            time.Time
@@ -106,32 +104,12 @@ type conn struct {
 
 	open   *openConns
 	server *fasthttp.Server
-	api    *API
-	whole  bool        // every Read so far was one whole request: see Read
 	linger atomic.Bool // the rest of a request is still to come
 	mute   atomic.Bool // nothing more is to be said
 }
 
-// Read implements net.Conn. It answers checks that are refused for overload, as
-// long as every Read was one whole request: then what is read now is one as well,
-// and not the rest of another of which fasthttp has the beginning.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	for {
-		n, err := c.read(p)
-		if c.whole {
-			c.whole = isWhole(p[:n])
-		}
-		if !c.whole || !c.api.sheds(c, p[:n]) {
-			c.fresh = c.fresh && n == 0
-			return n, err
-		}
-		if err := c.api.shed(c); err != nil {
-			return 0, err
-		}
-	}
-}
-
-func (c *conn) read(p []byte) (int, error) {
 	switch {
 	case c.fresh && c.excess:
 		c.allow(min(finishReading, c.server.IdleTimeout))
@@ -149,7 +127,7 @@ func (c *conn) read(p []byte) (int, error) {
 		c.allow(c.server.ReadTimeout)
 	}
 	if n > 0 && c.first.IsZero() {
-		c.first = time.Now()
+		c.first, c.fresh = time.Now(), false
 	}
 	return n, err
 }

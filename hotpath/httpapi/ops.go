@@ -88,7 +88,7 @@ func NewOps(o OpsOptions) *Ops {
 
 // Serve answers until Shutdown. It gives nil when it was shut down.
 func (o *Ops) Serve(l net.Listener) error {
-	if err := o.server.Serve(listener{l, &o.open, o.server, nil}); err != nil && !o.draining.Load() {
+	if err := o.server.Serve(listener{l, &o.open, o.server}); err != nil && !o.draining.Load() {
 		return fmt.Errorf("cannot serve operations: %w", err)
 	}
 	return nil

@@ -58,9 +58,6 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		methods[i] = endpoints[i].method
 		endpoints[i].path = path
 		endpoints[i].counters = a.metrics.of(path, methods[i])
-		if endpoints[i].timed {
-			a.check = &endpoints[i]
-		}
 	}
 	allow := strings.Join(methods, ", ")
 	refused := &endpoint{free: true, counters: a.metrics.of(path, "other")}

@@ -48,7 +48,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 // Serve answers requests until Shutdown. It gives nil when it was shut down.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.server.Serve(listener{l, &a.open, a.server, a}); err != nil && !a.draining.Load() {
+	if err := a.server.Serve(listener{l, &a.open, a.server}); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)
 	}
 	return nil
