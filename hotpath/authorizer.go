@@ -119,6 +119,13 @@ func (v *view) identify(c Caller) identity {
 	return identity{key: k.name, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}, used: k.used}
 }
 
+// Knows reports whether this node knows the caller's API key, as it last looked.
+// It proves nothing: Admit and Check do.
+func (a *Authorizer) Knows(c Caller) bool {
+	id := a.catalog.view().identify(c)
+	return id.err == nil && c.keyed
+}
+
 // Request is what a check or a simulation needs besides its body.
 type Request struct {
 	Caller  Caller

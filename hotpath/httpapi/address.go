@@ -15,10 +15,7 @@ func (a *API) clientAddress(x *exchange) string {
 	if a.trusted(client) {
 		client = a.forwardedFor(client, x.ctx.Request.Header.PeekAll(headerForwarded))
 	}
-	if client.Is6() {
-		return netip.PrefixFrom(client, 64).Masked().String()
-	}
-	return client.String()
+	return networkOf(client).String()
 }
 
 // forwardedFor walks the hops from the nearest one. What a proxy did not write
@@ -77,4 +74,13 @@ func addressOf(remote net.Addr) netip.Addr {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
 	}
 	return netip.IPv4Unspecified()
+}
+
+// networkOf returns what clients are counted by: an IPv4 address, or the network of
+// 64 bits of an IPv6 address.
+func networkOf(address netip.Addr) netip.Addr {
+	if address.Is4() {
+		return address
+	}
+	return netip.PrefixFrom(address, 64).Masked().Addr()
 }

@@ -3,8 +3,10 @@
 package httpapi
 
 import (
+	"runtime"
 	"testing"
 
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -26,4 +28,26 @@ func TestAllocationsOfACheck(t *testing.T) {
 		})
 	}
 	f("handling", 1, preparePost(t, nil))
+}
+
+// Reading a check from its connection and answering it there allocates nothing more.
+func TestAllocationsOnAConnection(t *testing.T) {
+	const warm, measured = 100, 1000
+	a := New(Options{Authorizer: instantly{answer: hotpath.Answer{Check: blockedCheck()}}, Store: &fakeStore{}})
+	request := []byte(post(length(plainCheck), plainCheck))
+	var n int
+	var before, after runtime.MemStats
+	a.serveWire(t, &wire{segments: func() []byte {
+		switch n++; n {
+		case warm:
+			runtime.ReadMemStats(&before)
+		case warm + measured:
+			runtime.ReadMemStats(&after)
+			return nil
+		}
+		return request
+	}})
+	if each := float64(after.Mallocs-before.Mallocs) / measured; each > 1.5 { // now and then a pool is emptied
+		t.Errorf("a check allocates %.2f times", each)
+	}
 }

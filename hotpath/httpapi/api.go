@@ -20,6 +20,7 @@ import (
 
 // authorizer is what the handlers ask of the hotpath.Authorizer.
 type authorizer interface {
+	Knows(c hotpath.Caller) bool
 	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
 	Authenticate(ctx context.Context, c hotpath.Caller) error
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
@@ -33,9 +34,12 @@ type authorizer interface {
 const (
 	// Requests at work at once; what they hold is a few KB each.
 	defaultMaxInFlight = 4096
-	// Connections at once. A connection whose client sends a body slowly holds
-	// up to 1 MiB, an idle one about 20 KB.
+	// Connections at once; each holds 20 to 30 KB.
 	defaultMaxConnections = 8192
+	// Of one address that is no trusted proxy, so that it does not take them all.
+	defaultMaxPerAddress = defaultMaxConnections / 4
+	// Bytes of bodies at once, of callers with a key. Decoding takes as much again.
+	defaultMaxBodies = 64 << 20
 	// A request that takes longer to arrive, or an answer to be taken, ties up
 	// a connection for nobody's good.
 	defaultReadTimeout  = 10 * time.Second
@@ -68,6 +72,8 @@ type Options struct {
 	Full           func() bool
 	MaxInFlight    int           // requests at work at once; beyond, 500 with Retry-After (G9)
 	MaxConnections int           // beyond, likewise, but for what needs no work, such as /health
+	MaxPerAddress  int           // connections of one address that is no trusted proxy; beyond, likewise
+	MaxBodies      int           // bytes of larger bodies that are received or worked on; beyond, likewise
 	ReadTimeout    time.Duration // from a request's first byte to its last
 	WriteTimeout   time.Duration
 	IdleTimeout    time.Duration // between requests on a connection
@@ -83,6 +89,8 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxRateLimit, defaultMaxRateLimit)
 	setDefault(&o.MaxInFlight, defaultMaxInFlight)
 	setDefault(&o.MaxConnections, defaultMaxConnections)
+	setDefault(&o.MaxPerAddress, defaultMaxPerAddress)
+	setDefault(&o.MaxBodies, defaultMaxBodies)
 	setDefault(&o.ReadTimeout, defaultReadTimeout)
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
 	setDefault(&o.IdleTimeout, defaultIdleTimeout)
@@ -115,7 +123,8 @@ type API struct {
 	maxInFlight int64
 	inFlight    atomic.Int64
 	open        openConns
-	chunked     keptHeaders
+	bodies      budget // of callers that are known
+	strangers   budget // of all others
 
 	overloads     tally
 	unauthorized  [len(unauthorizedReasons)]unauthorized
@@ -138,8 +147,10 @@ func New(o Options) *API {
 		trace:       o.Trace,
 		full:        o.Full,
 		maxInFlight: int64(o.MaxInFlight),
-		open:        openConns{most: o.MaxConnections},
+		bodies:      budget{most: int64(o.MaxBodies)},
+		strangers:   budget{most: strangersBodies},
 	}
+	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
 	for i, reason := range unauthorizedReasons {
 		a.unauthorized[i].reason, a.unauthorized[i].counter = reason, a.metrics.unauthorized.WithLabelValues(reason)

@@ -1,9 +1,10 @@
 package httpapi
 
 import (
+	"container/list"
 	"io"
 	"net"
-	"sync"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -19,61 +20,16 @@ type listener struct {
 
 // Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
-	l.open.add(c)
-	return c, nil
-}
-
-// openConns are the connections that are open, so that a shutdown need not
-// wait for clients that have yet to send a request.
-type openConns struct {
-	most    int // beyond which each is refused; 0 is any number
-	closing atomic.Bool
-	mu      sync.Mutex
-	conns   map[*conn]struct{}
-	regular int // of them, without those in excess
-}
-
-func (o *openConns) add(c *conn) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.conns == nil {
-		o.conns = make(map[*conn]struct{})
-	}
-	o.conns[c] = struct{}{}
-	if c.excess = o.most > 0 && o.regular >= o.most; !c.excess {
-		o.regular++
-	}
-}
-
-func (o *openConns) remove(c *conn) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, open := o.conns[c]; open && !c.excess {
-		o.regular--
-	}
-	delete(o.conns, c)
-}
-
-// finishReading is how long a request that is not wholly received, or an
-// answer that is half taken, has left once the service is shutting down. What
-// is being worked on has all the time that it needs.
-const finishReading = time.Second
-
-// hurry gives every connection finishReading. Those that come to wait for
-// their first request later have as much: see conn.Read.
-func (o *openConns) hurry() {
-	o.closing.Store(true)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	end := time.Now().Add(finishReading)
-	for c := range o.conns { // setting deadlines fails only on what is closed
-		_ = c.Conn.SetReadDeadline(end)
-		_ = c.Conn.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: accepted, open: l.open, server: l.server, fresh: true}
+		if l.open.add(c) {
+			return c, nil
+		}
+		_ = accepted.Close()
 	}
 }
 
@@ -101,6 +57,10 @@ type conn struct {
 	// excess: there are too many connections. The first request is refused, and
 	// need not be waited for long.
 	excess bool
+
+	network netip.Addr    // that it is counted by; none of a trusted proxy
+	silent  *list.Element // among those without a request; open.mu guards it
+	asked   bool          // it is not there any more; like first
 
 	open   *openConns
 	server *fasthttp.Server
@@ -214,6 +174,14 @@ func (c *conn) Close() error {
 func onExcess(ctx *fasthttp.RequestCtx) bool {
 	c, ok := ctx.Conn().(*conn)
 	return ok && c.excess
+}
+
+// heardFrom notes that a request came whole. Once is enough.
+func heardFrom(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*conn); ok && !c.asked {
+		c.asked = true
+		c.open.hear(c)
+	}
 }
 
 // startOf is when the first byte of a request was read. A pipelined request

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"mime"
@@ -30,6 +31,9 @@ type exchange struct {
 	unread   error           // why the body was not read; answered in its turn (S1)
 	excess   bool            // its connection is one too many
 	action   spend.Action    // of a check
+	body     []byte          // as it was received
+	budget   *budget         // that the body counts in; nil of a small one
+	held     int             // as how much
 	out      []byte          // where answers are written before they are sent
 	ids      string          // of requests to come
 
@@ -64,23 +68,35 @@ func exchangeOf(ctx *fasthttp.RequestCtx) *exchange {
 	return ctx.UserValue(exchangeKey{}).(*exchange)
 }
 
-// serve answers one request. unread is why its body could not be read, if it
-// could not: the request goes the same way, since a wrong path or key is
-// answered before a body that is too large.
+// serve answers one request. unread is why its body is not to be read, if it is
+// not: the request goes the same way, since a wrong path or key is answered before
+// a body that is too large.
 func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	x := exchanges.Get().(*exchange)
 	x.ctx, x.unread, x.excess, x.endpoint = ctx, unread, onExcess(ctx), a.unrouted
 	x.takeID()
+	if unread == nil {
+		x.unread = a.receive(x)
+	}
+	if x.unread != nil {
+		lingerOn(ctx)
+	} else {
+		heardFrom(ctx)
+	}
 	x.started = startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
 	if a.trace != nil {
 		x.beginTrace()
 	}
 
-	a.router.Handler(ctx)
+	if errors.Is(x.unread, errBadHTTP) || errors.Is(x.unread, errSlowClient) {
+		a.fail(x, x.unread) // it is no request that could be routed
+	} else {
+		a.router.Handler(ctx)
+	}
 
 	x.writeHeaders()
-	if unread != nil || x.excess || a.draining.Load() {
+	if x.unread != nil || x.excess || a.draining.Load() {
 		ctx.SetConnectionClose()
 	}
 	a.metrics.observe(x)
@@ -94,7 +110,8 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	if cap(out) > keepOut {
 		out = nil
 	}
-	*x = exchange{out: out[:0], ids: x.ids}
+	x.release()
+	*x = exchange{body: x.body[:0], out: out[:0], ids: x.ids}
 	exchanges.Put(x)
 }
 
@@ -152,7 +169,7 @@ func (x *exchange) decode(read func(*reader) error) error {
 	if !isJSON(x.ctx.Request.Header.ContentType()) {
 		return errContentType
 	}
-	return readObject(x.ctx.PostBody(), func(r *reader) error {
+	return readObject(x.body, func(r *reader) error {
 		parameters(x.ctx.URI().QueryString(), &r.faults)
 		return read(r)
 	})

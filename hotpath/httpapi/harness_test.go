@@ -76,6 +76,8 @@ func (f *fake) keyed(c hotpath.Caller) (string, bool) {
 	return "", false
 }
 
+func (f *fake) Knows(c hotpath.Caller) bool { return c == hotpath.KeyCaller([]byte(goodKey)) }
+
 func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ bool) (ratelimit.Quota, error) {
 	return f.admit(c)
 }

@@ -45,6 +45,15 @@ type OpsOptions struct {
 // readyTimeout bounds one answer of /readyz; probes commonly wait that long.
 const readyTimeout = 2 * time.Second
 
+const (
+	// opsBody is the largest body that is read; only pprof takes any.
+	opsBody = 1 << 10
+	// opsConnections are many for Prometheus, probes and balancers.
+	opsConnections = 64
+	// opsWriteTimeout is long for a profile over a slow line.
+	opsWriteTimeout = time.Minute
+)
+
 // Ops is the listener for operations, apart from the API: /metrics, /livez,
 // /readyz, /debug/pprof. It authenticates nobody and must not face the world.
 type Ops struct {
@@ -73,15 +82,18 @@ func NewOps(o OpsOptions) *Ops {
 	if o.Pprof {
 		ops.profiles = newProfiles()
 	}
+	ops.open.most = opsConnections
 	ops.server = &fasthttp.Server{
 		Name:                  "spendgate",
 		Handler:               ops.handle,
+		MaxRequestBodySize:    opsBody,
+		Concurrency:           opsConnections + 2*refusedConnections, // never reached: openConns bounds them
 		ReadTimeout:           defaultReadTimeout,
+		WriteTimeout:          opsWriteTimeout, // which begins when an answer is made: a profile takes as long as was asked
 		IdleTimeout:           defaultIdleTimeout,
 		CloseOnShutdown:       true,
 		SecureErrorLogMessage: true,
 		Logger:                serverLog{o.Logger},
-		// No write timeout: a CPU profile takes as long as was asked.
 	}
 	return ops
 }
@@ -114,6 +126,14 @@ func (o *Ops) handle(ctx *fasthttp.RequestCtx) {
 			ctx.Error("unexpected error", fasthttp.StatusInternalServerError)
 		}
 	}()
+	heardFrom(ctx)
+	if o.open.crowded() {
+		ctx.SetConnectionClose() // none is kept for later
+	}
+	if onExcess(ctx) {
+		ctx.Error("too many connections", fasthttp.StatusServiceUnavailable)
+		return
+	}
 	if !ctx.IsGet() && !ctx.IsHead() && !o.isProfile(ctx) {
 		ctx.Error("only GET", fasthttp.StatusMethodNotAllowed)
 		return

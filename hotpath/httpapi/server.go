@@ -1,25 +1,21 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
-	"sync"
 
 	"github.com/valyala/fasthttp"
 )
 
 const (
-	maxBody = 1 << 20 // S4
 	// maxHeader is the size of the buffer that the request line and the header
 	// must fit in. Each open connection has one.
 	maxHeader = 16 << 10
 	// refusedConnections are those beyond the limit that get to hear so. The
-	// next ones are closed with a few words by fasthttp.
+	// next ones are closed without a word.
 	refusedConnections = 1024
 )
 
@@ -28,11 +24,14 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 		Name:           "spendgate",
 		Handler:        a.handle,
 		ErrorHandler:   a.unreadable,
-		HeaderReceived: a.prepareBody,
+		HeaderReceived: a.inspectHeader,
 
-		ReadBufferSize:     maxHeader,
-		MaxRequestBodySize: maxBody,
-		Concurrency:        o.MaxConnections + refusedConnections,
+		ReadBufferSize: maxHeader,
+		// Streamed, since else memory is taken for the whole of a body before its
+		// first byte arrives. So much of it is read before the handler is called.
+		StreamRequestBody:  true,
+		MaxRequestBodySize: freeBody,
+		Concurrency:        o.MaxConnections + 2*refusedConnections, // never reached: openConns bounds them
 		ReadTimeout:        o.ReadTimeout,
 		WriteTimeout:       o.WriteTimeout,
 		IdleTimeout:        o.IdleTimeout,
@@ -69,138 +68,22 @@ func (a *API) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// transferCoded marks a request with a Transfer-Encoding. No client can send
-// the mark: a header's name never begins with a colon. It is "true" when the
-// body is not taken, else how many headers came before a chunked body.
-var transferCoded = []byte(":transfer-coded")
-
-// prepareBody is called once a header has been read, before the body. It keeps
-// fasthttp from reading a body with a Transfer-Encoding that handle refuses,
-// and from inviting one that is too large.
-func (a *API) prepareBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	coded := namesHeader(h.RawHeaders(), transferEncoding)
-	taken := coded && isChunked(h)
-	switch {
-	case taken:
-		a.chunked.keep(h)
-		h.SetCanonical(transferCoded, strconv.AppendInt(nil, int64(h.Len()), 10))
-	case coded:
-		h.SetContentLength(0)
-		h.SetCanonical(transferCoded, valueTrue)
-	}
-	if coded && !taken || h.ContentLength() > maxBody {
-		h.Del(fasthttp.HeaderExpect)
-	}
-	return fasthttp.RequestConfig{}
-}
-
-// keptHeaders are copies of those whose chunked body is being read: of one that
-// is too large fasthttp drops the request, which is yet to be routed (S1).
-type keptHeaders struct {
-	mu   sync.Mutex
-	kept map[*fasthttp.RequestHeader]*fasthttp.RequestHeader
-}
-
-// maxKeptHeaders bounds those of clients that went away amid a body, of which
-// nobody tells. Past it all are forgotten, which costs some their routing.
-const maxKeptHeaders = 1024
-
-func (k *keptHeaders) keep(h *fasthttp.RequestHeader) {
-	c := new(fasthttp.RequestHeader)
-	h.CopyTo(c)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.kept == nil || len(k.kept) >= maxKeptHeaders {
-		k.kept = make(map[*fasthttp.RequestHeader]*fasthttp.RequestHeader)
-	}
-	k.kept[h] = c
-}
-
-// take gives the copy back, once, or nil.
-func (k *keptHeaders) take(h *fasthttp.RequestHeader) *fasthttp.RequestHeader {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	c := k.kept[h]
-	delete(k.kept, h)
-	return c
-}
-
-// isChunked reports a body whose end no two servers can see differently: just
-// chunked, without a Content-Length beside it, where a body is usual. (In
-// HTTP/1.0 fasthttp refuses it.)
-func isChunked(h *fasthttp.RequestHeader) bool {
-	const chunked = -1
-	return h.ContentLength() == chunked && !h.IsGet() && !h.IsHead() && !namesHeader(h.RawHeaders(), contentLength)
-}
-
-// namesHeader looks for a header's name, in lower case, since fasthttp tells
-// only of transfer codings that it knows, and not of a Content-Length beside.
-func namesHeader(raw, name []byte) bool {
-	for len(raw) > 0 {
-		var line []byte
-		line, raw, _ = bytes.Cut(raw, newline)
-		if len(line) > len(name) && line[0]|0x20 == name[0] && bytes.EqualFold(line[:len(name)], name) {
-			return true
-		}
-	}
-	return false
-}
-
-var (
-	newline          = []byte("\n")
-	transferEncoding = []byte("transfer-encoding")
-	contentLength    = []byte("content-length")
-)
-
-// bodyFault is what is wrong with a body that has a Transfer-Encoding. Trailers
-// come after it, and could add headers behind the back of a proxy.
-func (a *API) bodyFault(h *fasthttp.RequestHeader) error {
-	mark := h.PeekCanonical(transferCoded)
-	if len(mark) == 0 {
-		return nil
-	}
-	a.chunked.take(h)
-	before, err := strconv.Atoi(string(mark))
-	if err != nil {
-		return errLengthRequired
-	}
-	if h.Len() > before+1 { // the mark itself
-		return errTrailers
-	}
-	return nil
-}
-
-// handle is called with every request that could be read.
+// handle is called with every request whose header could be read.
 func (a *API) handle(ctx *fasthttp.RequestCtx) {
-	unread := a.bodyFault(&ctx.Request.Header)
-	if unread != nil {
-		lingerOn(ctx)
-	}
-	a.serve(ctx, unread)
+	a.serve(ctx, headerFault(&ctx.Request.Header))
 }
 
-// unreadable is called with a request that could not be read; the connection
-// is closed afterwards. A body that is too large is answered in its turn, like
-// any other fault of a body. For the rest there is no request to be routed.
+// unreadable is called with a request whose header, or the beginning of whose
+// body, could not be read; the connection is closed afterwards. There is no
+// request to be routed.
 func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	var header *fasthttp.ErrSmallBuffer
-	var network net.Error
 	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		lingerOn(ctx)
-		if h := &ctx.Request.Header; len(h.RawHeaders()) == 0 { // chunked
-			kept := a.chunked.take(h)
-			if kept == nil {
-				a.refuse(ctx, errBodyTooLarge)
-				return
-			}
-			kept.CopyTo(h)
-		}
-		a.serve(ctx, errBodyTooLarge)
 	case errors.As(err, &header):
 		lingerOn(ctx)
 		a.refuse(ctx, errHeaderTooLarge)
-	case errors.As(err, &network) && network.Timeout():
+	case errors.Is(err, net.ErrClosed): // by openConns
+	case isTimeout(err):
 		if c, ok := ctx.Conn().(*conn); ok && c.first.IsZero() {
 			// Nothing was asked. An answer would be taken for that of the
 			// request that a client may be about to send.

@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+)
+
+// A request with two keys may have been let pass by the other one: neither
+// counts, not even the same one twice, and it is no demo (S23).
+func TestTwoKeysAuthenticateNobody(t *testing.T) {
+	s := start(t, nil)
+	const good, wrong = "X-API-Key: " + goodKey + "\r\n", "x-api-key: svc_live_wrong\r\n"
+	const admin, noAdmin = "X-Admin-Key: " + adminKey + "\r\n", "X-ADMIN-KEY: no\r\n"
+	for _, keys := range []string{good + wrong, wrong + good, good + good, "X-API-Key:\r\n" + good} {
+		for path, body := range map[string]string{"/v1/checks": plainCheck, "/v1/simulate": simulationOf(2), "/v1/policies": simplePolicy} {
+			c := s.dial()
+			c.send("POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(body) + "\r\n" + body)
+			if a := c.receive(); a.status != 401 || a.code(t) != codeUnauthorized {
+				t.Errorf("%s with %q: %d %s", path, keys, a.status, a.body)
+			}
+		}
+	}
+	for keys, want := range map[string]int{admin + noAdmin: 401, noAdmin + admin: 401, admin + admin: 401, admin: 201} {
+		c := s.dial()
+		c.send("POST /v1/keys HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(`{"name":"n"}`) + "\r\n" + `{"name":"n"}`)
+		if a := c.receive(); a.status != want {
+			t.Errorf("%q: %d %s", keys, a.status, a.body)
+		}
+	}
+	if s.fake.keys != 1 || len(s.fake.checked) != 0 {
+		t.Errorf("%d keys, %d checks", s.fake.keys, len(s.fake.checked))
+	}
+}
+
+// Names are compared whole: what only begins like one that matters is another.
+func TestHeaderNamesAreComparedWhole(t *testing.T) {
+	s := start(t, nil)
+	chunked := "Transfer-Encoding: chunked\r\n"
+	for _, headers := range []string{
+		"Transfer-Encoding-Foo: x\r\n", "Transfer-Encodin: x\r\n", "Content-Length-Foo: 7\r\n", "X-Api-Key-Id: 1\r\n", "X-Api-Key-Id: 1\r\nX-Admin-Key-Id: 2\r\n",
+	} {
+		c := s.dial()
+		c.send(post(headers+length(plainCheck), plainCheck))
+		if a := c.receive(); a.status != 200 {
+			t.Errorf("%q: %d %s", headers, a.status, a.body)
+		}
+		c.send(post(headers+chunked, "0\r\n\r\n"))
+		if a := c.receive(); a.status != 400 || !strings.Contains(a.body, "empty") { // it was read
+			t.Errorf("%q and a chunked body: %d %s", headers, a.status, a.body)
+		}
+	}
+}
+
+// Lines that another server may join or part elsewhere make a request malformed,
+// and end the connection.
+func TestLinesThatSmuggleAreRefused(t *testing.T) {
+	s := start(t, nil)
+	for _, headers := range []string{
+		"Content-Length:\r\n 185\r\n", "Content-Length: 1\r\n 85\r\n", "X: a\r\n b\r\n" + length(plainCheck), "X: a\r\n\tb\r\n" + length(plainCheck), "X:\r\n \r\n" + length(plainCheck),
+		"X: a\nContent-Length: 5\r\n", length(plainCheck) + "X: a\n", "X: a\nTransfer-Encoding: chunked\r\n", "X: a\r\n\n",
+		"X: a\rContent-Length: 5\r\n" + length(plainCheck), "Transfer-Encoding:\r\n chunked\r\n",
+	} {
+		c := s.dial()
+		c.send(post(headers, plainCheck) + smuggled)
+		if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || !strings.Contains(a.body, "malformed HTTP") || a.header.Get("Connection") != "close" {
+			t.Errorf("%q: %d %v %s", headers, a.status, a.header, a.body)
+		}
+		c.closed()
+	}
+	if len(s.fake.checked) != 0 {
+		t.Errorf("%d of them were checked", len(s.fake.checked))
+	}
+}

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// openConns are the connections that are open. They are bounded, in all and for
+// each address, and a shutdown need not wait for clients that have yet to send a
+// request.
+type openConns struct {
+	most       int                   // beyond which each is refused; 0 is any number
+	perAddress int                   // likewise, of one address
+	trusted    func(netip.Addr) bool // the addresses of which there may be any number
+
+	closing atomic.Bool
+	mu      sync.Mutex
+	conns   map[*conn]struct{}
+	// Of them without those in excess:
+	regular   int
+	addresses map[netip.Addr]int // by conn.network
+	silent    list.List          // *conn, oldest first: no request came from them yet
+}
+
+// add reports whether the connection is to be served. When there are too many,
+// the one that has been silent for longest makes room for it; if none is, it is
+// in excess, and some of those are served, to be told so.
+func (o *openConns) add(c *conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conns == nil {
+		o.conns, o.addresses = make(map[*conn]struct{}), make(map[netip.Addr]int)
+	}
+	if peer := addressOf(c.RemoteAddr()); o.perAddress > 0 && !o.trusted(peer) {
+		c.network = networkOf(peer)
+	}
+	crowded := c.network.IsValid() && o.addresses[c.network] >= o.perAddress
+	if !crowded && o.full() {
+		if oldest := o.silent.Front(); oldest != nil {
+			evicted := oldest.Value.(*conn) //nolint:forcetypeassert // it holds nothing else
+			o.drop(evicted)
+			evicted.mute.Store(true)
+			_ = evicted.Conn.Close()
+		}
+	}
+	c.excess = crowded || o.full()
+	if c.excess && len(o.conns)-o.regular >= refusedConnections {
+		return false
+	}
+	o.conns[c] = struct{}{}
+	if !c.excess {
+		o.regular++
+		c.silent = o.silent.PushBack(c)
+		if c.network.IsValid() {
+			o.addresses[c.network]++
+		}
+	}
+	return true
+}
+
+func (o *openConns) full() bool { return o.most > 0 && o.regular >= o.most }
+
+// crowded reports whether half of the connections that may be open are.
+func (o *openConns) crowded() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.regular > o.most/2
+}
+
+func (o *openConns) remove(c *conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drop(c)
+}
+
+// drop is remove with mu held.
+func (o *openConns) drop(c *conn) {
+	if _, open := o.conns[c]; !open {
+		return
+	}
+	delete(o.conns, c)
+	if c.excess {
+		return
+	}
+	o.regular--
+	o.heard(c)
+	if c.network.IsValid() {
+		if o.addresses[c.network]--; o.addresses[c.network] == 0 {
+			delete(o.addresses, c.network)
+		}
+	}
+}
+
+// hear notes that a request came, whole, over a connection.
+func (o *openConns) hear(c *conn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.heard(c)
+}
+
+// heard is hear with mu held.
+func (o *openConns) heard(c *conn) {
+	if c.silent != nil {
+		o.silent.Remove(c.silent)
+		c.silent = nil
+	}
+}
+
+// finishReading is how long a request that is not wholly received, or an
+// answer that is half taken, has left once the service is shutting down. What
+// is being worked on has all the time that it needs.
+const finishReading = time.Second
+
+// hurry gives every connection finishReading. Those that come to wait for
+// their first request later have as much: see conn.Read.
+func (o *openConns) hurry() {
+	o.closing.Store(true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	end := time.Now().Add(finishReading)
+	for c := range o.conns { // setting deadlines fails only on what is closed
+		_ = c.Conn.SetReadDeadline(end)
+		_ = c.Conn.SetWriteDeadline(end.Add(finishReading)) // the refusal of what came too late
+	}
+}
