@@ -273,6 +273,9 @@ func (a *API) logFailure(x *exchange) {
 		slog.String("duration", time.Since(x.started).Round(time.Microsecond).String()),
 	}
 	attrs = append(attrs, more...)
+	if id := x.ctx.Request.Header.PeekCanonical(headerClientID); isClientID(id) {
+		attrs = append(attrs, slog.String("client_request_id", string(id)))
+	}
 	if x.traceID != (trace.ID{}) {
 		attrs = append(attrs, slog.String("trace_id", x.traceID.String()))
 	}
@@ -280,6 +283,22 @@ func (a *API) logFailure(x *exchange) {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
 	}
 	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
+}
+
+// headerClientID is X-Request-ID as fasthttp spells it.
+var headerClientID = []byte("X-Request-Id")
+
+// isClientID reports whether a client's name for its request is fit for the log.
+func isClientID(id []byte) bool {
+	const longest = 128
+	for _, c := range id {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(id) > 0 && len(id) <= longest
 }
 
 // logOverload notes a request that was refused for overload. A line for each

@@ -102,3 +102,19 @@ func TestNothingIsInjected(t *testing.T) {
 		}
 	}
 }
+
+// A client finds its own name for a request in the log, if it is fit for one.
+func TestClientsRequestIDIsLogged(t *testing.T) {
+	s := start(t, nil)
+	long := strings.Repeat("x", 129)
+	for id, logged := range map[string]bool{
+		"Job-7_retry.2": true, long[:128]: true, long: false, "a b": false, "a=b": false, "caf\u00e9": false, `a"b`: false, "": false,
+	} {
+		before := len(s.logged.String())
+		s.do("GET", "/nowhere", "", "X-Request-ID: "+id)
+		line := s.logged.String()[before:]
+		if strings.Contains(line, "client_request_id="+id+"\n") != logged || strings.Contains(line, "client_request_id") != logged {
+			t.Errorf("%q: %s", id, line)
+		}
+	}
+}

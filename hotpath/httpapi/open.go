@@ -34,8 +34,10 @@ func (o *openConns) add(c *conn) bool {
 	if o.conns == nil {
 		o.conns, o.addresses = make(map[*conn]struct{}), make(map[netip.Addr]int)
 	}
-	if peer := addressOf(c.RemoteAddr()); o.perAddress > 0 && !o.trusted(peer) {
-		c.network = networkOf(peer)
+	if o.perAddress > 0 {
+		if peer := addressOf(c.RemoteAddr()); !o.trusted(peer) {
+			c.network = networkOf(peer)
+		}
 	}
 	crowded := c.network.IsValid() && o.addresses[c.network] >= o.perAddress
 	if !crowded && o.full() {
