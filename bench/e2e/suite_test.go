@@ -43,6 +43,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { testSettings(t, binary) })
 	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
 	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
+	t.Run("flood", func(t *testing.T) { testFlood(t, binary) })
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
@@ -140,7 +141,7 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	t.Helper()
 	checkpoints := filepath.Join(t.TempDir(), "checkpoints.jsonl")
 	o.Binary, o.Nodes, o.Settings = binary, 2, fleet.Settings{
-		"LOG_LEVEL": "debug", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints, "CHECKPOINT_INTERVAL": "1s",
+		"LOG_LEVEL": "debug", "TRUSTED_PROXIES": "127.0.0.1", "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": checkpoints, "CHECKPOINT_INTERVAL": "1s",
 	}
 	f := startFleet(t, o)
 	s := &suite{Fleet: f, binary: binary, checkpoints: checkpoints}
