@@ -15,7 +15,10 @@ func (a *API) clientAddress(x *exchange) string {
 	if a.trusted(client) {
 		client = a.forwardedFor(client, x.ctx.Request.Header.PeekAll(headerForwarded))
 	}
-	return networkOf(client).String()
+	if client.Is6() {
+		return netip.PrefixFrom(client, 64).Masked().String()
+	}
+	return client.String()
 }
 
 // forwardedFor walks the hops from the nearest one. What a proxy did not write
@@ -76,7 +79,7 @@ func addressOf(remote net.Addr) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// networkOf returns what clients are counted by: an IPv4 address, or the network of
+// networkOf returns what connections are counted by: an IPv4 address, or the network of
 // 64 bits of an IPv6 address.
 func networkOf(address netip.Addr) netip.Addr {
 	if address.Is4() {
