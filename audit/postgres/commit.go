@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -30,11 +33,12 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 	if reach <= s.horizonMS.Load() {
 		reach = 0
 	}
-	session.buf = session.buf[:0]
-	if !session.prepared || s.statement == "" {
-		session.buf = appendParse(session.buf, s.statement, commitQuery)
+	session.parameters.reset()
+	session.parameters.appendCommit(checks, reach, link)
+	prepare := !session.prepared || s.statement == ""
+	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
+		return fmt.Errorf("cannot commit: %w", &audit.RowError{Err: err})
 	}
-	session.buf = appendCommit(session.buf, s.statement, checks, reach, link)
 	if _, err := session.exchange(ctx, 1); err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
 	}
@@ -61,60 +65,74 @@ func horizon(checks []*spend.Check) int64 {
 // commitQuery is prepared with the first commit of a connection.
 const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
 
-// appendCommit adds the call of commit_checks, a transaction of its own.
-func appendCommit(b []byte, statement string, checks []*spend.Check, reach int64, link chain.Link) []byte {
+// appendCommit adds messages that call commit_checks, a transaction of its own
+// that ends with the last of them.
+func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []byte, err error) {
+	if prepare {
+		if b, err = (&pgproto3.Parse{Name: statement, Query: commitQuery}).Encode(b); err != nil {
+			return nil, err
+		}
+	}
+	bind := pgproto3.Bind{PreparedStatement: statement, ParameterFormatCodes: []int16{pgtype.BinaryFormatCode}, Parameters: p.values}
+	if b, err = appendExecution(b, &bind); err != nil {
+		return nil, err
+	}
+	return (&pgproto3.Sync{}).Encode(b)
+}
+
+// appendCommit adds the parameters of commit_checks.
+func (p *parameters) appendCommit(checks []*spend.Check, horizonMS int64, link chain.Link) {
 	fence := checks[0].Fence
-	b, bind := openBind(b, statement, 14)
-	b = appendParameter(b, fence.Node[:])
-	b = appendParameter(b, fence.Epoch[:])
-	b = appendKeys(b, checks)
-	b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(reach))
-	b = append(b, 0, 0, 0, 2, 0, audit.RowFormat)
-	b = append(b, 0, 0, 0, 1, 0)
-	if slices.ContainsFunc(checks, (*spend.Check).Violation) {
-		b[len(b)-1] = 1
-	}
-	b, rows := openArray(b, 0, len(checks))
-	for _, c := range checks {
-		var row int
-		b, row = openValue(b)
-		b = closeValue(appendRow(b, c), row)
-	}
-	return closeBind(appendLink(closeValue(b, rows), link), bind)
-}
-
-// appendLink adds the parameters of the batch's place in the node's chain.
-func appendLink(b []byte, link chain.Link) []byte {
+	p.bytes(fence.Node[:])
+	p.bytes(fence.Epoch[:])
+	p.keys(checks)
+	p.int64(horizonMS)
+	p.int16(audit.RowFormat)
+	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
+	p.rows(checks)
+	p.int64(link.Seq)
+	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
-	b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(link.Seq))
-	b = append(b, 0, 0, 0, 2, 0, chain.Version)
-	b = appendParameter(b, first[:])
-	b = appendParameter(b, last[:])
-	b = appendParameter(b, link.Entries)
-	return appendParameter(b, link.Head[:])
+	p.bytes(first[:])
+	p.bytes(last[:])
+	p.bytes(link.Entries)
+	p.bytes(link.Head[:])
 }
 
-// appendKeys adds two arrays: the hashes of the idempotency keys, and the
-// checks that have them.
-func appendKeys(b []byte, checks []*spend.Check) []byte {
+// keys adds two arrays: the hashes of the idempotency keys, and the checks that
+// have them.
+func (p *parameters) keys(checks []*spend.Check) {
 	n := 0
 	for _, c := range checks {
 		if c.Action.IdempotencyKey != "" {
 			n++
 		}
 	}
-	b, array := openArray(b, typeBytes, n)
+	b := appendArrayHeader(p.buf, pgtype.ByteaOID, n)
 	for _, c := range checks {
 		if c.Action.IdempotencyKey != "" {
 			hash := spend.HashKey(c.Action.IdempotencyKey)
-			b = appendParameter(b, hash[:])
+			b = appendElement(b, hash[:])
 		}
 	}
-	b, array = openArray(closeValue(b, array), typeUUID, n)
+	p.add(b)
+	b = appendArrayHeader(p.buf, pgtype.UUIDOID, n)
 	for _, c := range checks {
 		if c.Action.IdempotencyKey != "" {
-			b = appendParameter(b, c.ID[:])
+			b = appendElement(b, c.ID[:])
 		}
 	}
-	return closeValue(b, array)
+	p.add(b)
+}
+
+// rows adds an array of check_row. Its type's OID differs from schema to schema;
+// the server knows it and does not ask for it.
+func (p *parameters) rows(checks []*spend.Check) {
+	b := appendArrayHeader(p.buf, 0, len(checks))
+	for _, c := range checks {
+		at := len(b)
+		b = appendRow(append(b, 0, 0, 0, 0), c)
+		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	}
+	p.add(b)
 }

@@ -15,12 +15,9 @@ import (
 
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
-	b := []byte("SELECT * FROM create_policy(")
-	for _, text := range []string{p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata} {
-		b = append(appendString(b, text), ',')
-	}
-	b = append(appendInt(b, now.UnixMilli()), ')')
-	row, err := s.control(ctx, b, 1)
+	row, err := s.control(ctx, textStatement{"SELECT * FROM create_policy($1, $2, $3, $4, $5, $6)", [][]byte{
+		[]byte(p.PolicyID), []byte(p.Name), []byte(p.Description), []byte(p.Rules), []byte(p.Metadata), intText(now.UnixMilli()),
+	}})
 	if err != nil {
 		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
 	}
@@ -31,6 +28,8 @@ func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time
 	p.Version, p.CreatedAt, p.UpdatedAt = int(version), fromMilli(created), fromMilli(now.UnixMilli())
 	return nil
 }
+
+func intText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
 func twoInts(row [][]byte) (a, b int64, err error) {
 	if len(row) != 2 {
@@ -60,13 +59,10 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
-	b := append(appendHex([]byte("SELECT create_key("), k.ID[:]), ',')
-	b = append(appendHex(b, k.Hash[:]), ',')
-	b = append(appendString(b, k.Name), ',')
-	b = append(appendInt(b, int64(k.RateLimitRPM)), ',')
-	b = append(strconv.AppendBool(b, k.Active), ',')
-	b = append(appendInt(b, k.CreatedAt.UnixMilli()), ')')
-	if _, err := s.control(ctx, b, 1); err != nil {
+	_, err := s.control(ctx, textStatement{"SELECT create_key($1, $2, $3, $4, $5, $6)", [][]byte{
+		hexText(k.ID[:]), hexText(k.Hash[:]), []byte(k.Name), intText(int64(k.RateLimitRPM)), strconv.AppendBool(nil, k.Active), intText(k.CreatedAt.UnixMilli()),
+	}})
+	if err != nil {
 		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
 	}
 	return nil
@@ -74,21 +70,18 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 
 // UpdateKey implements audit.Keys.
 func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
-	name, rpm, active := []byte("NULL"), []byte("NULL"), []byte("NULL")
+	var name, rpm, active []byte // null for what stays
 	if change.Name != nil {
-		name = appendString(nil, *change.Name)
+		name = append([]byte{}, *change.Name...)
 	}
 	if change.RateLimitRPM != nil {
-		rpm = appendInt(nil, int64(*change.RateLimitRPM))
+		rpm = intText(int64(*change.RateLimitRPM))
 	}
 	if change.Active != nil {
 		active = strconv.AppendBool(nil, *change.Active)
 	}
-	b := appendHex([]byte("SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0) FROM update_key("), id[:])
-	for _, arg := range [][]byte{name, rpm, active} {
-		b = append(append(b, ','), arg...)
-	}
-	row, err := s.control(ctx, append(b, ')'), 1)
+	row, err := s.control(ctx, textStatement{`SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0)
+		FROM update_key($1, $2, $3, $4)`, [][]byte{hexText(id[:]), name, rpm, active}})
 	if err == nil && row == nil {
 		err = audit.ErrNotFound
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -22,17 +24,6 @@ func encodable(c *spend.Check) error {
 	return nil
 }
 
-// The types of fields, by their OIDs, which never change.
-const (
-	typeLetter  = 18 // "char"
-	typeBytes   = 17
-	typeInt64   = 20
-	typeInt32   = 23
-	typeText    = 25
-	typeNumeric = 1700
-	typeUUID    = 2950
-)
-
 // rowFields is how many fields the type check_row has.
 const rowFields = 28
 
@@ -40,15 +31,15 @@ const rowFields = 28
 func appendRow(b []byte, c *spend.Check) []byte {
 	a, d := &c.Action, &c.Decision
 	b = binary.BigEndian.AppendUint32(b, rowFields)
-	b = appendField(b, typeUUID, c.ID[:])
+	b = appendField(b, pgtype.UUIDOID, c.ID[:])
 	if c.Pass.Passed() {
 		b = appendInt64(appendInt64(b, c.Pass.ClaimedMS), c.Pass.UntilMS)
 	} else {
-		b = appendNull(appendNull(b, typeInt64), typeInt64)
+		b = appendNull(appendNull(b, pgtype.Int8OID), pgtype.Int8OID)
 	}
 	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
 	if a.Type == spend.Unspecified {
-		b = appendNull(b, typeLetter)
+		b = appendNull(b, pgtype.QCharOID)
 	} else {
 		b = appendLetter(b, chain.TypeLetters[a.Type])
 	}
@@ -56,8 +47,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendLetter(b, chain.EffectLetters[d.Effect])
 	b = appendLetter(b, chain.ConfidenceLetters[d.Confidence])
 	b = appendNumeric(b, a.Amount)
-	b = appendField(b, typeBytes, c.Fingerprint[:])
-	b = appendField(b, typeBytes, c.RequestSHA[:])
+	b = appendField(b, pgtype.ByteaOID, c.Fingerprint[:])
+	b = appendField(b, pgtype.ByteaOID, c.RequestSHA[:])
 	b = appendText(b, a.Currency)
 	b = appendText(b, a.AgentID)
 	b = appendText(b, a.PolicyID)
@@ -85,28 +76,28 @@ func appendField[T string | []byte](b []byte, typ uint32, value T) []byte {
 }
 
 func appendNull(b []byte, typ uint32) []byte {
-	return append(binary.BigEndian.AppendUint32(b, typ), null...)
+	return append(binary.BigEndian.AppendUint32(b, typ), 0xff, 0xff, 0xff, 0xff)
 }
 
-func appendText(b []byte, s string) []byte { return appendField(b, typeText, s) }
+func appendText(b []byte, s string) []byte { return appendField(b, pgtype.TextOID, s) }
 
 func appendOptional(b []byte, s string) []byte {
 	if s == "" {
-		return appendNull(b, typeText)
+		return appendNull(b, pgtype.TextOID)
 	}
 	return appendText(b, s)
 }
 
 func appendInt32(b []byte, n int32) []byte {
-	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, typeInt32, 0, 0, 0, 4), uint32(n))
+	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, pgtype.Int4OID, 0, 0, 0, 4), uint32(n))
 }
 
 func appendInt64(b []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, typeInt64, 0, 0, 0, 8), uint64(n))
+	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, pgtype.Int8OID, 0, 0, 0, 8), uint64(n))
 }
 
 func appendLetter(b []byte, letter byte) []byte {
-	return append(b, 0, 0, 0, typeLetter, 0, 0, 0, 1, letter)
+	return append(b, 0, 0, 0, pgtype.QCharOID, 0, 0, 0, 1, letter)
 }
 
 // appendNumeric adds an amount as Postgres keeps numerics: digits of base
@@ -130,7 +121,7 @@ func appendNumeric(b []byte, a spend.Amount) []byte {
 		first--
 		digits[first] = uint16(integer % 1e4)
 	}
-	b = binary.BigEndian.AppendUint32(b, typeNumeric)
+	b = binary.BigEndian.AppendUint32(b, pgtype.NumericOID)
 	b = binary.BigEndian.AppendUint32(b, uint32(8+2*(end-first)))
 	b = binary.BigEndian.AppendUint16(b, uint16(end-first)) // digits
 	b = binary.BigEndian.AppendUint16(b, uint16(4-first))   // weight of the first: its power of 10,000

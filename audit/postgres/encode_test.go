@@ -50,8 +50,18 @@ func TestNoAllocation(t *testing.T) {
 		batch = append(batch, c)
 	}
 	link := audittest.Link(1, batch...)
-	buf := appendCommit(nil, "", batch, 60_000, link)
-	if allocs := testing.AllocsPerRun(100, func() { buf = appendCommit(buf[:0], "", batch, 60_000, link) }); allocs > 0 {
+	var p parameters
+	var buf []byte
+	encode := func() {
+		p.reset()
+		p.appendCommit(batch, 60_000, link)
+		var err error
+		if buf, err = appendCommit(buf[:0], "", true, &p); err != nil {
+			t.Error(err)
+		}
+	}
+	encode()
+	if allocs := testing.AllocsPerRun(100, encode); allocs > 0 {
 		t.Errorf("%v allocations for %d rows", allocs, len(batch))
 	}
 }
@@ -101,9 +111,12 @@ func BenchmarkEncode(b *testing.B) {
 		batch[i].ID = spend.NewID(time.Now())
 	}
 	link := audittest.Link(1, batch...)
+	var p parameters
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = appendCommit(buf[:0], "", batch, 0, link)
+		p.reset()
+		p.appendCommit(batch, 0, link)
+		buf, _ = appendCommit(buf[:0], "", false, &p)
 	}
 }

@@ -206,9 +206,9 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 	return errors.Join(err, queued.Close(t.Context()), <-rotated)
 }
 
-// TestEnterReadsBehindTheLock lets a commit wait in enter while the epoch or
+// TestBeginReadsBehindTheLock lets a commit wait in begin_commit while the epoch or
 // the node ends: it must see that, though it began before.
-func TestEnterReadsBehindTheLock(t *testing.T) {
+func TestBeginReadsBehindTheLock(t *testing.T) {
 	url := database(t)
 	s := open(t, url, true)
 	for _, test := range []struct {

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,8 +25,7 @@ func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
 
 // RotateEpoch implements audit.Fences.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
-	call := append(appendHex([]byte("SELECT replace(rotate_epoch("), seen[:]), ',')
-	call = append(appendHex(call, next[:]), ")::text, '-', '')"...)
+	call := textStatement{"SELECT replace(rotate_epoch($1, $2)::text, '-', '')", [][]byte{hexText(seen[:]), hexText(next[:])}}
 	row, err := s.overHolders(ctx, call, `classid = 'epoch'::regclass AND objid = 0`)
 	if err != nil {
 		return current, fmt.Errorf("cannot rotate the epoch: %w", err)
@@ -37,7 +38,7 @@ func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current s
 
 // Fence implements audit.Fences.
 func (s *Store) Fence(ctx context.Context, node spend.ID) error {
-	call := append(appendHex([]byte("SELECT fence_node("), node[:]), ')')
+	call := textStatement{"SELECT fence_node($1)", [][]byte{hexText(node[:])}}
 	_, err := s.overHolders(ctx, call, `classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, [16]byte(node))
 	if err != nil {
 		return fmt.Errorf("cannot fence a node: %w", err)
@@ -49,10 +50,10 @@ func (s *Store) Fence(ctx context.Context, node spend.ID) error {
 // longer than lockPatience are commits of a client that is gone or stuck;
 // their sessions are ended (F16), until the call succeeds or ctx ends. The
 // call may be repeated, so a connection lost in it is no end.
-func (s *Store) overHolders(ctx context.Context, call []byte, lock string, args ...any) ([][]byte, error) {
+func (s *Store) overHolders(ctx context.Context, call textStatement, lock string, args ...any) ([][]byte, error) {
 	for {
 		asked := time.Now()
-		row, err := s.control(ctx, append([]byte("SET LOCAL lock_timeout = "+lockPatience+";"), call...), 2)
+		row, err := s.control(ctx, textStatement{sql: "SET LOCAL lock_timeout = " + lockPatience}, call)
 		var answer *pgconn.PgError
 		switch {
 		case err == nil:
@@ -102,18 +103,20 @@ func (s *Store) endHolders(ctx context.Context, asked time.Time, lock string, ar
 	return err
 }
 
-// control runs a transaction of statements with short literals on a connection
-// that no commit uses. steps is how many statements there are.
-func (s *Store) control(ctx context.Context, statements []byte, steps int) ([][]byte, error) {
+// control runs a transaction of statements on a connection that no commit uses.
+// It returns the columns of the last row, as text.
+func (s *Store) control(ctx context.Context, statements ...textStatement) ([][]byte, error) {
 	session, err := s.controls.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.controls.give(session)
-	b, at := openMessage(session.buf[:0], 'Q')
-	b = append(b, begin...)
-	b = append(b, statements...)
-	b = append(b, ";"+commit...)
-	session.buf = closeMessage(append(b, 0), at)
-	return session.exchange(ctx, steps+1)
+	all := slices.Concat([]textStatement{{sql: begin}}, statements, []textStatement{{sql: commit}})
+	if session.buf, err = appendStatements(session.buf[:0], all...); err != nil {
+		return nil, &audit.RowError{Err: err}
+	}
+	return session.exchange(ctx, len(all)-1)
 }
+
+// hexText is an argument that a uuid takes, or the function decode.
+func hexText(b []byte) []byte { return hex.AppendEncode(nil, b) }

@@ -251,11 +251,13 @@ func TestPreparedCommit(t *testing.T) {
 				t.Errorf("%s: %v", mode, err)
 			}
 			session := <-s.writers.idle
-			forget := "SELECT 1" // a simple query ends the unnamed statement
+			forget := "SELECT 1" // replaces the unnamed statement
 			if !kept {
 				forget = "DEALLOCATE ALL"
 			}
-			session.buf = appendQuery(session.buf[:0], forget)
+			if session.buf, err = appendStatements(session.buf[:0], textStatement{sql: forget}); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := session.exchange(t.Context(), 0); err != nil {
 				t.Error(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"spendgate/hotpath/idle"
 )
 
-// sessions is a fixed number of connections that are spoken to by hand, made
-// when they are needed.
+// sessions is a fixed number of connections, made when they are needed. They
+// send a whole transaction at once, which pgx does not.
 type sessions struct {
 	config *pgconn.Config
 	hosts  *hosts
@@ -75,9 +75,11 @@ func (p *sessions) close() {
 type session struct {
 	conn     net.Conn // nil when not connected
 	frontend *pgproto3.Frontend
-	prepared bool   // the connection has prepared what Commit asks
-	buf      []byte // for the next message, reused
-	losses   int64  // of the store's connections when this one was made
+	prepared bool  // the connection has prepared what Commit asks
+	losses   int64 // of the store's connections when this one was made
+
+	buf        []byte     // the messages of the next exchange, reused
+	parameters parameters // of the next commit, reused
 }
 
 // keepBuffer bounds what a session keeps of an exceptionally large batch.
@@ -106,11 +108,10 @@ func (s *session) drop() {
 	s.conn, s.frontend, s.prepared = nil, nil, false
 }
 
-// exchange sends the message in s.buf, one transaction that ends with its last
-// byte, waits for its end and gives the columns of the last row that it
-// returned. steps is how many statements the server confirms before it commits.
+// exchange sends the messages in s.buf, one transaction that ends with their last
+// byte, waits for its end and returns the columns of the last row. steps is how many statements the server confirms before it commits.
 //
-// The outcome is certain when the server says so, when not all of the message
+// The outcome is certain when the server says so, when not all of them
 // was sent, and when the server gave up before the last step had ended. Else
 // it is ErrUnknown.
 func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err error) {
@@ -156,7 +157,7 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 	}
 }
 
-// answer is what came back for one message.
+// answer is what came back in one exchange.
 type answer struct {
 	row           [][]byte
 	steps         int             // statements that ended well, BEGIN and COMMIT included
@@ -206,8 +207,10 @@ func (s *session) receive() (a answer, err error) {
 
 // rollback ends a transaction that failed. Its locks are gone already.
 func (s *session) rollback() {
-	s.buf = appendQuery(s.buf[:0], "ROLLBACK")
-	_, err := s.conn.Write(s.buf)
+	var err error
+	if s.buf, err = (&pgproto3.Query{String: "ROLLBACK"}).Encode(s.buf[:0]); err == nil {
+		_, err = s.conn.Write(s.buf)
+	}
 	if err == nil {
 		var a answer
 		if a, err = s.receive(); err == nil && !a.inTransaction {

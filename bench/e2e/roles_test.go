@@ -221,7 +221,7 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(c::text, E'\n' ORDER BY check_id) FROM SCHEMA.checks AS c),
 		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM SCHEMA.violations AS v),
 		(SELECT string_agg(p::text, E'\n') FROM SCHEMA.policies AS p),
-		(SELECT string_agg(b::text, E'\n' ORDER BY chainID, seq) FROM SCHEMA.batches AS b),
+		(SELECT string_agg(b::text, E'\n' ORDER BY chain_id, seq) FROM SCHEMA.batches AS b),
 		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.policy_chain AS p),
 		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
