@@ -19,6 +19,11 @@ func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	return CheckOf(fields)
+}
+
+// CheckOf is ParseCheck of a row's fields, which are those of CheckColumns.
+func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	if len(fields) != checkFields {
 		return nil, 0, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
 	}

@@ -40,15 +40,26 @@ func migrations() []string {
 // values that the driver knows, and the files that they name are there. The
 // error quotes no part of the URL but a parameter's value.
 func CheckURL(url string) error {
-	_, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
 	if err == nil {
-		return nil
+		return checkExecMode(config.ConnConfig)
 	}
 	text := err.Error()
 	if _, problem, quotes := strings.Cut(text, "`: "); quotes { // pgx begins with the URL
 		text = problem
 	}
 	return errors.New(text)
+}
+
+// checkExecMode refuses the modes in which the driver does not know the types
+// of parameters, or reads no binary values: rows are decoded as they are hashed.
+func checkExecMode(config *pgx.ConnConfig) error {
+	switch mode := config.DefaultQueryExecMode; mode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		return fmt.Errorf("default_query_exec_mode %s cannot be used; cache_describe suits poolers", mode)
+	default:
+		return nil
+	}
 }
 
 // Migrate brings the schema in the first schema of the URL's search_path up to

@@ -239,7 +239,7 @@ func TestHorizon(t *testing.T) {
 func TestPreparedCommit(t *testing.T) {
 	url := database(t)
 	open(t, url, true)
-	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "exec": false} {
+	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false} {
 		s, err := Open(t.Context(), Options{URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler), Writers: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,8 @@ func TestPreparedCommit(t *testing.T) {
 		t.Cleanup(s.Close)
 		f := newFence(t, s)
 		for range 3 {
-			if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
+			c := minimal(f)
+			if err := audittest.Record(t.Context(), s, c); err != nil || !recorded(t, s, c) {
 				t.Errorf("%s: %v", mode, err)
 			}
 			session := <-s.writers.idle
@@ -262,6 +263,19 @@ func TestPreparedCommit(t *testing.T) {
 				t.Error(err)
 			}
 			s.writers.give(session)
+		}
+	}
+}
+
+// TestExecModes refuses a URL by which no check could be looked up.
+func TestExecModes(t *testing.T) {
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		url := "postgres://localhost/?default_query_exec_mode=" + mode
+		if err := CheckURL(url); err == nil || !strings.Contains(err.Error(), "default_query_exec_mode") {
+			t.Errorf("%s is checked: %v", mode, err)
+		}
+		if _, err := Open(t.Context(), Options{URL: url}); err == nil || !strings.Contains(err.Error(), "default_query_exec_mode") {
+			t.Errorf("%s is opened: %v", mode, err)
 		}
 	}
 }

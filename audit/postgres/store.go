@@ -83,6 +83,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the database URL: %w", err) // pgx leaves the password out
 	}
+	if err := checkExecMode(config.ConnConfig); err != nil {
+		return nil, fmt.Errorf("cannot use the database URL: %w", err)
+	}
 	if o.MaxConns > 0 {
 		config.MaxConns = int32(min(o.MaxConns, 1<<15))
 	}

@@ -2,66 +2,38 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
-
-// selectChecks gives absent text as empty and an unsaid type as no letter.
-const selectChecks = `SELECT check_id, node, epoch, coalesce(claimed_ms, 0), coalesce(until_ms, 0), policy_version, latency_ms,
-	coalesce(requested_type, ''::"char"), action_type, decision, confidence, amount::text, fingerprint, request_sha, currency,
-	agent_id, policy_id, counterparty, coalesce(payment_method, ''), coalesce(merchant_or_vendor, ''), coalesce(reason_text, ''),
-	coalesce(idempotency_key, ''), coalesce(metadata, ''), coalesce(reason_code, ''), coalesce(rule_id, ''),
-	coalesce(rule_description, ''), coalesce(message, ''), coalesce(next_step, ''), key_id, request_id
-	FROM checks WHERE check_id = ANY ($1::uuid[])`
 
 // Checks implements audit.Trail.
 func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up checks", scanCheck, selectChecks, uuids(ids))
+	return collect(ctx, s, "cannot look up checks", scanCheck,
+		"SELECT "+columnList(chain.CheckColumns())+" FROM checks WHERE check_id = ANY ($1::uuid[])",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 
+// scanCheck decodes the fields that are hashed, in the form in which they are:
+// what is served is what is verified.
 func scanCheck(row pgx.CollectableRow) (*spend.Check, error) {
-	c := new(spend.Check)
-	a, d := &c.Action, &c.Decision
-	var requested, actionType, effect, confidence byte
-	var fingerprint, sha []byte
-	var amount, metadata string
-	err := row.Scan(uuid(&c.ID), uuid(&c.Fence.Node), uuid(&c.Fence.Epoch), &c.Pass.ClaimedMS, &c.Pass.UntilMS,
-		&d.PolicyVersion, &c.LatencyMS, &requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
-		&a.AgentID, &a.PolicyID, &a.Counterparty, &a.PaymentMethod, &a.MerchantOrVendor, &a.ReasonText,
-		&a.IdempotencyKey, &metadata, (*string)(&d.Reason), &d.RuleID,
-		&d.RuleDescription, &d.Message, &d.NextStep, &c.KeyID, &c.RequestID)
+	c, _, err := chain.CheckOf(row.RawValues())
 	if err != nil {
 		return nil, err
 	}
-	copy(c.Fingerprint[:], fingerprint)
-	copy(c.RequestSHA[:], sha)
-	if metadata != "" {
+	if text := c.Action.Metadata.JSON; text != "" {
 		var faults spend.Faults
-		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata), "metadata", &faults)
-		err = faults.Err()
-	}
-	a.Type, c.ActionType = typeOf(requested), typeOf(actionType)
-	var known, sure bool
-	d.Effect, known = effectOf(effect)
-	d.Confidence, sure = confidenceOf(confidence)
-	if !known || !sure || c.ActionType == spend.Unspecified {
-		err = errors.Join(err, errors.New("unknown action type, decision or confidence"))
-	}
-	var amountErr error
-	if a.Amount, amountErr = spend.ParseAmount(amount); amountErr != nil {
-		err = errors.Join(err, fmt.Errorf("amount %w", amountErr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+		c.Action.Metadata = spend.ParseMetadata(text, "metadata", &faults)
+		if err := faults.Err(); err != nil {
+			return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+		}
 	}
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -17,11 +18,8 @@ import (
 // statement costs more than a row.
 const rowsPerInsert = 16
 
-const checkColumns = `id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format,
-	requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
-	agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
-	idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-	key_id, request_id`
+// checkColumns returns the columns of a check, as a query lists them.
+func checkColumns() string { return strings.Join(chain.CheckColumns(), ", ") }
 
 const violationColumns = `id, agent_id, policy_id, policy_version, action_type, amount, currency,
 	counterparty, decision, rule_id, rule_description, confidence, latency_ms`

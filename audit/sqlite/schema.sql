@@ -2,7 +2,7 @@
 -- by time), amounts exact decimals as text, times Unix milliseconds.
 
 CREATE TABLE checks (
-    id               BLOB PRIMARY KEY,
+    check_id         BLOB PRIMARY KEY,
     node             BLOB NOT NULL,
     epoch            BLOB NOT NULL,
     claimed_ms       INTEGER,            -- null when the duplicate guard blocked
@@ -35,7 +35,7 @@ CREATE TABLE checks (
     request_id       TEXT NOT NULL
 ) STRICT;
 
-CREATE INDEX checks_fingerprint ON checks (fingerprint, id) WHERE claimed_ms IS NOT NULL;
+CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
 CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
 
 -- Each commit adds its place in the hash chain of the node incarnation that wrote
@@ -119,7 +119,7 @@ BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_delete BEFORE DELETE ON checks
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_replace BEFORE INSERT ON checks
-WHEN EXISTS (SELECT 1 FROM checks WHERE id = NEW.id OR rowid = NEW.rowid)
+WHEN EXISTS (SELECT 1 FROM checks WHERE check_id = NEW.check_id OR rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 
 CREATE TRIGGER batches_update BEFORE UPDATE ON batches

@@ -79,8 +79,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&s.insertCheck, insertInto("checks", checkColumns, 1)},
-		{&s.insertChecks, insertInto("checks", checkColumns, rowsPerInsert)},
+		{&s.insertCheck, insertInto("checks", checkColumns(), 1)},
+		{&s.insertChecks, insertInto("checks", checkColumns(), rowsPerInsert)},
 		{&s.insertViolation, insertInto("violations", violationColumns, 1)},
 		{&s.insertViolations, insertInto("violations", violationColumns, rowsPerInsert)},
 		{&s.insertKey, insertKey},

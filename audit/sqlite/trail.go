@@ -135,7 +135,7 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 	for i := range ids {
 		args[i] = ids[i][:]
 	}
-	query := "SELECT " + checkColumns + " FROM checks WHERE id IN (" + marks(len(ids)) + ")"
+	query := "SELECT " + checkColumns() + " FROM checks WHERE check_id IN (" + marks(len(ids)) + ")"
 	return collect(ctx, s.reader, "cannot look up checks", scanCheck, query, args...)
 }
 
@@ -153,13 +153,13 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-const passColumns = "fingerprint, id, claimed_ms, until_ms"
+const passColumns = "fingerprint, check_id, claimed_ms, until_ms"
 
 // LivePasses implements audit.Trail.
 func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
 		"SELECT "+passColumns+" FROM checks WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? ORDER BY id`, append(hashArgs(fingerprints), nowMS)...)
+			AND claimed_ms IS NOT NULL AND until_ms > ? ORDER BY check_id`, append(hashArgs(fingerprints), nowMS)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
@@ -173,8 +173,8 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 		before = newest
 	}
 	return collect(ctx, s.reader, "cannot page through passes", scanPass,
-		"SELECT "+passColumns+` FROM checks WHERE claimed_ms IS NOT NULL AND until_ms > ? AND id < ?
-			ORDER BY id DESC LIMIT ?`, nowMS, before[:], limit)
+		"SELECT "+passColumns+` FROM checks WHERE claimed_ms IS NOT NULL AND until_ms > ? AND check_id < ?
+			ORDER BY check_id DESC LIMIT ?`, nowMS, before[:], limit)
 }
 
 func scanPass(row scanner) (audit.LivePass, error) {

@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+
+	"spendgate/audit/chain"
+)
+
+// TestColumns compares the tables with the lists of columns by which rows are
+// read, encoded and hashed: a column that is in one of them alone would be
+// neither served nor proved.
+func TestColumns(t *testing.T) {
+	url := database(t)
+	open(t, url, true)
+	columns := func(relation string) []string {
+		return texts(t, connect(t, url), `SELECT attname::text FROM pg_attribute
+			WHERE attrelid = '`+relation+`'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`)
+	}
+	ofCommit := []string{"node", "epoch", "format"} // sent once for all checks of a commit
+	sent := slices.DeleteFunc(chain.CheckColumns(), func(c string) bool { return slices.Contains(ofCommit, c) })
+	for relation, want := range map[string][]string{
+		"checks": chain.CheckColumns(), "check_row": sent,
+		"violations": append(chain.ViolationColumns(), countedBy), "policies": chain.PolicyColumns(),
+	} {
+		if got := columns(relation); !slices.Equal(got, want) {
+			t.Errorf("%s has the columns\n%q, want\n%q", relation, got, want)
+		}
+	}
+	if len(sent) != rowFields {
+		t.Errorf("%d fields are encoded, want %d", rowFields, len(sent))
+	}
+}
