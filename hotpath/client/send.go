@@ -19,8 +19,9 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 5 * time.Second
-	// maxAnswer bounds what a wrong address could send.
-	maxAnswer = 64 << 20
+	// maxAnswer bounds what a wrong address could send. The largest answers, 100
+	// violations with their descriptions, take some 3 MiB.
+	maxAnswer = 8 << 20
 )
 
 // request is what is sent, perhaps several times.

@@ -68,8 +68,7 @@ type lineError struct {
 	problem string
 }
 
-// judgeLine is nil for a message, for a batch, which the SDK judges, and for
-// nothing at all.
+// judgeLine is nil for a message and for nothing at all.
 func judgeLine(text []byte) *lineError {
 	switch {
 	case len(text) == 0:
@@ -79,7 +78,7 @@ func judgeLine(text []byte) *lineError {
 	case !json.Valid(text):
 		return &lineError{jsonrpc.CodeParseError, "each line must be one message in JSON"}
 	case text[0] == '[':
-		return nil
+		return batchRefused()
 	}
 	if _, err := jsonrpc.DecodeMessage(text); err != nil {
 		return &lineError{jsonrpc.CodeInvalidRequest, "this is no message of JSON-RPC 2.0"}
@@ -87,10 +86,8 @@ func judgeLine(text []byte) *lineError {
 	return nil
 }
 
-// refuse answers a line whose ID, if it has one, is not known.
 func (m *messages) refuse(fault *lineError) error {
-	_, err := fmt.Fprintf(m.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", fault.code, fault.problem)
-	if err != nil {
+	if _, err := io.WriteString(m.out, fault.answer()); err != nil {
 		return fmt.Errorf("cannot answer what is no message: %w", err)
 	}
 	return nil

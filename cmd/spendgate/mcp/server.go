@@ -124,7 +124,7 @@ func (s *Server) Handler(token string) http.Handler {
 		PropagateRequestCancellation: true, Logger: slog.New(quiet{s.log.Handler()}),
 	})
 	mux := http.NewServeMux()
-	mux.Handle(Path, authenticate(token, stream))
+	mux.Handle(Path, authenticate(token, limited(oneMessage(stream))))
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 

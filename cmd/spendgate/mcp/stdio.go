@@ -57,29 +57,28 @@ func (p patient) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &patientConn{Connection: c, stop: p.stop, unanswered: make(map[jsonrpc.ID]bool)}, nil
+	return &patientConn{
+		Connection: c, stop: p.stop, slots: make(chan struct{}, maxInFlight), unanswered: make(map[jsonrpc.ID]bool),
+	}, nil
 }
 
 type patientConn struct {
 	sdk.Connection
 	stop       context.Context
+	slots      chan struct{} // one taken for each of unanswered, and while a message is read
 	mu         sync.Mutex
 	unanswered map[jsonrpc.ID]bool
 	settled    chan struct{} // closed when the input is over and all is answered
 }
 
+// Read waits while there are maxInFlight calls without an answer: the SDK
+// begins with every call that it is given.
 func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	stopped, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.stop, cancel)()
-	message, err := c.Connection.Read(stopped)
+	message, err := c.read(ctx)
 	if err != nil && c.stop.Err() != nil {
 		err = io.EOF
 	}
 	c.mu.Lock()
-	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() {
-		c.unanswered[r.ID] = true
-	}
 	var settled chan struct{}
 	if errors.Is(err, io.EOF) && len(c.unanswered) > 0 {
 		settled = make(chan struct{})
@@ -95,12 +94,36 @@ func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
+// read takes a slot for the message, which a call keeps until it is answered.
+func (c *patientConn) read(ctx context.Context) (jsonrpc.Message, error) {
+	stopped, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.stop, cancel)()
+	select {
+	case c.slots <- struct{}{}:
+	case <-stopped.Done():
+		return nil, stopped.Err()
+	}
+	message, err := c.Connection.Read(stopped)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r, ok := message.(*jsonrpc.Request); ok && r.IsCall() && !c.unanswered[r.ID] {
+		c.unanswered[r.ID] = true
+	} else {
+		<-c.slots
+	}
+	return message, err
+}
+
 func (c *patientConn) Write(ctx context.Context, message jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, message)
 	if r, ok := message.(*jsonrpc.Response); ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.unanswered, r.ID)
+		if c.unanswered[r.ID] {
+			delete(c.unanswered, r.ID)
+			<-c.slots
+		}
 		if c.settled != nil && len(c.unanswered) == 0 {
 			close(c.settled)
 			c.settled = nil
