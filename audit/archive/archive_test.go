@@ -20,7 +20,7 @@ import (
 var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 // rowsOf are the encoded rows of some checks with all kinds of values.
-func rowsOf(t *testing.T) (rows [][]byte) {
+func rowsOf(t testing.TB) (rows [][]byte) {
 	t.Helper()
 	texts := []string{"", "plain", "\x01\x1f", "\"\\/\b\f\n\r\t", "\x7f\u0080\u2028\u2029\ufeff\ufffd", "é 中 😀", " ", "null", strings.Repeat("ü", 100)}
 	for i := range texts {
