@@ -22,6 +22,9 @@ var (
 	// ErrForked: this commit wrote nothing, but an earlier try of it may have.
 	// Fence the node, then look its checks up.
 	ErrForked = errors.New("another batch has this place in the node's chain")
+	// ErrPoliciesFull: nothing was written. All versions of all policies together
+	// would be larger than the store was told to let them.
+	ErrPoliciesFull = errors.New("no room for more policies")
 	// ErrUnavailable: nothing was written. Try again later.
 	ErrUnavailable = errors.New("store unavailable")
 )

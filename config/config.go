@@ -36,6 +36,8 @@ const (
 	// Redis can be relied on for.
 	defaultMaxRateLimit = 10_000
 	mostMaxRateLimit    = 1_000_000
+	// defaultMaxPolicyBytes is room for a thousand of the largest policies.
+	defaultMaxPolicyBytes = 1 << 30
 )
 
 // Config is what a server process runs with. It may be printed: its secrets
@@ -47,8 +49,9 @@ type Config struct {
 	DatabaseURL    Secret // postgres://...; empty in mode Dev
 	AdminKeys      []Secret
 	TrustedProxies []netip.Prefix
-	Demo           bool // simulations without a key
-	MaxRateLimit   int  // requests a minute that an admin may give a key
+	Demo           bool  // simulations without a key
+	MaxRateLimit   int   // requests a minute that an admin may give a key
+	MaxPolicyBytes int64 // of all versions of all policies
 	LogLevel       slog.Level
 	DataDir        string // empty unless set or the mode is Dev
 	PProf          bool
@@ -73,6 +76,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		TrustedProxies: read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
 		Demo:           read(s, "DEMO", true, parseBool),
 		MaxRateLimit:   read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
+		MaxPolicyBytes: read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		DataDir:        read(s, "DATA_DIR", defaultDataDir(mode), parseText),
 		PProf:          read(s, "PPROF", false, parseBool),
@@ -101,6 +105,9 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 			if s.given(name) {
 				c.Notices = append(c.Notices, prefix+name+" is ignored: dev embeds its own")
 			}
+		}
+		if s.given("MAX_POLICY_BYTES") {
+			c.Notices = append(c.Notices, prefix+"MAX_POLICY_BYTES is ignored: dev has as many policies as its disk")
 		}
 		if s.given("CHECKPOINT_KEY") {
 			c.Notices = append(c.Notices, prefix+"CHECKPOINT_KEY is ignored: dev signs no checkpoints")

@@ -70,12 +70,12 @@ func TestDefaults(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
 		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN",
-		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000",
+		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn ||
-		c.DataDir != "/var/lib/spendgate" || !c.PProf || c.Demo || c.MaxRateLimit != 1_000_000 {
+		c.DataDir != "/var/lib/spendgate" || !c.PProf || c.Demo || c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 {
 		t.Errorf("got %+v", c)
 	}
 	if !slices.Equal(c.AdminKeys, []Secret{"0123456789abcdef", "fedcba9876543210"}) {
@@ -112,12 +112,12 @@ func TestModes(t *testing.T) {
 }
 
 func TestDevIgnoresServersAndSaysSo(t *testing.T) {
-	c := mustLoad(t, Dev, "SPENDGATE_REDIS_URL=nonsense", "SPENDGATE_DATABASE_URL_FILE=/none")
+	c := mustLoad(t, Dev, "SPENDGATE_REDIS_URL=nonsense", "SPENDGATE_DATABASE_URL_FILE=/none", "SPENDGATE_MAX_POLICY_BYTES=1048576")
 	if c.Redis.Addrs != nil || c.DatabaseURL != "" {
 		t.Errorf("got %+v", c)
 	}
 	all := strings.Join(c.Notices, "\n")
-	for _, want := range []string{"REDIS_URL is ignored", "DATABASE_URL is ignored"} {
+	for _, want := range []string{"REDIS_URL is ignored", "DATABASE_URL is ignored", "MAX_POLICY_BYTES is ignored"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no notice %q in %q", want, all)
 		}
@@ -210,7 +210,7 @@ func TestBadValues(t *testing.T) {
 		"TRUSTED_PROXIES=10.0.0.0/33", "TRUSTED_PROXIES=10.0.0.0/8,", "TRUSTED_PROXIES=::ffff:10.0.0.0/104",
 		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off",
 		"ADMIN_KEY=fifteen-letters", "ADMIN_KEY=0123456789abcdef,fifteen-letters", "ADMIN_KEY=fifteen-letters,fifteen-letters",
-		"MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5",
+		"MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5", "MAX_POLICY_BYTES=1048575", "MAX_POLICY_BYTES=1GiB",
 	} {
 		if got := faults(t, Dev, "SPENDGATE_"+setting); len(got) != 1 {
 			t.Errorf("%s: %q", setting, got)

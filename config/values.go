@@ -56,6 +56,15 @@ func parseMaxRateLimit(s string) (int, error) {
 	return n, nil
 }
 
+// parseBytes wants a number of bytes with room for one policy at least.
+func parseBytes(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1<<20 {
+		return 0, fmt.Errorf("must be a number of bytes, at least %d, not %q", 1<<20, s)
+	}
+	return n, nil
+}
+
 // parseAdminKeys takes one key, or two while clients move from one to the other.
 func parseAdminKeys(s string) ([]Secret, error) {
 	var keys []Secret

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"spendgate/audit"
@@ -32,7 +33,11 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy
 		return err
 	}
 	a.catalog.view().identify(c).used.note(a.now())
-	if err := a.store.CreatePolicy(stored, p, a.now()); err != nil {
+	err := a.store.CreatePolicy(stored, p, a.now())
+	if errors.Is(err, audit.ErrPoliciesFull) {
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
 	return a.guard.RaiseGeneration(ctx)

@@ -15,8 +15,9 @@ import (
 
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
-	row, err := s.control(ctx, textStatement{"SELECT * FROM create_policy($1, $2, $3, $4, $5, $6)", [][]byte{
+	row, err := s.control(ctx, textStatement{"SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7)", [][]byte{
 		[]byte(p.PolicyID), []byte(p.Name), []byte(p.Description), []byte(p.Rules), []byte(p.Metadata), intText(now.UnixMilli()),
+		intText(s.maxPolicyBytes),
 	}})
 	if err != nil {
 		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)

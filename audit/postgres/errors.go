@@ -18,6 +18,7 @@ const (
 	codeStaleEpoch    = "SG001"
 	codeFencedNode    = "SG002"
 	codeKeysTaken     = "SG003"
+	codePoliciesFull  = "SG006"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -48,6 +49,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrFencedNode
 	case err.Code == codeUnique && err.ConstraintName == "batches_pkey":
 		return fmt.Errorf("%w: %w", audit.ErrForked, err)
+	case err.Code == codePoliciesFull:
+		return audit.ErrPoliciesFull
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):

@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -31,8 +33,11 @@ type Options struct {
 	// connection; 0 is 2. More split the batches without gain.
 	Writers int
 	// Migrate brings the schema up to date first.
-	Migrate    bool
-	Registerer prometheus.Registerer // nil registers nothing
+	Migrate bool
+	// MaxPolicyBytes bounds the texts of all versions of all policies together,
+	// which are kept for ever; 0 does not.
+	MaxPolicyBytes int64
+	Registerer     prometheus.Registerer // nil registers nothing
 }
 
 // Store is an audit.Store on PostgreSQL. It is safe for concurrent use.
@@ -42,6 +47,8 @@ type Store struct {
 	writers  *sessions // for Commit
 	controls *sessions // for fences and configuration, which must not wait for writers
 	closing  sync.Once
+
+	maxPolicyBytes int64
 
 	// statement names the prepared commit; empty when connections are not
 	// this node's own, so that every commit prepares it anew.
@@ -103,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Writers <= 0 {
 		o.Writers = defaultWriters
 	}
-	s := &Store{log: o.Logger}
+	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
 	s.writers = newSessions(&config.ConnConfig.Config, hosts, o.Writers, &s.losses)
 	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {

@@ -18,7 +18,7 @@ func serve(ctx context.Context, p process) error {
 	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	registry := newRegistry()
 	store, err := postgres.Open(ctx, postgres.Options{
-		URL: string(c.DatabaseURL), Logger: log, Migrate: true, Registerer: registry,
+		URL: string(c.DatabaseURL), Logger: log, Migrate: true, MaxPolicyBytes: c.MaxPolicyBytes, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -233,6 +234,16 @@ func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
 	f(`{"name":7,"rules":[]}`, "name must be a string; rules must have at least one rule")
 	f(`{"nam":"n","name":"n","rules":[{"rule_id":"a","rule_type":"max_amount","parameters":{}}]}`,
 		"nam is not a known field; rules[0].parameters.limit is required")
+}
+
+// A policy for which the store has no room is refused as one at fault is: to try
+// again is of no use.
+func TestNoRoomForPolicies(t *testing.T) {
+	s := start(t, nil)
+	s.fake.workErr = fmt.Errorf("cannot create: %w", audit.ErrPoliciesFull)
+	if a := s.do("POST", "/v1/policies", simplePolicy); a.status != 422 || a.code(t) != codeValidation || a.header.Get("Retry-After") != "" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 }
 
 func TestDecodeKeys(t *testing.T) {

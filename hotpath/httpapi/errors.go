@@ -79,6 +79,7 @@ var refusals = [...]struct {
 	{errBodyTooLarge, refusal{status: 413, code: codeBadRequest, message: "the body must be at most 1 MiB"}},
 
 	{hotpath.ErrKeyReused, refusal{status: 422, code: codeValidation, message: "idempotency_key was used for a different request"}},
+	{audit.ErrPoliciesFull, refusal{status: 422, code: codeValidation, message: "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
 	{errDemoLimit, refusal{status: 422, code: codeDemoLimit, message: "without an API key a simulation has at most 10 actions"}},
 
 	{hotpath.ErrPolicyNotFound, refusal{status: 404, code: codePolicyNotFound, message: "there is no such policy, or not in that version"}},

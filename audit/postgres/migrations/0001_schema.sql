@@ -264,9 +264,11 @@ CREATE TABLE fenced_nodes (node uuid PRIMARY KEY, fenced_at timestamptz NOT NULL
 
 -- Configuration.
 
--- The number of the latest change of policies or keys.
-CREATE TABLE config (generation bigint NOT NULL);
-INSERT INTO config VALUES (0);
+CREATE TABLE config (
+    generation   bigint NOT NULL, -- the number of the latest change of policies or keys
+    policy_bytes bigint NOT NULL  -- the texts of all versions of all policies
+);
+INSERT INTO config VALUES (0, 0);
 
 CREATE TABLE policies (
     policy_id   text        NOT NULL,
@@ -526,14 +528,21 @@ BEGIN
             || int8send(last) || coalesce(previous, decode(repeat('00', 32), 'hex')) || hash));
 END $$;
 
+-- Fails with SG006 if all policies together would have more than max_bytes.
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
-    OUT new_version integer, OUT created_ms bigint)
+    max_bytes bigint, OUT new_version integer, OUT created_ms bigint)
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint := raise_generation();
+    bytes          bigint := octet_length(new_id) + octet_length(new_name) + octet_length(new_description)
+                          + octet_length(new_rules) + octet_length(new_metadata);
     created        policies;
 BEGIN
+    UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
+    END IF;
     SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
         FROM policies WHERE policy_id = new_id;
     INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
