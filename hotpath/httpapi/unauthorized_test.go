@@ -118,6 +118,9 @@ func TestUnauthorizedIsCountedAndLoggedByReason(t *testing.T) {
 			t.Errorf("%s: %d lines in %s", reason, n, logged)
 		}
 	}
+	if lines := strings.Count(logged, "status=401"); lines != strings.Count(logged, "reason=") {
+		t.Errorf("%d lines of 401s, also without a reason: %s", lines, logged)
+	}
 	if n, err := testutil.GatherAndCount(s.metrics, "spendgate_unauthorized_total"); n != len(unauthorizedReasons) || err != nil {
 		t.Errorf("%d series, %v", n, err)
 	}
