@@ -59,8 +59,7 @@ func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
 func TestRefundIsNotSentTwice(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	o := f.mini.Options()
-	p := newProxy(t, o.Addrs[0])
-	o.Addrs = []string{p.ln.Addr().String()}
+	p := newProxy(t, &o)
 	far := f.start(o, true)
 	raw, _, err := far.CreateKey(t.Context(), "limited", 5)
 	if err != nil {
@@ -240,7 +239,7 @@ func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 func TestSilentStoreIsGivenUp(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	o := f.mini.Options()
-	o.Addrs = []string{"127.0.0.1:1"} // nobody listens
+	o.Addrs, o.Dialer = []string{"127.0.0.1:1"}, nil // nobody listens
 	n := f.start(o, true)
 	k, err := spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey)
 	if err != nil {
@@ -372,8 +371,7 @@ func TestPolicyPostedToPromotedReplica(t *testing.T) {
 func TestNoWaitingCycle(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	o := f.mini.Options()
-	p := newProxy(t, o.Addrs[0])
-	o.Addrs = []string{p.ln.Addr().String()}
+	p := newProxy(t, &o)
 	f.nodes = append(f.nodes, f.start(o, true)) // node 1 is 3 ms from Redis
 	for round := range 8 {
 		p.delay.Store(0)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -128,18 +130,20 @@ var errTest = errors.New("made to fail")
 // proxy stands before Redis: it delays requests and loses replies.
 type proxy struct {
 	ln      net.Listener
-	target  string
+	target  func() (net.Conn, error)
 	delay   atomic.Int64
 	swallow atomic.Pointer[[]byte] // the next request with this text is carried out, its reply lost
 }
 
-func newProxy(t *testing.T, target string) *proxy {
+// newProxy stands before the server of the options, which then lead to it.
+func newProxy(t *testing.T, o *redis.UniversalOptions) *proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{ln: ln, target: target}
+	p := &proxy{ln: ln, target: dialer(*o)}
+	o.Addrs, o.Dialer = []string{ln.Addr().String()}, nil
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -153,9 +157,17 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
+// dialer connects to the server of the options.
+func dialer(o redis.UniversalOptions) func() (net.Conn, error) {
+	if o.Dialer == nil {
+		return func() (net.Conn, error) { return net.Dial("tcp", o.Addrs[0]) }
+	}
+	return func() (net.Conn, error) { return o.Dialer(context.Background(), "tcp", o.Addrs[0]) }
+}
+
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close() //nolint:errcheck // nothing is lost with it
-	server, err := net.Dial("tcp", p.target)
+	server, err := p.target()
 	if err != nil {
 		return
 	}

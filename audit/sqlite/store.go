@@ -6,8 +6,10 @@ import (
 	_ "embed" // the schema
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
 	"time"
 
 	"modernc.org/sqlite"
@@ -41,8 +43,12 @@ const (
 	busyTimeout = time.Second
 )
 
-// Open opens the store in the file path, and creates it if it is not there.
+// Open opens the store in the file path, and creates it if it is not there. No
+// other user of the machine can read it, whoever could before.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
+	if err := makePrivate(path); err != nil {
+		return nil, fmt.Errorf("cannot keep the store %q to its owner: %w", path, err)
+	}
 	s := &Store{log: logger}
 	var err error
 	if s.writer, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate")); err != nil {
@@ -60,6 +66,25 @@ func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error)
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
 	}
 	return s, nil
+}
+
+// makePrivate creates the file if it is not there. SQLite gives the permissions
+// of the database to the files that it makes beside it, but leaves those that a
+// killed process left as they are.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if err := os.Chmod(path+suffix, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // dataSource names the file with the settings that each connection needs.

@@ -84,6 +84,27 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// Nobody but the owner reads the record, whatever the files were before.
+func TestFilesArePrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	files := []string{path, path + "-wal", path + "-shm"}
+	for _, before := range []string{"absent", "open to all"} {
+		open(t, path) // the first is open when the second begins, as files are left by a kill
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %s is %v", before, file, info.Mode())
+			}
+			if err := os.Chmod(file, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // TestOpenTogether starts several processes' worth of stores on a new file.
 func TestOpenTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")

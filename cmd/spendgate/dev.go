@@ -76,11 +76,23 @@ func dev(ctx context.Context, p process) error {
 	})
 }
 
-// lockFolder makes the data folder and keeps other nodes out of it: two would
-// have two different in-process Redis servers.
+// lockFolder makes the data folder and keeps other users out of it, and other
+// nodes: two would have two different in-process Redis servers.
 func lockFolder(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look at SPENDGATE_DATA_DIR: %w", err)
+	}
+	if info.Mode()&fs.ModeSticky != 0 { // such as /tmp
+		return nil, fmt.Errorf("SPENDGATE_DATA_DIR %s is shared with other users: name a folder in it", path)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(path, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot keep SPENDGATE_DATA_DIR to its owner: %w", err)
+		}
 	}
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -92,7 +104,7 @@ func lockFolder(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // closing unlocks
 }
 
-// readOrMake gives the secret of a file, made at first.
+// readOrMake returns the secret of a file, made at first.
 func readOrMake(path string, fresh func() string) (string, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

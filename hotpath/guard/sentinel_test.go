@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -158,7 +159,7 @@ func TestSwitchOfMasterIsNoticed(t *testing.T) {
 // F29: when the sentinels name another master, claims go there, although the
 // connection to the old one is open and answers.
 func TestClaimsFollowTheSentinels(t *testing.T) {
-	servers := make(map[string]string) // addresses
+	servers := make(map[string]redis.UniversalOptions) // by address
 	for _, name := range []string{"old", "new"} {
 		server, err := embedded.Start()
 		if err != nil {
@@ -170,12 +171,17 @@ func TestClaimsFollowTheSentinels(t *testing.T) {
 		if err := client.Set(t.Context(), "name", name, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		servers[name] = server.Options().Addrs[0]
+		servers[name+":6379"] = server.Options()
 	}
-	o := redis.UniversalOptions{MasterName: "claims"}
+	o := redis.UniversalOptions{MasterName: "claims", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if server, ok := servers[addr]; ok {
+			return server.Dialer(ctx, network, addr)
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
 	var watchers []*watcher
 	for range 3 {
-		w := newWatcher(t, servers["old"])
+		w := newWatcher(t, "old:6379")
 		watchers = append(watchers, w)
 		o.Addrs = append(o.Addrs, w.addr)
 	}
@@ -199,7 +205,7 @@ func TestClaimsFollowTheSentinels(t *testing.T) {
 		}
 	}
 	for _, w := range watchers {
-		w.names.Store(servers["new"])
+		w.names.Store("new:6379")
 	}
 	for deadline := time.Now().Add(10 * time.Second); asked() != "new"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

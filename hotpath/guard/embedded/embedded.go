@@ -1,10 +1,13 @@
 // Package embedded runs a Redis inside this process, for the single node and
 // for tests. It dies with the process and its windows with it; the guard then
-// serves them from the store, as after any loss of Redis.
+// serves them from the store, as after any loss of Redis. It has no address:
+// nobody outside the process can send it a command.
 package embedded
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -28,14 +31,16 @@ type Redis struct {
 	ahead time.Duration // of the wall clock, by Advance
 }
 
-// Start runs a server on a free loopback port.
+// Start runs a server that is reached by Options alone.
 func Start() (*Redis, error) { return start(time.Now) }
 
 func start(wall func() time.Time) (*Redis, error) {
 	r := &Redis{server: miniredis.NewMiniRedis(), wall: wall, stop: make(chan struct{}), now: wall()}
-	if err := r.server.Start(); err != nil {
+	first, err := r.server.Dial() // starts it without a listener
+	if err != nil {
 		return nil, fmt.Errorf("cannot start the embedded redis: %w", err)
 	}
+	_ = first.Close() // Dial connects as well; see dial
 	r.server.SetTime(r.now)
 	// What follows a question for the time must not live by that of before a sleep.
 	r.server.Server().SetPreHook(func(_ *server.Peer, command string, _ ...string) bool {
@@ -50,7 +55,14 @@ func start(wall func() time.Time) (*Redis, error) {
 
 // Options connect to the server.
 func (r *Redis) Options() redis.UniversalOptions {
-	return redis.UniversalOptions{Addrs: []string{r.server.Addr()}}
+	return redis.UniversalOptions{Addrs: []string{"embedded"}, Dialer: r.dial}
+}
+
+// dial returns one end of a connection in memory and serves the other.
+func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	r.server.Server().ServeConn(newReadAhead(theirs))
+	return ours, nil
 }
 
 // Advance moves the server's clock and ends the lives that are over by then.

@@ -1,6 +1,8 @@
 package embedded
 
 import (
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,5 +71,28 @@ func TestClockFollowsTheWall(t *testing.T) {
 	r.Advance(time.Minute)
 	if now := clock(); now.Before(before.Add(time.Minute)) {
 		t.Errorf("advanced by %v of a minute", now.Sub(before))
+	}
+}
+
+// Nobody outside the process reaches the server. The connections within it carry
+// a pipeline that is larger than any buffer between its ends.
+func TestOnlyThisProcess(t *testing.T) {
+	r, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if addr := r.server.Server().Addr(); addr != nil {
+		t.Errorf("listens on %s", addr)
+	}
+	o := r.Options()
+	client := redis.NewUniversalClient(&o)
+	defer client.Close() //nolint:errcheck // nothing to lose
+	pipe := client.Pipeline()
+	for i := range 5000 {
+		pipe.Set(t.Context(), strconv.Itoa(i), strings.Repeat("x", 200), time.Minute)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

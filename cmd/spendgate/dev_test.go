@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The data folder is its owner's alone, whatever it was before. One that is
+// shared with other users, such as /tmp, is not taken from them.
+func TestDataFolderIsPrivate(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	for _, before := range []os.FileMode{0, 0o755, 0o700} {
+		if before != 0 {
+			if err := os.Chmod(folder, before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unlock, err := lockFolder(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+		if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("after %v: %v, %v", before, info.Mode(), err)
+		}
+	}
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err := lockFolder(folder); err == nil {
+		unlock()
+		t.Error("took a folder that others use")
+	}
+}
