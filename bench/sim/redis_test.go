@@ -199,6 +199,8 @@ func (r *fakeRedis) do(words []string) string {
 	switch name := strings.ToUpper(words[0]); name {
 	case "PING":
 		return "+PONG\r\n"
+	case "CLIENT": // SETNAME
+		return ok
 	case "INFO":
 		return bulk("redis_version:7.2.5\r\nmaxmemory_policy:noeviction\r\nrole:master\r\nrun_id:" + r.runID + "\r\n")
 	case "TIME":

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"spendgate/hotpath/resp"
 )
 
 // How long Redis may take. A batch that must connect first still ends in time
@@ -89,25 +89,41 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 		c.master = func(context.Context) (*redis.Client, error) { return client, nil }
 		c.closed = client.Close
 	}
-	hot := o.Simple()
-	hot.Protocol = 2
-	hot.PoolSize = 1
-	hot.ConnMaxIdleTime = -1
 	if !embedded {
-		hot.OnConnect, c.hot.keep = c.vet, lookAgain
+		c.hot.keep = lookAgain
 	}
-	c.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		master, err := c.master(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		o := *hot
-		o.Addr = master.Options().Addr
-		return taken(ctx, o)
-	}
+	server := serverOf(o)
+	c.hot.connect = func(ctx context.Context) (*resp.Conn, error) { return c.connectHot(ctx, server) }
 	return c
+}
+
+// serverOf is how a server of the deployment is logged in to, but for its address.
+func serverOf(o redis.UniversalOptions) resp.Server {
+	return resp.Server{
+		Dial: o.Dialer, TLS: o.TLSConfig, Username: o.Username, Password: o.Password, DB: o.DB, Name: "spendgate",
+	}
+}
+
+// connectHot makes the connection of the claims, to a server that was looked at.
+func (c *connections) connectHot(ctx context.Context, server resp.Server) (*resp.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	master, err := c.master(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server.Addr = master.Options().Addr
+	conn, err := resp.Dial(ctx, server, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if !c.embedded {
+		if err := c.vet(ctx, conn); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
 }
 
 // onMaster asks the server that has the windows. After a failure another one
@@ -138,22 +154,28 @@ func (c *connections) close() error {
 
 // vet looks at a server before its first claim: its version and eviction
 // policy (F18), and whether its windows were built on it (F4).
-func (c *connections) vet(ctx context.Context, cn *redis.Conn) error {
-	info, err := cn.Info(ctx).Result()
+func (c *connections) vet(ctx context.Context, conn *resp.Conn) error {
+	var p resp.Pipeline
+	info, marker := p.Command("INFO"), queueGet(&p, markerKey)
+	deadline, _ := ctx.Deadline()
+	if err := conn.Run(&p, deadline); err != nil {
+		return err
+	}
+	text, err := p.Reply(info).Text()
 	if err != nil {
 		return fmt.Errorf("cannot read the server's INFO: %w", err)
 	}
-	if err := suitable(info); err != nil {
+	told := string(text)
+	if err := suitable(told); err != nil {
 		return err
 	}
-	if infoField(info, "role") == "slave" {
+	if infoField(told, "role") == "slave" {
 		return errors.New("redis is a replica")
 	}
-	text, err := cn.Get(ctx, markerKey).Result()
-	if failed(err) {
+	if text, err = p.Reply(marker).Text(); err != nil {
 		return fmt.Errorf("cannot read the marker: %w", err) // MOVED: not the owner of the windows
 	}
-	if err == nil && parseMarker(text).server != serverIn(info) {
+	if len(text) > 0 && parseMarker(string(text)).server != serverIn(told) {
 		c.foreign.Store(true)
 		return errForeignServer
 	}

@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/resp"
 	"spendgate/hotpath/spend"
 )
 
@@ -378,14 +378,14 @@ func TestManyAsksOfAHungRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, _ := newLoadable(t)
 			dial, hung := g.conns.hot.connect, make(chan struct{}, 16)
-			g.conns.hot.connect = func(ctx context.Context) (net.Conn, io.Closer, error) {
+			g.conns.hot.connect = func(ctx context.Context) (*resp.Conn, error) {
 				if alone && len(hung) > 0 {
 					return dial(ctx)
 				}
 				hung <- struct{}{}
 				time.Sleep(50 * time.Millisecond) // others come before the trip's time begins
-				ours, theirs := net.Pipe()        // nobody reads
-				return ours, theirs, nil
+				ours, _ := net.Pipe()             // nobody reads
+				return resp.NewConn(ours), nil
 			}
 			g.conns.hot.suspect.Store(true)
 			asks := make([]ask, 4*maxBatch)
