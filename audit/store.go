@@ -120,6 +120,9 @@ type ViolationPage struct {
 
 // Fences decide which claims may still commit.
 type Fences interface {
+	// Deployment returns the random ID that names this deployment in Redis,
+	// made with the schema.
+	Deployment(ctx context.Context) (spend.ID, error)
 	// Epoch is the current epoch of Redis' windows.
 	Epoch(ctx context.Context) (spend.ID, error)
 	// RotateEpoch makes next the epoch if seen still is, once every commit

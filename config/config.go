@@ -46,6 +46,7 @@ type Config struct {
 	ListenAddr     string
 	OpsAddr        string // metrics, probes and pprof (S27)
 	Redis          Redis  // zero unless the mode is Serve
+	RedisKeyPrefix string // of every name in Redis, for deployments that share one
 	DatabaseURL    Secret // postgres://...; empty in mode Dev
 	AdminKeys      []Secret
 	TrustedProxies []netip.Prefix
@@ -101,7 +102,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 // them. Unused ones are not looked at: dev starts in the environment of serve.
 func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) error) {
 	if mode == Dev {
-		for _, name := range []string{"REDIS_URL", "DATABASE_URL"} {
+		for _, name := range []string{"REDIS_URL", "REDIS_KEY_PREFIX", "DATABASE_URL"} {
 			if s.given(name) {
 				c.Notices = append(c.Notices, prefix+name+" is ignored: dev embeds its own")
 			}
@@ -118,6 +119,7 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 	if mode == Serve {
 		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
 		s.require("REDIS_URL", "redis://host:6379")
+		c.RedisKeyPrefix = read(s, "REDIS_KEY_PREFIX", "", parseKeyPrefix)
 	}
 	c.DatabaseURL = read(s, "DATABASE_URL", "", func(url string) (Secret, error) { return parseDatabaseURL(url, checkDatabase) })
 	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")

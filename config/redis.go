@@ -69,6 +69,18 @@ func parseRedis(s string) (Redis, error) {
 	return r, r.settle(clusterGiven)
 }
 
+const maxKeyPrefix = 64
+
+// parseKeyPrefix refuses braces, which choose a cluster's slot: all names must
+// lie in one.
+func parseKeyPrefix(s string) (string, error) {
+	const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
+	if len(s) > maxKeyPrefix || strings.Trim(s, signs) != "" {
+		return "", fmt.Errorf("must be at most %d letters, digits and . _ : -", maxKeyPrefix)
+	}
+	return s, nil
+}
+
 func (r *Redis) parseUser(userinfo string) error {
 	user, password, found := strings.Cut(userinfo, ":")
 	username, userErr := url.PathUnescape(user)

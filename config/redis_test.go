@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,21 @@ func TestRedisURLFaults(t *testing.T) {
 		if got, err := parseRedis(s); err == nil {
 			t.Errorf("%s: %+v", s, got)
 		}
+	}
+}
+
+func TestKeyPrefix(t *testing.T) {
+	for s, ok := range map[string]bool{
+		"staging:": true, "a.b_c-1": true, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,
+		"{a}": false, "a{": false, "}": false, "a b": false, "a{b}c": false, "é": false,
+	} {
+		if got, err := parseKeyPrefix(s); (err == nil) != ok || ok && got != s {
+			t.Errorf("%q: %q, %v", s, got, err)
+		}
+	}
+	c := mustLoad(t, Serve, redisURL, databaseURL, "SPENDGATE_REDIS_KEY_PREFIX=staging:")
+	if c.RedisKeyPrefix != "staging:" {
+		t.Errorf("%q", c.RedisKeyPrefix)
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 // settings are all names that may follow the prefix.
 func settings() []string {
 	return []string{
-		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "DATABASE_URL", "ADMIN_KEY",
+		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "REDIS_KEY_PREFIX", "DATABASE_URL", "ADMIN_KEY",
 		"TRUSTED_PROXIES", "DEMO", "MAX_RATE_LIMIT_RPM", "MAX_POLICY_BYTES", "LOG_LEVEL", "DATA_DIR", "PPROF", "API_URL", "API_KEY", "MCP_TOKEN",
 		"CHECKPOINT_KEY", "CHECKPOINT_FILE", "CHECKPOINT_INTERVAL",
 	}

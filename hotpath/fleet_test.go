@@ -39,6 +39,7 @@ type fleet struct {
 
 	server        redis.UniversalOptions
 	inProcess     bool
+	prefix        string           // of the names of the nodes to start
 	noteUsesEvery time.Duration    // of the nodes to start
 	now           func() time.Time // likewise; nil is time.Now
 }
@@ -88,7 +89,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 		now = f.now
 	}
 	n.guard = guard.New(guard.Options{
-		Redis: o, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg,
+		Redis: o, KeyPrefix: f.prefix, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg,
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: n.faults, Capacity: 1024, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,

@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"spendgate/hotpath/resp"
@@ -26,7 +28,7 @@ func QueueCount(pipe *resp.Pipeline, key string, n int64) Count {
 	c := Count{n: n, total: incrBy(pipe, key, n)}
 	QueueEnd(pipe, key)
 	c.expires = pipe.Command("PEXPIRETIME")
-	pipe.Text(key)
+	pipe.Key(key)
 	return c
 }
 
@@ -38,7 +40,7 @@ func QueueCountWithin(pipe *resp.Pipeline, key string, n, expiresMS int64) Count
 
 func incrBy(pipe *resp.Pipeline, key string, n int64) resp.Index {
 	i := pipe.Command("INCRBY")
-	pipe.Text(key)
+	pipe.Key(key)
 	pipe.Int(n)
 	return i
 }
@@ -46,7 +48,7 @@ func incrBy(pipe *resp.Pipeline, key string, n int64) resp.Index {
 // QueueEnd makes a counter expire after Window, unless it has an expiry.
 func QueueEnd(pipe *resp.Pipeline, key string) resp.Index {
 	i := pipe.Command("PEXPIRE")
-	pipe.Text(key)
+	pipe.Key(key)
 	pipe.Int(Window.Milliseconds())
 	pipe.Text("NX")
 	return i
@@ -72,6 +74,44 @@ func (c Count) Place(pipe *resp.Pipeline, i int64) (Place, error) {
 func (c Count) Endless(pipe *resp.Pipeline) bool {
 	total, err := pipe.Reply(c.total).Int()
 	return err == nil && c.expiresMS != 0 && total == c.n
+}
+
+// maxTotal is more than any counter counts: it is an exact number of Lua's, too.
+const maxTotal = 1 << 52
+
+// lateEnd is later than the end of any window of this service.
+const lateEnd = 2 * Window
+
+// Spoilt reports whether the counter holds what this service never counts:
+// another type, no number, or one that is out of its range. QueueReset mends
+// that. now is Redis' time.
+func (c Count) Spoilt(pipe *resp.Pipeline, now time.Time) bool {
+	total, err := pipe.Reply(c.total).Int()
+	if refused, ok := errors.AsType[resp.Error](err); ok {
+		return strings.HasPrefix(string(refused), "WRONGTYPE ") || strings.HasPrefix(string(refused), "ERR ")
+	}
+	if err != nil {
+		return false
+	}
+	end := c.expiresMS
+	if end == 0 {
+		end, _ = pipe.Reply(c.expires).Int()
+	}
+	return total < c.n || total > maxTotal || end > now.Add(lateEnd).UnixMilli()
+}
+
+// resetScript deletes a counter that is spoilt, and none that others count on
+// by now: a counter below the truth would admit too many.
+const resetScript = `local value = redis.pcall('GET', KEYS[1])
+if value == false then return 0 end
+if type(value) == 'string' and #value <= 15 and string.match(value, '^%d+$') and redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[1]) then return 0 end
+return redis.call('DEL', KEYS[1])`
+
+// QueueReset opens a new window in place of a counter that is spoilt.
+func QueueReset(pipe *resp.Pipeline, key string) resp.Index {
+	i := pipe.Script(resetScript, key)
+	pipe.Int(lateEnd.Milliseconds())
+	return i
 }
 
 // refundScript takes refused requests off the window they were counted in, and

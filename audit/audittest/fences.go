@@ -12,6 +12,17 @@ import (
 	"spendgate/hotpath/spend"
 )
 
+// deploymentIsNamed: every reader is told the same.
+func deploymentIsNamed(t *testing.T, s Subject) {
+	first, err := s.Deployment(t.Context())
+	if err != nil || first.IsZero() {
+		t.Fatalf("deployment %x, %v", first, err)
+	}
+	if again, err := s.Deployment(t.Context()); err != nil || again != first {
+		t.Errorf("deployment %x, then %x, %v", first, again, err)
+	}
+}
+
 func staleEpoch(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ViolationPaging", violationPaging},
 		{"ViolationTotals", violationTotals},
 		{"ViolationTotalsRace", violationTotalsRace},
+		{"DeploymentIsNamed", deploymentIsNamed},
 		{"StaleEpoch", staleEpoch},
 		{"FencedNode", fencedNode},
 		{"FenceIsFinal", fenceIsFinal},

@@ -15,6 +15,14 @@ import (
 	"spendgate/hotpath/spend"
 )
 
+// Deployment implements audit.Fences.
+func (s *Store) Deployment(ctx context.Context) (id spend.ID, err error) {
+	err = s.read(ctx, "cannot read the deployment's ID", func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT id FROM deployment").Scan(uuid(&id))
+	})
+	return id, err
+}
+
 // Epoch implements audit.Fences.
 func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
 	err = s.read(ctx, "cannot read the epoch", func(ctx context.Context, db *pgx.Conn) error {

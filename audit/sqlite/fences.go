@@ -8,16 +8,25 @@ import (
 	"spendgate/hotpath/spend"
 )
 
+// Deployment implements audit.Fences.
+func (s *Store) Deployment(ctx context.Context) (spend.ID, error) {
+	id, err := readID(s.reader.QueryRowContext(ctx, "SELECT id FROM deployment"))
+	if err != nil {
+		return id, unavailable("cannot read the deployment's ID", err)
+	}
+	return id, nil
+}
+
 // Epoch implements audit.Fences.
 func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
-	epoch, err := readEpoch(s.reader.QueryRowContext(ctx, "SELECT id FROM epoch"))
+	epoch, err := readID(s.reader.QueryRowContext(ctx, "SELECT id FROM epoch"))
 	if err != nil {
 		return epoch, unavailable("cannot read the epoch", err)
 	}
 	return epoch, nil
 }
 
-func readEpoch(row *sql.Row) (spend.ID, error) {
+func readID(row *sql.Row) (spend.ID, error) {
 	var id []byte
 	if err := row.Scan(&id); err != nil {
 		return spend.ID{}, err
@@ -32,7 +41,7 @@ func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current s
 		if _, err := tx.Exec("UPDATE epoch SET id = ? WHERE id = ?", next[:], seen[:]); err != nil {
 			return err
 		}
-		current, err = readEpoch(tx.QueryRow("SELECT id FROM epoch"))
+		current, err = readID(tx.QueryRow("SELECT id FROM epoch"))
 		return err
 	})
 	if err != nil {

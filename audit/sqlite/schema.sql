@@ -75,6 +75,10 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
+-- Names this deployment in Redis, like every store's.
+CREATE TABLE deployment (id BLOB NOT NULL) STRICT;
+INSERT INTO deployment VALUES (randomblob(16));
+
 CREATE TABLE epoch (id BLOB NOT NULL) STRICT;
 INSERT INTO epoch VALUES (randomblob(16));
 

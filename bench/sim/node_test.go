@@ -172,6 +172,13 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 	}
 }
 
+func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {
+	if err := s.call(ctx); err != nil {
+		return spend.ID{}, err
+	}
+	return s.memory.Deployment(ctx)
+}
+
 func (s *flaky) Epoch(ctx context.Context) (spend.ID, error) {
 	if err := s.call(ctx); err != nil {
 		return spend.ID{}, err

@@ -210,6 +210,9 @@ func (r *fakeRedis) do(words []string) string {
 			return bulk(e.value)
 		}
 		return null
+	case "GETRANGE": // of all that there is
+		e, _ := r.get(words[1])
+		return bulk(e.value)
 	case "SET":
 		return r.set(words)
 	case "SETNX":
@@ -237,6 +240,11 @@ func (r *fakeRedis) do(words []string) string {
 			return number(e.expires.UnixMilli())
 		}
 		return number(-1)
+	case "PTTL":
+		if e, found := r.get(words[1]); found {
+			return number(e.left())
+		}
+		return number(-2)
 	case "EVAL":
 		return r.eval(words[1], words[3], words[4:])
 	default:
@@ -303,7 +311,7 @@ func (r *fakeRedis) eval(script, name string, args []string) string {
 		}
 		delete(r.values, name)
 		return number(1)
-	case strings.Contains(script, "or ''"): // the marker
+	case strings.Contains(script, "'GETRANGE'"): // the marker
 		if e.value != args[0] {
 			return number(0)
 		}

@@ -94,7 +94,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		record = n.tracer.Record
 	}
 	n.guard = guard.New(guard.Options{
-		Redis: b.redis, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
+		Redis: b.redis, KeyPrefix: c.RedisKeyPrefix, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,

@@ -22,7 +22,7 @@ GRANT SELECT, INSERT ON checks, violations, policies, batches, policy_chain TO :
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO :"service";
 GRANT SELECT, INSERT, UPDATE ON keys, fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon, config TO :"service";
-GRANT SELECT ON migrations, archived_days, violation_count_state, violation_counts TO :"service";
+GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts TO :"service";
 
 -- Counts of violations are changed by a function that can do nothing else.
 GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer) TO :"service";

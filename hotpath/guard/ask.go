@@ -83,7 +83,7 @@ func (a *ask) queue(p *resp.Pipeline) {
 
 func (c *claim) queue(p *resp.Pipeline) {
 	c.sent = p.Command("SET")
-	p.Text(c.name)
+	p.Key(c.name)
 	p.Text(c.value)
 	p.Text("NX")
 	p.Text("GET")
@@ -106,7 +106,17 @@ func (s *swap) queue(p *resp.Pipeline) resp.Index {
 
 func queueGet(p *resp.Pipeline, name string) resp.Index {
 	i := p.Command("GET")
-	p.Text(name)
+	p.Key(name)
+	return i
+}
+
+// queueStart reads the beginning of a value. Whatever else stands in its place,
+// it costs little to read.
+func queueStart(p *resp.Pipeline, name string, length int64) resp.Index {
+	i := p.Command("GETRANGE")
+	p.Key(name)
+	p.Int(0)
+	p.Int(length - 1)
 	return i
 }
 
@@ -126,20 +136,23 @@ func (a *ask) answers(p *resp.Pipeline) error {
 		}
 		held, err := p.Reply(c.sent).Text()
 		if err != nil {
-			return fmt.Errorf("%w: cannot claim: %w", ErrUnavailable, err)
+			return fmt.Errorf("%w: cannot claim: %w", ErrUnavailable, foreignValue(err))
 		}
 		c.held = string(held)
 	}
 	if s := a.swap; s != nil {
 		life, left, err := p.Reply(s.sent).Ints()
 		if err != nil {
-			return fmt.Errorf("%w: cannot swap a claim: %w", ErrUnavailable, err)
+			return fmt.Errorf("%w: cannot swap a claim: %w", ErrUnavailable, foreignValue(err))
 		}
 		s.done = life > 0
 		s.life, s.lifeLeft = time.Duration(life)*time.Millisecond, time.Duration(left)*time.Millisecond
 	}
 	for i := range a.gets {
 		value, err := p.Reply(a.sent + resp.Index(i)).Text()
+		if mistyped(err) {
+			value, err = []byte(noText), nil
+		}
 		if err != nil {
 			return fmt.Errorf("%w: cannot read a claim: %w", ErrUnavailable, err)
 		}

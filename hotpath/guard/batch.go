@@ -63,6 +63,7 @@ type clockReading struct{ redis, sent, received time.Time }
 
 func newBatcher(conns *connections, windows *atomic.Pointer[marker], m *metrics) *batcher {
 	b := &batcher{conns: conns, windows: windows, metrics: m, stopped: make(chan struct{})}
+	b.pipe.Prefix = conns.prefix
 	b.waiting = sync.NewCond(&b.mu)
 	return b
 }
@@ -205,7 +206,7 @@ func (b *batcher) send(asks []*ask, chores []chore) error {
 	known := *b.windows.Load()
 	p := &b.pipe
 	p.Reset()
-	t := trip{time: p.Command("TIME"), generation: queueGet(p, generationKey)}
+	t := trip{time: p.Command("TIME"), generation: queueStart(p, generationKey, maxGeneration)}
 	for i := range chores {
 		chores[i].sent = chores[i].queue(p)
 	}
@@ -213,7 +214,7 @@ func (b *batcher) send(asks []*ask, chores []chore) error {
 	for _, a := range asks {
 		a.queue(p)
 	}
-	t.marker = queueGet(p, markerKey)
+	t.marker = queueStart(p, markerKey, maxMarker)
 
 	ctx := context.Background() // bounded by the connection's own timeouts
 	sent := time.Now()
@@ -235,7 +236,7 @@ func (b *batcher) send(asks []*ask, chores []chore) error {
 		a.reading.windows.full = r.windows.full && a.windows.full
 		a.err = a.answers(p)
 	}
-	b.placeAll(asks)
+	b.placeAll(asks, r.now)
 	b.sweep(asks)
 	return nil
 }
@@ -252,7 +253,7 @@ type lastSeen struct {
 func (l *lastSeen) parseMarker(text []byte) marker {
 	if string(text) != l.markerText {
 		l.markerText = string(text)
-		l.marker = parseMarker(l.markerText)
+		l.marker, _ = parseMarker(l.markerText) // a newer one is none of this node's
 	}
 	return l.marker
 }
@@ -274,12 +275,13 @@ func (b *batcher) read(t trip, known marker, sent, received time.Time, pipeErr e
 	if r.now, err = b.pipe.Reply(t.time).Time(); err != nil {
 		return r, fmt.Errorf("%w: cannot read the time: %w", ErrUnavailable, err)
 	}
+	// What is no text is what no node wrote: a new epoch, or generation, takes its place.
 	text, err := b.pipe.Reply(t.marker).Text()
-	if err != nil {
+	if err != nil && !mistyped(err) {
 		return r, fmt.Errorf("%w: cannot read the marker: %w", ErrUnavailable, err)
 	}
 	nonce, err := b.pipe.Reply(t.generation).Text()
-	if err != nil {
+	if err != nil && !mistyped(err) {
 		return r, fmt.Errorf("%w: cannot read the generation: %w", ErrUnavailable, err)
 	}
 	b.clock.Store(&clockReading{redis: r.now, sent: sent, received: received})

@@ -39,6 +39,13 @@ func endWindow(key string) chore {
 	}}
 }
 
+// resetCounter opens a new window in place of a counter that no node counted.
+func resetCounter(key string) chore {
+	return chore{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index {
+		return ratelimit.QueueReset(p, key)
+	}}
+}
+
 // refund takes a refused request off its window.
 func refund(key string, place ratelimit.Place) chore {
 	return chore{born: time.Now(), once: true, queue: func(p *resp.Pipeline) resp.Index {
@@ -83,9 +90,13 @@ func (b *batcher) choresDue() bool {
 	return false
 }
 
-// keepFailed keeps the chores whose command failed.
+// keepFailed keeps the chores whose command failed. One that met a value of
+// another type has nothing left to do.
 func (b *batcher) keepFailed(chores []chore) {
-	b.keep(slices.DeleteFunc(chores, func(c chore) bool { return c.once || b.pipe.Reply(c.sent).Err() == nil }))
+	b.keep(slices.DeleteFunc(chores, func(c chore) bool {
+		err := b.pipe.Reply(c.sent).Err()
+		return c.once || err == nil || mistyped(err)
+	}))
 }
 
 // keep puts chores off: Redis did not answer just now.

@@ -239,6 +239,7 @@ func (g *Guard) fresh(at *Attempt, name string, now time.Time, life time.Duratio
 func (g *Guard) awaitKey(ctx context.Context, at *Attempt, value string) (out Outcome, again bool, err error) {
 	h, err := parseHolder(value)
 	if err != nil {
+		g.mend(err, at.asked.windows)
 		return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	w, cancel := g.newWait(ctx, at, at.k.name, value)

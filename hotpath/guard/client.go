@@ -35,7 +35,8 @@ var errForeignServer = errors.New("redis server is not the one its windows were 
 
 // connections are the two ways to one Redis deployment.
 type connections struct {
-	hot link // claims; refuses servers whose windows may be old
+	prefix string // of every name
+	hot    link   // claims; refuses servers whose windows may be old
 	// master gives a client of the server that has the windows, as far as is
 	// known: for epochs and generations, and to connect hot to. It follows no
 	// redirections, so that all that is asked of it is asked of one server.
@@ -52,8 +53,11 @@ type connections struct {
 	foreign  atomic.Bool // hot met a foreign server since the last renewal
 }
 
-func connect(o redis.UniversalOptions, embedded bool) *connections {
-	c := &connections{embedded: embedded, reload: func(context.Context) {}}
+// key is a name as Redis has it.
+func (c *connections) key(name string) string { return c.prefix + name }
+
+func connect(o redis.UniversalOptions, prefix string, embedded bool) *connections {
+	c := &connections{prefix: prefix, embedded: embedded, reload: func(context.Context) {}}
 	o.MaxRetries = -1 // a command whose answer was lost must not be sent twice
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
@@ -81,7 +85,7 @@ func connect(o redis.UniversalOptions, embedded bool) *connections {
 	case o.IsClusterMode || len(o.Addrs) > 1:
 		// All names lie in one slot.
 		cluster := redis.NewClusterClient(o.Cluster())
-		c.master = func(ctx context.Context) (*redis.Client, error) { return cluster.MasterForKey(ctx, markerKey) }
+		c.master = func(ctx context.Context) (*redis.Client, error) { return cluster.MasterForKey(ctx, c.key(markerKey)) }
 		c.reload = cluster.ReloadState
 		c.closed = cluster.Close
 	default:
@@ -155,8 +159,8 @@ func (c *connections) close() error {
 // vet looks at a server before its first claim: its version and eviction
 // policy (F18), and whether its windows were built on it (F4).
 func (c *connections) vet(ctx context.Context, conn *resp.Conn) error {
-	var p resp.Pipeline
-	info, marker := p.Command("INFO"), queueGet(&p, markerKey)
+	p := resp.Pipeline{Prefix: c.prefix}
+	info, at := p.Command("INFO"), queueStart(&p, markerKey, maxMarker)
 	deadline, _ := ctx.Deadline()
 	if err := conn.Run(&p, deadline); err != nil {
 		return err
@@ -172,10 +176,10 @@ func (c *connections) vet(ctx context.Context, conn *resp.Conn) error {
 	if infoField(told, "role") == "slave" {
 		return errors.New("redis is a replica")
 	}
-	if text, err = p.Reply(marker).Text(); err != nil {
+	if text, err = p.Reply(at).Text(); err != nil && !mistyped(err) {
 		return fmt.Errorf("cannot read the marker: %w", err) // MOVED: not the owner of the windows
 	}
-	if len(text) > 0 && parseMarker(string(text)).server != serverIn(told) {
+	if m, _ := parseMarker(string(text)); len(text) > 0 && m.server != serverIn(told) {
 		c.foreign.Store(true)
 		return errForeignServer
 	}

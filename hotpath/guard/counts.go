@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"spendgate/hotpath/resp"
 	"spendgate/ratelimit"
@@ -18,6 +20,8 @@ type counting struct {
 	n     int64
 	ends  int64 // as in ask
 	count ratelimit.Count
+
+	spoilt bool
 }
 
 // queue adds the counters' commands and gives every counted ask its share.
@@ -50,30 +54,43 @@ func (c *counts) queue(p *resp.Pipeline, asks []*ask) {
 	}
 }
 
+var errSpoiltCounter = errors.New("a counter in Redis holds what no node counts")
+
 // placeAll tells every counted ask where it stands, and remembers the windows.
-func (b *batcher) placeAll(asks []*ask) {
+func (b *batcher) placeAll(asks []*ask, now time.Time) {
+	var mend []chore
+	for i := range b.counts.all {
+		if c := &b.counts.all[i]; c.count.Spoilt(&b.pipe, now) {
+			c.spoilt = true
+			mend = append(mend, resetCounter(c.key))
+		}
+	}
 	for _, a := range asks {
 		if !a.counted {
 			continue
 		}
 		var err error
-		a.place, err = b.counts.all[a.share.counting].count.Place(&b.pipe, a.share.nth)
+		counting := &b.counts.all[a.share.counting]
+		if a.place, err = counting.count.Place(&b.pipe, a.share.nth); err == nil && counting.spoilt {
+			err = errSpoiltCounter
+		}
 		if err != nil && a.err == nil {
 			a.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	var endless []chore
 	b.mu.Lock()
 	for _, c := range b.counts.all {
-		if c.count.Endless(&b.pipe) {
+		if c.spoilt {
 			b.memory.ForgetWindow(c.key)
-			endless = append(endless, endWindow(c.key))
+		} else if c.count.Endless(&b.pipe) {
+			b.memory.ForgetWindow(c.key)
+			mend = append(mend, endWindow(c.key))
 		} else if first, err := c.count.Place(&b.pipe, 0); err == nil {
 			b.memory.NoteEnd(c.key, first.ExpiresMS)
 		}
 	}
 	b.mu.Unlock()
-	if len(endless) > 0 {
-		b.later(endless...)
+	if len(mend) > 0 {
+		b.later(mend...)
 	}
 }

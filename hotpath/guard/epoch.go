@@ -62,12 +62,26 @@ func (g *Guard) runRenewal(r *renewal) {
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
 	if err := g.enterSomeEpoch(ctx); err != nil {
+		g.notOurs(err)
 		r.err = fmt.Errorf("%w: cannot enter an epoch: %w", ErrUnavailable, err)
 	}
 	g.mu.Lock()
 	g.renewing = nil
 	g.mu.Unlock()
 	close(r.done)
+}
+
+// notOurs follows a renewal that met another's windows: nothing more is claimed
+// there, and it is logged once. Called by one renewal at a time.
+func (g *Guard) notOurs(err error) {
+	if !errors.Is(err, errOtherDeployment) && !errors.Is(err, errNewerFormat) {
+		return
+	}
+	g.windows.Store(&marker{})
+	if g.refused != err.Error() {
+		g.refused = err.Error()
+		g.log.Error("every check is refused: these windows are not of this deployment and version", "error", err)
+	}
 }
 
 func (g *Guard) enterSomeEpoch(ctx context.Context) error {
@@ -106,17 +120,13 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 	if err != nil {
 		return false, err
 	}
-	name, err := g.conns.name(ctx, server)
+	w, err := g.inspect(ctx, server)
 	if err != nil {
 		return false, err
 	}
-	text, err := server.Get(ctx, markerKey).Result()
-	if failed(err) {
-		return false, err
-	}
-	found := parseMarker(text)
-	if found.epoch != epoch || found.server != name {
-		if seen := (disagreement{epoch, text}); *last != seen {
+	found := w.marker
+	if found.epoch != epoch || found.server != w.server {
+		if seen := (disagreement{epoch, w.text}); *last != seen {
 			*last = seen
 			return false, nil
 		}
@@ -124,14 +134,24 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 		if !lost && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
 			return false, errSuperseded
 		}
-		return g.beginEpoch(ctx, server, epoch, text, name)
+		return g.beginEpoch(ctx, server, epoch, w)
 	}
-	if err := server.SetNX(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+	if err := g.conns.mendGeneration(ctx, server); err != nil {
 		return false, err
 	}
 	g.enter(found)
 	g.metrics.epochs.WithLabelValues("adopted").Inc()
 	return true, nil
+}
+
+// mendGeneration replaces a generation that is missing, empty or no text. A new
+// one is never wrong: nodes load the configuration once more.
+func (c *connections) mendGeneration(ctx context.Context, server *redis.Client) error {
+	key := c.key(generationKey)
+	if nonce, err := server.GetRange(ctx, key, 0, 0).Result(); err == nil && nonce != "" || err != nil && !mistyped(err) {
+		return err
+	}
+	return server.Set(ctx, key, rand.Text(), 0).Err()
 }
 
 // errSuperseded: Redis has lost nothing, yet the store's epoch is another. Most
@@ -158,16 +178,20 @@ func (s *superseded) persists(epoch spend.ID) bool {
 
 // beginEpoch: first the fence in Postgres, then a new generation, and the
 // marker last, by compare-and-set against what was seen (F7).
-func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, seenMarker, name string) (done bool, err error) {
-	next := marker{epoch: spend.NewID(time.Now()), server: name}
+func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend.ID, w windowsOf) (done bool, err error) {
+	own, err := g.ownDeployment(ctx)
+	if err != nil {
+		return false, err
+	}
+	next := marker{deployment: own, epoch: spend.NewID(time.Now()), server: w.server}
 	current, err := g.store.RotateEpoch(ctx, seen, next.epoch)
 	if err != nil || current != next.epoch {
 		return false, err
 	}
-	if err := server.Set(ctx, generationKey, rand.Text(), 0).Err(); err != nil {
+	if err := server.Set(ctx, g.conns.key(generationKey), rand.Text(), 0).Err(); err != nil {
 		return false, err
 	}
-	if swapped, err := swapMarker(ctx, server, seenMarker, next.String()); err != nil || !swapped {
+	if swapped, err := g.conns.swapMarker(ctx, server, w.text, next.String()); err != nil || !swapped {
 		return false, err
 	}
 	level := slog.LevelWarn
@@ -181,17 +205,6 @@ func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend
 	return true, nil
 }
 
-// swapMarkerScript compares with "" for a marker that is not there.
-const swapMarkerScript = `local seen = redis.call('GET', KEYS[1]) or ''
-if seen ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-return 1`
-
-func swapMarker(ctx context.Context, server *redis.Client, seen, next string) (bool, error) {
-	n, err := server.Eval(ctx, swapMarkerScript, []string{markerKey}, seen, next).Int()
-	return n == 1, err
-}
-
 // entry is when this node entered an epoch, or saw it first, by its own clock.
 type entry struct {
 	epoch spend.ID
@@ -200,6 +213,7 @@ type entry struct {
 
 // enter makes the windows those of this node's next claims.
 func (g *Guard) enter(m marker) {
+	g.refused = ""
 	g.batch.forgetWindows()
 	g.entered.Store(&entry{m.epoch, time.Now()})
 	g.windows.Store(&m)

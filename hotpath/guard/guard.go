@@ -27,6 +27,7 @@ var errEpochsChange = errors.New("epochs keep changing")
 // Options are what a Guard is made of.
 type Options struct {
 	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
+	KeyPrefix  string                 // of every name in Redis, without braces: they choose a cluster's slot
 	Embedded   bool                   // an in-process Redis that dies with the process
 	Store      audit.Store
 	Logger     *slog.Logger
@@ -49,9 +50,13 @@ type Guard struct {
 	node    atomic.Pointer[spend.ID] // this incarnation
 	fencing fencing
 
-	mu         sync.Mutex // renewing, and changes of node
+	deployment atomic.Pointer[spend.ID] // nil until the store told it
+
+	mu         sync.Mutex // renewing, abandoned, and changes of node
 	renewing   *renewal   // under way
 	superseded superseded // belongs to the renewal under way
+	refused    string     // likewise: the error last logged by notOurs
+	abandoned  time.Time  // when this node last ended an epoch
 
 	load chan struct{} // nudges the loader
 	stop context.CancelFunc
@@ -62,7 +67,7 @@ type Guard struct {
 func New(o Options) *Guard {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Guard{
-		conns: connect(o.Redis, o.Embedded), store: o.Store, log: o.Logger,
+		conns: connect(o.Redis, o.KeyPrefix, o.Embedded), store: o.Store, log: o.Logger,
 		flights: newFlights(), load: make(chan struct{}, 1), stop: stop,
 	}
 	g.windows.Store(&marker{})
@@ -81,20 +86,6 @@ func (g *Guard) Close() error {
 	g.batch.close()
 	g.done.Wait()
 	return g.conns.close()
-}
-
-// Ping fails when Redis cannot be reached, is not fit for claims, or takes no
-// writes: it is full, or no master any more.
-func (g *Guard) Ping(ctx context.Context) error {
-	return g.conns.onMaster(ctx, func(server *redis.Client) error {
-		if _, err := g.conns.name(ctx, server); err != nil {
-			return err
-		}
-		if err := server.Set(ctx, probeKey, "", time.Second).Err(); err != nil {
-			return fmt.Errorf("cannot write: %w", err)
-		}
-		return nil
-	})
 }
 
 // Clock is Redis' time.
@@ -164,26 +155,22 @@ func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
 func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	var name string
-	var where marker
+	var where windowsOf
 	err = g.conns.onMaster(ctx, func(server *redis.Client) (err error) {
-		if name, err = g.conns.name(ctx, server); err != nil {
+		if _, err := g.inspect(ctx, server); err != nil {
+			return err // another's generation stays as it is
+		}
+		if err := server.Set(ctx, g.conns.key(generationKey), rand.Text(), 0).Err(); err != nil {
 			return err
 		}
-		pipe := server.Pipeline()
-		pipe.Set(ctx, generationKey, rand.Text(), 0)
-		text := pipe.Get(ctx, markerKey)
-		if _, err := pipe.Exec(ctx); failed(err) {
-			return err
-		}
-		where = parseMarker(text.Val())
-		return nil
+		where, err = g.inspect(ctx, server)
+		return err
 	})
 	if err != nil {
 		return epoch, false, err
 	}
 	epoch, err = g.store.Epoch(ctx)
-	return epoch, err == nil && where.epoch == epoch && where.server == name, err
+	return epoch, err == nil && where.marker.epoch == epoch && where.marker.server == where.server, err
 }
 
 // Charge is a request to be counted against a caller's limit. The zero Charge
@@ -218,6 +205,14 @@ func (g *Guard) Refuse(charge Charge, r Reading) {
 	}
 }
 
+// mend ends the epoch if the error is of a name that holds what no node writes,
+// so that the next request for it finds another name.
+func (g *Guard) mend(err error, m marker) {
+	if errors.Is(err, errForeignValue) {
+		go g.abandon(m)
+	}
+}
+
 // trip makes one round trip within the epoch in force, renewing it as often as
 // it takes. build makes the ask for an epoch, anew before each try.
 func (g *Guard) trip(ctx context.Context, a *ask, build func(*ask, marker)) error {
@@ -236,7 +231,11 @@ func (g *Guard) trip(ctx context.Context, a *ask, build func(*ask, marker)) erro
 			a.charge = Charge{}
 		}
 		err := g.batch.do(a)
+		if a.reading.lost {
+			err = nil // what its commands were answered is void, refusals too
+		}
 		if err != nil && !errors.Is(err, errForeignServer) {
+			g.mend(err, known)
 			return err
 		}
 		if err == nil && !counted && a.counted {

@@ -278,15 +278,15 @@ func TestValuesRoundTrip(t *testing.T) {
 	if got, err := parseHolder(h.String()); err != nil || got != h {
 		t.Errorf("%q: %+v, %v", h, got, err)
 	}
-	m := marker{epoch: h.node, server: "abc", full: true}
-	if got := parseMarker(m.String()); got != m {
-		t.Errorf("%q: %+v", m, got)
+	m := marker{deployment: h.check, epoch: h.node, server: "abc", full: true}
+	if got, err := parseMarker(m.String()); got != m || err != nil {
+		t.Errorf("%q: %+v, %v", m, got, err)
 	}
 	for _, text := range []string{"", "P", "P|", "X|" + h.String()[2:], h.String() + "|1", "P|a|b|c", "lazy", "a|b|lazy", "|||"} {
 		if _, err := parseHolder(text); err == nil {
 			t.Errorf("%q is a holder", text)
 		}
-		if parseMarker(text) != (marker{}) {
+		if m, err := parseMarker(text); m != (marker{}) || err != nil {
 			t.Errorf("%q is a marker", text)
 		}
 	}

@@ -34,6 +34,7 @@ func (g *Guard) runLoader(ctx context.Context) {
 			continue
 		}
 		if err := g.loadWindows(ctx, m); err != nil && ctx.Err() == nil {
+			g.mend(err, m)
 			g.log.Warn("cannot load duplicate windows; they stay with the store for now", "error", err)
 		}
 	}
@@ -47,11 +48,19 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if err != nil {
 		return err
 	}
-	lease, err := server.SetNX(ctx, loaderName(m.epoch), g.node.Load().Text(""), loaderLease).Result()
+	name := g.conns.key(loaderName(m.epoch))
+	lease, err := server.SetNX(ctx, name, g.node.Load().Text(""), loaderLease).Result()
+	if err == nil && !lease {
+		// One without an end is no node's: it would keep the windows lazy for ever.
+		var left time.Duration
+		if left, err = server.PTTL(ctx, name).Result(); err == nil && left == -1 {
+			err = server.PExpire(ctx, name, loaderLease).Err()
+		}
+	}
 	if err != nil || !lease {
 		return err
 	}
-	defer server.Del(context.WithoutCancel(ctx), loaderName(m.epoch)) // another node goes on
+	defer server.Del(context.WithoutCancel(ctx), name) // another node goes on
 	started, loaded := time.Now(), 0
 	var before spend.ID
 	var contested []audit.LivePass
@@ -84,7 +93,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	}
 	full := m
 	full.full = true
-	if swapped, err := swapMarker(ctx, server, m.String(), full.String()); err != nil || !swapped {
+	if swapped, err := g.conns.swapMarker(ctx, server, m.String(), full.String()); err != nil || !swapped {
 		return err // lost again meanwhile: whoever notices begins another epoch
 	}
 	if now := g.windows.Load(); *now == m {
@@ -99,18 +108,18 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 // and then the name must not be free.
 func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
 	pipe := server.Pipeline()
-	pipe.PExpire(ctx, loaderName(m.epoch), loaderLease)
+	pipe.PExpire(ctx, g.conns.key(loaderName(m.epoch)), loaderLease)
 	now := g.batch.reached()
 	cmds := make([]*redis.StringCmd, len(passes))
 	for i, p := range passes {
 		if left := p.UntilMS - now.UnixMilli(); left > 0 {
-			cmds[i] = redis.NewStringCmd(ctx, "set", fingerprintName(m.epoch, p.Fingerprint), passHolder(p).String(),
+			cmds[i] = redis.NewStringCmd(ctx, "set", g.conns.key(fingerprintName(m.epoch, p.Fingerprint)), passHolder(p).String(),
 				"nx", "get", "px", left)
 			_ = pipe.Process(ctx, cmds[i])
 		}
 	}
 	if _, err := pipe.Exec(ctx); failed(err) {
-		return nil, fmt.Errorf("cannot write windows: %w", err)
+		return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))
 	}
 	for i, p := range passes {
 		if cmds[i] == nil {
@@ -119,7 +128,7 @@ func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, 
 		// Exec gives the first error only, and that of a name that was free is
 		// one, redis.Nil: so each reply is looked at (F43).
 		if err := cmds[i].Err(); failed(err) {
-			return nil, fmt.Errorf("cannot write windows: %w", err)
+			return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))
 		}
 		if cmds[i].Val() == "" {
 			continue
@@ -156,7 +165,7 @@ func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m mar
 		return recorded, err
 	}
 	left := max(1, p.UntilMS-now.UnixMilli())
-	lives, err := server.Eval(ctx, swapScript, []string{fingerprintName(m.epoch, p.Fingerprint)},
+	lives, err := server.Eval(ctx, swapScript, []string{g.conns.key(fingerprintName(m.epoch, p.Fingerprint))},
 		value, passHolder(p).String(), left, 1).Int64Slice()
 	// Another value by now, or none at all, is contested anew (F33).
 	return err == nil && lives[0] > 0, err

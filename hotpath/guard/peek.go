@@ -45,11 +45,11 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r read
 		if err != nil || recorded {
 			return Seen{h.check, h.age(r.now)}, recorded, err
 		}
-	} else if r.windows.full {
+	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil
 	}
 	// Redis does not know: windows are lazy, or an unrecorded claim hides what
-	// was there before.
+	// was there before, or something that is no claim does.
 	pass, ok, err := g.records.passes.get(ctx, fp)
 	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
 }

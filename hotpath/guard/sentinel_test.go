@@ -185,7 +185,7 @@ func TestClaimsFollowTheSentinels(t *testing.T) {
 		watchers = append(watchers, w)
 		o.Addrs = append(o.Addrs, w.addr)
 	}
-	c := connect(o, true) // embedded: looks at no server
+	c := connect(o, "", true) // embedded: looks at no server
 	t.Cleanup(func() { _ = c.close() })
 	asked := func() string {
 		p := new(resp.Pipeline)
@@ -226,7 +226,11 @@ func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
 		t.Errorf("answered %s after the epoch began", age)
 	}
 	// The clock of the node that began it is behind, by more than that.
-	behind := marker{epoch: spend.NewID(time.Now().Add(-time.Second)), server: "embedded"}
+	own, err := g.ownDeployment(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := marker{deployment: own, epoch: spend.NewID(time.Now().Add(-time.Second)), server: "embedded"}
 	server, err := g.conns.master(t.Context())
 	if err == nil {
 		_, err = g.store.RotateEpoch(t.Context(), g.windows.Load().epoch, behind.epoch)

@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +17,6 @@ import (
 const (
 	markerKey     = "m:{0}"
 	generationKey = "g:{0}"
-	probeKey      = "p:{0}"
 )
 
 // keyName is where an idempotency key is claimed in an epoch. The epoch in the
@@ -72,6 +72,23 @@ func (h holder) as(s state) holder {
 
 var errForeignValue = errors.New("a claim in Redis has a value that no node writes")
 
+// noText stands for a value of another type. No node writes it.
+const noText = "?"
+
+// mistyped reports whether an answer of Redis says that a name holds no text,
+// or too much of it.
+func mistyped(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "TOOLONG "))
+}
+
+// foreignValue marks the error of a command that met what no node writes.
+func foreignValue(err error) error {
+	if mistyped(err) {
+		return fmt.Errorf("%w: %w", errForeignValue, err)
+	}
+	return err
+}
+
 func parseHolder(s string) (h holder, err error) {
 	if len(s) < 2 || s[1] != '|' || !strings.ContainsRune("PCO", rune(s[0])) {
 		return h, errForeignValue
@@ -91,12 +108,25 @@ func parseHolder(s string) (h holder, err error) {
 	return h, nil
 }
 
-// marker is the value that certifies Redis' windows: the epoch they belong to,
-// the server they were built on and whether they are all there.
+// formatVersion is that of every name and value in Redis: claims, counters and
+// the generation have none of their own, since a node touches them only under a
+// marker that it knows.
+const formatVersion = 1
+
+// maxMarker is longer than any marker, maxGeneration than any generation.
+const (
+	maxMarker     = 256
+	maxGeneration = 64
+)
+
+// marker is the value that certifies Redis' windows: the deployment and the
+// epoch they belong to, the server they were built on and whether they are all
+// there.
 type marker struct {
-	epoch  spend.ID
-	server string
-	full   bool // every live window was loaded; else fresh claims ask the store
+	deployment spend.ID
+	epoch      spend.ID
+	server     string
+	full       bool // every live window was loaded; else fresh claims ask the store
 }
 
 func (m marker) String() string {
@@ -107,22 +137,29 @@ func (m marker) String() string {
 	if m.full {
 		state = "full"
 	}
-	return m.epoch.Text("") + "|" + m.server + "|" + state
+	return strings.Join([]string{strconv.Itoa(formatVersion), m.deployment.Text(""), m.epoch.Text(""), m.server, state}, "|")
 }
 
-// parseMarker gives the zero marker for anything that no node wrote: it equals
-// no epoch, so that the windows are taken for lost.
-func parseMarker(s string) (m marker) {
+// parseMarker returns the zero marker for anything that no node wrote: it equals
+// no epoch, so that the windows are taken for lost. A newer node's marker is
+// errNewerFormat: its windows are not lost, but they are not to be read either.
+func parseMarker(s string) (m marker, err error) {
 	parts := strings.Split(s, "|")
-	if len(parts) != 3 || parts[2] != "lazy" && parts[2] != "full" {
-		return marker{}
+	if version, err := strconv.ParseUint(parts[0], 10, 16); err == nil && version > formatVersion && len(parts) > 1 {
+		return marker{}, fmt.Errorf("%w: %d, this node knows %d", errNewerFormat, version, formatVersion)
 	}
-	epoch, err := spend.ParseID(parts[0], "")
-	if err != nil {
-		return marker{}
+	if len(parts) != 5 || parts[0] != strconv.Itoa(formatVersion) || parts[4] != "lazy" && parts[4] != "full" {
+		return marker{}, nil
 	}
-	return marker{epoch: epoch, server: parts[1], full: parts[2] == "full"}
+	deployment, deploymentErr := spend.ParseID(parts[1], "")
+	epoch, epochErr := spend.ParseID(parts[2], "")
+	if deploymentErr == nil && epochErr == nil {
+		m = marker{deployment: deployment, epoch: epoch, server: parts[3], full: parts[4] == "full"}
+	}
+	return m, nil
 }
 
 // sameWindows reports whether both certify the same windows, loaded or not.
-func (m marker) sameWindows(o marker) bool { return m.epoch == o.epoch && m.server == o.server }
+func (m marker) sameWindows(o marker) bool {
+	return m.deployment == o.deployment && m.epoch == o.epoch && m.server == o.server
+}

@@ -14,6 +14,7 @@ import (
 func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string) (out Outcome, again bool, err error) {
 	h, err := parseHolder(value)
 	if err != nil {
+		g.mend(err, at.asked.windows)
 		return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	w, cancel := g.newWait(ctx, at, at.f.name, value)

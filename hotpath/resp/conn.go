@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 )
@@ -13,10 +14,15 @@ import (
 var errProtocol = errors.New("redis sent what is no reply")
 
 const (
-	maxLine     = 4096    // a refusal is the longest
-	maxBulk     = 1 << 20 // no value of the service comes near
-	maxElements = 16      // no array of the service does
+	maxLine     = 4096      // a refusal is the longest
+	maxBulk     = 1 << 20   // no value of the service comes near
+	mostBulk    = 512 << 20 // the server's own limit
+	maxElements = 16        // no array of the service comes near
 )
+
+// tooLong answers a command in place of a longer value than any of the service:
+// the other commands of its pipeline go on.
+const tooLong = "TOOLONG the value is longer than any that the service writes"
 
 // Conn is a connection that is authenticated and has its database selected. It
 // belongs to one goroutine at a time.
@@ -63,9 +69,13 @@ func (c *Conn) read(p *Pipeline, arrays bool) (Reply, error) {
 		n, err := parseInt(rest)
 		return Reply{kind: kind, number: n}, err
 	case '$':
-		n, err := length(rest, maxBulk)
+		n, err := length(rest, mostBulk)
 		if err != nil || n < 0 {
 			return Reply{kind: nilKind}, err
+		}
+		if n > maxBulk {
+			_, err := c.in.Discard(n + len("\r\n"))
+			return Reply{kind: '-', text: []byte(tooLong)}, err
 		}
 		text, err := c.bulk(p, n)
 		return Reply{kind: kind, text: text}, err
@@ -151,18 +161,22 @@ func parseInt(digits []byte) (int64, error) {
 	if negative {
 		digits = digits[1:]
 	}
-	if len(digits) == 0 || len(digits) > 18 { // 18 nines fit
+	if len(digits) == 0 || len(digits) > 19 { // 19 nines fit an unsigned number
 		return 0, errProtocol
 	}
-	var n int64
+	var n uint64
 	for _, d := range digits {
 		if d < '0' || d > '9' {
 			return 0, errProtocol
 		}
-		n = n*10 + int64(d-'0')
+		n = n*10 + uint64(d-'0')
 	}
-	if negative {
-		n = -n
+	switch {
+	case negative && n <= -math.MinInt64:
+		return int64(-n), nil
+	case !negative && n <= math.MaxInt64:
+		return int64(n), nil
+	default:
+		return 0, errProtocol
 	}
-	return n, nil
 }

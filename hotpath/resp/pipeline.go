@@ -25,6 +25,8 @@ func (e Error) Error() string { return string(e) }
 // Pipeline is commands that travel in one write, and their replies. The zero
 // Pipeline is empty; it belongs to one goroutine at a time.
 type Pipeline struct {
+	Prefix string // of every key; set while the pipeline is empty
+
 	out      []byte
 	commands int
 	count    int // where in out the last command counts its arguments
@@ -44,7 +46,7 @@ const keepBuffer = 1 << 20
 // that they gave.
 func (p *Pipeline) Reset() {
 	if cap(p.out) > keepBuffer || cap(p.in) > keepBuffer {
-		*p = Pipeline{}
+		*p = Pipeline{Prefix: p.Prefix}
 	}
 	p.out, p.in, p.replies, p.elements, p.commands = p.out[:0], p.in[:0], p.replies[:0], p.elements[:0], 0
 }
@@ -66,8 +68,14 @@ func (p *Pipeline) Script(script, key string) Index {
 	i := p.Command("EVAL")
 	p.Text(script)
 	p.Int(1)
-	p.Text(key)
+	p.Key(key)
 	return i
+}
+
+// Key adds the name of a key to the last command, behind the prefix.
+func (p *Pipeline) Key(name string) {
+	p.argument(len(p.Prefix) + len(name))
+	p.out = append(append(append(p.out, p.Prefix...), name...), "\r\n"...)
 }
 
 // Text adds an argument to the last command.

@@ -3,7 +3,9 @@ package resp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"testing"
@@ -45,11 +47,12 @@ func TestCommands(t *testing.T) {
 	p.Text("")
 	p.Text("PX")
 	p.Int(-1234567890123)
+	p.Prefix = "a:"
 	third := p.Script("return 1", "k")
 	p.Int(0)
 	want := "*1\r\n$4\r\nTIME\r\n" +
 		"*5\r\n$3\r\nSET\r\n$3\r\nk\r\n\r\n$0\r\n\r\n$2\r\nPX\r\n$14\r\n-1234567890123\r\n" +
-		"*5\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$1\r\nk\r\n$1\r\n0\r\n"
+		"*5\r\n$4\r\nEVAL\r\n$8\r\nreturn 1\r\n$1\r\n1\r\n$3\r\na:k\r\n$1\r\n0\r\n"
 	if string(p.out) != want {
 		t.Errorf("sent\n%q, want\n%q", p.out, want)
 	}
@@ -131,9 +134,30 @@ func TestUnexpectedReplies(t *testing.T) {
 	}
 }
 
+// What one name holds is its own command's fault: the others are answered.
+func TestOddValuesAreOneCommandsFault(t *testing.T) {
+	p := ask(4)
+	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
+	if err := serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).Run(p, time.Now().Add(5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	most, errMost := p.Reply(0).Int()
+	least, errLeast := p.Reply(2).Int()
+	if most != math.MaxInt64 || least != math.MinInt64 || errMost != nil || errLeast != nil {
+		t.Errorf("%d, %d, %v, %v", most, least, errMost, errLeast)
+	}
+	if _, err := p.Reply(1).Text(); err == nil || !strings.HasPrefix(err.Error(), "TOOLONG ") {
+		t.Errorf("a long value: %v", err)
+	}
+	if last, err := p.Reply(3).Text(); err != nil || string(last) != "last" {
+		t.Errorf("%q, %v", last, err)
+	}
+}
+
 func TestGarbageEndsTheConnection(t *testing.T) {
 	for _, garbage := range []string{
 		"\r\n", "?\r\n", "$x\r\n", "$3\r\nabcde", "$-2\r\n", "$\r\n", ":\r\n", ":1.5\r\n", ":9999999999999999999\r\n",
+		":9223372036854775808\r\n", ":-9223372036854775809\r\n", "$536870913\r\n",
 		"*17\r\n", "*1\r\n*1\r\n:1\r\n", "$1048577\r\n", "+ok\n", "+" + strings.Repeat("x", 20<<10) + "\r\n",
 		"HTTP/1.1 400 Bad Request\r\n", ">2\r\n+a\r\n+b\r\n", "_\r\n",
 	} {

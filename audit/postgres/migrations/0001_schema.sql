@@ -257,6 +257,10 @@ CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
 -- Fences.
 
+-- Names this deployment in Redis, which another one might share.
+CREATE TABLE deployment (id uuid NOT NULL);
+INSERT INTO deployment VALUES (gen_random_uuid());
+
 CREATE TABLE epoch (id uuid NOT NULL);
 INSERT INTO epoch VALUES (gen_random_uuid());
 

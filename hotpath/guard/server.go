@@ -1,0 +1,108 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/hotpath/spend"
+)
+
+// What a marker says that this node must not replace, and not read by. The
+// windows are another's: two who both take them for lost would replace each
+// other's marker for ever.
+var (
+	errOtherDeployment = errors.New("redis holds the windows of another deployment")
+	errNewerFormat     = errors.New("redis holds windows of a newer format")
+)
+
+// windowsOf is what a server says of its windows.
+type windowsOf struct {
+	server string // its name, as markers have it
+	marker marker // zero when there is none, or one that no node wrote
+	text   string // what stands in its place
+}
+
+// inspect reads a server's name and marker. It fails when the server is not fit
+// for claims, or its windows are another's.
+func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
+	if w.server, err = g.conns.name(ctx, server); err != nil {
+		return w, err
+	}
+	key := g.conns.key(markerKey)
+	w.text, err = server.GetRange(ctx, key, 0, maxMarker-1).Result()
+	if mistyped(err) {
+		w.text, err = noText, nil
+	}
+	if err != nil {
+		return w, fmt.Errorf("cannot read the marker: %w", err)
+	}
+	if w.marker, err = parseMarker(w.text); err != nil {
+		return w, fmt.Errorf("%s: %w", key, err)
+	}
+	if w.marker.epoch.IsZero() {
+		return w, nil
+	}
+	own, err := g.ownDeployment(ctx)
+	if err == nil && w.marker.deployment != own {
+		err = fmt.Errorf("%s: %w: %s, this is %s; give one of them SPENDGATE_REDIS_KEY_PREFIX, or delete the key if that one is gone",
+			key, errOtherDeployment, w.marker.deployment.Text(""), own.Text(""))
+	}
+	return w, err
+}
+
+// ownDeployment asks the store once: the ID never changes while nodes run.
+func (g *Guard) ownDeployment(ctx context.Context) (spend.ID, error) {
+	if id := g.deployment.Load(); id != nil {
+		return *id, nil
+	}
+	id, err := g.store.Deployment(ctx)
+	if err != nil {
+		return id, err
+	}
+	g.deployment.Store(&id)
+	return id, nil
+}
+
+// swapMarkerScript compares with "" for a marker that is not there, and with
+// noText for one of another type. It compares as much as is read of a marker.
+const swapMarkerScript = `local seen = redis.pcall('GETRANGE', KEYS[1], 0, 255)
+if type(seen) == 'table' then seen = '?' end
+if seen ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1`
+
+func (c *connections) swapMarker(ctx context.Context, server *redis.Client, seen, next string) (bool, error) {
+	n, err := server.Eval(ctx, swapMarkerScript, []string{c.key(markerKey)}, seen, next).Int()
+	return n == 1, err
+}
+
+// abandonEvery bounds how often a node ends an epoch by itself.
+const abandonEvery = 5 * time.Second
+
+// abandon ends the epoch of windows in which a name holds what no node writes.
+// A claim may have stood there: its holder is not known any more, and could yet
+// be recorded. The next epoch refuses it, whoever it is, and has other names.
+func (g *Guard) abandon(m marker) {
+	g.mu.Lock()
+	early := !g.abandoned.IsZero() && time.Since(g.abandoned) < abandonEvery
+	if !early {
+		g.abandoned = time.Now()
+	}
+	g.mu.Unlock()
+	now := *g.windows.Load() // it may be full meanwhile
+	if early || !now.sameWindows(m) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
+	defer cancel()
+	err := g.conns.onMaster(ctx, func(server *redis.Client) error {
+		_, err := g.conns.swapMarker(ctx, server, now.String(), "")
+		return err
+	})
+	g.log.Error("a name in redis holds what no node writes; who can write there? A new epoch begins, and duplicates are looked up in the store",
+		"epoch", m.epoch.Text(""), "error", err)
+}

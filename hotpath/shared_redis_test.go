@@ -1,0 +1,289 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/hotpath"
+)
+
+// other returns nodes of another deployment on the same Redis.
+func (f *fleet) other(b backend) *fleet {
+	return &fleet{t: f.t, redis: f.redis, server: f.server, inProcess: f.inProcess, store: b.store(f.t)}
+}
+
+// refusesAll expects a node that refuses checks and changes, and is not ready
+// for a reason that names every one of want.
+func (n *node) refusesAll(t *testing.T, want ...string) {
+	t.Helper()
+	err := n.guard.Ping(t.Context())
+	for _, part := range want {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("ready: %v, want %q", err, part)
+		}
+	}
+	if _, _, err := n.CreateKey(t.Context(), "refused", 1); !errors.Is(err, hotpath.ErrUnavailable) {
+		t.Errorf("a key was made: %v", err)
+	}
+	action := refundOf(t, "1", "refused")
+	if _, _, err := n.Check(t.Context(), hotpath.Request{Caller: hotpath.KeyCaller([]byte("any")), Started: time.Now()}, &action); !errors.Is(err, hotpath.ErrUnavailable) {
+		t.Errorf("a check: %v", err)
+	}
+}
+
+// Two deployments on one Redis would take each other's epochs for lost ones.
+// The second one refuses, until it has names of its own or the first is gone.
+func TestOtherDeployment(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			f := newFleet(t, b, 1)
+			f.check(0, refundOf(t, "1", "warm"))
+			before, err := f.store.Epoch(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, _ := f.store.Deployment(t.Context())
+			generation := f.redis.Get(t.Context(), "g:{0}").Val()
+			o := f.other(b)
+			theirs, _ := o.store.Deployment(t.Context())
+			late := o.start(o.server, o.inProcess)
+			for range 3 {
+				late.refusesAll(t, own.Text(""), theirs.Text(""), "SPENDGATE_REDIS_KEY_PREFIX")
+			}
+			if after, err := f.store.Epoch(t.Context()); err != nil || after != before {
+				t.Errorf("the epoch %x was replaced by %x, %v", before, after, err)
+			}
+			if got := f.redis.Get(t.Context(), "g:{0}").Val(); got != generation {
+				t.Error("the other deployment changed the generation")
+			}
+			if err := f.nodes[0].guard.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+
+			o.prefix = "other:"
+			beside := o.start(o.server, o.inProcess)
+			if err := beside.guard.Ping(t.Context()); err != nil {
+				t.Errorf("with names of its own: %v", err)
+			}
+			if _, _, err := beside.CreateKey(t.Context(), "beside", 1); err != nil {
+				t.Error(err)
+			}
+			names, err := f.redis.Keys(t.Context(), "other:?:{0}*").Result()
+			if err != nil || len(names) < 2 {
+				t.Errorf("its names are %q, %v", names, err)
+			}
+			if o := f.check(0, refundOf(t, "2", "beside")); !o.passed() {
+				t.Error(o)
+			}
+
+			if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil { // Redis is handed over
+				t.Fatal(err)
+			}
+			if err := late.guard.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			f.nodes[0].refusesAll(t, own.Text(""), theirs.Text(""))
+		})
+	}
+}
+
+// A node does not contest the windows of a newer one.
+func TestNewerFormat(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			f := newFleet(t, b, 1)
+			f.check(0, refundOf(t, "1", "warm"))
+			known := f.redis.Get(t.Context(), "m:{0}").Val()
+			const newer = "2|whatever|comes"
+			if err := f.redis.Set(t.Context(), "m:{0}", newer, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				f.nodes[0].refusesAll(t, "newer format", "2, this node knows 1")
+			}
+			if got := f.redis.Get(t.Context(), "m:{0}").Val(); got != newer {
+				t.Errorf("the marker became %q", got)
+			}
+			if err := f.redis.Set(t.Context(), "m:{0}", known, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if o := f.check(0, refundOf(t, "2", "back")); !o.passed() {
+				t.Error(o)
+			}
+		})
+	}
+}
+
+// Whoever writes to Redis by mistake spoils a name for one request at most.
+func TestSpoiltNames(t *testing.T) {
+	ctx := context.Background()
+	list := func(c redis.UniversalClient, name string) error {
+		return errors.Join(c.Del(ctx, name).Err(), c.RPush(ctx, name, "x").Err())
+	}
+	set := func(value string) func(redis.UniversalClient, string) error {
+		return func(c redis.UniversalClient, name string) error { return c.Set(ctx, name, value, 0).Err() }
+	}
+	claim := func(f *fleet) string { return only(f, "f:{0}:*") }
+	counter := func(f *fleet) string { return "r:{0}:" + f.keyID.Text("") }
+	named := func(name string) func(*fleet) string { return func(*fleet) string { return name } }
+	for name, test := range map[string]struct {
+		name  func(*fleet) string
+		spoil func(redis.UniversalClient, string) error
+	}{
+		"generation empty":     {named("g:{0}"), set("")},
+		"generation list":      {named("g:{0}"), list},
+		"marker empty":         {named("m:{0}"), set("")},
+		"marker list":          {named("m:{0}"), list},
+		"marker long":          {named("m:{0}"), set(strings.Repeat("x", 3<<20))},
+		"claim list":           {claim, list},
+		"claim garbage":        {claim, set("x")},
+		"claim long":           {claim, set(strings.Repeat("x", 3<<20))},
+		"counter list":         {counter, list},
+		"counter garbage":      {counter, set("x")},
+		"counter overflows":    {counter, set("9223372036854775807")},
+		"counter of 19 digits": {counter, set("1000000000000000000")},
+		"counter negative":     {counter, set("-1000000000000000000")},
+	} {
+		for _, b := range backends(t) {
+			t.Run(name+"/"+b.name, func(t *testing.T) {
+				f := newFleet(t, b, 1)
+				raw, _, err := f.nodes[0].CreateKey(ctx, "another", 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := f.check(0, refundOf(t, "1", "recorded"))
+				if !first.passed() {
+					t.Fatal(first)
+				}
+				if err := test.spoil(f.redis, test.name(f)); err != nil {
+					t.Fatal(err)
+				}
+				f.mends(first)
+				another := *f
+				another.key = hotpath.KeyCaller([]byte(raw))
+				if o := another.check(0, refundOf(t, "2", "another key")); !o.passed() {
+					t.Error(o)
+				}
+				if err := f.nodes[0].guard.Ping(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// mends repeats a recorded action until it is answered: as a duplicate.
+func (f *fleet) mends(first outcome) {
+	f.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		o := f.check(0, refundOf(f.t, "1", "recorded"))
+		if o.err == nil {
+			if !o.duplicate() || !o.names(first.answer.Check.ID.Text("chk_")) {
+				f.t.Errorf("after %s: %s", first, o)
+			}
+			return
+		}
+		if !errors.Is(o.err, hotpath.ErrUnavailable) || time.Now().After(deadline) {
+			f.t.Fatal(o)
+		}
+	}
+}
+
+// only returns the one name in Redis like the pattern.
+func only(f *fleet, pattern string) string {
+	f.t.Helper()
+	names, err := f.redis.Keys(context.Background(), pattern).Result()
+	if err != nil || len(names) != 1 {
+		f.t.Fatalf("%s: %q, %v", pattern, names, err)
+	}
+	return names[0]
+}
+
+// One caller's spoilt counter fails nobody else's check in the same pipelines.
+func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.name, func(t *testing.T) {
+			f := newFleet(t, b, 1)
+			raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), "spoilt", 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := *f
+			other.key = hotpath.KeyCaller([]byte(raw))
+			stop, spoiling := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(spoiling)
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					f.redis.Set(context.Background(), "r:{0}:"+spoilt.ID.Text(""), "1000000000000000000", 0)
+					other.check(0, refundOf(t, "1", fmt.Sprint("spoilt", i)))
+				}
+			}()
+			for i := range 50 {
+				if o := f.check(0, refundOf(t, "1", fmt.Sprint("other", i))); !o.passed() {
+					t.Error(o)
+				}
+			}
+			close(stop)
+			<-spoiling
+		})
+	}
+}
+
+// redisUser may do what SECURITY.md says a node's user must be allowed.
+const redisUser = "~*{0}* -@all +auth +hello +client|setname +info +time +ping +select +get +set +getrange +del +pttl +incrby +decrby +pexpire +pexpiretime +eval"
+
+// A Redis user that lacks a command makes the node not ready, by its name. One
+// that has all of them will do.
+func TestRedisUser(t *testing.T) {
+	for _, b := range backends(t) {
+		if b.name == "embedded" {
+			continue // has no users
+		}
+		f := &fleet{t: t, store: b.store(t)}
+		o, _ := b.redis(t, f)
+		f.redis = redis.NewUniversalClient(new(o))
+		t.Cleanup(func() { _ = f.redis.Close() })
+		o.Username, o.Password = "spendgate-test", "only for this test"
+		allow := func(rules string) {
+			t.Helper()
+			args := []any{"acl", "setuser", o.Username, "reset", "on", ">" + o.Password}
+			for rule := range strings.FieldsSeq(rules) {
+				args = append(args, rule)
+			}
+			if err := f.redis.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() { f.redis.Do(context.Background(), "acl", "deluser", o.Username) })
+		allow(redisUser)
+		n := f.start(o, false)
+		if err := n.guard.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, lacks := range []string{"set", "get", "getrange", "del", "pttl", "incrby", "decrby", "pexpire", "pexpiretime", "eval", "info", "time"} {
+			allow(redisUser + " -" + lacks)
+			if err := n.guard.Ping(t.Context()); err == nil || !strings.Contains(strings.ToUpper(err.Error()), strings.ToUpper(lacks)) {
+				t.Errorf("without %s: %v", lacks, err)
+			}
+		}
+		allow(strings.Replace(redisUser, "~*{0}*", "~m:{0}* ~g:{0}* ~k:{0}* ~r:{0}* ~l:{0}*", 1))
+		if err := n.guard.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("without the names of fingerprints: %v", err)
+		}
+		allow(redisUser)
+		if err := n.guard.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
