@@ -49,21 +49,28 @@ demo: ## play 200 agent actions against the running node, print the decisions
 	@$(BUILD) -o .bin/demo ./bench/demo
 	@exec .bin/demo
 
+# What starts the servers of tests, benchmarks and the fleet.
+.PHONY: fleetctl
+fleetctl:
+	@$(BUILD) -o .bin/fleetctl ./bench/fleetctl
+
 .PHONY: fleet
-fleet: build ## start three nodes, HAProxy, Redis, PostgreSQL and Prometheus on loopback
-	@deploy/fleet/fleet.sh up
+fleet: build fleetctl ## start three nodes, HAProxy, Redis, PostgreSQL and Prometheus on loopback
+	@.bin/fleetctl up
 
 .PHONY: fleet-restart
-fleet-restart: ## restart the fleet's nodes one by one, which fails no request
-	@deploy/fleet/fleet.sh restart
+fleet-restart: fleetctl ## restart the fleet's nodes one by one, which fails no request
+	@.bin/fleetctl restart
 
 .PHONY: fleet-down
-fleet-down: ## stop the fleet and discard its data; the logs stay
-	@deploy/fleet/fleet.sh down
+fleet-down: fleetctl ## stop the fleet and discard its data; the logs stay
+	@.bin/fleetctl down
 
 .PHONY: test
-test: ## vet and test everything against throwaway Redis and PostgreSQL servers
-	@deploy/servers/with-servers.sh deploy/test.sh
+test: fleetctl ## vet and test everything against throwaway Redis and PostgreSQL servers
+	@.bin/fleetctl install haproxy prometheus || \
+	  echo 'NOTICE: without HAProxy and Prometheus the fleet, its dashboard and its alerts are not tested' >&2
+	@.bin/fleetctl with-servers deploy/test.sh
 
 .PHONY: chaos-build
 chaos-build:
@@ -71,18 +78,18 @@ chaos-build:
 
 .PHONY: chaos
 chaos: chaos-build ## break a fleet for DURATION (60s) by SEED, judge what came out
-	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration $(DURATION) -faults '$(FAULTS)'
+	@.bin/chaos -seed $(SEED) -duration $(DURATION) -faults '$(FAULTS)'
 
 .PHONY: chaos-mutants
 chaos-mutants: chaos-build ## show that the judge of chaos finds deliberate bugs
-	@deploy/servers/with-programs.sh .bin/chaos -seed $(SEED) -duration 20s -mutants 'bench/chaos/testdata/mutants/*.patch'
+	@.bin/chaos -seed $(SEED) -duration 20s -mutants 'bench/chaos/testdata/mutants/*.patch'
 
 # How often failover runs.
 TIMES ?= 3
 
 .PHONY: failover
-failover: ## fail Redis Cluster, Sentinel and PostgreSQL over under load, thoroughly, TIMES (3)
-	@TEST_FAILOVER=thorough deploy/servers/with-servers.sh go test -count=$(TIMES) -timeout 60m -v \
+failover: fleetctl ## fail Redis Cluster, Sentinel and PostgreSQL over under load, thoroughly, TIMES (3)
+	@TEST_FAILOVER=thorough .bin/fleetctl with-servers go test -count=$(TIMES) -timeout 60m -v \
 	  -run 'EndToEnd/(failover|fleet)/(cluster|sentinel|standby|F16|G7_many)' ./bench/e2e
 
 # How many states each search of the protocol may visit, and how many schedules
@@ -108,8 +115,8 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: ## run the Go benchmarks for BENCHTIME (1s) each
-	@deploy/servers/with-servers.sh go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+bench: fleetctl ## run the Go benchmarks for BENCHTIME (1s) each
+	@.bin/fleetctl with-servers go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 # Binaries that measure find what they measure in .bin.
 .PHONY: bench-build
@@ -192,5 +199,5 @@ fmt: $(LINTER) ## format the Go files
 
 .PHONY: clean
 clean: ## stop the fleet and remove what the targets built
-	@[ ! -e .bin/fleet/addresses ] || deploy/fleet/fleet.sh down
+	@[ ! -e .bin/fleet/fleet.json ] || .bin/fleetctl down
 	rm -rf .bin coverage.out

@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"spendgate/bench/fleet"
 )
 
@@ -32,6 +34,7 @@ func TestFleet(t *testing.T) {
 	t.Parallel() // it mostly waits
 	f := startFleet(t)
 	t.Run("the first command", f.firstCommand)
+	t.Run("roles", f.ownsNothing)
 	f.load(t, func() {
 		t.Run("rolling restart", f.rollingRestart)
 		t.Run("a restart that fails", f.failedRestart)
@@ -44,15 +47,45 @@ func TestFleet(t *testing.T) {
 	t.Run("down", f.goesDown)
 }
 
-// localFleet is what deploy/fleet/fleet.sh started.
+// localFleet is what fleetctl works on.
 type localFleet struct {
-	env  []string
-	link string // FLEET_DIR
-	// name=address lines of its own file, and what it printed.
-	addresses map[string]string
-	printed   string
-	api       string // base URL of the load balancer
-	admin     *fleet.Client
+	command string // fleetctl
+	binary  string // of the nodes
+	env     []string
+	link    string            // FLEET_DIR
+	urls    map[string]string // of api, prometheus, node1, ..., node1_ops, ...
+	printed string
+	admin   *fleet.Client
+}
+
+// newLocalFleet builds fleetctl for a fleet of a binary, which does not run yet.
+func newLocalFleet(t *testing.T, binary string, env ...string) *localFleet {
+	t.Helper()
+	dir := t.TempDir()
+	f := &localFleet{binary: binary, command: filepath.Join(dir, "fleetctl"), link: filepath.Join(dir, "fleet")}
+	f.env = append(os.Environ(), append([]string{"FLEET_DIR=" + f.link, "FLEET_BINARY=" + binary, "API_PORT=0"}, env...)...)
+	for _, file := range []string{"main.go", "up.txt"} { // a result of this test depends on them
+		if _, err := os.Stat(filepath.Join("../bench/fleetctl", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", f.command, "../bench/fleetctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return f
+}
+
+// downAfterwards stops the fleet when the test is over, and removes its logs.
+func (f *localFleet) downAfterwards(t *testing.T) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			f.tellLogs(t)
+		}
+		f.mustRun(t, "down")
+		if dir, err := os.Readlink(f.link); err == nil {
+			_ = os.RemoveAll(dir)
+		}
+	})
 }
 
 // needsFleet skips a test where HAProxy and Prometheus are not installed;
@@ -78,33 +111,29 @@ func startFleet(t *testing.T) *localFleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &localFleet{link: filepath.Join(dir, "fleet")}
-	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+binary, "API_PORT=0",
-		"SPENDGATE_LOG_LEVEL=nonsense", "http_proxy=http://127.0.0.1:1") // of whoever starts it: not meant for the fleet
-	t.Cleanup(func() { // the logs of a failed test are told by then
-		if t.Failed() {
-			f.tellLogs(t)
-		}
-		f.mustRun(t, "down")
-		if dir, err := os.Readlink(f.link); err == nil {
-			_ = os.RemoveAll(dir)
-		}
-	})
+	// What is set for whoever starts it is not meant for the fleet.
+	f := newLocalFleet(t, binary, "SPENDGATE_LOG_LEVEL=nonsense", "http_proxy=http://127.0.0.1:1")
+	f.downAfterwards(t)
 	f.printed = f.mustRun(t, "up")
-	f.addresses = make(map[string]string)
-	for line := range strings.Lines(f.read(t, "addresses")) {
-		name, address, _ := strings.Cut(strings.TrimSpace(line), "=")
-		f.addresses[name] = address
+	var state struct {
+		API, Prometheus string
+		Nodes           []struct{ API, Ops string }
 	}
-	f.api = "http://" + f.addresses["api"]
-	f.admin = &fleet.Client{Base: f.api, AdminKey: strings.TrimSpace(f.read(t, "admin.key")), HTTP: http.DefaultClient}
+	if err := json.Unmarshal([]byte(f.read(t, "fleet.json")), &state); err != nil {
+		t.Fatal(err)
+	}
+	f.urls = map[string]string{"api": "http://" + state.API, "prometheus": "http://" + state.Prometheus}
+	for i, node := range state.Nodes {
+		f.urls[nodeNames[i]], f.urls[nodeNames[i]+"_ops"] = "http://"+node.API, "http://"+node.Ops
+	}
+	f.admin = &fleet.Client{Base: f.urls["api"], AdminKey: strings.TrimSpace(f.read(t, "admin.key")), HTTP: http.DefaultClient}
 	return f
 }
 
-// run gives the exit code of a command of fleet.sh and all that it printed.
+// run returns the exit code of a command of fleetctl and all that it printed.
 func (f *localFleet) run(t *testing.T, command string) (code int, printed string) {
 	t.Helper()
-	c := exec.CommandContext(context.WithoutCancel(t.Context()), "fleet/fleet.sh", command)
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), f.command, command)
 	c.Env = f.env
 	out, err := c.CombinedOutput()
 	if c.ProcessState == nil {
@@ -117,7 +146,7 @@ func (f *localFleet) mustRun(t *testing.T, command string) (printed string) {
 	t.Helper()
 	code, printed := f.run(t, command)
 	if code != 0 {
-		t.Fatalf("fleet.sh %s: exit code %d\n%s", command, code, printed)
+		t.Fatalf("fleetctl %s: exit code %d\n%s", command, code, printed)
 	}
 	return printed
 }
@@ -152,11 +181,7 @@ func (f *localFleet) tellLogs(t *testing.T) {
 // pid is the process that a program of the fleet runs in.
 func (f *localFleet) pid(t *testing.T, name string) int {
 	t.Helper()
-	file := name + ".pid"
-	if name == "postgres" {
-		file = "pg/data/postmaster.pid"
-	}
-	pid, err := strconv.Atoi(strings.Fields(f.read(t, file))[0])
+	pid, err := strconv.Atoi(strings.Fields(f.read(t, name+".pid"))[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +215,7 @@ func (f *localFleet) firstCommand(t *testing.T) {
 		t.Errorf("got first\n%s, then\n%s", first, second)
 	}
 	for _, url := range append(strings.Fields("api prometheus"), nodeNames...) {
-		if !strings.Contains(f.printed, "http://"+f.addresses[url]) {
+		if !strings.Contains(f.printed, f.urls[url]) {
 			t.Errorf("the address of %s is not printed", url)
 		}
 	}
@@ -202,6 +227,18 @@ func (f *localFleet) firstCommand(t *testing.T) {
 		if pid != before[name] {
 			t.Errorf("%s was started again", name)
 		}
+	}
+}
+
+// ownsNothing: the nodes' role cannot change what was recorded.
+func (f *localFleet) ownsNothing(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), strings.TrimSpace(f.read(t, "database.url")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing is under way
+	if _, err := conn.Exec(t.Context(), "UPDATE checks SET amount = 0"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -224,7 +261,7 @@ func (f *localFleet) load(t *testing.T, do func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &fleet.Client{Base: f.api, Key: key, HTTP: client}
+		c := &fleet.Client{Base: f.urls["api"], Key: key, HTTP: client}
 		working.Go(func() {
 			for ctx.Err() == nil {
 				for _, action := range someActions(serial.Add(1)) {
@@ -239,7 +276,7 @@ func (f *localFleet) load(t *testing.T, do func()) {
 		})
 	}
 	working.Go(func() { // one that asks too often, and what is none of ours
-		c := &fleet.Client{Base: f.api, Key: strict, HTTP: client}
+		c := &fleet.Client{Base: f.urls["api"], Key: strict, HTTP: client}
 		for ctx.Err() == nil {
 			if answer, err := c.Do(context.WithoutCancel(ctx), http.MethodGet, "/v1/violations", nil); err != nil || answer.Status >= 500 {
 				t.Errorf("a request failed: %s %v", answer, err)
@@ -279,11 +316,21 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 	}
 }
 
+// pretender is a binary that migrates, and instead of a node does something else.
+func pretender(t *testing.T, binary, does string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node")
+	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // failedRestart: a version that does not start takes the first node's place
 // and no other's, and no request fails. The next start mends it.
 func (f *localFleet) failedRestart(t *testing.T) {
 	before, env := f.pids(t), f.env
-	f.env = append(slices.Clone(env), "FLEET_BINARY=/bin/false")
+	f.env = append(slices.Clone(env), "FLEET_BINARY="+pretender(t, f.binary, "exit 1"))
 	code, said := f.run(t, "restart")
 	f.env = env
 	if code != 1 || !strings.Contains(said, "node1 does not get ready") || !strings.Contains(said, "node1.log") {
@@ -332,7 +379,8 @@ func (f *localFleet) goesDown(t *testing.T) {
 	if !strings.Contains(said, f.dir(t)) {
 		t.Errorf("it does not say where the logs are: %s", said)
 	}
-	for name, address := range f.addresses {
+	for name, url := range f.urls {
+		address := strings.TrimPrefix(url, "http://")
 		if conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address); err == nil {
 			_ = conn.Close()
 			t.Errorf("%s still listens on %s", name, address)
@@ -375,21 +423,15 @@ func (f *localFleet) leavesLogsOnly(t *testing.T, pids map[string]int) (logs int
 // A first start that is interrupted, by Ctrl-C say, leaves nothing behind.
 func TestFleetInterrupted(t *testing.T) {
 	needsFleet(t)
-	dir := t.TempDir()
-	never := filepath.Join(dir, "node") // a node that does not get ready
-	if err := os.WriteFile(never, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+	f := newLocalFleet(t, "never")
+	binary, err := fleet.Build(t.Context(), filepath.Dir(f.link), fleet.BuildOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	f := &localFleet{link: filepath.Join(dir, "fleet")}
-	f.env = append(os.Environ(), "FLEET_DIR="+f.link, "FLEET_BINARY="+never, "API_PORT=0")
-	t.Cleanup(func() {
-		f.mustRun(t, "down")
-		if dir, err := os.Readlink(f.link); err == nil {
-			_ = os.RemoveAll(dir)
-		}
-	})
+	f.env = append(f.env, "FLEET_BINARY="+pretender(t, binary, "exec sleep 600"))
+	f.downAfterwards(t)
 	var said bytes.Buffer
-	c := exec.Command("fleet/fleet.sh", "up")
+	c := exec.Command(f.command, "up")
 	c.Env, c.Stdout, c.Stderr = f.env, &said, &said
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal signals the group
 	if err := c.Start(); err != nil {
@@ -428,9 +470,7 @@ func TestFleetWithoutItsPort(t *testing.T) {
 	}
 	defer l.Close() //nolint:errcheck // nobody uses it
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	dir := t.TempDir()
-	f := &localFleet{link: filepath.Join(dir, "fleet"), env: append(os.Environ(), "FLEET_DIR="+filepath.Join(dir, "fleet"),
-		"API_PORT="+port, "FLEET_BINARY=/bin/true", "TEST_HAPROXY=/bin/true", "TEST_PROMETHEUS=/bin/true")}
+	f := newLocalFleet(t, "/bin/true", "API_PORT="+port, "TEST_HAPROXY=/bin/true", "TEST_PROMETHEUS=/bin/true")
 	if code, said := f.run(t, "up"); code != 1 || !strings.Contains(said, "port "+port+" is taken") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
@@ -451,8 +491,8 @@ func TestCleanStopsTheFleet(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"deploy/fleet/fleet.sh": "#!/bin/sh\necho $1 of $(cat .bin/fleet/addresses) >said\n",
-		".bin/fleet/addresses":  "a fleet",
+		".bin/fleetctl":         "#!/bin/sh\necho $1 of $(cat .bin/fleet/fleet.json) >said\n",
+		".bin/fleet/fleet.json": "a fleet",
 	} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
@@ -478,24 +518,9 @@ func TestCleanStopsTheFleet(t *testing.T) {
 
 // Without packages, and nobody who may install them, it says what is missing.
 func TestFleetWithoutPackages(t *testing.T) {
-	dir := t.TempDir()
-	for _, tool := range []string{"bash", "dirname", "mkdir", "flock", "readlink", "id", "ls", "sort", "sed"} {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			t.Skipf("needs %s", tool)
-		}
-		if err := os.Symlink(path, filepath.Join(dir, tool)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := &localFleet{env: []string{
-		"PATH=" + dir, "FLEET_DIR=" + filepath.Join(dir, "fleet"), "FLEET_BINARY=" + filepath.Join(dir, "sed"),
-		"TEST_HAPROXY=/none", "TEST_POSTGRES_BIN=/none",
-	}}
+	f := newLocalFleet(t, "/bin/true", "PATH="+t.TempDir(), "TEST_REDIS_SERVER=/none", "TEST_HAPROXY=/none", "TEST_PROMETHEUS=/none", "TEST_POSTGRES_BIN=/none")
 	code, said := f.run(t, "up")
-	for _, want := range []string{"curl", "redis-server", "haproxy", "prometheus", "cannot start without"} {
-		if code != 1 || !strings.Contains(said, want) {
-			t.Errorf("exit code %d, no %s in: %s", code, want, said)
-		}
+	if want := "missing: redis-server postgresql haproxy prometheus. Install"; code != 1 || !strings.Contains(said, want) {
+		t.Errorf("exit code %d, no %s in: %s", code, want, said)
 	}
 }

@@ -255,7 +255,7 @@ func (s sample) value() float64 {
 
 func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 	t.Helper()
-	if body := fetch(t, "http://"+f.addresses["prometheus"]+"/api/v1/"+path); body != nil {
+	if body := fetch(t, f.urls["prometheus"]+"/api/v1/"+path); body != nil {
 		if err := json.Unmarshal(body, into); err != nil {
 			t.Errorf("prometheus answers %s: %v", body, err)
 		}
@@ -315,7 +315,7 @@ func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]boo
 	t.Helper()
 	families, samples = make(map[string]bool), map[string]bool{"up": true}
 	for _, name := range nodeNames {
-		text := fetch(t, "http://"+f.addresses[name+"_ops"]+"/metrics")
+		text := fetch(t, f.urls[name+"_ops"]+"/metrics")
 		for _, found := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllSubmatch(text, -1) {
 			families[string(found[1])] = true
 		}

@@ -6,7 +6,9 @@
 # people out and the files do not.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/servers/find.sh"
+
+# random_secret prints 32 hex digits.
+random_secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
 dir=${1:-$here/secrets}
 if [ -e "$dir" ]; then

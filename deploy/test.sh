@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What `make test` runs, inside with-servers.sh: vet, every test, with the race
+# What `make test` runs, with servers to test against: vet, every test, with the race
 # detector where a C compiler is to be had, then the searches of the protocol
 # without it, then the intent classifier's accuracy on the phrases it was not
 # made from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. deploy/servers/find.sh
 
 # The race detector links against the C library.
 have_cgo() {
@@ -20,7 +19,7 @@ int main(void) { return 0; }' | ${CC:-cc} -x c -o "$out" - 2>/dev/null
 
 race=-race
 if ! have_cgo; then
-  install_packages gcc libc6-dev || true
+  .bin/fleetctl install gcc libc6-dev || true
   if ! have_cgo; then
     echo "NOTICE: no C compiler, so the tests run without the race detector" >&2
     race=""
@@ -28,16 +27,6 @@ if ! have_cgo; then
 fi
 if [ -n "$race" ]; then
   export CGO_ENABLED=1
-fi
-
-# With these the tests start a whole fleet.
-missing=()
-find_haproxy || missing+=(haproxy)
-find_prometheus || missing+=(prometheus)
-if [ ${#missing[@]} -eq 0 ] || { install_packages "${missing[@]}" && find_haproxy && find_prometheus; }; then
-  export TEST_HAPROXY TEST_PROMETHEUS
-else
-  echo "NOTICE: without ${missing[*]} the fleet, its dashboard and its alerts are not tested" >&2
 fi
 
 # With these the MCP tool server is asked by another implementation, and the

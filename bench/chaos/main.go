@@ -51,10 +51,13 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if o.seed == 0 {
 		o.seed = 1 + rand.Uint64N(1<<31)
 	}
-	switch {
-	case o.history != "":
+	if o.history != "" {
 		return judgeAgain(o.history, out)
-	case o.mutants != "":
+	}
+	if err := fleet.Install(ctx, os.Stderr, "redis-server", "postgresql", "haproxy"); err != nil {
+		return err
+	}
+	if o.mutants != "" {
 		return runMutants(ctx, o, out)
 	}
 	dir, err := os.MkdirTemp("", "spendgate-chaos-")

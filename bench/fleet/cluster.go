@@ -47,7 +47,7 @@ func (c *Cluster) begin(ctx context.Context, dir string) error {
 		}
 		buses[i] = bus
 		name := fmt.Sprintf("redis%d", i)
-		r, err := newRedis(name, filepath.Join(dir, name), password, []string{
+		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: password}, []string{
 			"masterauth " + password, "repl-diskless-sync-delay 0",
 			"cluster-enabled yes", "cluster-config-file nodes.conf", fmt.Sprintf("cluster-port %d", bus),
 			fmt.Sprintf("cluster-node-timeout %d", ClusterNodeTimeout.Milliseconds()), "cluster-replica-validity-factor 0",
@@ -100,7 +100,7 @@ func (c *Cluster) assemble(ctx context.Context, buses []int) error {
 				return fmt.Errorf("cannot make a cluster: %w", err)
 			}
 		}
-		if err := c.Servers[0].Client.Do(ctx, "cluster", "meet", "127.0.0.1", r.port, buses[i]).Err(); err != nil {
+		if err := c.Servers[0].Client.Do(ctx, "cluster", "meet", "127.0.0.1", r.Port, buses[i]).Err(); err != nil {
 			return fmt.Errorf("cannot make a cluster: %w", err)
 		}
 	}
@@ -187,7 +187,7 @@ func (c *Cluster) masterSeenBy(ctx context.Context, r *Redis, key string) *Redis
 
 func (c *Cluster) at(port string) *Redis {
 	for _, r := range c.Servers {
-		if strconv.Itoa(r.port) == port {
+		if strconv.Itoa(r.Port) == port {
 			return r
 		}
 	}
@@ -209,7 +209,7 @@ func (c *Cluster) Masters(ctx context.Context) (masters []*Redis) {
 func (c *Cluster) Replica(ctx context.Context, master *Redis) (*Redis, error) {
 	for _, r := range c.Servers {
 		info, err := r.Client.Info(ctx, "replication").Result()
-		if err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, fmt.Sprintf("master_port:%d\r", master.port)) {
+		if err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, fmt.Sprintf("master_port:%d\r", master.Port)) {
 			return r, nil
 		}
 	}
@@ -239,7 +239,7 @@ func (c *Cluster) Migrate(ctx context.Context, key string, from, to *Redis) (mov
 		if len(names) == 0 {
 			break
 		}
-		args := []any{"migrate", "127.0.0.1", to.port, "", 0, 5000, "auth", from.Client.Options().Password, "keys"}
+		args := []any{"migrate", "127.0.0.1", to.Port, "", 0, 5000, "auth", from.Client.Options().Password, "keys"}
 		for _, name := range names {
 			args = append(args, name)
 		}

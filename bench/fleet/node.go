@@ -21,6 +21,7 @@ type Settings map[string]string
 type Node struct {
 	*Process
 	Name string
+	Addr string // of the API
 	API  string // base URL
 	Ops  string // base URL
 	http *http.Client
@@ -29,29 +30,32 @@ type Node struct {
 // NewNode prepares `binary mode` (serve or dev) with ports of its own and its
 // log in dir. Settings win over the defaults.
 func NewNode(binary, mode, name, dir string, s Settings) (*Node, error) {
-	ports := make([]int, 2)
-	for i := range ports {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		ports[i] = port
+	settings := maps.Clone(s)
+	if settings == nil {
+		settings = Settings{}
 	}
-	settings := Settings{"LISTEN_ADDR": loopback(ports[0]), "OPS_ADDR": loopback(ports[1])}
-	maps.Copy(settings, s)
+	for _, name := range []string{"LISTEN_ADDR", "OPS_ADDR"} {
+		if settings[name] == "" {
+			var err error
+			if settings[name], err = FreeAddr(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return &Node{
 		Process: &Process{
 			name: name, path: binary, args: []string{mode}, env: settings.environ(),
 			logPath: filepath.Join(dir, name+".log"),
 		},
 		Name: name,
+		Addr: settings["LISTEN_ADDR"],
 		API:  "http://" + settings["LISTEN_ADDR"],
 		Ops:  "http://" + settings["OPS_ADDR"],
 		http: newHTTPClient(),
 	}, nil
 }
 
-// Run runs the binary to its end with arguments and settings and gives its
+// Run runs the binary to its end with arguments and settings and returns its
 // exit code and all that it wrote.
 func Run(ctx context.Context, binary, dir string, s Settings, args ...string) (code int, output string, err error) {
 	cmd := exec.CommandContext(ctx, binary, args...)
@@ -118,17 +122,17 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	})
 }
 
-// Ready gives the answer of /readyz.
+// Ready returns the answer of /readyz.
 func (n *Node) Ready(ctx context.Context) (Answer, error) {
 	return n.operations().Do(ctx, http.MethodGet, "/readyz", nil)
 }
 
-// Metrics gives the answer of /metrics.
+// Metrics returns the answer of /metrics.
 func (n *Node) Metrics(ctx context.Context) (Answer, error) {
 	return n.operations().Do(ctx, http.MethodGet, "/metrics", nil)
 }
 
-// Goroutines gives the stacks of all goroutines, with the setting PPROF.
+// Goroutines returns the stacks of all goroutines, with the setting PPROF.
 func (n *Node) Goroutines(ctx context.Context) (Answer, error) {
 	return n.operations().Do(ctx, http.MethodGet, "/debug/pprof/goroutine?debug=2", nil)
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -21,22 +20,21 @@ import (
 type Postgres struct {
 	*Process
 	URL string
-	// Pool is for looking at the rows behind the nodes' backs.
+	// Pool reads and changes what the nodes keep, past them.
 	Pool *pgxpool.Pool
 
-	data     string
-	password string
-	port     int
+	data string
+	endpoint
 }
 
 // StartPostgres makes a cluster in dir, which a user other than the caller
 // must be able to reach, and starts its server with the default durability.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
-	p, err := newPostgres(ctx, "postgres", dir, rand.Text(), settings)
+	p, err := newPostgres(ctx, "postgres", dir, endpoint{Password: rand.Text()}, settings)
 	if err != nil {
 		return nil, err
 	}
-	if err := initCluster(ctx, p.Tool("initdb"), dir, p.data, p.password, p.as); err != nil {
+	if err := p.initCluster(ctx); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	if err := p.Start(ctx); err != nil {
@@ -45,24 +43,29 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// newPostgres prepares a server on a port of its own, without a cluster yet.
-func newPostgres(ctx context.Context, name, dir, password string, settings []string) (*Postgres, error) {
+// AdvisedSettings are those that deploy/CAPACITY.md advises. The memory is taken
+// when it is used.
+func AdvisedSettings() []string {
+	return []string{"max_connections=300", "shared_buffers=1GB", "min_wal_size=4GB", "max_wal_size=8GB"}
+}
+
+// newPostgres prepares a server, without a cluster yet.
+func newPostgres(ctx context.Context, name, dir string, at endpoint, settings []string) (*Postgres, error) {
 	bin, err := findPostgres()
 	if err != nil {
 		return nil, err
 	}
-	as, err := postgresUser()
+	as, err := postgresCredential()
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
-	if err != nil {
+	if at, err = at.onFreePort(); err != nil {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
 	args := []string{"-D", data}
 	for _, s := range append([]string{
-		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", port), "unix_socket_directories=",
+		"listen_addresses=127.0.0.1", fmt.Sprintf("port=%d", at.Port), "unix_socket_directories=",
 		"timezone=UTC", "max_connections=200",
 		// What waits long says for what: a test that fails shows this log.
 		"log_lock_waits=on", "log_min_duration_statement=1s",
@@ -74,8 +77,8 @@ func newPostgres(ctx context.Context, name, dir, password string, settings []str
 			name: name, path: filepath.Join(bin, "postgres"), args: args, as: as,
 			logPath: filepath.Join(dir, "postgres.log"),
 		},
-		URL:  fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", password, loopback(port)),
-		data: data, password: password, port: port,
+		URL:  fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", at.Password, loopback(at.Port)),
+		data: data, endpoint: at,
 	}
 	if p.Pool, err = pgxpool.New(ctx, p.URL); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
@@ -86,26 +89,28 @@ func newPostgres(ctx context.Context, name, dir, password string, settings []str
 // Tool is the path of one of PostgreSQL's programs.
 func (p *Postgres) Tool(name string) string { return filepath.Join(filepath.Dir(p.path), name) }
 
-func initCluster(ctx context.Context, initdb, dir, data, password string, as *syscall.Credential) error {
+// initCluster makes the cluster in the server's folder.
+func (p *Postgres) initCluster(ctx context.Context) error {
+	dir := filepath.Dir(p.data)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make a cluster: %w", err)
 	}
 	passwords := filepath.Join(dir, "password")
-	if err := os.WriteFile(passwords, []byte(password+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(passwords, []byte(p.Password+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot make a cluster: %w", err)
 	}
-	if as != nil {
+	if p.as != nil {
 		for _, path := range []string{dir, passwords} {
-			if err := os.Chown(path, int(as.Uid), int(as.Gid)); err != nil {
+			if err := os.Chown(path, int(p.as.Uid), int(p.as.Gid)); err != nil {
 				return fmt.Errorf("cannot make a cluster: %w", err)
 			}
 		}
 	}
 	// --no-sync is about initdb's own files only.
-	cmd := exec.CommandContext(ctx, initdb, "--pgdata="+data, "--no-sync", "--encoding=UTF8", "--locale=C",
+	cmd := exec.CommandContext(ctx, p.Tool("initdb"), "--pgdata="+p.data, "--no-sync", "--encoding=UTF8", "--locale=C",
 		"--username=postgres", "--auth=scram-sha-256", "--pwfile="+passwords)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot make a cluster: %w\n%s", err, bytes.TrimSpace(output))
 	}
@@ -121,10 +126,13 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return p.await(ctx, p.Pool.Ping)
 }
 
-// Close ends the server.
+// Close ends the server at once, in a way that leaves no shared memory behind.
 func (p *Postgres) Close() error {
-	err := p.Kill() // first: the pool's farewells could wait for a stopped one
-	p.Pool.Close()
+	if p.Running() {
+		_ = p.Continue() // one that is stopped does not see the signal
+	}
+	_, err := p.endBy(syscall.SIGQUIT)
+	p.Pool.Close() // last: it would wait for a stopped server
 	return err
 }
 
@@ -180,22 +188,4 @@ func (p *Postgres) Rows(ctx context.Context, condition string, args ...any) ([]R
 		return nil, fmt.Errorf("cannot read the trail: %w", err)
 	}
 	return all, nil
-}
-
-// await polls a started process until it answers.
-func (p *Process) await(ctx context.Context, ask func(context.Context) error) error {
-	for {
-		tried, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := ask(tried)
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case !p.Running():
-			return fmt.Errorf("%s ended at its start: %w", p.name, err)
-		case ctx.Err() != nil:
-			return fmt.Errorf("%s does not answer: %w", p.name, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

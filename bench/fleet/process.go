@@ -18,6 +18,8 @@ import (
 // Process is a program that can be ended in every way and started again with
 // the same arguments. Signals reach its children too: PostgreSQL has one for
 // each connection. Its output goes to a file, all runs one after another.
+//
+// It dies with this program, unless pidPath is set.
 type Process struct {
 	name    string
 	path    string
@@ -25,11 +27,12 @@ type Process struct {
 	env     []string // nil is the caller's
 	as      *syscall.Credential
 	logPath string
+	pidPath string // of the file by which a later program finds the process
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	done chan struct{} // closed when cmd has ended
-	exit int           // valid then
+	mu      sync.Mutex
+	process *os.Process
+	done    chan struct{} // closed when process has ended
+	exit    int           // valid then; -1 if it is not known
 }
 
 var errRunning = errors.New("is running already")
@@ -38,7 +41,7 @@ var errRunning = errors.New("is running already")
 func (p *Process) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil && !p.endedLocked() {
+	if p.runningLocked() {
 		return fmt.Errorf("cannot start %s: it %w", p.name, errRunning)
 	}
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -48,10 +51,10 @@ func (p *Process) start() error {
 	defer log.Close()                                                   //nolint:errcheck // the child has its own
 	cmd := exec.CommandContext(context.Background(), p.path, p.args...) // it outlives whoever starts it
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Dir(p.logPath), p.env, log, log
-	cmd.SysProcAttr = processAttributes(p.as)
+	cmd.SysProcAttr = processAttributes(p.as, p.pidPath != "")
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		// The child dies with the thread that began it, which must not end
+		// The child dies with the thread that started it, which must not end
 		// earlier: one does when a goroutine that was locked to it returns.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -68,27 +71,74 @@ func (p *Process) start() error {
 	if err := <-started; err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
-	p.cmd, p.done = cmd, done
+	p.process, p.done = cmd.Process, done
+	if p.pidPath == "" {
+		return nil
+	}
+	// Process ids are used again: the time of the start tells one from another.
+	text := fmt.Sprintf("%d %d\n", p.process.Pid, readStat(p.process.Pid).started)
+	if err := os.WriteFile(p.pidPath, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.name, err)
+	}
 	return nil
 }
 
-func (p *Process) endedLocked() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
+// adopt takes over the process that an earlier program started, and reports
+// whether it runs.
+func (p *Process) adopt() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var pid int
+	var started uint64
+	text, err := os.ReadFile(p.pidPath)
+	if err != nil {
 		return false
 	}
+	if _, err := fmt.Sscan(string(text), &pid, &started); err != nil {
+		return false
+	}
+	process, err := os.FindProcess(pid)
+	if runs := func() bool { s := readStat(pid); return !s.gone() && s.started == started }; err == nil && runs() {
+		done := make(chan struct{})
+		p.process, p.done, p.exit = process, done, -1
+		go func() {
+			for runs() {
+				time.Sleep(pollEvery)
+			}
+			close(done)
+		}()
+		return true
+	}
+	return false
+}
+
+func (p *Process) runningLocked() bool {
+	if p.process == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID returns the process id of the last start.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process.Pid
 }
 
 // Running reports whether the process was started and has not ended.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cmd != nil && !p.endedLocked()
+	return p.runningLocked()
 }
 
-// Wait waits until the process has ended and gives its exit code; -1 is that
+// Wait waits until the process has ended and returns its exit code; -1 is that
 // of one ended by a signal.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	p.mu.Lock()
@@ -113,25 +163,25 @@ func (p *Process) Kill() error {
 	if !p.Running() {
 		return nil
 	}
-	family, err := p.freeze()
+	pids, err := p.freeze()
 	if err != nil {
 		if !p.Running() {
 			return nil // it ended by itself meanwhile
 		}
 		return err
 	}
-	for _, pid := range family {
+	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("cannot kill %s: %w", p.name, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dyingTime)
+	ctx, cancel := context.WithTimeout(context.Background(), killTime)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		return err
 	}
-	for _, pid := range family { // orphans are reaped by someone else, perhaps never
-		for !gone(pid) {
+	for _, pid := range pids { // orphans are reaped by someone else, perhaps never
+		for !readStat(pid).gone() {
 			if ctx.Err() != nil {
 				return fmt.Errorf("a child of %s does not end", p.name)
 			}
@@ -142,24 +192,25 @@ func (p *Process) Kill() error {
 }
 
 const (
-	dyingTime = 10 * time.Second
+	killTime  = 10 * time.Second
+	endTime   = 15 * time.Second // a node finishes its requests
 	pollEvery = 5 * time.Millisecond
 )
 
-// freeze stops the process and its children and gives them all. A process that
-// is frozen begets no more children, so they are complete, and they stay its
+// freeze stops the process and its children and returns their ids. A stopped
+// process starts no more children, so they are complete, and they stay its
 // children: those of a dead one could not be found.
-func (p *Process) freeze() (family []int, err error) {
+func (p *Process) freeze() (pids []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil || p.endedLocked() {
+	if !p.runningLocked() {
 		return nil, fmt.Errorf("cannot stop %s: it does not run", p.name)
 	}
-	parent := p.cmd.Process.Pid
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	parent := p.process.Pid
+	if err := p.process.Signal(syscall.SIGSTOP); err != nil {
 		return nil, fmt.Errorf("cannot stop %s: %w", p.name, err)
 	}
-	for deadline := time.Now().Add(dyingTime); !stopped(parent); time.Sleep(pollEvery / 5) {
+	for deadline := time.Now().Add(killTime); !readStat(parent).stopped(); time.Sleep(pollEvery / 5) {
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("%s does not stop", p.name)
 		}
@@ -186,10 +237,10 @@ func (p *Process) Stop() error {
 func (p *Process) Continue() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil || p.endedLocked() {
+	if !p.runningLocked() {
 		return fmt.Errorf("cannot continue %s: it does not run", p.name)
 	}
-	parent := p.cmd.Process.Pid
+	parent := p.process.Pid
 	children, err := childrenOf(parent)
 	if err != nil {
 		return fmt.Errorf("cannot find the children of %s: %w", p.name, err)
@@ -203,16 +254,43 @@ func (p *Process) Continue() error {
 }
 
 // Terminate asks the process itself to end (SIGTERM).
-func (p *Process) Terminate() error {
+func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
+
+func (p *Process) signal(signal syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil {
+	if p.process == nil {
 		return fmt.Errorf("%s was never started", p.name)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("cannot terminate %s: %w", p.name, err)
+	if err := p.process.Signal(signal); err != nil {
+		return fmt.Errorf("cannot send %s to %s: %w", signal, p.name, err)
 	}
 	return nil
+}
+
+// End terminates the process and waits until it has ended. It is an error if
+// it fails, or has to be killed. One that has ended is left alone.
+func (p *Process) End() error {
+	code, err := p.endBy(syscall.SIGTERM)
+	if err == nil && code > 0 {
+		err = fmt.Errorf("%s ended with exit code %d\n%s", p.name, code, p.Log())
+	}
+	return err
+}
+
+func (p *Process) endBy(signal syscall.Signal) (code int, err error) {
+	if !p.Running() {
+		return 0, nil
+	}
+	if err := p.signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	if code, err = p.Wait(ctx); err != nil {
+		err = errors.Join(fmt.Errorf("%s had to be killed: %w", p.name, err), p.Kill())
+	}
+	return code, err
 }
 
 // Log is everything that the process has written so far, in all its runs.
@@ -224,7 +302,25 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// childrenOf reads the process table.
+// await asks a started process until it answers.
+func (p *Process) await(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		tried, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := ask(tried)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case !p.Running():
+			return fmt.Errorf("%s ended at its start: %w", p.name, err)
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s does not answer: %w", p.name, err)
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// childrenOf returns the processes that another has started.
 func childrenOf(parent int) (pids []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -235,37 +331,43 @@ func childrenOf(parent int) (pids []int, err error) {
 		if err != nil {
 			continue
 		}
-		if of, state := lineage(pid); of == parent && state != 'Z' {
+		if s := readStat(pid); s.parent == parent && !s.gone() {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
 }
 
-// lineage gives a process's parent and state; 0 when there is no such process.
-func lineage(pid int) (parent int, state byte) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stat is what the kernel tells of a process; the zero value if there is none.
+type stat struct {
+	parent  int
+	state   byte
+	started uint64 // in ticks since the machine started
+}
+
+func readStat(pid int) (s stat) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0
+		return stat{}
 	}
 	// pid (name) state parent ...; the name may hold anything.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0, 0
+	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
+	const state, parent, started = 0, 1, 19
+	if len(fields) <= started {
+		return stat{}
 	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	if err != nil {
-		return 0, 0
+	var parentErr, startErr error
+	s.state = fields[state][0]
+	s.parent, parentErr = strconv.Atoi(string(fields[parent]))
+	s.started, startErr = strconv.ParseUint(string(fields[started]), 10, 64)
+	if parentErr != nil || startErr != nil {
+		return stat{}
 	}
-	return parent, fields[0][0]
+	return s
 }
 
-func stopped(pid int) bool {
-	_, state := lineage(pid)
-	return state == 'T' || state == 0 || state == 'Z'
-}
+// gone reports whether there is no such process. A zombie, which whoever
+// started it has not reaped, is none.
+func (s stat) gone() bool { return s.state == 0 || s.state == 'Z' || s.state == 'X' }
 
-func gone(pid int) bool {
-	_, state := lineage(pid)
-	return state == 0 || state == 'Z'
-}
+func (s stat) stopped() bool { return s.state == 'T' || s.gone() }

@@ -2,8 +2,12 @@ package fleet
 
 import "syscall"
 
-// processAttributes make a child that dies with its parent: with the thread
-// that begins it.
-func processAttributes(as *syscall.Credential) *syscall.SysProcAttr {
+// processAttributes are those of a child in a process group of its own: the
+// terminal's signals do not reach it. Unless it is detached it dies with the
+// thread that started it.
+func processAttributes(as *syscall.Credential, detached bool) *syscall.SysProcAttr {
+	if detached {
+		return &syscall.SysProcAttr{Credential: as, Setsid: true}
+	}
 	return &syscall.SysProcAttr{Credential: as, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

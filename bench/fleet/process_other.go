@@ -4,6 +4,6 @@ package fleet
 
 import "syscall"
 
-func processAttributes(as *syscall.Credential) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Credential: as, Setpgid: true}
+func processAttributes(as *syscall.Credential, detached bool) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: as, Setpgid: !detached, Setsid: detached}
 }

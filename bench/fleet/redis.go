@@ -25,14 +25,14 @@ type Redis struct {
 	*Process
 	URL  string
 	Addr string
-	port int
-	// Client is for looking and meddling behind the nodes' backs.
+	endpoint
+	// Client reads and changes what the nodes keep, past them.
 	Client *redis.Client
 }
 
 // StartRedis starts a Redis with its files in dir.
 func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error) {
-	r, err := newRedis("redis", dir, rand.Text(), o.Persist)
+	r, err := newRedis("redis", dir, endpoint{Password: rand.Text()}, o.Persist)
 	if err != nil {
 		return nil, err
 	}
@@ -42,20 +42,19 @@ func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error)
 	return r, nil
 }
 
-// newRedis prepares a server with a port of its own and its files in dir.
-func newRedis(name, dir, password string, lines []string, args ...string) (*Redis, error) {
+// newRedis prepares a server with its files in dir.
+func newRedis(name, dir string, at endpoint, lines []string, args ...string) (*Redis, error) {
 	path, err := findRedis()
 	if err != nil {
+		return nil, err
+	}
+	if at, err = at.onFreePort(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot start Redis: %w", err)
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\n%s\n", port, password, dir, strings.Join(lines, "\n"))
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\n%s\n", at.Port, at.Password, dir, strings.Join(lines, "\n"))
 	if len(args) == 0 { // a sentinel knows nothing of these
 		text = "save \"\"\nappendonly no\n" + text
 	}
@@ -65,11 +64,11 @@ func newRedis(name, dir, password string, lines []string, args ...string) (*Redi
 		return nil, fmt.Errorf("cannot start Redis: %w", err)
 	}
 	return &Redis{
-		Process: &Process{name: name, path: path, args: append([]string{configured}, args...), logPath: filepath.Join(dir, name+".log")},
-		URL:     fmt.Sprintf("redis://default:%s@%s/0", password, loopback(port)),
-		Addr:    loopback(port),
-		port:    port,
-		Client:  redis.NewClient(&redis.Options{Addr: loopback(port), Password: password, DialTimeout: time.Second}),
+		endpoint: at,
+		Process:  &Process{name: name, path: path, args: append([]string{configured}, args...), logPath: filepath.Join(dir, name+".log")},
+		URL:      fmt.Sprintf("redis://default:%s@%s/0", at.Password, loopback(at.Port)),
+		Addr:     loopback(at.Port),
+		Client:   redis.NewClient(&redis.Options{Addr: loopback(at.Port), Password: at.Password, DialTimeout: time.Second}),
 	}, nil
 }
 

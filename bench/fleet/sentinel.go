@@ -43,10 +43,10 @@ func (s *Sentinel) begin(ctx context.Context, dir string) error {
 	for i := range 1 + sentinelReplicas {
 		lines := []string{"masterauth " + password, "repl-diskless-sync-delay 0"}
 		if i > 0 {
-			lines = append(lines, fmt.Sprintf("replicaof 127.0.0.1 %d", s.Servers[0].port))
+			lines = append(lines, fmt.Sprintf("replicaof 127.0.0.1 %d", s.Servers[0].Port))
 		}
 		name := fmt.Sprintf("redis%d", i)
-		r, err := newRedis(name, filepath.Join(dir, name), password, lines)
+		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: password}, lines)
 		if err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ func (s *Sentinel) begin(ctx context.Context, dir string) error {
 		set := func(what string, value any) string {
 			return fmt.Sprintf("sentinel %s %s %v", what, sentinelMaster, value)
 		}
-		r, err := newRedis(name, filepath.Join(dir, name), watchword, []string{
-			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", sentinelMaster, s.Servers[0].port),
+		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: watchword}, []string{
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", sentinelMaster, s.Servers[0].Port),
 			set("auth-pass", password), "sentinel sentinel-pass " + watchword,
 			set("down-after-milliseconds", SentinelDownAfter.Milliseconds()), set("failover-timeout", failoverTimeout.Milliseconds()),
 		}, "--sentinel")
@@ -153,7 +153,7 @@ func (s *Sentinel) Master(ctx context.Context) (*Redis, error) {
 		votes[addr[1]]++
 	}
 	for _, r := range s.Servers {
-		if votes[fmt.Sprint(r.port)] > len(s.Watchers)/2 {
+		if votes[fmt.Sprint(r.Port)] > len(s.Watchers)/2 {
 			return r, nil
 		}
 	}
@@ -204,7 +204,7 @@ func (s *Sentinel) Reverse(ctx context.Context, master *Redis) error {
 		if r == next {
 			continue
 		}
-		if err := do(r, "replicaof", "127.0.0.1", next.port); err != nil {
+		if err := do(r, "replicaof", "127.0.0.1", next.Port); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Sentinel) Reverse(ctx context.Context, master *Redis) error {
 	}
 	for _, w := range s.Watchers {
 		for _, args := range [][]any{
-			{"sentinel", "monitor", sentinelMaster, "127.0.0.1", next.port, 2},
+			{"sentinel", "monitor", sentinelMaster, "127.0.0.1", next.Port, 2},
 			{"sentinel", "set", sentinelMaster, "auth-pass", master.Client.Options().Password},
 			{"sentinel", "set", sentinelMaster, "down-after-milliseconds", SentinelDownAfter.Milliseconds()},
 			{"sentinel", "set", sentinelMaster, "failover-timeout", failoverTimeout.Milliseconds()},

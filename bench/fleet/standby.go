@@ -14,7 +14,7 @@ import (
 
 // StartStandby starts a synchronous standby of a server, with its files in dir.
 func StartStandby(ctx context.Context, dir string, primary *Postgres, settings ...string) (*Postgres, error) {
-	p, err := newPostgres(ctx, "standby", dir, primary.password, settings)
+	p, err := newPostgres(ctx, "standby", dir, endpoint{Password: primary.Password}, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +28,9 @@ func StartStandby(ctx context.Context, dir string, primary *Postgres, settings .
 func AnyOf(servers ...*Postgres) string {
 	hosts := make([]string, len(servers))
 	for i, p := range servers {
-		hosts[i] = loopback(p.port)
+		hosts[i] = loopback(p.Port)
 	}
-	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].password, strings.Join(hosts, ","))
+	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].Password, strings.Join(hosts, ","))
 }
 
 // Follow makes a server that does not run a synchronous standby of another,
@@ -49,9 +49,9 @@ func (p *Postgres) Follow(ctx context.Context, primary *Postgres) error {
 			return fmt.Errorf("cannot make a standby: %w", err)
 		}
 	}
-	copying := exec.CommandContext(ctx, p.Tool("pg_basebackup"), "--host=127.0.0.1", fmt.Sprintf("--port=%d", primary.port),
+	copying := exec.CommandContext(ctx, p.Tool("pg_basebackup"), "--host=127.0.0.1", fmt.Sprintf("--port=%d", primary.Port),
 		"--username=postgres", "--pgdata="+p.data, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
-	copying.Dir, copying.Env = dir, append(os.Environ(), "PGPASSWORD="+p.password)
+	copying.Dir, copying.Env = dir, append(os.Environ(), "PGPASSWORD="+p.Password)
 	copying.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if output, err := copying.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot copy the primary: %w\n%s", err, bytes.TrimSpace(output))

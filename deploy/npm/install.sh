@@ -6,10 +6,9 @@
 # says so and exits with 1.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/../servers/find.sh"
 
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
-  install_packages nodejs npm
+  (cd "$here/../.." && go run ./bench/fleetctl install nodejs npm)
 fi
 if [ "$(node -p 'parseInt(process.versions.node)')" -lt 20 ]; then
   echo "the MCP inspector needs Node.js 20 or newer, not $(node --version)" >&2
