@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// writerMetrics are what the Writer tells Prometheus.
+// writerMetrics are the metrics of the Writer.
 type writerMetrics struct {
 	batchSize prometheus.Histogram
 	seconds   prometheus.Histogram
@@ -36,7 +36,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	}
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
-		Help: "Checks between admission and settlement.",
+		Help: "Checks between admission and outcome.",
 	}, func() float64 { return float64(w.slots.taken.Load()) })
 	limit := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight_limit",

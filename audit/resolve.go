@@ -32,7 +32,7 @@ func (w *Writer) resolve(batch []*Entry) {
 			return
 		}
 		if w.isClosed() {
-			settle(batch, ErrPending) // whoever meets its claims will fence this node
+			finishAll(batch, ErrPending) // whoever meets its claims will fence this node
 			return
 		}
 		time.Sleep(resolveRetry)

@@ -6,7 +6,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// IDRange gives the IDs, both included, that From and To allow: a violation's
+// IDRange returns the IDs, both included, that From and To allow: a violation's
 // timestamp is its ID's millisecond, so a range of time is a range of IDs and
 // the primary key serves it.
 func (q ViolationQuery) IDRange() (low, high spend.ID) {

@@ -45,7 +45,7 @@ func newSlots(capacity int) *slots {
 	return s
 }
 
-// take gives how many checks were recorded so far.
+// take returns how many checks were recorded so far.
 func (s *slots) take() (recorded int64, ok bool) {
 	if s.taken.Add(1) > s.limit.Load() {
 		s.taken.Add(-1)

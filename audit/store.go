@@ -20,7 +20,7 @@ type Store interface {
 	Policies
 	Keys
 
-	// ConfigChanges gives what changed after generation since; 0 gives all
+	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.
 	ConfigChanges(ctx context.Context, since int64) (ConfigChanges, error)
 
@@ -61,17 +61,17 @@ type Trail interface {
 	// Checks looks up by ID; the absent are missing from the answer, which
 	// has no order.
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
-	// CheckIDsByKey gives, per hash of an idempotency key, the check recorded
+	// CheckIDsByKey returns, per hash of an idempotency key, the check recorded
 	// under it in the last 24 hours, by the store's clock (S18).
 	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
-	// LivePasses gives, per fingerprint, the latest pass whose UntilMS is
+	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
 	// after nowMS.
 	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS, newest ID
 	// first, beginning below the ID before (zero begins at the newest).
 	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]LivePass, error)
 
-	// Violations gives a page, newest first, and the exact count of all that
+	// Violations returns a page, newest first, and the exact count of all that
 	// match the filter, whatever the position (S22).
 	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
 }
@@ -127,7 +127,7 @@ type Fences interface {
 	Epoch(ctx context.Context) (spend.ID, error)
 	// RotateEpoch makes next the epoch if seen still is, once every commit
 	// proved under seen has ended; later ones fail with ErrStaleEpoch. It
-	// gives the epoch now in force, which is not next if another node was
+	// returns the epoch now in force, which is not next if another node was
 	// first.
 	RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error)
 	// Fence returns once no commit of that node incarnation can succeed any
@@ -141,7 +141,7 @@ type Policies interface {
 	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
 	// consecutive under any concurrency (S8). It raises the generation.
 	CreatePolicy(ctx context.Context, p *Policy, now time.Time) error
-	// Policy gives a version, 0 the latest, or ErrNotFound.
+	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
 }
 
@@ -161,13 +161,13 @@ type Policy struct {
 type Keys interface {
 	// CreateKey stores a new key. It raises the generation.
 	CreateKey(ctx context.Context, k *Key) error
-	// UpdateKey changes what is not nil and gives the record, or ErrNotFound.
+	// UpdateKey changes what is not nil and returns the record, or ErrNotFound.
 	// It raises the generation.
 	UpdateKey(ctx context.Context, id spend.ID, change KeyChange) (*Key, error)
-	// ListKeys gives a page, newest first, below the ID before (zero begins
+	// ListKeys returns a page, newest first, below the ID before (zero begins
 	// at the newest), and the count of all keys.
 	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)
-	// KeyByHash gives a key's present state, or ErrNotFound.
+	// KeyByHash returns a key's present state, or ErrNotFound.
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
 	// NoteKeyUses makes each key's LastUsedAt that time unless it is later
 	// already; a use of a key that is not there is passed over. It does not
@@ -206,7 +206,7 @@ type ConfigChanges struct {
 	PolicyIDs  []string // with a version newer than since
 }
 
-// Status is what /readyz tells of a store.
+// Status is what /readyz reports about a store.
 type Status struct {
 	Clock      time.Time
 	Durability string // in words: "fsync on, synchronous_commit on, no synchronous standby"

@@ -21,7 +21,7 @@ import (
 var ErrKeyTaken = errors.New("idempotency key is taken")
 
 // ErrPending means that the deadline came before it was known how the commit
-// ended. Entry.Settle tells.
+// ended. Entry.Settle returns the outcome.
 var ErrPending = errors.New("commit is still under way")
 
 const (
@@ -114,15 +114,15 @@ func (w *Writer) Full() bool {
 	return full
 }
 
-// Free gives a slot back.
+// Free returns a slot.
 func (w *Writer) Free() { w.slots.taken.Add(-1) }
 
-// Learn tells how long a check took until it was recorded, or refused because
+// Learn records how long a check took until it was recorded, or refused because
 // the store did not take it in time. recorded is Reserve's.
 func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recorded, took) }
 
 // Append queues a check, which must not change any more. The caller holds a
-// slot until the Entry is settled.
+// slot until the Entry is finished.
 func (w *Writer) Append(check *spend.Check) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
 	e := w.entry()
@@ -147,7 +147,7 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 //	ErrKeyTaken                   another check has the idempotency key
 //	*RowError                     the check itself was refused
 //	ErrUnavailable                the store did not take it in time
-//	ErrPending                    nobody knows yet: Settle tells
+//	ErrPending                    not known yet: Settle returns the outcome
 func (e *Entry) Wait(deadline time.Time) error {
 	e.timer.Reset(time.Until(deadline))
 	select {
@@ -176,7 +176,7 @@ func (w *Writer) entry() *Entry {
 	return e
 }
 
-// end gives the outcome of an Entry that is finished, and the Entry back: only
+// end returns the outcome of an Entry that is finished, and the Entry back: only
 // the one who waited knows it any more, and may not ask again. That one may
 // after ErrPending, which is the outcome of a commit in doubt when the Writer is
 // closed; and of one that was withdrawn the queue still knows.
@@ -205,7 +205,7 @@ func (e *Entry) finish(err error) {
 	e.done <- struct{}{}
 }
 
-// Close refuses new checks and returns when those queued are settled.
+// Close refuses new checks and returns when those queued are finished.
 func (w *Writer) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -275,8 +275,8 @@ func (w *Writer) yield() {
 	}
 }
 
-// commit writes the batch and settles what was not recorded; announce tells what
-// was, and resolve what is in doubt. The chain goes on only behind what was
+// commit writes the batch and finishes what was not recorded; announce finishes
+// what was, and resolve what is in doubt. The chain continues only after what was
 // certainly recorded; where that is not known it is over, and what still has
 // its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
@@ -285,7 +285,7 @@ func (w *Writer) commit(batch []*Entry) {
 		w.announce()
 		nodeChain := w.chains.of(batch[0].check.Fence.Node)
 		if nodeChain.ended {
-			settle(batch, ErrFencedNode)
+			finishAll(batch, ErrFencedNode)
 			return
 		}
 		link := w.chains.next(nodeChain, batch)
@@ -296,9 +296,9 @@ func (w *Writer) commit(batch []*Entry) {
 		var row *RowError
 		switch {
 		case errors.As(err, &taken):
-			rest := settleTaken(batch, taken.Hashes)
+			rest := finishTaken(batch, taken.Hashes)
 			if len(rest) == len(batch) {
-				settle(batch, ErrUnavailable) // a store that names foreign keys
+				finishAll(batch, ErrUnavailable) // a store that names foreign keys
 				return
 			}
 			batch = rest
@@ -320,18 +320,18 @@ func (w *Writer) commit(batch []*Entry) {
 			if !errors.Is(err, ErrStaleEpoch) && !nodeChain.ended {
 				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
 			}
-			settle(batch, err)
+			finishAll(batch, err)
 		}
 		return
 	}
 }
 
-// announce tells the checks of the last commit: when the next one begins, which
+// announce finishes the checks of the last commit when the next one begins, which
 // need not wait for their answers, or when none waits.
 func (w *Writer) announce() {
 	if batch := w.durable; batch != nil {
 		w.durable = nil
-		w.done.Go(func() { settle(batch, nil) })
+		w.done.Go(func() { finishAll(batch, nil) })
 	}
 }
 
@@ -345,14 +345,14 @@ func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	return w.o.Trail.Commit(ctx, checks, link)
 }
 
-func settle(batch []*Entry, err error) {
+func finishAll(batch []*Entry, err error) {
 	for _, e := range batch {
 		e.finish(err)
 	}
 }
 
-// settleTaken settles the entries whose keys are taken and gives the others.
-func settleTaken(batch []*Entry, hashes []spend.Hash) (rest []*Entry) {
+// finishTaken finishes the entries whose keys are taken and returns the others.
+func finishTaken(batch []*Entry, hashes []spend.Hash) (rest []*Entry) {
 	taken := make(map[spend.Hash]struct{}, len(hashes))
 	for _, h := range hashes {
 		taken[h] = struct{}{}

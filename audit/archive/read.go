@@ -15,7 +15,7 @@ import (
 // maxLine is far more than a row has as a line, in bytes.
 const maxLine = 1 << 20
 
-// All gives the rows in the order of their identifiers, in the binary form of
+// All returns the rows in the order of their identifiers, in the binary form of
 // chain.HashRow, each good until the next. It ends with an error that is
 // ErrAltered unless the files are what the manifest says: the rows before it
 // prove nothing by themselves.

@@ -106,7 +106,7 @@ func (h *history) query() audit.ViolationQuery {
 	return q
 }
 
-// among gives what a query must answer, newest first.
+// among returns what a query must answer, newest first.
 func among(all []audit.Violation, q audit.ViolationQuery) []audit.Violation {
 	want := slices.DeleteFunc(slices.Clone(all), func(v audit.Violation) bool { return !matches(q, v) })
 	slices.SortFunc(want, func(a, b audit.Violation) int { return slices.Compare(b.ID[:], a.ID[:]) })

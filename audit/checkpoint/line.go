@@ -129,7 +129,7 @@ func (p PublicKey) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// sign gives the line as it is written, without a newline. The signature is
+// sign returns the line as it is written, without a newline. The signature is
 // over the domain and the text up to the signature's field.
 func (k Key) sign(l Line) ([]byte, error) {
 	text, err := json.Marshal(l)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// writerMetrics are what a Writer tells Prometheus.
+// writerMetrics are the metrics of a Writer.
 type writerMetrics struct {
 	last      atomic.Int64 // Unix seconds
 	failures  prometheus.Counter

@@ -181,7 +181,7 @@ func openLocked(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lastLine gives the last whole line of the file, without its newline, nil when
+// lastLine returns the last whole line of the file, without its newline, nil when
 // there is none. torn means that the file does not end with a newline. The
 // file is read from its end, for it only grows.
 func lastLine(f *os.File) (last []byte, torn bool, err error) {

@@ -35,7 +35,7 @@ func (c *copied) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// rows hands on the whole rows of data and gives what is left.
+// rows hands on the whole rows of data and returns what is left.
 func (c *copied) rows(data []byte) ([]byte, error) {
 	if !c.begun {
 		const header = len(copySignature) + 8 // flags, length of an extension

@@ -10,7 +10,7 @@
 //
 // A commit is never cancelled: a cancelled wait for a synchronous standby
 // succeeds locally (F17). Whoever stops waiting drops the connection, and only
-// a look-up behind Fence tells what became of it.
+// a look-up behind Fence shows what became of it.
 //
 // Reads go through a pool and to the primary only. Times that matter between
 // nodes are the server's; the role needs no more than its own tables, and for

@@ -18,7 +18,7 @@ const lastBatches = `WITH RECURSIVE chains AS (
 	SELECT c.chain_id, last.seq, last.head FROM chains AS c CROSS JOIN LATERAL (
 		SELECT seq, head FROM batches AS b WHERE b.chain_id = c.chain_id ORDER BY seq DESC LIMIT 1) AS last`
 
-// Heads gives the ends of all chains, of this node and of all others, as they
+// Heads returns the ends of all chains, of this node and of all others, as they
 // are now.
 func (s *Store) Heads(ctx context.Context) (heads chain.Heads, err error) {
 	// One statement: the policies as they were when the chains were.

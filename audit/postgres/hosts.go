@@ -49,7 +49,7 @@ func (h *hosts) tookWrites(addr net.Addr) {
 	}
 }
 
-// order puts the host that took writes last first, and gives c.
+// order puts the host that took writes last first, and returns c.
 func (h *hosts) order(c *pgconn.Config) *pgconn.Config {
 	last := h.last.Load()
 	if last == nil || len(c.Fallbacks) == 0 {

@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// raise gives the next generation of the configuration.
+// raise returns the next generation of the configuration.
 func raise(tx *sql.Tx) (generation int64, err error) {
 	err = tx.QueryRow("UPDATE config SET generation = generation + 1 RETURNING generation").Scan(&generation)
 	return generation, err

@@ -10,7 +10,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Place gives the batch that lists a check, among those of its chain, and the
+// Place returns the batch that lists a check, among those of its chain, and the
 // check's entry in it; 0 when there is none.
 func (s *Store) Place(ctx context.Context, chainID, check spend.ID) (seq int64, entry chain.Entry, err error) {
 	rows, err := s.reader.QueryContext(ctx, "SELECT seq, entries FROM batches WHERE chain_id = ? AND instr(entries, ?) > 0", chainID[:], check[:])

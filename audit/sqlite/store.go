@@ -168,7 +168,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	if err != nil {
 		return audit.Status{}, unavailable("cannot read the store's settings", err)
 	}
-	defer func() { _ = conn.Close() }() // gives it back
+	defer func() { _ = conn.Close() }() // returns it to the pool
 	var journal string
 	var synchronous int
 	err = errors.Join(
@@ -219,7 +219,7 @@ func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
 	if err != nil {
 		return unavailable("cannot begin a write", err)
 	}
-	defer func() { _ = conn.Close() }() // gives it back
+	defer func() { _ = conn.Close() }() // returns it to the pool
 	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return unavailable("cannot begin a write", err)
