@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -223,38 +222,6 @@ func TestWritersTakeTurns(t *testing.T) {
 	}
 	if len(all) != writers*each {
 		t.Errorf("%d lines", len(all))
-	}
-}
-
-// TestTruncatedChains says so when a chain is shorter than it was, and signs what is
-// there; failures count.
-func TestTruncatedChains(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	file := filepath.Join(t.TempDir(), "file")
-	var c chains
-	c.grow(1, 5)
-	c.grow(2, 7)
-	w := c.writer(t, file, reg)
-	write(t, w)
-	c.grow(1, 4)
-	write(t, w)
-	c.heads.Chains = c.heads.Chains[:1]
-	write(t, w)
-	c.err = errors.New("made to fail")
-	if err := w.Write(t.Context()); !errors.Is(err, c.err) {
-		t.Errorf("got %v", err)
-	}
-	if got := testutil.ToFloat64(w.metrics.truncated); got != 2 {
-		t.Errorf("%v truncated chains", got)
-	}
-	if got := testutil.ToFloat64(w.metrics.failures); got != 1 {
-		t.Errorf("%v failures", got)
-	}
-	if all, _ := lines(t, file); len(all) != 3 || !all[1].Full || !all[2].Full {
-		t.Errorf("lines %+v", all)
-	}
-	if n, err := testutil.GatherAndCount(reg); err != nil || n != 3 || w.metrics.last.Load() == 0 {
-		t.Errorf("%d metrics, %v", n, err)
 	}
 }
 

@@ -28,6 +28,23 @@ type Line struct {
 	Digest   Hex       `json:"digest"`   // over the heads of all chains
 	Previous Hex       `json:"previous"` // SHA-256 of the line before; zeros in the first of a file
 	Key      string    `json:"key"`      // PublicKey.ID
+	// Acknowledged is there when the line was signed on purpose although the
+	// chains contradict an earlier one. Such a line is full.
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty"`
+}
+
+// Acknowledged says what contradicts an earlier line, and why that was accepted.
+type Acknowledged struct {
+	Reason   string `json:"reason"`
+	Chains   []Lost `json:"chains"`   // in no order
+	Policies bool   `json:"policies"` // whether their chain is among them
+}
+
+// Lost is a chain that does not go on from where an earlier line has it end.
+type Lost struct {
+	Chain ChainID `json:"chain"`
+	Had   int64   `json:"had"` // the number of its last batch in the earlier line
+	Has   int64   `json:"has"` // and now; 0 when all of it is gone
 }
 
 // Head is the end of a chain.

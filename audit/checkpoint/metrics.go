@@ -10,7 +10,7 @@ import (
 type writerMetrics struct {
 	last      atomic.Int64 // Unix seconds
 	failures  prometheus.Counter
-	truncated prometheus.Counter
+	truncated prometheus.Gauge
 }
 
 func (m *writerMetrics) register(registerer prometheus.Registerer) {
@@ -18,9 +18,9 @@ func (m *writerMetrics) register(registerer prometheus.Registerer) {
 		Namespace: "spendgate", Subsystem: "checkpoint", Name: "failures_total",
 		Help: "Signed checkpoints that could not be written.",
 	})
-	m.truncated = prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "spendgate", Subsystem: "checkpoint", Name: "truncated_chains_total",
-		Help: "Chains that ended earlier than at the checkpoint before: batches of the trail are gone.",
+	m.truncated = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "spendgate", Subsystem: "checkpoint", Name: "truncated_chains",
+		Help: "Chains that end earlier than in the last checkpoint, also of an earlier process: batches of the trail are gone, and nothing more is signed.",
 	})
 	last := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "checkpoint", Name: "last_success_timestamp_seconds",

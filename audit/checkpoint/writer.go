@@ -1,16 +1,14 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -38,8 +36,10 @@ type Writer struct {
 	o       Options
 	metrics writerMetrics
 
-	mu    sync.Mutex
-	known map[spend.ID]chain.Head // of the last line of this Writer
+	mu     sync.Mutex
+	file   follower
+	before *state // of another file, while this one has no line; nil for none
+	begun  bool   // this process has written a line, and so one that says all
 }
 
 // NewWriter makes a Writer; nothing is written yet.
@@ -69,13 +69,24 @@ func (w *Writer) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Write appends one checkpoint of the chains as they are now.
-func (w *Writer) Write(ctx context.Context) error {
+// Write appends one checkpoint of the chains as they are now. It fails with
+// ErrContradiction, and signs nothing, when they contradict an earlier one.
+func (w *Writer) Write(ctx context.Context) error { return w.locked(ctx, "") }
+
+// Acknowledge is Write also over a contradiction. The line says so, and why.
+func (w *Writer) Acknowledge(ctx context.Context, reason string) error { return w.locked(ctx, reason) }
+
+// ErrContradiction says that chains end earlier, or otherwise, than the last
+// checkpoint has them.
+var ErrContradiction = errors.New("the audit trail contradicts the last checkpoint: batches are gone. Verify it with the checkpoints; " +
+	"nothing more is signed until `spendgate audit checkpoint --acknowledge REASON`")
+
+func (w *Writer) locked(ctx context.Context, reason string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := w.write(ctx)
+	err := w.write(ctx, reason)
 	if err != nil {
 		w.metrics.failures.Inc()
 		return err
@@ -86,78 +97,153 @@ func (w *Writer) Write(ctx context.Context) error {
 
 // write reads the heads when it is this process's turn, so that the lines of a
 // file are in the order of their readings.
-func (w *Writer) write(ctx context.Context) (failed error) {
+func (w *Writer) write(ctx context.Context, reason string) (failed error) {
 	f, err := openLocked(ctx, w.o.File)
 	if err != nil {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, f.Close()) }() // unlocks
-	last, torn, err := lastLine(f)
+	known, err := w.known(f)
 	if err != nil {
 		return fmt.Errorf("cannot read the file of checkpoints: %w", err)
 	}
-	heads, err := w.o.Heads(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot read the heads of the chains: %w", err)
-	}
-	line, known := w.line(heads, last == nil)
-	if last != nil {
-		line.Previous = sha256.Sum256(last)
-	}
-	text, err := w.o.Key.sign(line)
+	heads, known, err := w.heads(ctx, known)
 	if err != nil {
 		return err
 	}
-	if torn {
-		w.o.Logger.Warn("the last checkpoint of the file was not written to its end; going on behind it")
-		text = append([]byte("\n"), text...)
+	lost, policies := known.lost(heads)
+	w.metrics.truncated.Set(float64(len(lost)))
+	if policies {
+		w.metrics.truncated.Inc()
 	}
-	if _, err := f.Write(append(text, '\n')); err != nil {
+	contradicts := len(lost) > 0 || policies
+	if contradicts {
+		w.complain(lost, policies)
+		if reason == "" {
+			return ErrContradiction
+		}
+	}
+	line := w.line(heads, !w.begun || contradicts || reason != "")
+	if reason != "" {
+		line.Acknowledged = &Acknowledged{Reason: reason, Chains: append([]Lost{}, lost...), Policies: policies}
+		w.metrics.truncated.Set(0)
+	}
+	return w.add(f, line)
+}
+
+// known is what the chains are held to: the last line of the file or, when the
+// process begins, of a file beside it that is newer. When this file was put
+// away and another begun, it is what this process knew.
+func (w *Writer) known(f *os.File) (*state, error) {
+	before, err := w.file.catchUp(f)
+	if before != nil {
+		w.before = before
+	}
+	if err != nil {
+		return nil, err
+	}
+	key := w.o.Key.Public()
+	known := &w.file.state
+	switch {
+	case known.last != nil:
+		if err := known.check(key); err != nil {
+			return nil, err
+		}
+	case w.before != nil:
+		known = w.before
+	}
+	if w.begun {
+		return known, nil
+	}
+	beside, err := newestBeside(w.o.File, key)
+	if err == nil && beside != nil && beside.time.After(known.time) {
+		known = beside
+	}
+	return known, err
+}
+
+// heads reads the chains. Where they contradict what is known, that may have been
+// acknowledged in the file of another process.
+func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, *state, error) {
+	heads, err := w.o.Heads(ctx)
+	if err != nil {
+		return heads, known, fmt.Errorf("cannot read the heads of the chains: %w", err)
+	}
+	if lost, policies := known.lost(heads); len(lost) == 0 && !policies {
+		return heads, known, nil
+	}
+	beside, err := newestBeside(w.o.File, w.o.Key.Public())
+	if err != nil {
+		return heads, known, fmt.Errorf("cannot read the checkpoints beside the file: %w", err)
+	}
+	if beside == nil || !beside.acknowledged.After(known.time) {
+		return heads, known, nil
+	}
+	w.begun = false                              // the next line says all
+	if heads, err = w.o.Heads(ctx); err != nil { // again: that file may have been ahead
+		return heads, known, fmt.Errorf("cannot read the heads of the chains: %w", err)
+	}
+	return heads, beside, nil
+}
+
+func (w *Writer) complain(lost []Lost, policies bool) {
+	const told = 10
+	for _, l := range lost[:min(len(lost), told)] {
+		w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", spend.ID(l.Chain).Text(""), "had", l.Had, "has", l.Has,
+			"chains", len(lost))
+	}
+	if policies {
+		w.o.Logger.Error("policies of the audit trail are gone: verify it")
+	}
+}
+
+// fullEvery bounds how many lines a process has to read when it starts.
+const fullEvery = 1000
+
+// line is the next one; full when the file has none that it could add to.
+func (w *Writer) line(heads chain.Heads, full bool) Line {
+	line := Line{
+		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.file.last == nil || w.file.sinceFull >= fullEvery, Heads: []Head{},
+		Policies: Policies{heads.PolicySeq, Hex(heads.PolicyHead)},
+		Chains:   len(heads.Chains), Digest: Hex(Digest(heads.Chains)), Key: w.o.Key.Public().ID(),
+	}
+	for _, h := range heads.Chains {
+		if line.Full || w.file.heads[h.Chain] != h {
+			line.Heads = append(line.Heads, Head{ChainID(h.Chain), h.Seq, Hex(h.Head)})
+		}
+	}
+	if w.file.last != nil {
+		line.Previous = sha256.Sum256(w.file.last)
+	}
+	return line
+}
+
+// add signs the line and appends it.
+func (w *Writer) add(f *os.File, line Line) error {
+	signed, err := w.o.Key.sign(line)
+	if err != nil {
+		return err
+	}
+	text := append(slices.Clone(signed), '\n')
+	if w.file.torn {
+		w.o.Logger.Warn("the last checkpoint of the file was not written to its end; going on behind it")
+		text = slices.Insert(text, 0, '\n')
+	}
+	if _, err := f.Write(text); err != nil {
 		return fmt.Errorf("cannot append to the file of checkpoints: %w", err)
 	}
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("cannot sync the file of checkpoints: %w", err)
 	}
-	w.known = known
-	sum := sha256.Sum256(bytes.TrimPrefix(text, []byte("\n")))
+	w.begun = true
+	if err := w.file.apply(signed); err != nil {
+		return err
+	}
+	w.file.offset, w.file.torn = w.file.offset+int64(len(text)), false
+	sum := sha256.Sum256(signed)
 	w.o.Logger.Info("checkpoint", "chains", line.Chains, "digest", hex.EncodeToString(line.Digest[:]),
 		"policies", hex.EncodeToString(line.Policies.Head[:]), "line", hex.EncodeToString(sum[:]), "key", line.Key)
 	return nil
-}
-
-// line is the next one; full when the file has none that it could add to.
-func (w *Writer) line(heads chain.Heads, full bool) (Line, map[spend.ID]chain.Head) {
-	known := make(map[spend.ID]chain.Head, len(heads.Chains))
-	for _, h := range heads.Chains {
-		known[h.Chain] = h
-	}
-	truncated := w.truncated(known)
-	line := Line{
-		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.known == nil || truncated, Heads: []Head{},
-		Policies: Policies{heads.PolicySeq, Hex(heads.PolicyHead)},
-		Chains:   len(heads.Chains), Digest: Hex(Digest(heads.Chains)), Key: w.o.Key.Public().ID(),
-	}
-	for _, h := range heads.Chains {
-		if line.Full || w.known[h.Chain] != h {
-			line.Heads = append(line.Heads, Head{ChainID(h.Chain), h.Seq, Hex(h.Head)})
-		}
-	}
-	return line, known
-}
-
-// truncated reports whether a chain ends earlier than it did at the last checkpoint,
-// or otherwise. Chains only grow.
-func (w *Writer) truncated(now map[spend.ID]chain.Head) (found bool) {
-	for chainID, before := range w.known {
-		h := now[chainID]
-		if h.Seq < before.Seq || h.Seq == before.Seq && h.Head != before.Head {
-			found = true
-			w.metrics.truncated.Inc()
-			w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", chainID.Text(""),
-				"had", before.Seq, "has", h.Seq)
-		}
-	}
-	return found
 }
 
 const turnRetry = 50 * time.Millisecond
@@ -179,37 +265,4 @@ func openLocked(ctx context.Context, path string) (*os.File, error) {
 		case <-time.After(turnRetry):
 		}
 	}
-}
-
-// lastLine returns the last whole line of the file, without its newline, nil when
-// there is none. torn means that the file does not end with a newline. The
-// file is read from its end, for it only grows.
-func lastLine(f *os.File) (last []byte, torn bool, err error) {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, false, err
-	}
-	const least = 64 << 10
-	for n := int64(least); ; n *= 4 {
-		from := max(0, size-n)
-		tail := make([]byte, size-from)
-		if _, err := f.ReadAt(tail, from); err != nil && !errors.Is(err, io.EOF) {
-			return nil, false, err
-		}
-		torn = len(tail) > 0 && tail[len(tail)-1] != '\n'
-		lines := bytes.Split(tail, []byte("\n")) // what is behind the last newline may lack just that
-		for i := len(lines) - 1; i >= 0 && (i > 0 || from == 0); i-- {
-			if isWhole(lines[i]) {
-				return lines[i], torn, nil
-			}
-		}
-		if from == 0 {
-			return nil, torn, nil
-		}
-	}
-}
-
-// isWhole reports whether a line was written to its end.
-func isWhole(text []byte) bool {
-	return bytes.Contains(text, []byte(signatureField)) && json.Valid(text)
 }

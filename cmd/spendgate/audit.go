@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,9 +34,10 @@ func auditCommand() command {
 					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing.",
 			},
 			{
-				name: "checkpoint", summary: "sign the heads of all chains now", setup: noFlags(auditCheckpoint),
+				name: "checkpoint", summary: "sign the heads of all chains now", setup: auditCheckpoint,
 				details: "Reads the database of SPENDGATE_DATABASE_URL and appends to SPENDGATE_CHECKPOINT_FILE, signed with\n" +
-					"SPENDGATE_CHECKPOINT_KEY, as nodes that have both do every SPENDGATE_CHECKPOINT_INTERVAL (1m).",
+					"SPENDGATE_CHECKPOINT_KEY, as nodes that have both do every SPENDGATE_CHECKPOINT_INTERVAL (1m). Chains that contradict\n" +
+					"an earlier checkpoint are not signed, here or by nodes, until --acknowledge says that the loss is known.",
 			},
 			{
 				name: "keygen", summary: "make a key pair for signed checkpoints", setup: noFlags(auditKeygen),
@@ -75,7 +77,21 @@ func newCheckpoints(c config.Config, store *postgres.Store, registerer prometheu
 }
 
 // auditCheckpoint writes one checkpoint.
-func auditCheckpoint(ctx context.Context, p process) error {
+func auditCheckpoint(flags *flag.FlagSet) action {
+	var reason string
+	flags.Func("acknowledge", "sign also what contradicts an earlier checkpoint, and say so with this `REASON`", func(text string) error {
+		reason = strings.TrimSpace(text)
+		return notEmpty(&reason)(reason)
+	})
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) > 0 {
+			return usageError{text: "takes no arguments but flags"}
+		}
+		return writeCheckpoint(ctx, p, reason)
+	}
+}
+
+func writeCheckpoint(ctx context.Context, p process, reason string) error {
 	c, err := p.load(config.Audit)
 	if err != nil {
 		return err
@@ -93,7 +109,12 @@ func auditCheckpoint(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	if err := checkpoints.Write(ctx); err != nil {
+	if reason != "" {
+		err = checkpoints.Acknowledge(ctx, reason)
+	} else {
+		err = checkpoints.Write(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(p.stdout, "checkpoint written to", c.Checkpoints.File)

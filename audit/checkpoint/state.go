@@ -1,0 +1,224 @@
+package checkpoint
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// state is what a file of checkpoints says as of its last whole line.
+type state struct {
+	heads        map[spend.ID]chain.Head
+	policies     Policies
+	last         []byte    // the line, without its newline; nil for a file with none
+	time         time.Time // of it
+	acknowledged time.Time // of the last line that was signed over a contradiction; zero without one
+	sinceFull    int       // lines behind the last full one
+}
+
+// apply goes on by one line. The last one's signature, and the digest in it, prove
+// those before: see check.
+func (s *state) apply(text []byte) error {
+	var l Line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return fmt.Errorf("cannot read a line: %w", err)
+	}
+	s.sinceFull++
+	if l.Full || s.heads == nil {
+		s.heads = make(map[spend.ID]chain.Head, len(l.Heads))
+		s.sinceFull = 0
+	}
+	for _, h := range l.Heads {
+		s.heads[spend.ID(h.Chain)] = chain.Head{Chain: spend.ID(h.Chain), Seq: h.Seq, Head: spend.Hash(h.Head)}
+	}
+	s.policies, s.last, s.time = l.Policies, text, l.Time
+	if l.Acknowledged != nil {
+		s.acknowledged = l.Time
+	}
+	return nil
+}
+
+var errAltered = errors.New("the file of checkpoints is not as it was signed, or is of another key: keep it, verify the trail with it, and begin another")
+
+// check fails unless the state is the one that was signed.
+func (s *state) check(key PublicKey) error {
+	if s.last == nil {
+		return nil
+	}
+	l, err := Parse(s.last, key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAltered, err)
+	}
+	heads := make([]chain.Head, 0, len(s.heads))
+	for _, h := range s.heads {
+		heads = append(heads, h)
+	}
+	if Digest(heads) != spend.Hash(l.Digest) {
+		return errAltered
+	}
+	return nil
+}
+
+// lost are the chains that do not go on from the state: they end earlier, or
+// otherwise. Chains only grow.
+func (s *state) lost(now chain.Heads) (lost []Lost, policies bool) {
+	ends := make(map[spend.ID]chain.Head, len(now.Chains))
+	for _, h := range now.Chains {
+		ends[h.Chain] = h
+	}
+	for chainID, before := range s.heads {
+		if h := ends[chainID]; h.Seq < before.Seq || h.Seq == before.Seq && h.Head != before.Head {
+			lost = append(lost, Lost{ChainID(chainID), before.Seq, h.Seq})
+		}
+	}
+	before := s.policies
+	return lost, now.PolicySeq < before.Seq || now.PolicySeq == before.Seq && before.Seq > 0 && now.PolicyHead != spend.Hash(before.Head)
+}
+
+// follower reads a file that others append to, each line once.
+type follower struct {
+	state
+	file   os.FileInfo // what was read; nil for nothing
+	offset int64
+	torn   bool // the file does not end with a newline
+}
+
+// catchUp reads what was appended. A file that is another, or shorter, is read
+// from its beginning; what the one before said is left to the caller.
+func (f *follower) catchUp(file *os.File) (before *state, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if f.file != nil && (!os.SameFile(f.file, info) || info.Size() < f.offset) {
+		if f.last != nil {
+			old := f.state
+			before = &old
+		}
+		*f = follower{}
+	}
+	f.file = info
+	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
+		return before, err
+	}
+	var pending [][]byte // since the last full line: what comes before that does not matter
+	lines := bufio.NewReaderSize(file, 1<<16)
+	for {
+		text, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return before, err
+		}
+		if len(text) == 0 {
+			break
+		}
+		f.offset += int64(len(text))
+		whole, newline := bytes.CutSuffix(text, []byte("\n"))
+		f.torn = !newline
+		switch {
+		case !isWhole(whole):
+		case bytes.Contains(whole, []byte(acknowledgedField)):
+			// Applied by itself: a full line behind it would forget when it was.
+			if err := f.apply(whole); err != nil {
+				return before, err
+			}
+			pending = nil
+		case bytes.Contains(whole, []byte(`"full":true`)):
+			pending = append(pending[:0], whole)
+		default:
+			pending = append(pending, whole)
+		}
+	}
+	for _, text := range pending {
+		if err := f.apply(text); err != nil {
+			return before, err
+		}
+	}
+	return before, nil
+}
+
+const acknowledgedField = `"acknowledged":{`
+
+// newestBeside reads the newest of the other files of checkpoints in the folder
+// of a file: where each process has a file of its own, what was signed last is
+// in the file of another. nil when there is none of this key.
+func newestBeside(path string, key PublicKey) (*state, error) {
+	paths, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+filepath.Ext(path)))
+	if err != nil {
+		return nil, err
+	}
+	newest, at := "", time.Time{}
+	for _, other := range paths {
+		if filepath.Base(other) == filepath.Base(path) {
+			continue
+		}
+		last, err := lastLineOf(other)
+		if err != nil {
+			return nil, err
+		}
+		if l, err := Parse(last, key); err == nil && l.Time.After(at) {
+			newest, at = other, l.Time
+		}
+	}
+	if newest == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	file, err := os.Open(newest)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	var f follower
+	if _, err := f.catchUp(file); err != nil {
+		return nil, err
+	}
+	return &f.state, f.check(key)
+}
+
+// lastLineOf is the last whole line of a file, nil when it has none.
+func lastLineOf(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // as above
+	return lastLine(f)
+}
+
+// lastLine reads a file from its end, for it only grows.
+func lastLine(f *os.File) ([]byte, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	const least = 64 << 10
+	for n := int64(least); ; n *= 4 {
+		from := max(0, size-n)
+		tail := make([]byte, size-from)
+		if _, err := f.ReadAt(tail, from); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		lines := bytes.Split(tail, []byte("\n")) // what is behind the last newline may lack just that
+		for i := len(lines) - 1; i >= 0 && (i > 0 || from == 0); i-- {
+			if isWhole(lines[i]) {
+				return lines[i], nil
+			}
+		}
+		if from == 0 {
+			return nil, nil
+		}
+	}
+}
+
+// isWhole reports whether a line was written to its end.
+func isWhole(text []byte) bool {
+	return bytes.Contains(text, []byte(signatureField)) && json.Valid(text)
+}

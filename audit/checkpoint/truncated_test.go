@@ -1,0 +1,164 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/hotpath/spend"
+)
+
+// refuses demands that nothing is signed, and that so many chains are said to be lost.
+func refuses(t *testing.T, w *Writer, lost float64) {
+	t.Helper()
+	before, err := os.ReadFile(w.o.File)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := w.Write(t.Context()); !errors.Is(err, ErrContradiction) {
+		t.Errorf("got %v", err)
+	}
+	if got := testutil.ToFloat64(w.metrics.truncated); got != lost {
+		t.Errorf("%v chains are lost, want %v", got, lost)
+	}
+	if after, err := os.ReadFile(w.o.File); err != nil || string(after) != string(before) {
+		t.Errorf("signed %s", after[len(before):])
+	}
+}
+
+// lose has two chains of which one was cut off, and policies that were, since
+// they were signed in the file.
+func lose(t *testing.T, file string) *chains {
+	t.Helper()
+	c := new(chains)
+	c.grow(1, 5)
+	c.grow(2, 7)
+	c.heads.PolicySeq, c.heads.PolicyHead = 3, spend.Hash{9}
+	write(t, c.writer(t, file, nil))
+	c.grow(1, 4)
+	c.heads.PolicySeq, c.heads.PolicyHead = 2, spend.Hash{8}
+	return c
+}
+
+// TestTruncatedChains: nothing is signed over chains that are shorter than they were,
+// by the process that saw them longer or by one that starts later.
+func TestTruncatedChains(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	file := filepath.Join(t.TempDir(), "file")
+	var c chains
+	c.grow(1, 5)
+	c.grow(2, 7)
+	w := c.writer(t, file, reg)
+	write(t, w)
+	c.grow(1, 4)
+	refuses(t, w, 1)
+	c.heads.Chains = c.heads.Chains[:1]
+	refuses(t, w, 2)
+	refuses(t, c.writer(t, file, nil), 2)
+	c.grow(1, 5)
+	c.grow(2, 7)
+	write(t, w) // it was another database, say
+	if got := testutil.ToFloat64(w.metrics.truncated); got != 0 {
+		t.Errorf("%v chains are lost", got)
+	}
+	c.err = errors.New("made to fail")
+	if err := w.Write(t.Context()); !errors.Is(err, c.err) {
+		t.Errorf("got %v", err)
+	}
+	if got := testutil.ToFloat64(w.metrics.failures); got != 3 {
+		t.Errorf("%v failures", got)
+	}
+	if n, err := testutil.GatherAndCount(reg); err != nil || n != 3 || w.metrics.last.Load() == 0 {
+		t.Errorf("%d metrics, %v", n, err)
+	}
+}
+
+// TestAcknowledge signs over a contradiction, says so in the line, and lets every
+// process go on.
+func TestAcknowledge(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	c := lose(t, file)
+	w := c.writer(t, file, nil)
+	refuses(t, w, 2)
+	if err := c.writer(t, file, nil).Acknowledge(t.Context(), "restored"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w)
+	all, _ := lines(t, file)
+	a := all[1].Acknowledged
+	if len(all) != 3 || a == nil || !all[1].Full || a.Reason != "restored" || !a.Policies || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 4}) {
+		t.Errorf("lines %+v", all)
+	}
+	if all[2].Acknowledged != nil {
+		t.Error("it was acknowledged once")
+	}
+}
+
+// TestFilesBeside: a process whose file is new is held to the newest file beside
+// it, and what was acknowledged in one file is in all.
+func TestFilesBeside(t *testing.T) {
+	dir := t.TempDir()
+	c := lose(t, filepath.Join(dir, "node1.jsonl"))
+	if err := os.WriteFile(filepath.Join(dir, "other.jsonl"), []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two, three := c.writer(t, filepath.Join(dir, "node2.jsonl"), nil), c.writer(t, filepath.Join(dir, "node3.jsonl"), nil)
+	refuses(t, two, 2)
+	if err := three.Acknowledge(t.Context(), "restored"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, two)
+	write(t, c.writer(t, filepath.Join(dir, "node1.jsonl"), nil))
+	write(t, c.writer(t, filepath.Join(dir, "node4.jsonl"), nil))
+}
+
+// TestFilePutAway: a process remembers what it signed in a file that is gone.
+func TestFilePutAway(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	var c chains
+	c.grow(1, 5)
+	w := c.writer(t, file, nil)
+	write(t, w)
+	if err := os.Rename(file, file+".old"); err != nil {
+		t.Fatal(err)
+	}
+	c.grow(1, 4)
+	refuses(t, w, 1)
+	c.grow(1, 6)
+	write(t, w)
+	if all, _ := lines(t, file); len(all) != 1 || !all[0].Full {
+		t.Errorf("lines %+v", all)
+	}
+}
+
+// TestAlteredFile signs nothing behind lines that were altered.
+func TestAlteredFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	var c chains
+	c.grow(1, 5)
+	w := c.writer(t, file, nil)
+	write(t, w)
+	c.grow(1, 6)
+	write(t, w)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(string(whole), "\n")
+	for name, content := range map[string]string{
+		"the last line":   first + "\n" + strings.Replace(second, `"seq":6`, `"seq":5`, 1),
+		"the line before": strings.Replace(first, `"chain":"01`, `"chain":"02`, 1) + "\n" + second,
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.writer(t, file, nil).Write(t.Context()); !errors.Is(err, errAltered) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
