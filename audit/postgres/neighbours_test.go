@@ -48,7 +48,7 @@ func TestTrailOfAnother(t *testing.T) {
 	if err == nil {
 		s.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), "not in the first schema") {
+	if err == nil || !strings.Contains(err.Error(), "there is no table") {
 		t.Errorf("verify: %v", err)
 	}
 	if err := Detach(t.Context(), DetachOptions{URL: url}); err == nil || !strings.Contains(err.Error(), "in the first schema") {

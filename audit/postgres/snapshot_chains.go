@@ -15,13 +15,13 @@ const batchColumns = "chain_id, seq, version, first_id, last_id, head, entries"
 
 // Batches implements verify.Evidence.
 func (s *Snapshot) Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error {
-	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE first_id <= $2 AND last_id >= $1",
+	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1",
 		[16]byte(r.Low), [16]byte(r.High))
 }
 
 // Chain implements verify.Evidence.
 func (s *Snapshot) Chain(ctx context.Context, chainID spend.ID, from, to int64, each func(verify.Batch) error) error {
-	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM batches WHERE chain_id = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
+	return s.batches(ctx, each, "SELECT "+batchColumns+" FROM {schema}.batches WHERE chain_id = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq",
 		[16]byte(chainID), from, to)
 }
 
@@ -29,7 +29,7 @@ func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, q
 	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var b verify.Batch
 		return stream(ctx, tx, []any{uuid(&b.Chain), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
-			func() error { return each(b) }, query, args...)
+			func() error { return each(b) }, s.in(query), args...)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read batches: %w", err)
@@ -52,13 +52,13 @@ func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query
 // time between the batches beside it; a chain's identifier is when it began.
 const selectChains = `WITH gaps AS MATERIALIZED (
 		SELECT chain_id, before, seq FROM (
-			SELECT chain_id, seq, lag(seq, 1, 0) OVER (PARTITION BY chain_id ORDER BY seq) AS before FROM batches) AS steps
+			SELECT chain_id, seq, lag(seq, 1, 0) OVER (PARTITION BY chain_id ORDER BY seq) AS before FROM {schema}.batches) AS steps
 		WHERE seq > before + 1
 	), found AS (
-		SELECT chain_id, seq FROM batches WHERE first_id <= $2 AND last_id >= $1
+		SELECT chain_id, seq FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1
 		UNION ALL
-		SELECT g.chain_id, beside.seq FROM gaps AS g JOIN batches AS b ON b.chain_id = g.chain_id AND b.seq = g.seq
-			LEFT JOIN batches AS a ON a.chain_id = g.chain_id AND a.seq = g.before
+		SELECT g.chain_id, beside.seq FROM gaps AS g JOIN {schema}.batches AS b ON b.chain_id = g.chain_id AND b.seq = g.seq
+			LEFT JOIN {schema}.batches AS a ON a.chain_id = g.chain_id AND a.seq = g.before
 			CROSS JOIN LATERAL (VALUES (a.seq), (b.seq)) AS beside (seq)
 		WHERE coalesce(a.first_id, g.chain_id) <= $2 AND b.last_id >= $1 AND beside.seq IS NOT NULL)
 	SELECT chain_id, min(seq), max(seq) FROM found GROUP BY chain_id ORDER BY chain_id`
@@ -70,7 +70,7 @@ func (s *Snapshot) Chains(ctx context.Context, r verify.Range) (spans []verify.C
 		return stream(ctx, tx, []any{uuid(&span.Chain), &span.From, &span.To}, func() error {
 			spans = append(spans, span)
 			return nil
-		}, selectChains, [16]byte(r.Low), [16]byte(r.High))
+		}, s.in(selectChains), [16]byte(r.Low), [16]byte(r.High))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the chains: %w", err)
@@ -98,8 +98,8 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 				heads[p] = spend.Hash(head)
 			}
 			return nil
-		}, `SELECT p.chain_id, p.seq, b.head, (SELECT latest.seq FROM batches AS latest WHERE latest.chain_id = p.chain_id ORDER BY latest.seq DESC LIMIT 1)
-			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq) LEFT JOIN batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`,
+		}, s.in(`SELECT p.chain_id, p.seq, b.head, (SELECT latest.seq FROM {schema}.batches AS latest WHERE latest.chain_id = p.chain_id ORDER BY latest.seq DESC LIMIT 1)
+			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq) LEFT JOIN {schema}.batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`),
 			chains, seqs)
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink)
 	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var l verify.PolicyLink
 		return stream(ctx, tx, []any{&l.Seq, &l.PolicyID, &l.Version, &l.Row, &l.Head}, func() error { return each(l) },
-			"SELECT seq, policy_id, version, hash, head FROM policy_chain ORDER BY seq")
+			s.in("SELECT seq, policy_id, version, hash, head FROM {schema}.policy_chain ORDER BY seq"))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read the policies' chain: %w", err)
@@ -123,7 +123,7 @@ func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink)
 
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM policies ORDER BY generation) TO STDOUT (FORMAT binary)"
+	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM " + s.schema + ".policies ORDER BY generation) TO STDOUT (FORMAT binary)"
 	var fields [][]byte
 	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {

@@ -167,31 +167,6 @@ func prepareConfig(c *pgconn.Config) {
 	c.AfterConnect = prepareSession
 }
 
-// The settings of every session. A dead client's session must let go of its
-// locks by itself (F16), and nothing may time out or weaken a COMMIT (F17).
-const (
-	sessionLockTimeout = "2s"
-	sessionSettings    = `SELECT set_config(name, value, false) FROM (VALUES
-			('default_transaction_isolation', 'read committed'),
-			('statement_timeout', '0'),
-			('lock_timeout', '` + sessionLockTimeout + `'),
-			('idle_in_transaction_session_timeout', '5s'),
-			('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), ('tcp_keepalives_count', '3'),
-			('tcp_user_timeout', '5000')) AS wanted (name, value)
-		UNION ALL SELECT set_config('synchronous_commit', 'on', false)
-			WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')`
-	// Some platforms refuse it.
-	optionalSettings = `SELECT set_config('client_connection_check_interval', '1s', false)`
-)
-
-func prepareSession(ctx context.Context, conn *pgconn.PgConn) error {
-	if err := conn.Exec(ctx, sessionSettings).Close(); err != nil {
-		return fmt.Errorf("cannot set up the session: %w", err)
-	}
-	_ = conn.Exec(ctx, optionalSettings).Close() // the next use finds a lost connection
-	return nil
-}
-
 // prepareRead has each query planned for its own values: only then are the
 // partitions that it cannot touch left out before they cost anything, and a
 // new partition or fresh statistics make no query plan for all of them. None

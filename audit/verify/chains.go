@@ -51,7 +51,7 @@ func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
 		span.To = 1<<63 - 1
 	}
 	v.tally.chains.Add(1)
-	return v.o.Evidence.Chain(ctx, span.Chain, from, span.To, func(b Batch) error {
+	err := v.o.Evidence.Chain(ctx, span.Chain, from, span.To, func(b Batch) error {
 		if b.Seq < span.From { // not itself in the range
 			w.seq, w.previous = b.Seq, []spend.Hash{toHash(b.Head)}
 			return nil
@@ -60,6 +60,10 @@ func (v *verifier) chain(ctx context.Context, span ChainSpan) error {
 		w.batch(b)
 		return nil
 	})
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.walked[w.chainID] = w.seq
+	return err
 }
 
 func (w *chainWalk) batch(b Batch) {
@@ -74,7 +78,8 @@ func (w *chainWalk) batch(b Batch) {
 	}
 	w.seq = b.Seq
 	stored := toHash(b.Head)
-	switch entries, err := chain.ParseEntries(b.Entries); {
+	entries, err := chain.ParseEntries(b.Entries)
+	switch {
 	case b.Version != chain.Version:
 		w.tally.find(Unchecked, name, "its format %d is none that this program knows", b.Version)
 		w.previous = []spend.Hash{stored}
@@ -83,7 +88,11 @@ func (w *chainWalk) batch(b Batch) {
 		w.tally.find(Altered, name, "its entries cannot be read: %v", err)
 		w.previous = []spend.Hash{stored}
 		return
-	case b.First != entries[0].ID || b.Last != entries[len(entries)-1].ID:
+	}
+	w.tally.chained.Add(int64(len(entries)))
+	w.tally.latest(entries[len(entries)-1].ID)
+	w.late(b.Seq, entries)
+	if b.First != entries[0].ID || b.Last != entries[len(entries)-1].ID {
 		w.tally.find(Altered, name, "it is noted under other identifiers than those that it lists")
 	}
 	if w.previous == nil { // the gap before it was named
@@ -100,6 +109,26 @@ func (w *chainWalk) batch(b Batch) {
 	}
 	w.tally.find(Altered, name, "its head does not follow from its entries and the head before")
 	w.previous = append(w.previous[max(0, len(w.previous)-maxCandidates):], stored, computed)
+}
+
+// late names the checks of a batch that are older than a checkpoint which does not
+// have the batch: whoever signed it would have seen them.
+func (w *chainWalk) late(seq int64, entries []chain.Entry) {
+	lacking, acknowledged := w.known.lacking(w.chainID, seq)
+	for _, e := range entries {
+		if !lacking.After(e.ID.Time().Add(lateCommit)) {
+			return // and so are the others
+		}
+		if !w.all.Holds(e.ID) {
+			continue
+		}
+		kind := Inserted
+		if acknowledged {
+			kind = Acknowledged
+		}
+		w.tally.find(kind, checkName(e.ID), "it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
+			"its commit was held up that long, or its node's clock was behind", stamp(lacking), batchName(w.chainID, seq))
+	}
 }
 
 func (w *chainWalk) missing(from, to int64) {

@@ -21,13 +21,14 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 	if len(v.o.Checkpoints) == 0 {
 		return nil
 	}
-	all := checkpointWalk{verifier: v, reported: make(map[spend.ID]bool), links: make(map[int64]bool)}
+	all := checkpointWalk{verifier: v}
 	if err := all.chainHeads(ctx); err != nil {
 		return err
 	}
 	for _, file := range v.o.Checkpoints {
 		w, before := all, v.tally.checkpoints.Load()
-		w.state = make(map[spend.ID]chain.Head)
+		w.history = &history{steps: make(map[spend.ID][]step), state: make(map[spend.ID]chain.Head)}
+		v.known.files = append(v.known.files, w.history)
 		if file.Name != "" {
 			w.file = " of " + file.Name
 		}
@@ -37,6 +38,9 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 		if v.tally.checkpoints.Load() == before {
 			v.tally.find(Unchecked, "checkpoints"+w.file, "the file holds none")
 		}
+	}
+	for _, f := range v.known.settle() {
+		v.tally.find(f.Kind, f.Subject, "%s", f.Detail)
 	}
 	return nil
 }
@@ -62,10 +66,8 @@ type checkpointWalk struct {
 	*verifier
 	file     string     // as findings name it: " of NAME", or nothing
 	previous spend.Hash // of the last line that was whole
-	state    map[spend.ID]chain.Head
+	history  *history
 	policies map[int64]spend.Hash // heads of the policies' chain, by number
-	reported map[spend.ID]bool    // chains that were named: once is enough
-	links    map[int64]bool       // of the policies, likewise
 }
 
 func (w *checkpointWalk) chainHeads(ctx context.Context) error {
@@ -100,14 +102,17 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 		w.tally.lastCheckpoint = l.Time
 	}
 	w.advance(name, l)
+	w.history.add(l)
+	if l.Acknowledged != nil {
+		w.known.accepts = append(w.known.accepts, accepted(l))
+	}
 	head, ok := w.policies[l.Policies.Seq]
-	if wrong := !ok || head != spend.Hash(l.Policies.Head); l.Policies.Seq > 0 && wrong && !w.links[l.Policies.Seq] {
-		w.links[l.Policies.Seq] = true
+	if wrong := !ok || head != spend.Hash(l.Policies.Head); l.Policies.Seq > 0 && wrong {
 		kind, what := Altered, "has another head than"
 		if !ok {
 			kind, what = Removed, "is not there; it was at"
 		}
-		w.tally.find(kind, policyLinkName(l.Policies.Seq), "%s the checkpoint of %s", what, stamp(l.Time))
+		w.known.dispute(policiesName, disputed{l.Time, Finding{kind, policyLinkName(l.Policies.Seq), what + " the checkpoint of " + stamp(l.Time)}})
 	}
 	return w.compare(ctx, l)
 }
@@ -116,21 +121,21 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
 	next := make(map[spend.ID]chain.Head, l.Chains)
 	if !l.Full {
-		next = w.state
+		next = w.history.state
 	}
 	for _, h := range l.Heads {
 		chainID := spend.ID(h.Chain)
-		if before, ok := w.state[chainID]; ok && h.Seq < before.Seq {
+		if before, ok := w.history.state[chainID]; ok && h.Seq < before.Seq && l.Acknowledged == nil {
 			w.tally.find(Removed, chainName(chainID), "%s has it end at batch %d, one before it at batch %d", name, h.Seq, before.Seq)
 		}
 		next[chainID] = chain.Head{Chain: chainID, Seq: h.Seq, Head: spend.Hash(h.Head)}
 	}
-	for chainID := range w.state {
-		if _, ok := next[chainID]; !ok {
+	for chainID := range w.history.state {
+		if _, ok := next[chainID]; !ok && l.Acknowledged == nil {
 			w.tally.find(Removed, chainName(chainID), "%s does not have it, one before it does", name)
 		}
 	}
-	w.state = next
+	w.history.state = next
 	heads := make([]chain.Head, 0, len(next))
 	for _, h := range next {
 		heads = append(heads, h)
@@ -153,20 +158,21 @@ func (w *checkpointWalk) compare(ctx context.Context, l checkpoint.Line) error {
 	for i, h := range l.Heads {
 		place := places[i]
 		head, ok := heads[place]
-		if ok && head == spend.Hash(h.Head) || w.reported[place.Chain] {
+		if ok && head == spend.Hash(h.Head) {
 			continue
 		}
-		w.reported[place.Chain] = true
+		f := Finding{Kind: Removed, Subject: chainName(place.Chain)}
 		switch last, exists := latest[place.Chain]; {
 		case !exists:
-			w.tally.find(Removed, chainName(place.Chain), "all of it is gone; the checkpoint of %s has it end at batch %d", stamp(l.Time), h.Seq)
+			f.Detail = fmt.Sprintf("all of it is gone; the checkpoint of %s has it end at batch %d", stamp(l.Time), h.Seq)
 		case last < h.Seq:
-			w.tally.find(Removed, chainName(place.Chain), "its end is cut off: it ends at batch %d, in the checkpoint of %s at batch %d", last, stamp(l.Time), h.Seq)
+			f.Detail = fmt.Sprintf("its end is cut off: it ends at batch %d, in the checkpoint of %s at batch %d", last, stamp(l.Time), h.Seq)
 		case !ok:
-			w.tally.find(Removed, batchName(place.Chain, place.Seq), "the checkpoint of %s has it", stamp(l.Time))
+			f = Finding{Removed, batchName(place.Chain, place.Seq), fmt.Sprintf("the checkpoint of %s has it", stamp(l.Time))}
 		default:
-			w.tally.find(Altered, batchName(place.Chain, place.Seq), "its head is not that of the checkpoint of %s", stamp(l.Time))
+			f = Finding{Altered, batchName(place.Chain, place.Seq), fmt.Sprintf("its head is not that of the checkpoint of %s", stamp(l.Time))}
 		}
+		w.known.dispute(chainName(place.Chain), disputed{l.Time, f})
 	}
 	return nil
 }

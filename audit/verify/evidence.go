@@ -52,7 +52,13 @@ type Evidence interface {
 	PolicyChain(ctx context.Context, each func(PolicyLink) error) error
 	// Policies calls each for every policy, with its row encoded.
 	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
+
+	// Totals counts all rows without a key to find them by.
+	Totals(ctx context.Context) (Totals, error)
 }
+
+// Totals are how many rows the tables hold.
+type Totals struct{ Checks, Violations, Batches, Policies int64 }
 
 // Overview is what a reading holds altogether.
 type Overview struct {

@@ -3,7 +3,10 @@ package verify
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"slices"
+	"time"
 
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -12,7 +15,7 @@ import (
 // policies compares all policies with their chain, whatever the range: there
 // are few.
 func (v *verifier) policies(ctx context.Context) error {
-	chained := make(map[PolicyVersion]spend.Hash)
+	chained, links := make(map[PolicyVersion]spend.Hash), make(map[PolicyVersion]int64)
 	seq, previous := int64(0), []spend.Hash{{}}
 	err := v.o.Evidence.PolicyChain(ctx, func(l PolicyLink) error {
 		name := policyLinkName(l.Seq)
@@ -24,7 +27,7 @@ func (v *verifier) policies(ctx context.Context) error {
 		if _, twice := chained[l.PolicyVersion]; twice {
 			v.tally.find(Altered, name, "%s is in the chain twice", policyName(l.PolicyVersion))
 		}
-		chained[l.PolicyVersion] = toHash(l.Row)
+		chained[l.PolicyVersion], links[l.PolicyVersion] = toHash(l.Row), l.Seq
 		stored := toHash(l.Head)
 		var computed spend.Hash
 		for _, p := range previous {
@@ -49,6 +52,8 @@ func (v *verifier) policies(ctx context.Context) error {
 			v.tally.find(Inserted, policyName(p), "it is not in the chain of policies")
 		case chain.HashPolicy(row) != wanted:
 			v.tally.find(Altered, policyName(p), "its row is not the one that it was stored with")
+		default:
+			v.latePolicy(p, links[p], row)
 		}
 		delete(chained, p)
 		return nil
@@ -58,6 +63,29 @@ func (v *verifier) policies(ctx context.Context) error {
 	}
 	return err
 }
+
+// latePolicy names a policy that is older than a checkpoint without it.
+func (v *verifier) latePolicy(p PolicyVersion, link int64, row []byte) {
+	fields, err := chain.ParseFields(nil, row)
+	at := slices.Index(chain.PolicyColumns(), "updated_at")
+	if err != nil || len(fields) <= at || len(fields[at]) != 8 {
+		return // the hash is right, so it is no such row
+	}
+	updated := epoch2000.Add(time.Duration(binary.BigEndian.Uint64(fields[at])) * time.Microsecond)
+	lacking, acknowledged := v.known.lackingPolicy(link)
+	if !lacking.After(updated.Add(lateCommit)) {
+		return
+	}
+	kind := Inserted
+	if acknowledged {
+		kind = Acknowledged
+	}
+	v.tally.find(kind, policyName(p), "it is older than the checkpoint of %s, which does not have %s: it was inserted afterwards, "+
+		"or its node's clock was behind", stamp(lacking), policyLinkName(link))
+}
+
+// epoch2000 is from when PostgreSQL counts.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func policyName(p PolicyVersion) string {
 	return fmt.Sprintf("policy %q version %d", p.PolicyID, p.Version)

@@ -18,6 +18,9 @@ const (
 	Removed   Kind = "removed"   // it was recorded and is not there
 	Inserted  Kind = "inserted"  // it is there and was not recorded
 	Unchecked Kind = "unchecked" // nothing can be said about it
+	// Acknowledged is a loss that a later checkpoint was signed over on purpose.
+	// It is told, and is no reason not to be clean.
+	Acknowledged Kind = "acknowledged"
 )
 
 // Finding is one thing that is not as it should be.
@@ -35,22 +38,30 @@ type Summary struct {
 	Checks, Violations, Batches, Chains, Policies int64
 	Checkpoints                                   int64
 	LastCheckpoint                                time.Time // zero without any
+	LastCheck                                     time.Time // that is there, or listed; zero without any
 	TornCheckpoints                               int64     // lines that were not written to their end, and passed over
 	Findings                                      map[Kind]int64
 }
 
 // Clean reports whether everything is as it was recorded.
-func (s Summary) Clean() bool { return len(s.Findings) == 0 }
+func (s Summary) Clean() bool {
+	return len(s.Findings) == 0 || len(s.Findings) == 1 && s.Findings[Acknowledged] > 0
+}
 
 // tally is a Summary in the making.
 type tally struct {
-	checks, violations, batches, chains, policies, checkpoints, entries atomic.Int64
-	lastCheckpoint                                                      time.Time
-	torn                                                                int64
+	checks, violations, batches, chains, policies, checkpoints atomic.Int64
+
+	entries, chained atomic.Int64 // of batches, met by time and along the chains
+	stored           atomic.Int64 // checks that are in the database
+
+	lastCheckpoint time.Time
+	torn           int64
 
 	mu       sync.Mutex
 	found    func(Finding)
 	findings map[Kind]int64
+	lastMS   int64         // of the last check
 	gone     map[Day]int64 // listed checks of days without a partition
 }
 
@@ -61,6 +72,13 @@ func (t *tally) find(kind Kind, subject, format string, args ...any) {
 	t.found(Finding{kind, subject, fmt.Sprintf(format, args...)})
 }
 
+// latest notes the time of a check.
+func (t *tally) latest(id spend.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastMS = max(t.lastMS, ms(id))
+}
+
 func (t *tally) goneCheck(day Day) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,9 +86,13 @@ func (t *tally) goneCheck(day Day) {
 }
 
 func (t *tally) summary() Summary {
+	var last time.Time
+	if t.lastMS > 0 {
+		last = time.UnixMilli(t.lastMS).UTC()
+	}
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
-		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, TornCheckpoints: t.torn,
+		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}
 }

@@ -147,6 +147,9 @@ func (s *slice) compare(ctx context.Context, rows Rows) error {
 	}
 	err := rows.Rows(ctx, s.r, func(row []byte) error {
 		s.tally.checks.Add(1)
+		if rows == Rows(s.o.Evidence) {
+			s.tally.stored.Add(1)
+		}
 		return s.row(row)
 	})
 	if err != nil {

@@ -127,7 +127,7 @@ func TestTamperedCatalogue(t *testing.T) {
 	tr.exec("CREATE TABLE kept AS TABLE batches")
 	refused("last_id of table batches", "ALTER TABLE batches ALTER COLUMN last_id DROP NOT NULL; "+batches,
 		"UPDATE batches AS b SET last_id = k.last_id FROM kept AS k WHERE k.chain_id = b.chain_id AND k.seq = b.seq; ALTER TABLE batches ALTER COLUMN last_id SET NOT NULL")
-	refused("violations is no table, has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY", "ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
+	refused("violations has row-level security", "ALTER TABLE violations ENABLE ROW LEVEL SECURITY", "ALTER TABLE violations DISABLE ROW LEVEL SECURITY")
 	refused("policies is no table", "ALTER TABLE policies RENAME TO real; CREATE VIEW policies AS TABLE real", "DROP VIEW policies; ALTER TABLE real RENAME TO policies")
 	if found, _, err := tr.verify(nil); err != nil || len(found) == 0 {
 		t.Errorf("what was removed: %v, %v", found, err)

@@ -49,7 +49,12 @@ const (
 // checkpoint behind all of it.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
-	tr := &trail{t: t, url: schema(t), file: filepath.Join(t.TempDir(), "checkpoints.jsonl")}
+	return newTrailIn(t, schema(t))
+}
+
+func newTrailIn(t *testing.T, url string) *trail {
+	t.Helper()
+	tr := &trail{t: t, url: url, file: filepath.Join(t.TempDir(), "checkpoints.jsonl")}
 	var err error
 	options := postgres.Options{URL: tr.url, Logger: slog.New(slog.DiscardHandler), Migrate: true}
 	if tr.store, err = postgres.Open(t.Context(), options); err != nil {

@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// TestSettingsOfTheDatabase: what the owner of the database sets for its sessions
+// does not change what a node's statements mean, and an operator of theirs is not
+// used.
+func TestSettingsOfTheDatabase(t *testing.T) {
+	ctx := t.Context()
+	database(t) // says what is missing
+	name := "test_" + strings.ToLower(rand.Text())
+	admin, err := pgx.Connect(ctx, os.Getenv("TEST_DATABASE_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE DATABASE " + name)
+	t.Cleanup(func() {
+		exec("DROP DATABASE " + name + " WITH (FORCE)")
+		_ = admin.Close(context.Background()) // nothing is under way
+	})
+	u, err := url.Parse(os.Getenv("TEST_DATABASE_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	if err := Migrate(ctx, u.String()); err != nil {
+		t.Fatal(err)
+	}
+	hostile := map[string]string{
+		"search_path": "public, pg_catalog", "row_security": "on", "client_encoding": "LATIN1", "standard_conforming_strings": "off",
+		"transform_null_equals": "on", "client_min_messages": "error", "session_replication_role": "replica", "timezone": "Asia/Tokyo",
+		"datestyle": "German", "statement_timeout": "1min", "bytea_output": "escape",
+	}
+	for setting, value := range hostile {
+		if setting != "search_path" {
+			value = "'" + value + "'"
+		}
+		exec("ALTER DATABASE " + name + " SET " + setting + " = " + value)
+	}
+	owner, err := pgx.Connect(ctx, u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = owner.Close(ctx) }() // nothing is under way
+	if _, err := owner.Exec(ctx, `CREATE FUNCTION public.same(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+		CREATE OPERATOR public.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = public.same)`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, u.String(), false)
+	epoch, err := s.Epoch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := minimal(spend.Fence{Node: spend.ID{1}, Epoch: epoch})
+	if err := audittest.Record(ctx, s, c); err != nil {
+		t.Fatal(err)
+	}
+	if checks, err := s.Checks(ctx, []spend.ID{c.ID}); err != nil || len(checks) != 1 {
+		t.Errorf("%d checks, %v", len(checks), err)
+	}
+	session, err := pgconn.ConnectConfig(ctx, s.writers.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close(ctx) }() // as above
+	for setting, value := range hostile {
+		results, err := session.Exec(ctx, "SHOW "+setting).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(results[0].Rows[0][0]); strings.EqualFold(got, value) {
+			t.Errorf("%s is %s", setting, got)
+		}
+	}
+}

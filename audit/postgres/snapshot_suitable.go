@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// countedBy is the column of violations by which they are counted. It is no
+// part of the record.
+const countedBy = "xid"
+
+// verified is what there is to know of a table before its rows are read.
+type verified struct {
+	columns []string
+	types   map[string]string // of the columns that are no text
+	keys    []string          // columns that rows are found by, which a row without would not be
+}
+
+func verifiedTables() map[string]verified {
+	check := map[string]string{
+		"check_id": "uuid", "id": "uuid", "node": "uuid", "epoch": "uuid", "claimed_ms": "bigint", "until_ms": "bigint",
+		"policy_version": "integer", "latency_ms": "integer", "format": "smallint", "requested_type": `"char"`, "action_type": `"char"`,
+		"decision": `"char"`, "confidence": `"char"`, "amount": "numeric", "fingerprint": "bytea", "request_sha": "bytea",
+	}
+	batches := []string{"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"}
+	links := []string{"seq", "policy_id", "version", "hash", "head"}
+	days := []string{"day", "rows", "manifest_sha256", "archived_at"}
+	return map[string]verified{
+		"checks":     {chain.CheckColumns(), check, []string{"check_id"}},
+		"violations": {chain.ViolationColumns(), check, []string{"id"}},
+		"policies": {chain.PolicyColumns(), map[string]string{
+			"version": "integer", "created_at": "timestamp with time zone", "updated_at": "timestamp with time zone", "generation": "bigint",
+		}, []string{"policy_id", "version", "generation"}},
+		"batches": {batches, map[string]string{
+			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",
+		}, batches},
+		"policy_chain": {links, map[string]string{"seq": "bigint", "version": "integer", "hash": "bytea", "head": "bytea"}, links},
+		"archived_days": {days, map[string]string{
+			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
+		}, days},
+	}
+}
+
+// described are the columns that the table should have, each with its type.
+func (v verified) described() []string {
+	all := make([]string, len(v.columns))
+	for i, c := range v.columns {
+		all[i] = c + " text"
+		if t := v.types[c]; t != "" {
+			all[i] = c + " " + t
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// describe says of a table what a catalogue that somebody changed could use to
+// hide rows from the verifier, or show others to the rest.
+const describe = `SELECT array_agg(a.attname::text || ' ' || format_type(a.atttypid, NULL)),
+		coalesce(array_agg(a.attname::text) FILTER (WHERE NOT a.attnotnull), '{}'),
+		CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'is no table'
+			WHEN c.relrowsecurity OR c.relforcerowsecurity THEN 'has row-level security'
+			WHEN EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid) THEN 'has rules'
+			WHEN EXISTS (SELECT FROM pg_constraint WHERE conrelid = c.oid AND NOT convalidated) THEN 'has a constraint that was not validated'
+			WHEN bool_or(a.attgenerated <> '') THEN 'has a generated column'
+			WHEN EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid) THEN 'belongs to another table'
+			WHEN c.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) THEN 'has rows in other tables that inherit from it'
+			ELSE '' END
+	FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE c.relname = $1 AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $2) GROUP BY c.oid`
+
+// suitable refuses tables with columns that nobody verifies, without those that
+// are verified, and of whose rows not everybody sees the same.
+func suitable(ctx context.Context, tx pgx.Tx, schema string) error {
+	if err := unchangedCatalogue(ctx, tx); err != nil {
+		return err
+	}
+	for table, wanted := range verifiedTables() {
+		var columns, nullable []string
+		var unlike string
+		err := tx.QueryRow(ctx, describe, table, schema).Scan(&columns, &nullable, &unlike)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("there is no table %s in schema %s: is this the database of spendgate, and did `spendgate migrate` bring it up to date?", table, schema)
+		}
+		if err != nil {
+			return err
+		}
+		if unlike != "" {
+			return fmt.Errorf("%s %s: who verifies might not see what others see", table, unlike)
+		}
+		columns = slices.DeleteFunc(columns, func(c string) bool { return table == "violations" && strings.HasPrefix(c, countedBy+" ") })
+		slices.Sort(columns)
+		if expected := wanted.described(); !slices.Equal(columns, expected) {
+			return fmt.Errorf("table %s has the columns %s; this program verifies %s",
+				table, strings.Join(columns, ", "), strings.Join(expected, ", "))
+		}
+		for _, key := range wanted.keys {
+			if slices.Contains(nullable, key) {
+				return fmt.Errorf("column %s of table %s may be null, which it was not made to be: such rows would not be found", key, table)
+			}
+		}
+	}
+	return suitablePartitions(ctx, tx, schema)
+}
+
+// unchangedCatalogue refuses a database to whose built-in schema somebody added
+// what statements would use in the place of what PostgreSQL has there: only a
+// superuser can. 16384 is the first number that is not PostgreSQL's own.
+func unchangedCatalogue(ctx context.Context, tx pgx.Tx) error {
+	var added *string
+	err := tx.QueryRow(ctx, `SELECT min(what) FROM (
+		SELECT 'operator ' || oid::regoperator::text AS what FROM pg_operator WHERE oid >= 16384::oid AND oprnamespace = 11::oid
+		UNION ALL SELECT 'function ' || p.oid::regprocedure::text FROM pg_proc AS p WHERE p.oid >= 16384::oid AND p.pronamespace = 11::oid
+			AND EXISTS (SELECT FROM pg_proc AS b WHERE b.oid < 16384::oid AND b.proname = p.proname)
+		UNION ALL SELECT 'cast from ' || format_type(castsource, NULL) || ' to ' || format_type(casttarget, NULL)
+			FROM pg_cast WHERE oid >= 16384::oid AND castsource < 16384::oid AND casttarget < 16384::oid
+		UNION ALL SELECT 'operator family ' || f.opfname::text FROM pg_amop AS o JOIN pg_opfamily AS f ON f.oid = o.amopfamily
+			WHERE o.oid >= 16384::oid AND f.oid < 16384::oid AND o.amoplefttype < 16384::oid AND o.amoprighttype < 16384::oid) AS changed`).Scan(&added)
+	if err != nil {
+		return err
+	}
+	if added != nil {
+		return fmt.Errorf("%s was added to what PostgreSQL has built in: statements do not mean what they say", *added)
+	}
+	return nil
+}
+
+// suitablePartitions refuses partitions of checks that no node made: rows that
+// another server has, or that are not those of the day by which they are found.
+func suitablePartitions(ctx context.Context, tx pgx.Tx, schema string) error {
+	var name, in, kind, bound string
+	var leaving bool
+	return stream(ctx, tx, []any{&name, &in, &kind, &bound, &leaving}, func() error {
+		switch {
+		case in != schema || kind != "r":
+			return fmt.Errorf("partition %s of checks is no table of this schema: who verifies might not see what others see", name)
+		case leaving:
+			return fmt.Errorf("partition %s of checks is being taken out: begin again", name)
+		case bound != partitionBound(name):
+			return fmt.Errorf("partition %s of checks is not one that was made for a day: it has its rows %s", name, bound)
+		}
+		return nil
+	}, `SELECT p.relname::text, n.nspname::text, p.relkind::text, pg_get_expr(p.relpartbound, p.oid), i.inhdetachpending
+		FROM pg_inherits AS i JOIN pg_class AS p ON p.oid = i.inhrelid JOIN pg_namespace AS n ON n.oid = p.relnamespace
+		WHERE i.inhparent = (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS own ON own.oid = c.relnamespace
+			WHERE c.relname = 'checks' AND own.nspname = $1)`, schema)
+}
+
+// partitionBound is what the partition of that name was made for, in SQL; empty
+// for a name that none has.
+func partitionBound(name string) string {
+	if name == "checks_default" {
+		return "DEFAULT"
+	}
+	date, ours := strings.CutPrefix(name, "checks_")
+	day, err := time.Parse("20060102", date)
+	if !ours || err != nil {
+		return ""
+	}
+	text := func(id spend.ID) string {
+		h := id.Text("")
+		return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+	}
+	return fmt.Sprintf("FOR VALUES FROM ('%s') TO ('%s')", text(audit.FirstID(day.UnixMilli())), text(audit.FirstID(day.AddDate(0, 0, 1).UnixMilli())))
+}

@@ -1,0 +1,83 @@
+package verify_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/checkpoint"
+	"spendgate/hotpath/spend"
+)
+
+// backdate adds a check of an earlier time, with a batch that lists it in a
+// chain of its own: everything that a node would have written.
+func (tr *trail) backdate(ago time.Duration) spend.ID {
+	tr.t.Helper()
+	at := time.Now().Add(-ago)
+	id, chainID := spend.NewID(at), spend.NewID(at)
+	tr.exec(`CREATE TEMPORARY TABLE copy AS SELECT * FROM checks WHERE check_id = '%s'; UPDATE copy SET check_id = '%s', node = '%s';
+		INSERT INTO checks SELECT * FROM copy; DROP TABLE copy`, tr.find(isAllowed).ID.Text(""), id.Text(""), chainID.Text(""))
+	row := chain.HashRow(tr.row(id))
+	entries := append(id[:], row[:]...)
+	head := chain.HashBatch(chainID, 1, spend.Hash{}, entries)
+	tr.exec(`INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries) VALUES ('%s', 1, '%s', '%[2]s', %d, '\x%[4]x', '\x%[5]x')`,
+		chainID.Text(""), id.Text(""), chain.Version, head[:], entries)
+	return id
+}
+
+// TestBackdated names a check, and a policy, that is older than a checkpoint
+// which lacks it. One that is as old as a commit may take is not named.
+func TestBackdated(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	forged, slow := tr.backdate(time.Hour), tr.backdate(20*time.Second)
+	tr.finds(nil) // nothing but a checkpoint can tell
+	want := check("inserted", &spend.Check{ID: forged})
+	tr.finds(tr.held, want)
+	tr.sign() // a node signs what is there: the line before lacks it still
+	tr.recordMore()
+	tr.finds(tr.held, want)
+	tr.file = t.TempDir() + "/later.jsonl" // of a time when it was there
+	tr.checkpoints = tr.newCheckpoints()
+	tr.sign()
+	tr.finds(tr.held)
+	if slow == forged {
+		t.Error("one check")
+	}
+}
+
+// TestBackdatedPolicy is TestBackdated for policies.
+func TestBackdatedPolicy(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	p := &audit.Policy{PolicyID: "refunds", Name: "of an hour ago", Rules: `[]`, Metadata: `{}`}
+	if err := tr.store.CreatePolicy(t.Context(), p, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	tr.finds(nil)
+	tr.finds(tr.held, `inserted policy "refunds" version 4`)
+}
+
+// TestAcknowledgedLoss tells of a loss that was acknowledged, and is clean but for
+// it; what is lost again later is a finding.
+func TestAcknowledgedLoss(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.forget(tr.chains[0], tr.last(tr.chains[0]))
+	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM policy_chain WHERE seq = 3")
+	if err := tr.checkpoints.Write(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) {
+		t.Fatalf("got %v", err)
+	}
+	if err := tr.newCheckpoints().Acknowledge(t.Context(), "restored"); err != nil {
+		t.Fatal(err)
+	}
+	policies := "acknowledged link 3 of the policies"
+	tr.finds(tr.held, chainFinding("acknowledged", tr.chains[0]), policies)
+	if _, s, err := tr.verify(tr.held); err != nil || !s.Clean() {
+		t.Errorf("not clean: %+v, %v", s, err)
+	}
+	tr.forget(tr.chains[0], tr.last(tr.chains[0]))
+	tr.finds(tr.held, chainFinding("removed", tr.chains[0]), policies)
+}

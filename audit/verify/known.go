@@ -1,0 +1,164 @@
+package verify
+
+import (
+	"sort"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/checkpoint"
+	"spendgate/hotpath/spend"
+)
+
+// lateCommit is how much older than a checkpoint a check may be that the
+// checkpoint does not have yet: commits are seconds, and so are clocks apart.
+const lateCommit = time.Minute
+
+// known is what the files of checkpoints say of all chains.
+type known struct {
+	files   []*history
+	accepts []acceptance
+	// disputes are heads that are not in the database, by the name of the chain.
+	disputes map[string]*dispute
+}
+
+func newKnown() known { return known{disputes: make(map[string]*dispute)} }
+
+// history is what one file says of the lengths of chains, and when.
+type history struct {
+	last     time.Time // of the last line
+	steps    map[spend.ID][]step
+	policies []step
+	state    map[spend.ID]chain.Head // at the last line
+}
+
+// step says that a line is the first to have a batch up to seq.
+type step struct {
+	seq     int64
+	lacking time.Time // of the line before, which does not have it; zero without one
+}
+
+// add notes what the next line of the file says.
+func (h *history) add(l checkpoint.Line) {
+	grow := func(steps []step, seq int64) []step {
+		if seq < 1 || len(steps) > 0 && steps[len(steps)-1].seq >= seq {
+			return steps
+		}
+		return append(steps, step{seq, h.last})
+	}
+	for _, head := range l.Heads {
+		chainID := spend.ID(head.Chain)
+		h.steps[chainID] = grow(h.steps[chainID], head.Seq)
+	}
+	h.policies = grow(h.policies, l.Policies.Seq)
+	h.last = l.Time
+}
+
+func (h *history) lacking(steps []step, seq int64) time.Time {
+	if i := sort.Search(len(steps), func(i int) bool { return steps[i].seq >= seq }); i < len(steps) {
+		return steps[i].lacking
+	}
+	return h.last
+}
+
+// lacking is the time of the latest checkpoint that could have a batch and does
+// not; zero without one. accepted means that a later one accepts what was there.
+func (k *known) lacking(chainID spend.ID, seq int64) (latest time.Time, accepted bool) {
+	for _, h := range k.files {
+		if at := h.lacking(h.steps[chainID], seq); at.After(latest) {
+			latest = at
+		}
+	}
+	for _, a := range k.accepts {
+		accepted = accepted || a.at.After(latest) && a.chains[chainID] >= seq
+	}
+	return latest, accepted
+}
+
+// lackingPolicy is lacking for a link of the policies' chain.
+func (k *known) lackingPolicy(seq int64) (latest time.Time, accepted bool) {
+	for _, h := range k.files {
+		if at := h.lacking(h.policies, seq); at.After(latest) {
+			latest = at
+		}
+	}
+	for _, a := range k.accepts {
+		accepted = accepted || a.at.After(latest) && a.policies >= seq
+	}
+	return latest, accepted
+}
+
+// chains are those of all files, each as it was last.
+func (k *known) chains() map[spend.ID]int64 {
+	ends := make(map[spend.ID]int64)
+	for _, h := range k.files {
+		for chainID, head := range h.state {
+			ends[chainID] = max(ends[chainID], head.Seq)
+		}
+	}
+	return ends
+}
+
+// acceptance is a checkpoint that was signed over a contradiction on purpose.
+type acceptance struct {
+	at       time.Time
+	reason   string
+	lost     map[string]bool    // chains that contradict earlier checkpoints, by name
+	chains   map[spend.ID]int64 // where all chains ended
+	policies int64
+}
+
+func accepted(l checkpoint.Line) acceptance {
+	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]bool), make(map[spend.ID]int64), l.Policies.Seq}
+	for _, lost := range l.Acknowledged.Chains {
+		a.lost[chainName(spend.ID(lost.Chain))] = true
+	}
+	a.lost[policiesName] = l.Acknowledged.Policies
+	for _, head := range l.Heads {
+		a.chains[spend.ID(head.Chain)] = head.Seq
+	}
+	return a
+}
+
+// policiesName names the policies' chain among the others.
+const policiesName = "policies"
+
+// dispute is a chain that is not as checkpoints have it.
+type dispute struct{ first, last disputed }
+
+type disputed struct {
+	at time.Time // of the checkpoint
+	Finding
+}
+
+func (k *known) dispute(chain string, d disputed) {
+	if known := k.disputes[chain]; known == nil {
+		k.disputes[chain] = &dispute{d, d}
+	} else if d.at.After(known.last.at) {
+		known.last = d
+	}
+}
+
+// settle gives what is to be told of each chain in dispute, once.
+func (k *known) settle() (all []Finding) {
+	accepting := func(chain string, d disputed) *acceptance {
+		for i, a := range k.accepts {
+			if a.at.After(d.at) && a.lost[chain] {
+				return &k.accepts[i]
+			}
+		}
+		return nil
+	}
+	for chain, d := range k.disputes {
+		switch a := accepting(chain, d.last); {
+		case a != nil:
+			d.first.Kind = Acknowledged
+			d.first.Detail += "; acknowledged at " + stamp(a.at) + ": " + a.reason
+			all = append(all, d.first.Finding)
+		case accepting(chain, d.first) != nil:
+			all = append(all, d.last.Finding)
+		default:
+			all = append(all, d.first.Finding)
+		}
+	}
+	return all
+}
