@@ -125,24 +125,24 @@ bench-build: build
 
 .PHONY: bench-system
 bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -duration, ...)
-	@deploy/servers/with-servers.sh .bin/system $(BENCHFLAGS)
+	@.bin/system $(BENCHFLAGS)
 
 .PHONY: bench-scale
 bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component, first bottleneck
-	@deploy/servers/with-servers.sh .bin/system -scale $(BENCHFLAGS)
+	@.bin/system -scale $(BENCHFLAGS)
 
 .PHONY: bench-soak
 bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
-	@deploy/servers/with-servers.sh .bin/system -soak $(CHECKS) $(BENCHFLAGS)
+	@.bin/system -soak $(CHECKS) $(BENCHFLAGS)
 
 .PHONY: bench-overload
 bench-overload: bench-build ## measure a node under up to 3 times what it can carry
-	@deploy/servers/with-servers.sh .bin/system -overload $(BENCHFLAGS)
+	@.bin/system -overload $(BENCHFLAGS)
 
 .PHONY: bench-violations
 bench-violations: ## measure listings among up to 10 million violations (some minutes, 8 GB)
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations
-	@deploy/servers/with-servers.sh .bin/violations $(BENCHFLAGS)
+	@.bin/violations $(BENCHFLAGS)
 
 # The peers are modules of their own: their packages are none of the service's.
 .bin/opa: bench/peers/opa/go.mod bench/peers/opa/go.sum
@@ -155,7 +155,7 @@ bench-violations: ## measure listings among up to 10 million violations (some mi
 
 .PHONY: bench-peers
 bench-peers: bench-build .bin/opa .bin/cerbos ## measure side by side with OPA and Cerbos
-	@deploy/servers/with-servers.sh .bin/peers $(BENCHFLAGS)
+	@.bin/peers $(BENCHFLAGS)
 
 .PHONY: bench-policy
 bench-policy: ## evaluate one policy with spendgate, OPA's library and cedar-go

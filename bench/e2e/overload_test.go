@@ -1,14 +1,12 @@
 package e2e_test
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"spendgate/bench/fleet"
 	generator "spendgate/bench/load"
-	"spendgate/bench/load/stack"
 )
 
 const (
@@ -28,7 +26,7 @@ type answered struct {
 }
 
 func (a *answered) Judge(want generator.Verdict, head, body []byte) string {
-	a.ids = append(a.ids, stack.CheckID(body))
+	a.ids = append(a.ids, generator.CheckID(body))
 	return a.Target.Judge(want, head, body)
 }
 
@@ -84,8 +82,7 @@ func testOverload(t *testing.T, binary string) {
 	if routines > goroutines {
 		t.Errorf("%.0f goroutines for %d clients", routines, overloaders)
 	}
-	backends := stack.Backends{DatabaseURL: s.Postgres.URL}
-	if missing, err := backends.Missing(ctx, ids); err != nil || missing > 0 || uint64(len(ids)) != over.Right {
+	if missing, err := s.Postgres.Missing(ctx, ids); err != nil || missing > 0 || uint64(len(ids)) != over.Right {
 		t.Errorf("of %d answers (%d ids) %d have no row, %v", over.Right, len(ids), missing, err)
 	}
 	eventually(t, patience, "nothing is left in flight", func() bool { return s.gauge(t, "spendgate_audit_checks_in_flight") == 0 })
@@ -102,13 +99,10 @@ func testOverload(t *testing.T, binary string) {
 // gauge is a value of node 0's metrics.
 func (s *suite) gauge(t *testing.T, name string) float64 {
 	t.Helper()
-	for line := range strings.Lines(string(must(s.Nodes[0].Metrics(t.Context()))(t).Body)) {
-		if text, ok := strings.CutPrefix(line, name+" "); ok {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			act(t, err)
-			return value
-		}
+	metrics := generator.ParseMetrics(must(s.Nodes[0].Metrics(t.Context()))(t).Body)
+	value, found := metrics[name]
+	if !found {
+		t.Fatalf("no metric %s", name)
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	return value
 }

@@ -35,9 +35,10 @@ type Fleet struct {
 	Nodes    []*Node
 	AdminKey string
 
-	dir    string
-	binary string
-	common Settings
+	dir      string
+	binary   string
+	common   Settings
+	programs []*Process
 }
 
 // Start starts servers and nodes and waits until the nodes are ready. On an
@@ -179,6 +180,9 @@ func (f *Fleet) Close() error {
 	for _, n := range f.Nodes {
 		failures = append(failures, n.Kill())
 		n.Forget()
+	}
+	for _, p := range f.programs {
+		failures = append(failures, p.Kill())
 	}
 	for _, r := range f.redises() {
 		failures = append(failures, r.Close())

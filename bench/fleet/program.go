@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -17,13 +16,12 @@ type Program struct {
 	URL  string   // answers 200 once the server works
 }
 
-// StartProgram starts a server, with its log in dir, and waits until it works.
-func StartProgram(ctx context.Context, dir string, o Program) (*Process, error) {
-	p := &Process{name: o.Name, path: o.Path, args: o.Args, env: o.Env, logPath: filepath.Join(dir, o.Name+".log")}
-	if err := p.startServing(ctx, o.URL); err != nil {
-		return nil, errors.Join(err, p.Kill())
-	}
-	return p, nil
+// StartProgram starts a server beside the fleet and waits until it works. It
+// ends with the fleet.
+func (f *Fleet) StartProgram(ctx context.Context, o Program) (*Process, error) {
+	p := &Process{name: o.Name, path: o.Path, args: o.Args, env: o.Env, logPath: filepath.Join(f.dir, o.Name+".log")}
+	f.programs = append(f.programs, p)
+	return p, p.startServing(ctx, o.URL)
 }
 
 // startServing starts a program and waits until a URL of it answers 200.

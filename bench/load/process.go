@@ -124,9 +124,17 @@ func readChildren() (map[int][]stat, error) {
 	return children, nil
 }
 
-// Parent gives the process that started another: a PostgreSQL connection
-// knows its backend, whose parent is the server.
-func Parent(pid int) (int, error) {
-	s, err := readStat(pid)
-	return s.parent, err
+// Resident returns a process's memory in bytes.
+func Resident(pid int) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/statm", pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	words := bytes.Fields(content) // total, resident, ...
+	if len(words) < 2 {
+		return 0, fmt.Errorf("%s is short", path)
+	}
+	pages, err := strconv.ParseInt(string(words[1]), 10, 64)
+	return pages * int64(os.Getpagesize()), err
 }

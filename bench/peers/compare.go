@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
-	"spendgate/bench/load/stack"
 )
 
 // comparison is the contenders and what was measured of them.
@@ -16,11 +16,10 @@ type comparison struct {
 	load.Plan
 	out      io.Writer
 	dir      string
-	adminKey string
 	workload load.Workload
 	machine  load.Machine
 
-	servers    []*stack.Server
+	fleet      *fleet.Fleet
 	contenders []contender
 	serial     uint64 // of the next action
 }

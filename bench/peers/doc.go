@@ -1,6 +1,5 @@
 // Command peers measures spendgate side by side with OPA and Cerbos on the
-// same workload, judged by equivalent policies. It is run inside
-// deploy/servers/with-servers.sh.
+// same workload, judged by equivalent policies. It starts all servers itself.
 //
 // What is compared is not the same work: spendgate authenticates, limits
 // rates, guards against duplicates and records every check durably before it

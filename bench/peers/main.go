@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -49,7 +48,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	c := &comparison{
-		Plan: plan, out: out, dir: dir, adminKey: rand.Text(),
+		Plan: plan, out: out, dir: dir,
 		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
-	"spendgate/bench/load/stack"
 	"spendgate/bench/peers/equivalent"
 )
 
@@ -33,33 +32,30 @@ func (c *comparison) start(ctx context.Context) error {
 }
 
 func (c *comparison) stop() error {
-	var failures []error
-	for _, server := range c.servers {
-		failures = append(failures, server.Stop())
+	if c.fleet == nil {
+		return nil
 	}
-	return errors.Join(failures...)
+	return c.fleet.End()
 }
 
 func (c *comparison) startSpendgate(ctx context.Context) (contender, error) {
-	backends, err := stack.BackendsFromEnv()
+	f, err := fleet.StartMeasured(ctx)
 	if err != nil {
 		return contender{}, err
 	}
-	if err := backends.Settle(ctx); err != nil {
-		return contender{}, err
-	}
-	processes, err := backends.Processes(ctx)
+	c.fleet = f
+	node, err := f.AddNode(nil)
 	if err != nil {
 		return contender{}, err
 	}
-	node, err := stack.StartNode(ctx, backends, "node", c.adminKey, c.dir)
-	if err != nil {
+	if err := node.Start(ctx); err != nil {
 		return contender{}, err
 	}
-	c.servers = append(c.servers, node.Server)
-	keys, err := load.Deployment{URL: "http://" + node.Addr, AdminKey: c.adminKey}.Prepare(ctx, c.workload)
+	keys, err := load.Deployment{URL: node.API, AdminKey: f.AdminKey}.Prepare(ctx, c.workload)
 	return contender{
-		name: "spendgate", addr: node.Addr, processes: append(processes, node.Process()),
+		name: "spendgate", addr: node.Addr, processes: []load.Process{
+			{Name: "redis", PID: f.Redis.PID()}, {Name: "postgres", PID: f.Postgres.PID(), Tree: true}, {Name: "node", PID: node.PID()},
+		},
 		target: func() load.Target { return load.NewSpendgate(keys) },
 	}, err
 }
@@ -69,12 +65,12 @@ func (c *comparison) startOPA(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	addr, err := stack.FreeAddr()
+	addr, err := fleet.FreeAddr()
 	if err != nil {
 		return contender{}, err
 	}
-	return c.startPeer(ctx, addr, stack.Command{
-		Name: "opa", Binary: stack.Binary("opa"), Ready: "/health",
+	return c.startPeer(ctx, addr, fleet.Program{
+		Name: "opa", URL: "/health",
 		Args: []string{"run", "--server", "--log-level=error", "--disable-telemetry", "--addr", addr, policies},
 	}, func() load.Target { return &opa{} })
 }
@@ -96,11 +92,11 @@ func (c *comparison) startCerbos(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	addr, err := stack.FreeAddr()
+	addr, err := fleet.FreeAddr()
 	if err != nil {
 		return contender{}, err
 	}
-	grpc, err := stack.FreeAddr()
+	grpc, err := fleet.FreeAddr()
 	if err != nil {
 		return contender{}, err
 	}
@@ -108,26 +104,28 @@ func (c *comparison) startCerbos(ctx context.Context) (contender, error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, cerbosConfig, addr, grpc, policies), 0o600); err != nil {
 		return contender{}, err
 	}
-	return c.startPeer(ctx, addr, stack.Command{
-		Name: "cerbos", Binary: stack.Binary("cerbos"), Ready: "/_cerbos/health",
+	return c.startPeer(ctx, addr, fleet.Program{
+		Name: "cerbos", URL: "/_cerbos/health",
 		Args: []string{"server", "--log-level=error", "--config", config},
-		Env:  []string{"GOGC=400", "CERBOS_NO_TELEMETRY=1"},
+		Env:  append(os.Environ(), "GOGC=400", "CERBOS_NO_TELEMETRY=1"),
 	}, func() load.Target { return &cerbos{} })
 }
 
-// startPeer starts a peer whose arguments say where it listens. command.Ready
-// is a path.
-func (c *comparison) startPeer(ctx context.Context, addr string, command stack.Command, target func() load.Target) (contender, error) {
-	command.Ready = "http://" + addr + command.Ready
-	command.Log = filepath.Join(c.dir, command.Name+".log")
-	server, err := stack.Start(ctx, command)
+// startPeer starts a peer, a binary in .bin, whose arguments say where it
+// listens. p.URL is a path.
+func (c *comparison) startPeer(ctx context.Context, addr string, p fleet.Program, target func() load.Target) (contender, error) {
+	var err error
+	if p.Path, err = filepath.Abs(filepath.Join(".bin", p.Name)); err != nil {
+		return contender{}, err
+	}
+	p.URL = "http://" + addr + p.URL
+	server, err := c.fleet.StartProgram(ctx, p)
 	if err != nil {
 		return contender{}, err
 	}
-	c.servers = append(c.servers, server)
 	return contender{
-		name: command.Name, addr: addr, target: target,
-		processes: []load.Process{{Name: command.Name, PID: server.PID()}},
+		name: p.Name, addr: addr, target: target,
+		processes: []load.Process{{Name: p.Name, PID: server.PID()}},
 	}, nil
 }
 

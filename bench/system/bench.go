@@ -2,66 +2,53 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
-	"spendgate/bench/load/stack"
 )
 
 // bench is a deployment under measurement.
 type bench struct {
 	settings
+	*fleet.Fleet
 	out      io.Writer
-	dir      string
-	adminKey string
 	machine  load.Machine
 	workload load.Workload
-
-	backends  stack.Backends
-	processes []load.Process // of the backends
-	nodes     []*stack.Node
-	keys      []string
-	serial    uint64 // of the next action: no run repeats another's
+	keys     []string
+	serial   uint64 // of the next action: no run repeats another's
 }
 
-// start starts the first node and prepares the workload on it.
+// start starts the servers and the first node and prepares the workload on it.
 func (b *bench) start(ctx context.Context) error {
 	var err error
-	if b.backends, err = stack.BackendsFromEnv(); err != nil {
+	if b.Fleet, err = fleet.StartMeasured(ctx); err != nil {
 		return err
 	}
-	if err := b.backends.Settle(ctx); err != nil {
+	if err := b.addNode(ctx, nil); err != nil {
 		return err
 	}
-	if b.processes, err = b.backends.Processes(ctx); err != nil {
-		return err
-	}
-	if err := b.addNode(ctx); err != nil {
-		return err
-	}
-	deployment := load.Deployment{URL: "http://" + b.nodes[0].Addr, AdminKey: b.adminKey}
+	deployment := load.Deployment{URL: b.Nodes[0].API, AdminKey: b.AdminKey}
 	b.keys, err = deployment.Prepare(ctx, b.workload)
 	return err
 }
 
-func (b *bench) addNode(ctx context.Context) error {
-	n, err := stack.StartNode(ctx, b.backends, fmt.Sprintf("node%d", len(b.nodes)+1), b.adminKey, b.dir)
-	if err == nil {
-		b.nodes = append(b.nodes, n)
+func (b *bench) addNode(ctx context.Context, s fleet.Settings) error {
+	n, err := b.AddNode(s)
+	if err != nil {
+		return err
 	}
-	return err
+	return n.Start(ctx)
 }
 
-// stop ends the nodes, each of which must end well.
+// stop ends everything.
 func (b *bench) stop() error {
-	var failures []error
-	for _, n := range b.nodes {
-		failures = append(failures, n.Stop())
+	if b.Fleet == nil {
+		return nil
 	}
-	return errors.Join(failures...)
+	return b.End()
 }
 
 // options are those of a run against all nodes.
@@ -69,11 +56,12 @@ func (b *bench) options(connections int) load.Options {
 	o := load.Options{
 		Workload: b.workload, FirstSerial: b.serial, Connections: connections,
 		Target: func() load.Target { return load.NewSpendgate(b.keys) },
-		Warmup: b.Warmup, Duration: b.Duration, Processes: b.processes,
+		Warmup: b.Warmup, Duration: b.Duration,
+		Processes: []load.Process{{Name: "redis", PID: b.Redis.PID()}, {Name: "postgres", PID: b.Postgres.PID(), Tree: true}},
 	}
-	for _, n := range b.nodes {
+	for _, n := range b.Nodes {
 		o.Addrs = append(o.Addrs, n.Addr)
-		o.Processes = append(o.Processes, n.Process())
+		o.Processes = append(o.Processes, load.Process{Name: "node", PID: n.PID()})
 	}
 	return o
 }

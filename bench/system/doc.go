@@ -1,6 +1,6 @@
 // Command system measures a deployment of spendgate as it runs in production:
 // real Redis, real PostgreSQL with its default durability, everything switched
-// on, every answer checked. It is run inside deploy/servers/with-servers.sh.
+// on, every answer checked. It starts the servers, and the node in .bin, itself.
 //
 //	system          one node: closed loops, an open loop at half of the
 //	                capacity, a lone client, look-ups and simulations

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 
 	"github.com/valyala/fasthttp"
 
-	"spendgate/bench/load/stack"
+	"spendgate/bench/fleet"
 )
 
 // echoAnswer is as long as the answer to a check.
@@ -33,8 +32,8 @@ func serveEcho(ctx context.Context, addr string) error {
 }
 
 // startEcho starts this program once more, as the baseline.
-func (b *bench) startEcho(ctx context.Context) (*stack.Server, string, error) {
-	addr, err := stack.FreeAddr()
+func (b *bench) startEcho(ctx context.Context) (*fleet.Process, string, error) {
+	addr, err := fleet.FreeAddr()
 	if err != nil {
 		return nil, "", err
 	}
@@ -42,9 +41,6 @@ func (b *bench) startEcho(ctx context.Context) (*stack.Server, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	server, err := stack.Start(ctx, stack.Command{
-		Name: "echo", Binary: self, Args: []string{"-echo", addr},
-		Ready: "http://" + addr + "/", Log: filepath.Join(b.dir, "echo.log"),
-	})
+	server, err := b.StartProgram(ctx, fleet.Program{Name: "echo", Path: self, Args: []string{"-echo", addr}, URL: "http://" + addr + "/"})
 	return server, addr, err
 }

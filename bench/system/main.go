@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,13 +58,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if s.echo != "" {
 		return serveEcho(ctx, s.echo)
 	}
-	dir, err := os.MkdirTemp("", "spendgate-bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	b := &bench{
-		settings: s, out: out, dir: dir, adminKey: rand.Text(),
+		settings: s, out: out,
 		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
 	}
 	switch {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"spendgate/bench/load"
-	"spendgate/bench/load/stack"
 )
 
 // systemReport is what system.json holds.
@@ -57,7 +56,7 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, server.End()) }()
 	echo := load.Options{
 		Addrs: []string{addr}, Processes: []load.Process{{Name: "echo", PID: server.PID()}},
 		Target: func() load.Target { return load.NewEcho(b.workload.Keys) },
@@ -107,7 +106,7 @@ func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Optio
 
 // count tells what the node allocated for each check of a run, and how many
 // checks shared its batches.
-func (r *systemReport) count(run string, before, after stack.Metrics) {
+func (r *systemReport) count(run string, before, after load.Metrics) {
 	r.Sharing[run] = sharingOf(before, after)
 	if checks := after.Since(before, "spendgate_decisions_total"); checks > 0 {
 		r.Allocations = after.Since(before, "go_memstats_mallocs_total") / checks

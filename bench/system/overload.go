@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
-	"spendgate/bench/load/stack"
 )
 
 // overloadReport is what overload.json holds.
@@ -64,7 +64,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 		return err
 	}
 	for i, database := range []string{fast, slow} {
-		node := b.nodes[i]
+		node := b.Nodes[i]
 		o := b.options(slices.Max(b.Connections))
 		if database == slow {
 			o = b.options(slowConnections)
@@ -85,7 +85,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 	}
 	for _, hot := range b.hot() {
 		const factor = 1.5
-		step, err := b.overload(ctx, b.nodes[0], overloadStep{Database: fast, Load: hot.name, Factor: factor}, report.Capacity[fast], hot.target)
+		step, err := b.overload(ctx, b.Nodes[0], overloadStep{Database: fast, Load: hot.name, Factor: factor}, report.Capacity[fast], hot.target)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 
 // addSlowNode adds a node whose commits take longer, as on a slow disk.
 func (b *bench) addSlowNode(ctx context.Context) error {
-	u, err := url.Parse(b.backends.DatabaseURL)
+	u, err := url.Parse(b.Postgres.URL)
 	if err != nil {
 		return err
 	}
@@ -107,14 +107,11 @@ func (b *bench) addSlowNode(ctx context.Context) error {
 	q.Set("commit_delay", strconv.FormatInt(slowBy.Microseconds(), 10))
 	q.Set("commit_siblings", "0")
 	u.RawQuery = q.Encode()
-	usual := b.backends
-	defer func() { b.backends = usual }()
-	b.backends.DatabaseURL = u.String()
-	return b.addNode(ctx)
+	return b.addNode(ctx, fleet.Settings{"DATABASE_URL": u.String()})
 }
 
 // overload sends an open loop to a node and looks at it meanwhile.
-func (b *bench) overload(ctx context.Context, node *stack.Node, step overloadStep, capacity float64, target func() load.Target) (overloadStep, error) {
+func (b *bench) overload(ctx context.Context, node *fleet.Node, step overloadStep, capacity float64, target func() load.Target) (overloadStep, error) {
 	o := b.options(overloadConnections)
 	o.Addrs, o.Rate = []string{node.Addr}, step.Factor*capacity
 	answered := new(answeredTarget)
@@ -133,19 +130,19 @@ func (b *bench) overload(ctx context.Context, node *stack.Node, step overloadSte
 	if err != nil {
 		return step, err
 	}
-	step.Lost, err = b.backends.Missing(ctx, answered.ids)
+	step.Lost, err = b.Postgres.Missing(ctx, answered.ids)
 	return step, err
 }
 
 // watch keeps the most that the node takes up.
-func (s *overloadStep) watch(ctx context.Context, node *stack.Node) {
+func (s *overloadStep) watch(ctx context.Context, node *fleet.Node) {
 	const every = 250 * time.Millisecond
 	for ticker := time.NewTicker(every); ; {
-		if resident, err := node.Resident(); err == nil {
+		if resident, err := load.Resident(node.PID()); err == nil {
 			s.Resident = max(s.Resident, float64(resident)/mebibyte)
 		}
-		if m, err := node.Metrics(ctx); err == nil {
-			s.Routines = max(s.Routines, m.Sum("go_goroutines"))
+		if answer, err := node.Metrics(ctx); err == nil {
+			s.Routines = max(s.Routines, load.ParseMetrics(answer.Body).Sum("go_goroutines"))
 		}
 		select {
 		case <-ctx.Done():
@@ -164,7 +161,7 @@ type answeredTarget struct {
 
 // Judge implements load.Target.
 func (t *answeredTarget) Judge(want load.Verdict, head, body []byte) string {
-	if id := stack.CheckID(body); id != "" {
+	if id := load.CheckID(body); id != "" {
 		t.ids = append(t.ids, id)
 	}
 	return t.Target.Judge(want, head, body)

@@ -59,7 +59,7 @@ func (b *bench) recordChecks(ctx context.Context, n int) ([]string, error) {
 		b.workload.Action(b.serial, &a)
 		b.serial++
 		body := append(load.AppendMembers([]byte{'{'}, &a), '}')
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.nodes[0].Addr+"/v1/checks", bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.Nodes[0].API+"/v1/checks", bytes.NewReader(body))
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,8 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 	report := scaleReport{Machine: b.machine, Workload: b.workload}
 	connections := slices.Max(b.Connections)
 	for _, nodes := range []int{1, 2, 4} {
-		for len(b.nodes) < nodes {
-			if err := b.addNode(ctx); err != nil {
+		for len(b.Nodes) < nodes {
+			if err := b.addNode(ctx, nil); err != nil {
 				return err
 			}
 		}

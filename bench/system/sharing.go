@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"spendgate/bench/load/stack"
+	"spendgate/bench/load"
 )
 
 // sharing is how many checks shared what is paid once a batch, over all nodes.
@@ -15,14 +15,14 @@ type sharing struct {
 }
 
 // metrics are those of all nodes, added up.
-func (b *bench) metrics(ctx context.Context) (stack.Metrics, error) {
-	all := make(stack.Metrics)
-	for _, n := range b.nodes {
-		m, err := n.Metrics(ctx)
+func (b *bench) metrics(ctx context.Context) (load.Metrics, error) {
+	all := make(load.Metrics)
+	for _, n := range b.Nodes {
+		answer, err := n.Metrics(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for name, value := range m {
+		for name, value := range load.ParseMetrics(answer.Body) {
 			all[name] += value
 		}
 	}
@@ -30,7 +30,7 @@ func (b *bench) metrics(ctx context.Context) (stack.Metrics, error) {
 }
 
 // sharingOf reads it off the nodes' histograms.
-func sharingOf(before, after stack.Metrics) sharing {
+func sharingOf(before, after load.Metrics) sharing {
 	mean := func(histogram string) float64 {
 		n := after.Since(before, histogram+"_count")
 		if n == 0 {
@@ -53,7 +53,7 @@ type written struct {
 
 // writtenBy measures it over some checks.
 func (b *bench) writtenBy(ctx context.Context, checks func() error) (w written, err error) {
-	wal, stored, err := b.backends.Written(ctx)
+	wal, stored, err := b.Postgres.Written(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -64,7 +64,7 @@ func (b *bench) writtenBy(ctx context.Context, checks func() error) (w written, 
 	if err := checks(); err != nil {
 		return w, err
 	}
-	walNow, storedNow, err := b.backends.Written(ctx)
+	walNow, storedNow, err := b.Postgres.Written(ctx)
 	if err != nil {
 		return w, err
 	}

@@ -62,11 +62,11 @@ func (b *bench) runSoak(ctx context.Context) (err error) {
 }
 
 func (b *bench) memory(ctx context.Context, checks uint64) (soakPoint, error) {
-	resident, err := b.nodes[0].Resident()
+	resident, err := load.Resident(b.Nodes[0].PID())
 	if err != nil {
 		return soakPoint{}, err
 	}
-	m, err := b.nodes[0].Metrics(ctx)
+	m, err := b.metrics(ctx)
 	return soakPoint{
 		Checks: checks, Node: float64(resident) / mebibyte,
 		Heap: m.Sum("go_memstats_heap_inuse_bytes") / mebibyte, Routines: m.Sum("go_goroutines"),

@@ -1,8 +1,8 @@
 // Command violations measures listings of violations, their total_count
 // included, in tables of 10^5, 10^6 and 10^7 generated ones, and what the
-// indexes that they need cost those who write. It is run inside
-// deploy/servers/with-servers.sh, needs some 8 GB of disk for some minutes, and
-// writes bench/results/violations.json.
+// indexes that they need cost those who write. It starts a PostgreSQL itself,
+// needs some 8 GB of disk for some minutes, and writes
+// bench/results/violations.json.
 //
 //	violations          measure
 //	violations -table   print the results that are there

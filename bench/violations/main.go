@@ -2,22 +2,20 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/postgres"
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
 )
 
@@ -55,7 +53,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	return printTable(out, path)
 }
 
-// bench is a schema of its own in the database of TEST_DATABASE_URL.
+// bench is a database of its own.
 type bench struct {
 	out    io.Writer
 	report report
@@ -64,30 +62,19 @@ type bench struct {
 }
 
 func (b *bench) run(ctx context.Context, most int) (err error) {
-	base := os.Getenv("TEST_DATABASE_URL")
-	if base == "" {
-		return errors.New("TEST_DATABASE_URL names no database: see deploy/servers/with-servers.sh")
+	if err := fleet.Install(ctx, os.Stderr, "redis-server", "postgresql"); err != nil {
+		return err
 	}
-	target, err := url.Parse(base)
+	f, err := fleet.Start(ctx, fleet.Options{Postgres: fleet.AdvisedSettings()})
 	if err != nil {
-		return errors.New("TEST_DATABASE_URL is not a URL") // without its password
+		return err
 	}
-	schema := "bench_" + strings.ToLower(rand.Text())
-	query := target.Query()
-	query.Set("search_path", schema)
-	target.RawQuery = query.Encode()
-	if b.db, err = pgx.Connect(ctx, target.String()); err != nil {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if b.db, err = pgx.Connect(ctx, f.Postgres.URL); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.db.Close(context.WithoutCancel(ctx))) }()
-	if _, err := b.db.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
-		return err
-	}
-	defer func() {
-		_, dropped := b.db.Exec(context.WithoutCancel(ctx), "DROP SCHEMA "+schema+" CASCADE")
-		err = errors.Join(err, dropped)
-	}()
-	b.store, err = postgres.Open(ctx, postgres.Options{URL: target.String(), Logger: slog.New(slog.DiscardHandler), Migrate: true})
+	b.store, err = postgres.Open(ctx, postgres.Options{URL: f.Postgres.URL, Logger: slog.New(slog.DiscardHandler), Migrate: true})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,52 @@
+package load_test
+
+import (
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+	"spendgate/bench/load"
+)
+
+// A little of the benchmarks' load, in every loop and of every kind, sent to a
+// node with embedded stores: every answer must be the right one.
+func TestLoadAgainstANode(t *testing.T) {
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.End(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := load.Workload{Seed: 1, Keys: 3, Agents: 20, Policies: 2}
+	keys, err := load.Deployment{URL: node.API, AdminKey: node.AdminKey}.Prepare(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := load.Options{
+		Addrs: []string{node.Addr}, Workload: w, Connections: 4, Workers: 2, Duration: time.Minute, Requests: 300,
+		Target:    func() load.Target { return load.NewSpendgate(keys) },
+		Processes: []load.Process{{Name: "node", PID: node.PID()}},
+	}
+	o.FirstSerial = run(t, "closed loop", o)
+	o.Rate, o.Requests, o.Duration = 100, 0, time.Second
+	o.FirstSerial = run(t, "open loop", o)
+	o.Rate, o.Requests, o.Duration = 0, 20, time.Minute
+	o.Target = func() load.Target { return load.NewSimulations(keys, w, 1_000_000, 100) }
+	run(t, "simulations", o)
+}
+
+// run returns the serial for the next run.
+func run(t *testing.T, name string, o load.Options) uint64 {
+	t.Helper()
+	r, err := load.Run(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if r.Right == 0 || r.Failures() != 0 {
+		t.Errorf("%s: %d right answers, errors %v, for example %v", name, r.Right, r.Errors, r.Examples)
+	}
+	return r.NextSerial
+}
