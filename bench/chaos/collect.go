@@ -41,7 +41,7 @@ func (w *workload) readBack() {
 }
 
 // readTrail adds what stands in PostgreSQL.
-func (s *stage) readTrail(ctx context.Context, h *judge.History) (err error) {
+func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error) {
 	if h.Rows, err = query(ctx, s, checksSQL, scanCheck); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *stage) readTrail(ctx context.Context, h *judge.History) (err error) {
 	return err
 }
 
-func query[T any](ctx context.Context, s *stage, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
+func query[T any](ctx context.Context, s *deployment, sql string, scan pgx.RowToFunc[T]) ([]T, error) {
 	rows, err := s.Postgres.Pool.Query(ctx, sql)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the trail: %w", err)

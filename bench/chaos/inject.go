@@ -12,7 +12,7 @@ import (
 
 // injector carries out a schedule.
 type injector struct {
-	*stage
+	*deployment
 	ctx context.Context // of the whole run, not of the round: what is broken is mended
 	rec *recorder
 }

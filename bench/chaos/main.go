@@ -85,7 +85,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot choose faults: %w", err)
 	}
-	s, err := setStage(ctx, binary)
+	s, err := startDeployment(ctx, binary)
 	if err != nil {
 		return nil, "", err
 	}
@@ -93,7 +93,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 		if logs == "" && err != nil {
 			err = errors.Join(err, s.writeLogs(os.Stderr))
 		}
-		err = errors.Join(err, s.strike())
+		err = errors.Join(err, s.stop())
 	}()
 	rec := newRecorder(o.seed)
 	w, err := newWorkload(s, rec, o.seed, o.agents)
@@ -108,7 +108,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	go rec.watchMachine(watching)
 	injected := make(chan error, 1)
 	go func() {
-		in := &injector{stage: s, ctx: ctx, rec: rec}
+		in := &injector{deployment: s, ctx: ctx, rec: rec}
 		err := in.run(going, schedule(o.seed, o.duration, only))
 		if err != nil {
 			end()
@@ -141,7 +141,7 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	return &rec.history, logs, err
 }
 
-func keepLogs(s *stage, seed uint64) (string, error) {
+func keepLogs(s *deployment, seed uint64) (string, error) {
 	file, err := os.CreateTemp("", fmt.Sprintf("spendgate-chaos-%d-*.log", seed))
 	if err != nil {
 		return "", fmt.Errorf("cannot keep the logs: %w", err)

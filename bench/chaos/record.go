@@ -70,16 +70,16 @@ const patience = 10 * time.Second
 // sender sends the requests of one agent over connections of its own, and
 // records them.
 type sender struct {
-	rec    *recorder
-	agent  string
-	stage  *stage
-	steady *http.Client
-	fresh  *http.Client // a new connection each time
+	rec        *recorder
+	agent      string
+	deployment *deployment
+	steady     *http.Client
+	fresh      *http.Client // a new connection each time
 }
 
-func newSender(s *stage, rec *recorder, agent string) *sender {
+func newSender(s *deployment, rec *recorder, agent string) *sender {
 	return &sender{
-		rec: rec, agent: agent, stage: s,
+		rec: rec, agent: agent, deployment: s,
 		steady: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: patience},
 		fresh:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience},
 	}
@@ -107,12 +107,12 @@ func (s *sender) send(l letter) fleet.Answer {
 	c := &fleet.Client{Key: l.key.raw, HTTP: s.steady}
 	op := judge.Op{Kind: l.kind, Agent: s.agent, Key: l.key.id, Subject: l.subject}
 	if l.via < nodeCount {
-		c.Base, op.Via = s.stage.Nodes[l.via].API, nodeName(l.via)
+		c.Base, op.Via = s.deployment.Nodes[l.via].API, nodeName(l.via)
 	} else {
-		c.Base, op.Via = s.stage.balancer.API, judge.Balancer
+		c.Base, op.Via = s.deployment.balancer.API, judge.Balancer
 	}
 	if l.kind == judge.Patch {
-		c.AdminKey = s.stage.AdminKey
+		c.AdminKey = s.deployment.AdminKey
 	}
 	if l.fresh {
 		c.HTTP = s.fresh

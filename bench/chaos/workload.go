@@ -21,21 +21,21 @@ const (
 
 // workload is all that clients do.
 type workload struct {
-	stage     *stage
-	rec       *recorder
-	policies  []string
-	agents    []*agent
-	editor    *editor
-	admin     *admin
-	limited   []apiKey
-	thinkTime time.Duration // of an agent, on average
-	going     context.Context
-	grace     context.Context // ends finishIn after going
+	deployment *deployment
+	rec        *recorder
+	policies   []string
+	agents     []*agent
+	editor     *editor
+	admin      *admin
+	limited    []apiKey
+	thinkTime  time.Duration // of an agent, on average
+	going      context.Context
+	grace      context.Context // ends finishIn after going
 }
 
 // newWorkload makes keys and policies.
-func newWorkload(s *stage, rec *recorder, seed uint64, agents int) (*workload, error) {
-	w := &workload{stage: s, rec: rec, policies: []string{"bounded", "brief", "edited"}, thinkTime: 25 * time.Millisecond}
+func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*workload, error) {
+	w := &workload{deployment: s, rec: rec, policies: []string{"bounded", "brief", "edited"}, thinkTime: 25 * time.Millisecond}
 	stream := uint64(0)
 	member := func(name string) *agent {
 		stream++
@@ -73,7 +73,7 @@ func newWorkload(s *stage, rec *recorder, seed uint64, agents int) (*workload, e
 }
 
 func (w *workload) newKey(limit int) (apiKey, error) {
-	id, raw, err := w.stage.Nodes[0].Admin(w.stage.AdminKey).CreateKey(context.Background(), "chaos", limit)
+	id, raw, err := w.deployment.Nodes[0].Admin(w.deployment.AdminKey).CreateKey(context.Background(), "chaos", limit)
 	if err != nil {
 		return apiKey{}, err
 	}

@@ -17,9 +17,9 @@ import (
 
 const nodeCount = 3
 
-// stage is a fleet behind a load balancer, with a network between each node and
+// deployment is a fleet behind a load balancer, with a network between each node and
 // its servers.
-type stage struct {
+type deployment struct {
 	*fleet.Fleet
 	balancer *fleet.Balancer
 	redis    []*fleet.Proxy // of each node
@@ -27,9 +27,9 @@ type stage struct {
 	dir      string
 }
 
-// setStage starts everything and waits until it is ready.
-func setStage(ctx context.Context, binary string) (*stage, error) {
-	dir, err := os.MkdirTemp("", "spendgate-stage-")
+// startDeployment starts everything and waits until it is ready.
+func startDeployment(ctx context.Context, binary string) (*deployment, error) {
+	dir, err := os.MkdirTemp("", "spendgate-chaos-")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the balancer and the checkpoints: %w", err)
 	}
@@ -39,9 +39,9 @@ func setStage(ctx context.Context, binary string) (*stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &stage{Fleet: f, dir: dir}
-	if err := s.set(ctx); err != nil {
-		return nil, errors.Join(err, s.writeLogs(os.Stderr), s.strike())
+	s := &deployment{Fleet: f, dir: dir}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.writeLogs(os.Stderr), s.stop())
 	}
 	return s, nil
 }
@@ -54,7 +54,7 @@ func signed(dir string) fleet.Settings {
 }
 
 // proveTrail has the service verify its own trail, and gives what it found.
-func (s *stage) proveTrail(ctx context.Context, binary string) (string, error) {
+func (s *deployment) proveTrail(ctx context.Context, binary string) (string, error) {
 	settings := signed(s.dir)
 	settings["DATABASE_URL"] = s.Postgres.URL
 	code, output, err := fleet.Run(ctx, binary, s.dir, settings, "audit", "verify", "--checkpoint", settings["CHECKPOINT_FILE"])
@@ -64,7 +64,7 @@ func (s *stage) proveTrail(ctx context.Context, binary string) (string, error) {
 	return output, nil
 }
 
-func (s *stage) set(ctx context.Context) error {
+func (s *deployment) start(ctx context.Context) error {
 	for range nodeCount {
 		redis, redisURL, err := between(s.Redis.URL)
 		if err != nil {
@@ -108,8 +108,8 @@ func between(server string) (*fleet.Proxy, string, error) {
 	return p, u.String(), nil
 }
 
-// strike ends everything and removes its files.
-func (s *stage) strike() error {
+// stop ends everything and removes its files.
+func (s *deployment) stop() error {
 	var failures []error
 	if s.balancer != nil {
 		failures = append(failures, s.balancer.Kill())
@@ -121,7 +121,7 @@ func (s *stage) strike() error {
 	return errors.Join(append(failures, os.RemoveAll(s.dir))...)
 }
 
-func (s *stage) writeLogs(w io.Writer) error {
+func (s *deployment) writeLogs(w io.Writer) error {
 	err := s.WriteLogs(w)
 	if s.balancer != nil {
 		_, balancerErr := fmt.Fprintf(w, "--- haproxy\n%s\n", s.balancer.Log())
