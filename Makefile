@@ -12,15 +12,15 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # that belongs to another user.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
-# What builds images.
+# The command that builds images.
 ENGINE ?= docker
 
 # How long each fuzz target runs in fuzz-smoke, and each benchmark in bench.
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 
-# What a round of chaos is drawn from (0: a random seed, printed), how long its
-# faults go on, and which ones it may draw (a regular expression).
+# The seed of a chaos round (0: random, printed), how long faults are injected,
+# and which ones (a regular expression).
 SEED     ?= 0
 DURATION ?= 60s
 FAULTS   ?=
@@ -49,7 +49,7 @@ demo: ## play 200 agent actions against the running node, print the decisions
 	@$(BUILD) -o .bin/demo ./bench/demo
 	@exec .bin/demo
 
-# What starts the servers of tests, benchmarks and the fleet.
+# The command that starts the servers of tests, benchmarks and the fleet.
 .PHONY: fleetctl
 fleetctl:
 	@$(BUILD) -o .bin/fleetctl ./bench/fleetctl
@@ -77,18 +77,18 @@ chaos-build:
 	@$(BUILD) -o .bin/chaos ./bench/chaos
 
 .PHONY: chaos
-chaos: chaos-build ## break a fleet for DURATION (60s) by SEED, judge what came out
+chaos: chaos-build ## inject faults into a fleet for DURATION (60s) by SEED, check the history
 	@.bin/chaos -seed $(SEED) -duration $(DURATION) -faults '$(FAULTS)'
 
 .PHONY: chaos-mutants
-chaos-mutants: chaos-build ## show that the judge of chaos finds deliberate bugs
+chaos-mutants: chaos-build ## show that chaos detects deliberate bugs
 	@.bin/chaos -seed $(SEED) -duration 20s -mutants 'bench/chaos/testdata/mutants/*.patch'
 
 # How often failover runs.
 TIMES ?= 3
 
 .PHONY: failover
-failover: fleetctl ## fail Redis Cluster, Sentinel and PostgreSQL over under load, thoroughly, TIMES (3)
+failover: fleetctl ## fail Redis Cluster, Sentinel and PostgreSQL over under load, all variants, TIMES (3)
 	@TEST_FAILOVER=thorough .bin/fleetctl with-servers go test -count=$(TIMES) -timeout 60m -v \
 	  -run 'EndToEnd/(failover|fleet)/(cluster|sentinel|standby|F16|G7_many)' ./bench/e2e
 
@@ -118,7 +118,7 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (10s)
 bench: fleetctl ## run the Go benchmarks for BENCHTIME (1s) each
 	@.bin/fleetctl with-servers go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
-# Binaries that measure find what they measure in .bin.
+# The benchmarks run the binary in .bin.
 .PHONY: bench-build
 bench-build: build
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/system ./bench/peers
@@ -136,7 +136,7 @@ bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 	@.bin/system -soak $(CHECKS) $(BENCHFLAGS)
 
 .PHONY: bench-overload
-bench-overload: bench-build ## measure a node under up to 3 times what it can carry
+bench-overload: bench-build ## measure a node under up to 3 times its capacity
 	@.bin/system -overload $(BENCHFLAGS)
 
 .PHONY: bench-violations
@@ -161,7 +161,7 @@ bench-peers: bench-build .bin/opa .bin/cerbos ## measure side by side with OPA a
 bench-policy: ## evaluate one policy with spendgate, OPA's library and cedar-go
 	cd bench/peers/micro && go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
 
-# The linter is a module of its own: its packages are none of the service's.
+# The linter is a module of its own, apart from the service's dependencies.
 LINT_MODULE := deploy/lint
 LINTER      := .bin/golangci-lint
 
@@ -171,26 +171,26 @@ $(LINTER): $(LINT_MODULE)/go.mod $(LINT_MODULE)/go.sum
 	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: $(LINTER) ## check formatting, import arrows, sizes and common mistakes
+lint: $(LINTER) ## check formatting, imports, sizes and common mistakes
 	$(LINTER) run ./...
 
-# The chart's readers are a module of their own, too.
+# The checks of the chart are a module of their own, too.
 .PHONY: check-deploy
-check-deploy: ## check the chart, compose.yaml and the Dockerfile with those who read them
+check-deploy: ## check the chart, compose.yaml and the Dockerfile with their tools' libraries
 	cd deploy/check && go vet . && go test -count=1 .
 
-# Not every machine reaches the vulnerability database: there vuln says so and
-# fails nothing.
+# Where the vulnerability database cannot be reached, vuln prints a notice and
+# succeeds.
 VULNCHECK         := .bin/govulncheck
 VULNCHECK_VERSION := v1.9.0
 
 .PHONY: vuln
-vuln: ## look the dependencies up in the Go vulnerability database, if it can be reached
+vuln: ## look up the dependencies in the Go vulnerability database, if reachable
 	@GOBIN=$(CURDIR)/$(dir $(VULNCHECK)) go install golang.org/x/vuln/cmd/govulncheck@$(VULNCHECK_VERSION) || \
-	  { echo "NOTICE: vuln: govulncheck could not be installed; nothing was looked up"; exit 0; }; \
+	  { echo "NOTICE: vuln: cannot install govulncheck; nothing was checked"; exit 0; }; \
 	out=$$($(VULNCHECK) ./... 2>&1); code=$$?; echo "$$out"; \
 	if [ $$code -ne 0 ] && grep -q '^govulncheck: fetching vulnerabilities' <<<"$$out"; then \
-	  echo "NOTICE: vuln: https://vuln.go.dev could not be asked; nothing was looked up"; exit 0; \
+	  echo "NOTICE: vuln: cannot reach https://vuln.go.dev; nothing was checked"; exit 0; \
 	fi; exit $$code
 
 .PHONY: fmt
@@ -198,6 +198,6 @@ fmt: $(LINTER) ## format the Go files
 	$(LINTER) fmt ./...
 
 .PHONY: clean
-clean: ## stop the fleet and remove what the targets built
+clean: ## stop the fleet and remove build output
 	@[ ! -e .bin/fleet/fleet.json ] || .bin/fleetctl down
 	rm -rf .bin coverage.out

@@ -26,9 +26,8 @@ const (
 	longestCheckpointInterval = 5 * time.Minute
 )
 
-// readCheckpoints notes a fault when a node is given only one of key and file:
-// either alone would be taken for protection and is none. An audit needs the
-// key alone to verify.
+// readCheckpoints adds a fault when a node has only one of key and file: either
+// alone protects nothing. An audit needs the key alone to verify.
 func readCheckpoints(s *source, mode Mode) Checkpoints {
 	c := Checkpoints{
 		Key:      read(s, "CHECKPOINT_KEY", "", parseSeed),

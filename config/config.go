@@ -29,19 +29,19 @@ const (
 )
 
 const (
-	// minAdminKey is the least length of an admin key: nobody guesses 16 random
-	// hex digits over a network.
+	// minAdminKey is the least length of an admin key: 16 random hex digits
+	// cannot be guessed over a network.
 	minAdminKey = 16
 	// defaultMaxRateLimit is the interface's, mostMaxRateLimit what a counter in
 	// Redis can be relied on for.
 	defaultMaxRateLimit = 10_000
 	mostMaxRateLimit    = 1_000_000
-	// defaultMaxPolicyBytes is room for a thousand of the largest policies.
+	// defaultMaxPolicyBytes holds a thousand of the largest policies.
 	defaultMaxPolicyBytes = 1 << 30
 )
 
-// Config is what a server process runs with. It may be printed: its secrets
-// hide themselves.
+// Config holds the settings of a server process. It may be printed: its secrets
+// are hidden.
 type Config struct {
 	ListenAddr     string
 	OpsAddr        string // metrics, probes and pprof (S27)
@@ -65,9 +65,8 @@ type Config struct {
 }
 
 // Load reads the settings of a server from environ, which has the form of
-// os.Environ. checkDatabase says what the database's driver has against a URL
-// of good form, without telling any of it that may be secret. The error holds
-// all faults, one a line.
+// os.Environ. checkDatabase returns the database driver's error for a well-formed
+// URL, without quoting anything secret. The error holds all faults, one a line.
 func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Config, error) {
 	s := newSource(environ)
 	c := Config{

@@ -18,7 +18,7 @@ const (
 	databaseURL = "SPENDGATE_DATABASE_URL=postgres://u:pw@db/spend"
 )
 
-// driver knows one parameter, which is always wrong.
+// driver refuses every URL with the parameter speed.
 func driver(url string) error {
 	if strings.Contains(url, "?speed=") {
 		return errors.New("unknown speed")
@@ -35,7 +35,7 @@ func mustLoad(t *testing.T, mode Mode, environ ...string) Config {
 	return c
 }
 
-// faults gives the lines of the error that Load must return.
+// faults returns the lines of the error that Load must return.
 func faults(t *testing.T, mode Mode, environ ...string) []string {
 	t.Helper()
 	_, err := Load(environ, mode, driver)

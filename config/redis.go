@@ -18,7 +18,7 @@ type Redis struct {
 	DB       int
 	TLS      bool
 
-	Master           string // the name Sentinel knows the server by
+	Master           string // the name of the server in Sentinel
 	SentinelUsername string
 	SentinelPassword Secret
 
@@ -66,7 +66,7 @@ func parseRedis(s string) (Redis, error) {
 				"a / in user or password is written %2F")
 		}
 	}
-	return r, r.settle(clusterGiven)
+	return r, r.resolveKind(clusterGiven)
 }
 
 const maxKeyPrefix = 64
@@ -157,8 +157,8 @@ func withPort(host, port string) (string, error) {
 	return net.JoinHostPort(name, number), nil
 }
 
-// settle decides the kind and refuses contradictions.
-func (r *Redis) settle(clusterGiven bool) error {
+// resolveKind decides the kind and refuses contradictions.
+func (r *Redis) resolveKind(clusterGiven bool) error {
 	switch {
 	case r.Master != "" && r.Cluster:
 		return errors.New("must not have both cluster=true and master: Sentinel guards a single server")

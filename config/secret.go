@@ -2,8 +2,8 @@ package config
 
 import "log/slog"
 
-// Secret is text that does not show itself: printing, logging or encoding it
-// says only whether there is any. Convert it to a string where it is used.
+// Secret is text that printing, logging and encoding hide: they show only
+// whether there is any. Convert it to a string where it is used.
 type Secret string
 
 // String hides the text.

@@ -15,12 +15,12 @@ const (
 	prefix     = "SPENDGATE_"
 	fileSuffix = "_FILE"
 
-	// maxFile is far more than any setting needs; a path to something endless
-	// must not fill the memory.
+	// maxFile is far more than any setting needs; an endless file must not fill
+	// the memory.
 	maxFile = 64 << 10
 )
 
-// settings are all names that may follow the prefix.
+// settings returns all names that may follow the prefix.
 func settings() []string {
 	return []string{
 		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "REDIS_KEY_PREFIX", "DATABASE_URL", "ADMIN_KEY",
@@ -50,7 +50,7 @@ func newSource(environ []string) *source {
 	return s
 }
 
-// fault notes what is wrong with a setting.
+// fault records what is wrong with a setting.
 func (s *source) fault(name, text string) {
 	s.faults = append(s.faults, errors.New(prefix+name+": "+text))
 }
@@ -62,14 +62,14 @@ func (s *source) given(name string) bool {
 	return plain || file
 }
 
-// require notes a fault when the setting is not given.
+// require adds a fault when the setting is absent.
 func (s *source) require(name, example string) {
 	if !s.given(name) {
 		s.fault(name, "is required, for example "+example)
 	}
 }
 
-// read gives the parsed value of a setting, its fallback when it is absent.
+// read returns the parsed value of a setting, its fallback when it is absent.
 // What parse says of a bad value must not quote one that may be secret.
 func read[T any](s *source, name string, fallback T, parse func(string) (T, error)) T {
 	text, ok := s.text(name)
@@ -84,7 +84,7 @@ func read[T any](s *source, name string, fallback T, parse func(string) (T, erro
 	return value
 }
 
-// text gives the setting's raw value from the variable or the file it names.
+// text returns the setting's raw value from the variable or the file it names.
 func (s *source) text(name string) (string, bool) {
 	value, plain := s.env[prefix+name]
 	path, file := s.env[prefix+name+fileSuffix]
@@ -104,7 +104,7 @@ func (s *source) text(name string) (string, bool) {
 	}
 }
 
-// readFile gives a file's content without the newlines at its end. Its errors
+// readFile returns a file's content without the newlines at its end. Its errors
 // do not hold the path, for whoever confuses the two variables puts a secret there.
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
@@ -132,7 +132,7 @@ func checkFile(content string) (string, error) {
 	return content, nil
 }
 
-// refuseUnknown notes a fault for each variable that is no setting.
+// refuseUnknown adds a fault for each variable that is no setting.
 func (s *source) refuseUnknown() {
 	known := settings()
 	for _, variable := range slices.Sorted(maps.Keys(s.env)) {
@@ -146,7 +146,7 @@ func (s *source) refuseUnknown() {
 
 // serviceLink reports whether the variable is one of those that Kubernetes
 // puts into every container of a namespace with a Service called spendgate or
-// spendgate-something; nobody meant them as settings.
+// spendgate-something; they are not meant as settings.
 func serviceLink(name, value string) bool {
 	for _, mark := range []string{"SERVICE_HOST", "SERVICE_PORT"} {
 		if strings.HasPrefix(name, mark) || strings.Contains(name, "_"+mark) {

@@ -25,7 +25,8 @@ const (
 	otlpDefaultTimeout = 10 * time.Second
 )
 
-// readTraces notes faults in s, under the variables' full names.
+// readTraces reads the OTEL_... variables and adds faults to s, under their full
+// names.
 func readTraces(environ []string, s *source) Traces {
 	env := make(map[string]string)
 	for _, entry := range environ {
@@ -57,7 +58,7 @@ func readTraces(environ []string, s *source) Traces {
 		{"HEADERS", t.readHeaders}, {"TIMEOUT", t.readTimeout}, {"COMPRESSION", t.readCompression}, {"PROTOCOL", readProtocol},
 	} {
 		name := v.name
-		if env[otlpPrefix+"TRACES_"+name] != "" { // the more special one wins
+		if env[otlpPrefix+"TRACES_"+name] != "" { // the more specific one wins
 			name = "TRACES_" + name
 		}
 		s.readOTLP(env, name, v.read)
@@ -145,7 +146,7 @@ func (t *Traces) readCompression(text string) error {
 
 func readProtocol(text string) error {
 	if text != "http/protobuf" {
-		return fmt.Errorf("must be http/protobuf, which is all that is spoken, not %q", text)
+		return fmt.Errorf("must be http/protobuf, the only supported protocol, not %q", text)
 	}
 	return nil
 }

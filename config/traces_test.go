@@ -81,7 +81,7 @@ func TestTracesOfTheSDK(t *testing.T) {
 	}
 }
 
-// plainly shows what hides itself.
+// plainly returns the fields with their secrets as strings.
 func plainly(t Traces) []any {
 	headers := make(map[string]string)
 	for name, value := range t.Headers {

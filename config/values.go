@@ -13,7 +13,7 @@ import (
 
 func parseText(s string) (string, error) { return s, nil }
 
-// parseAddr wants what a listener takes: host:port with a numeric port.
+// parseAddr accepts what a listener takes: host:port with a numeric port.
 func parseAddr(s string) (string, error) {
 	_, port, err := net.SplitHostPort(s)
 	if err == nil {
@@ -47,7 +47,7 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
-// parseMaxRateLimit wants no less than the interface lets an admin set.
+// parseMaxRateLimit refuses less than the interface lets an admin set.
 func parseMaxRateLimit(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < defaultMaxRateLimit || n > mostMaxRateLimit {
@@ -56,7 +56,7 @@ func parseMaxRateLimit(s string) (int, error) {
 	return n, nil
 }
 
-// parseBytes wants a number of bytes with room for one policy at least.
+// parseBytes reads a number of bytes, at least enough for one policy.
 func parseBytes(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 1<<20 {
@@ -115,8 +115,8 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// parseDatabaseURL judges the form; check knows the parameters. It passes no
-// error of net/url on, for those quote parts of the password.
+// parseDatabaseURL checks the form and check the parameters. It passes no error
+// of net/url on, because those quote parts of the password.
 func parseDatabaseURL(s string, check func(string) error) (Secret, error) {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 
 var nodeNames = []string{"node1", "node2", "node3"}
 
-// TestFleet does with `make fleet` what its users do: asks it, restarts its
-// nodes under load (G11), looks at it through Prometheus, kills parts of it
-// and starts them again, and stops it.
+// TestFleet uses `make fleet` as users do: sends requests, restarts its nodes
+// under load (G11), queries Prometheus, kills processes and starts them again,
+// and stops it.
 func TestFleet(t *testing.T) {
 	t.Parallel() // it mostly waits
 	f := startFleet(t)
@@ -79,7 +79,7 @@ func newLocalFleet(t *testing.T, binary string, env ...string) *localFleet {
 func (f *localFleet) downAfterwards(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
-			f.tellLogs(t)
+			f.showLogs(t)
 		}
 		f.mustRun(t, "down")
 		if dir, err := os.Readlink(f.link); err == nil {
@@ -88,8 +88,7 @@ func (f *localFleet) downAfterwards(t *testing.T) {
 	})
 }
 
-// needsFleet skips a test where HAProxy and Prometheus are not installed;
-// deploy/test.sh says so.
+// needsFleet skips a test where HAProxy and Prometheus are not installed.
 func needsFleet(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -111,7 +110,7 @@ func startFleet(t *testing.T) *localFleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is set for whoever starts it is not meant for the fleet.
+	// The caller's environment must not reach the fleet.
 	f := newLocalFleet(t, binary, "SPENDGATE_LOG_LEVEL=nonsense", "http_proxy=http://127.0.0.1:1")
 	f.downAfterwards(t)
 	f.printed = f.mustRun(t, "up")
@@ -160,7 +159,7 @@ func (f *localFleet) read(t *testing.T, name string) string {
 	return string(content)
 }
 
-// dir is where the link leads.
+// dir returns the folder that the link names.
 func (f *localFleet) dir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Readlink(f.link)
@@ -170,7 +169,7 @@ func (f *localFleet) dir(t *testing.T) string {
 	return dir
 }
 
-func (f *localFleet) tellLogs(t *testing.T) {
+func (f *localFleet) showLogs(t *testing.T) {
 	logs, _ := filepath.Glob(filepath.Join(f.link, "*.log"))
 	for _, log := range logs {
 		content, _ := os.ReadFile(log)
@@ -178,7 +177,7 @@ func (f *localFleet) tellLogs(t *testing.T) {
 	}
 }
 
-// pid is the process that a program of the fleet runs in.
+// pid returns the process that a program of the fleet runs in.
 func (f *localFleet) pid(t *testing.T, name string) int {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.Fields(f.read(t, name+".pid"))[0])
@@ -230,7 +229,7 @@ func (f *localFleet) firstCommand(t *testing.T) {
 	}
 }
 
-// ownsNothing: the nodes' role cannot change what was recorded.
+// ownsNothing checks that the nodes' role cannot change what was recorded.
 func (f *localFleet) ownsNothing(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), strings.TrimSpace(f.read(t, "database.url")))
 	if err != nil {
@@ -275,7 +274,7 @@ func (f *localFleet) load(t *testing.T, do func()) {
 			}
 		})
 	}
-	working.Go(func() { // one that asks too often, and what is none of ours
+	working.Go(func() { // requests over the rate limit, and unknown paths
 		c := &fleet.Client{Base: f.urls["api"], Key: strict, HTTP: client}
 		for ctx.Err() == nil {
 			if answer, err := c.Do(context.WithoutCancel(ctx), http.MethodGet, "/v1/violations", nil); err != nil || answer.Status >= 500 {
@@ -290,8 +289,8 @@ func (f *localFleet) load(t *testing.T, do func()) {
 	t.Logf("%d checks", served.Load())
 }
 
-// someActions are one that passes and is asked for again, with its key and
-// without, one that is blocked, and one for a human.
+// someActions returns an action that passes, its retries with its key and
+// without, one that is blocked, and one that is escalated.
 func someActions(serial int64) []fleet.Action {
 	refund := func(amount string) fleet.Action {
 		return fleet.Action{
@@ -316,8 +315,9 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 	}
 }
 
-// pretender is a binary that migrates, and instead of a node does something else.
-func pretender(t *testing.T, binary, does string) string {
+// fakeBinary returns a program that migrates like the binary and runs a shell
+// command instead of a node.
+func fakeBinary(t *testing.T, binary, does string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "node")
 	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does), 0o700); err != nil {
@@ -327,10 +327,10 @@ func pretender(t *testing.T, binary, does string) string {
 }
 
 // failedRestart: a version that does not start takes the first node's place
-// and no other's, and no request fails. The next start mends it.
+// and no other's, and no request fails. The next start repairs it.
 func (f *localFleet) failedRestart(t *testing.T) {
 	before, env := f.pids(t), f.env
-	f.env = append(slices.Clone(env), "FLEET_BINARY="+pretender(t, f.binary, "exit 1"))
+	f.env = append(slices.Clone(env), "FLEET_BINARY="+fakeBinary(t, f.binary, "exit 1"))
 	code, said := f.run(t, "restart")
 	f.env = env
 	if code != 1 || !strings.Contains(said, "node1 does not get ready") || !strings.Contains(said, "node1.log") {
@@ -372,7 +372,7 @@ func (f *localFleet) revived(t *testing.T) {
 	}
 }
 
-// goesDown leaves nothing behind but logs.
+// goesDown checks that down leaves only logs.
 func (f *localFleet) goesDown(t *testing.T) {
 	pids := f.pids(t)
 	said := f.mustRun(t, "down")
@@ -397,8 +397,8 @@ func (f *localFleet) goesDown(t *testing.T) {
 	}
 }
 
-// leavesLogsOnly wants the processes gone, and gives how many logs are there,
-// which are all that is.
+// leavesLogsOnly fails unless the processes are gone and only logs are left. It
+// returns how many.
 func (f *localFleet) leavesLogsOnly(t *testing.T, pids map[string]int) (logs int) {
 	t.Helper()
 	for name, pid := range pids {
@@ -428,7 +428,7 @@ func TestFleetInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.env = append(f.env, "FLEET_BINARY="+pretender(t, binary, "exec sleep 600"))
+	f.env = append(f.env, "FLEET_BINARY="+fakeBinary(t, binary, "exec sleep 600"))
 	f.downAfterwards(t)
 	var said bytes.Buffer
 	c := exec.Command(f.command, "up")
@@ -455,14 +455,14 @@ func TestFleetInterrupted(t *testing.T) {
 	if err := syscall.Kill(-c.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	<-ended //nolint:errcheck // its exit code tells
+	<-ended //nolint:errcheck // its exit code is checked
 	if code := c.ProcessState.ExitCode(); code != 130 || !strings.Contains(said.String(), "stopped; logs are in") {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
 	f.leavesLogsOnly(t, pids)
 }
 
-// A port that is taken is said, and nothing is left.
+// A port that is taken is reported, and nothing is left.
 func TestFleetWithoutItsPort(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -483,7 +483,7 @@ func TestFleetWithoutItsPort(t *testing.T) {
 	}
 }
 
-// make clean takes the way to a fleet's processes, so it stops them first.
+// make clean removes the state by which a fleet is found, so it stops it first.
 func TestCleanStopsTheFleet(t *testing.T) {
 	makefile, err := filepath.Abs("../Makefile")
 	if err != nil {

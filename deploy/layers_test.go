@@ -22,7 +22,7 @@ func TestLayers(t *testing.T) {
 	for pkg, imported := range imports {
 		own, listed := layer[pkg]
 		if top, _, _ := strings.Cut(pkg, "/"); !listed && (top == "bench" || top == "deploy") {
-			continue // may import any, and is imported by none that is listed
+			continue // may import any, and no listed package imports it
 		}
 		if !listed {
 			t.Errorf("ARCHITECTURE.md has no layer for %s: list it above all that it imports, %v", pkg, imported)

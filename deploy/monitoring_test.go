@@ -82,12 +82,12 @@ func panels(t *testing.T) []panel {
 	return slices.DeleteFunc(dashboard.Panels, func(p panel) bool { return p.Type == "row" })
 }
 
-// query is what Grafana makes of an expression.
+// query returns an expression as Grafana expands it.
 func (p panel) query(expr string) string {
 	return strings.NewReplacer("$job", "spendgate", "$instance", ".*", "$__rate_interval", "1m").Replace(expr)
 }
 
-// Every panel says what it shows, has room, and asks something.
+// Every panel has a title, a description, a place of its own and a query.
 func TestDashboard(t *testing.T) {
 	ids := make(map[int]string)
 	taken := make(map[[2]int]string)
@@ -97,12 +97,12 @@ func TestDashboard(t *testing.T) {
 		}
 		ids[p.ID] = p.Title
 		if p.Title == "" || p.Desc == "" || len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("panel %d %q: no title, no description, no query or no room", p.ID, p.Title)
+			t.Errorf("panel %d %q: no title, description, query or size", p.ID, p.Title)
 		}
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" && other != p.Title {
-					t.Errorf("%s lies on %s", p.Title, other)
+					t.Errorf("%s overlaps %s", p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -225,7 +225,7 @@ func TestRunbookAddress(t *testing.T) {
 	}
 }
 
-// ask gives the results of a query to the fleet's Prometheus: labels, and the
+// ask returns the results of a query to the fleet's Prometheus: labels, and the
 // last value.
 func (f *localFleet) ask(t *testing.T, query string) []sample {
 	t.Helper()
@@ -262,7 +262,7 @@ func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 	}
 }
 
-// fetch gives a page, or nil and a fault if its status is not 200.
+// fetch returns a page, or nil and a fault if its status is not 200.
 func fetch(t *testing.T, url string) []byte {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -309,7 +309,7 @@ func (f *localFleet) scraped(t *testing.T) {
 	})
 }
 
-// liveMetrics are the names and samples that the fleet's nodes have, all
+// liveMetrics returns the names and samples that the fleet's nodes have, all
 // together: one that has just started has not decided anything yet.
 func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]bool) {
 	t.Helper()
@@ -366,7 +366,8 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 	}
 }
 
-// expressions are those of the dashboard and the rules, by who asks.
+// expressions returns the expressions of the dashboard and the rules, by where
+// they are used.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the secrets of compose.yaml in deploy/secrets (or the folder named),
-# once: what is there is kept, since PostgreSQL keeps its first password.
+# Creates the secrets of compose.yaml in deploy/secrets (or the named folder),
+# once: existing ones are kept, because PostgreSQL keeps its first password.
 #
-# Containers read the files as users of their own, so the folder keeps other
-# people out and the files do not.
+# Containers read the files as users of their own, so the folder is private and
+# the files are readable.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -12,7 +12,7 @@ random_secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
 dir=${1:-$here/secrets}
 if [ -e "$dir" ]; then
-  echo "$dir is there already"
+  echo "$dir exists already"
   exit 0
 fi
 umask 077
@@ -31,4 +31,4 @@ appendonly no
 CONF
 chmod 0444 "$dir.new"/*
 mv "$dir.new" "$dir"
-echo "made $dir; the admin key is $dir/admin-key"
+echo "created $dir; the admin key is in $dir/admin-key"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What `make test` runs, with servers to test against: vet, every test, with the race
-# detector where a C compiler is to be had, then the searches of the protocol
-# without it, then the intent classifier's accuracy on the phrases it was not
-# made from.
+# What `make test` runs, with servers to test against: vet, every test, with the
+# race detector if there is a C compiler, then the searches of the protocol
+# without it, then the intent classifier's accuracy on the held-out phrases.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -29,8 +28,8 @@ if [ -n "$race" ]; then
   export CGO_ENABLED=1
 fi
 
-# With these the MCP tool server is asked by another implementation, and the
-# README's TypeScript is compiled.
+# For the tests of the MCP tool server with another implementation, and of the
+# README's TypeScript.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES
 else
@@ -40,9 +39,9 @@ fi
 go vet ./...
 # shellcheck disable=SC2086 # no word when empty
 go test $race ${TEST_FLAGS:-} ./...
-# Searches and schedules, of which the detector's speed allows few.
+# Searches and simulations, which are too slow with the detector.
 go test -count=1 ./bench/model ./bench/sim
-# Allocations, which it adds to: it empties pools at random.
+# Allocations, which the detector changes: it empties pools at random.
 go test -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
 
 echo

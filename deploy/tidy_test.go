@@ -24,8 +24,8 @@ type source struct {
 
 func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// walk visits the files of the module, in paths relative to its root. What
-// tests read, tools build and other modules hold is left out.
+// walk visits the files of the module, in paths relative to its root, except test
+// data, build output and other modules.
 func walk(t *testing.T, visit func(path string, content []byte)) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -74,7 +74,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// A panic is for what cannot happen; its text says so to whoever sees it.
+// A panic is only for what cannot happen: its text starts with BUG:.
 func TestPanicsAreBugs(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {
@@ -109,7 +109,7 @@ func saysBug(e ast.Expr) bool {
 // The source works wherever it is cloned: it names no folder of the machine
 // on which it was written.
 func TestNoPathsOfAMachine(t *testing.T) {
-	foreign := regexp.MustCompile(`/(home|Users)/[A-Za-z0-9]|/root/[A-Za-z0-9.]`)
+	private := regexp.MustCompile(`/(home|Users)/[A-Za-z0-9]|/root/[A-Za-z0-9.]`)
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -118,10 +118,10 @@ func TestNoPathsOfAMachine(t *testing.T) {
 		if bytes.IndexByte(content, 0) >= 0 {
 			return // not text
 		}
-		if found := foreign.Find(content); found != nil {
+		if found := private.Find(content); found != nil {
 			t.Errorf("%s names %s...", path, found)
 		}
-		// A clone in /app or the like proves nothing.
+		// A clone in /app or the like could be named by chance.
 		if strings.Count(root, "/") > 1 && bytes.Contains(content, []byte(root+"/")) {
 			t.Errorf("%s names %s, where this clone is", path, root)
 		}

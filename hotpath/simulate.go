@@ -43,7 +43,7 @@ func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Act
 	now := a.now()
 	explain := p.Explain
 	if !r.Caller.keyed {
-		explain = p.ExplainToStranger
+		explain = p.ExplainAnonymous
 	}
 	checks := make([]*spend.Check, len(actions))
 	for i, action := range actions {

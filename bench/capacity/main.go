@@ -135,7 +135,7 @@ func (m *measured) writeForecast(w *tabwriter.Writer, c components, many scaled)
 	}
 }
 
-// busy is how many cores a run of one node kept busy.
+// busy returns how many cores a run of one node kept busy.
 func (m *measured) busy(run string) float64 {
 	for _, s := range m.Summary {
 		if s.Name != run {
@@ -150,7 +150,7 @@ func (m *measured) busy(run string) float64 {
 	return 0
 }
 
-// production is what the plans assume.
+// production returns what the plans assume.
 func production() deployment {
 	return deployment{nodeCores: 8, atMost: 0.6, fsyncMS: 2, spareNodes: 2}
 }

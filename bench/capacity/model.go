@@ -26,7 +26,7 @@ func fit(points []point) cost {
 	return cost{check: (wy - slope*wx) / w, batch: slope}
 }
 
-// at is the cost of one check in batches of that size.
+// at returns the cost of one check in batches of that size.
 func (c cost) at(size float64) float64 { return c.check + c.batch/size }
 
 const second = 1e6 // in microseconds
@@ -34,7 +34,7 @@ const second = 1e6 // in microseconds
 // components are the costs of all that a check passes.
 type components struct{ node, redis, postgres cost }
 
-// saturated is how many checks a second nodes on one machine carry from a
+// saturated returns how many checks a second nodes on one machine carry from a
 // number of connections that send as fast as they are answered, with so many
 // cores busy, the generator's own cost included. Three eighths of a node's checks
 // are in its commit while the others are answered, read and claimed: as measured.

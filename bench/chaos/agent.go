@@ -60,7 +60,7 @@ func (a *agent) run() {
 	}
 }
 
-// action is one that nobody sent before, to be decided in any way.
+// action returns one that nobody sent before, to be decided in any way.
 func (a *agent) action() fleet.Action {
 	a.n++
 	whole := 1 + a.rng.IntN(1000)

@@ -101,7 +101,7 @@ func rules(caught map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// run gives the rules that a mutant was seen to violate.
+// run returns the rules that a mutant was seen to violate.
 func (m mutant) run(ctx context.Context, o options) (map[string]int, error) {
 	dir, err := os.MkdirTemp("", "spendgate-mutant-")
 	if err != nil {

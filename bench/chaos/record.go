@@ -24,7 +24,7 @@ func newRecorder(seed uint64) *recorder {
 	return &recorder{began: now, history: judge.History{Run: judge.Run{Seed: seed, Began: now}}}
 }
 
-// now is the time since the beginning.
+// now returns the time since the beginning.
 func (r *recorder) now() time.Duration { return time.Since(r.began) }
 
 func (r *recorder) addOp(o judge.Op) {

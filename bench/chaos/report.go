@@ -20,7 +20,7 @@ const (
 	around       = 3 * time.Second
 )
 
-// keep writes the history to a file and gives its path.
+// keep writes the history to a file and returns its path.
 func keep(h *judge.History) (string, error) {
 	file, err := os.CreateTemp("", fmt.Sprintf("spendgate-chaos-%d-*.jsonl", h.Run.Seed))
 	if err != nil {
@@ -80,7 +80,7 @@ func cut(s string) string {
 	return s
 }
 
-// summary is a round on some lines.
+// summary returns a round on some lines.
 func summary(h *judge.History) string {
 	statuses, faults := make(map[int]int), make(map[string]int)
 	passed := 0

@@ -176,7 +176,7 @@ func (a *admin) issue() error {
 	return nil
 }
 
-// pick gives some key, active or not.
+// pick returns some key, active or not.
 func (a *admin) pick(rng *rand.Rand) (apiKey, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

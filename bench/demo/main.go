@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 	return play(ctx, n, out, script(random, *name, *count))
 }
 
-// apiKey is the one that was set, else that of a dev node in this folder.
+// apiKey returns the one that was set, else that of a dev node in this folder.
 func apiKey(settings config.Client) (config.Secret, error) {
 	if settings.APIKey != "" {
 		return settings.APIKey, nil

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// effects are the columns of the summary, in the order of the interface.
+// effects returns the columns of the summary, in the order of the interface.
 func effects() []string { return []string{"allow", "block", "escalate", "refused"} }
 
 // table prints the answers and counts them.

@@ -228,7 +228,7 @@ func (b *backup) prepareAgain(t *testing.T) {
 	}
 }
 
-// owned is all that a restore must bring back besides rows.
+// owned returns all that a restore must bring back besides rows.
 func (b *backup) owned(t *testing.T) (all string) {
 	t.Helper()
 	err := b.Postgres.Pool.QueryRow(t.Context(), `SELECT concat_ws(E'\n',

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// withoutSync gives the length of a commit's call without the last message,
+// withoutSync returns the length of a commit's call without the last message,
 // which ends the transaction: PostgreSQL holds its locks and waits for that.
 func withoutSync(chunk []byte) int {
 	end := []byte{'S', 0, 0, 0, 4}

@@ -12,7 +12,7 @@ import (
 // claimSlot is a name in the slot that holds all the claims.
 const claimSlot = "m:{0}"
 
-// agreed is the server that has the claims, as far as a Redis Cluster or the
+// agreed returns the server that has the claims, as far as a Redis Cluster or the
 // Sentinels agree.
 func (s *suite) agreed(ctx context.Context) (*fleet.Redis, error) {
 	if s.Cluster != nil {
@@ -21,7 +21,7 @@ func (s *suite) agreed(ctx context.Context) (*fleet.Redis, error) {
 	return s.Sentinel.Master(ctx)
 }
 
-// master is the server that has the claims.
+// master returns the server that has the claims.
 func (s *suite) master(t *testing.T) *fleet.Redis {
 	t.Helper()
 	var master *fleet.Redis
@@ -48,7 +48,7 @@ func writable(t *testing.T, r *fleet.Redis) bool {
 	return r.Client.Set(t.Context(), "test:{0}", "", time.Minute).Err() == nil
 }
 
-// before makes a check before a fault. The function that it gives shows, after
+// before makes a check before a fault. The function that it returns shows, after
 // it, that the same action is a duplicate of that check, on either node.
 func (s *suite) before(t *testing.T) (after func()) {
 	t.Helper()
@@ -66,7 +66,7 @@ func (s *suite) before(t *testing.T) (after func()) {
 }
 
 // neverSplit begins to watch whether a node takes a failover for a split brain,
-// in which it would have to wait; the function that it gives ends that.
+// in which it would have to wait; the function that it returns ends that.
 func (s *suite) neverSplit(t *testing.T) (end func()) {
 	t.Helper()
 	var before []int

@@ -12,7 +12,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// blind is what is expected while a dependency is away: 500 within 2 s, and
+// blind returns what is expected while a dependency is away: 500 within 2 s, and
 // service within 2 s after (G7).
 func blind(from, back time.Time) expectation {
 	return expectation{mayFail: around(from, back), within: closedIn, mustHit: true}

@@ -72,7 +72,7 @@ func (s *suite) startLoad(t *testing.T) *load {
 	return l
 }
 
-// finish ends the load and gives what was sent.
+// finish ends the load and returns what was sent.
 func (l *load) finish() []shot {
 	l.end()
 	l.working.Wait()

@@ -96,7 +96,7 @@ func testOverload(t *testing.T, binary string) {
 	}
 }
 
-// gauge is a value of node 0's metrics.
+// gauge returns a value of node 0's metrics.
 func (s *suite) gauge(t *testing.T, name string) float64 {
 	t.Helper()
 	metrics := generator.ParseMetrics(must(s.Nodes[0].Metrics(t.Context()))(t).Body)

@@ -137,7 +137,7 @@ var may = map[string][]string{
 	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
 }
 
-// quoted is a name as SQL has it: schema, owner or service.
+// quoted returns a name as SQL has it: schema, owner or service.
 func (r *roles) quoted(variable string) string {
 	return pgx.Identifier{r.variables[variable]}.Sanitize()
 }
@@ -196,7 +196,7 @@ func (r *roles) refused(t *testing.T) {
 	}
 }
 
-// tables are all of the schema, each with a column of its own.
+// tables returns all of the schema, each with a column of its own.
 func (r *roles) tables(t *testing.T) (tables [][2]string) {
 	t.Helper()
 	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum = 1

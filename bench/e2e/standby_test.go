@@ -22,7 +22,7 @@ func testStandby(t *testing.T, binary string) {
 	})
 }
 
-// durability is what /readyz says of node 0.
+// durability returns what /readyz says of node 0.
 func (s *suite) durability(t *testing.T) string {
 	t.Helper()
 	return string(must(s.Nodes[0].Ready(t.Context()))(t).Body)

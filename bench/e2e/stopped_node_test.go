@@ -102,7 +102,7 @@ func (s *suite) claims(t *testing.T) int {
 }
 
 // resume lets the node's commit arrive late, and when that has come to an end
-// the node go on; it gives the node's answer.
+// the node go on; it returns the node's answer.
 func (s *suite) resume(t *testing.T, p *distantNode) shot {
 	t.Helper()
 	returned := p.network.Returned()

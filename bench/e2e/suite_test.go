@@ -24,7 +24,7 @@ const (
 	// resumeIn when service is back after it (G7).
 	closedIn = 2*time.Second + slack
 	resumeIn = 2*time.Second + slack
-	// patience bounds what the contract gives no time for.
+	// patience bounds what the contract sets no time for.
 	patience = 20 * time.Second
 	// plenty is the highest rate limit, for tests that are not about it.
 	plenty = 10000
@@ -201,7 +201,7 @@ func (s *suite) watch(t *testing.T) {
 	})
 }
 
-// tail is the end of a log, its lines cut.
+// tail returns the end of a log, its lines cut.
 func tail(text string) string {
 	const lines, width = 20, 400
 	all := strings.Split(strings.TrimSpace(text), "\n")
@@ -257,7 +257,7 @@ func (s *suite) newKey(t *testing.T, rpm int) (id, raw string) {
 // client is node n's, with the key that has plenty.
 func (s *suite) client(n int) *fleet.Client { return s.Nodes[n%2].Client(s.key) }
 
-// post stores a policy and gives its version.
+// post stores a policy and returns its version.
 func (s *suite) post(t *testing.T, n *fleet.Node, p fleet.Policy) int {
 	t.Helper()
 	answer := must(n.Client(s.key).PostPolicy(t.Context(), p))(t)
@@ -273,7 +273,7 @@ func (s *suite) post(t *testing.T, n *fleet.Node, p fleet.Policy) int {
 // name is distinct each time.
 func (s *suite) name(of string) string { return fmt.Sprintf("%s-%d", of, s.names.Add(1)) }
 
-// action is one that no other equals.
+// action returns one that no other equals.
 func (s *suite) action(amount string) fleet.Action {
 	return fleet.Action{
 		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: json.Number(amount), Currency: "USD",
@@ -287,7 +287,7 @@ func (s *suite) keyed(amount string) fleet.Action {
 	return a
 }
 
-// must gives the answer, or ends the test.
+// must returns the answer, or ends the test.
 func must(a fleet.Answer, err error) func(t *testing.T) fleet.Answer {
 	return func(t *testing.T) fleet.Answer {
 		t.Helper()
@@ -313,7 +313,7 @@ func check(t *testing.T, c *fleet.Client, a fleet.Action) fleet.Answer {
 	return ok(t, must(c.Check(t.Context(), a))(t), http.StatusOK)
 }
 
-// together calls f n times at once and gives the answers.
+// together calls f n times at once and returns the answers.
 func together(t *testing.T, n int, f func(i int) (fleet.Answer, error)) []fleet.Answer {
 	t.Helper()
 	answers, failures := make([]fleet.Answer, n), make([]error, n)
@@ -335,7 +335,7 @@ func together(t *testing.T, n int, f func(i int) (fleet.Answer, error)) []fleet.
 	return answers
 }
 
-// rows are the recorded checks that satisfy a condition.
+// rows returns the recorded checks that satisfy a condition.
 func (s *suite) rows(t *testing.T, condition string, args ...any) []fleet.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -347,7 +347,7 @@ func (s *suite) rows(t *testing.T, condition string, args ...any) []fleet.Row {
 	return rows
 }
 
-// named gives the check that a duplicate's message names.
+// named returns the check that a duplicate's message names.
 func named(t *testing.T, r fleet.Result) string {
 	t.Helper()
 	if r.Message == nil {

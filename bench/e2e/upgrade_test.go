@@ -162,7 +162,7 @@ func (u *upgrade) back(t *testing.T) {
 	}
 }
 
-// unharmed is what is expected of an upgrade: nothing fails.
+// unharmed returns what is expected of an upgrade: nothing fails.
 func unharmed(_, _ time.Time) expectation {
 	return expectation{mayFail: func(shot) bool { return false }, within: closedIn}
 }

@@ -23,7 +23,7 @@ type BuildOptions struct {
 	Overlay map[string]string
 }
 
-// Build compiles the service of a module into dir and gives the binary's path.
+// Build compiles the service of a module into dir and returns the binary's path.
 func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	root := o.Module
 	if root == "" {
@@ -60,7 +60,7 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	return binary, nil
 }
 
-// writeOverlay writes the texts into dir and gives the file that tells Go of
+// writeOverlay writes the texts into dir and returns the file that tells Go of
 // them.
 func writeOverlay(dir, root string, texts map[string]string) (string, error) {
 	var overlay struct{ Replace map[string]string }
@@ -100,7 +100,7 @@ func dependOn(root string, dirs ...string) error {
 	return nil
 }
 
-// ModuleRoot is the folder of the nearest go.mod around the working directory.
+// ModuleRoot returns the folder of the nearest go.mod around the working directory.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

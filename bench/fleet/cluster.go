@@ -147,7 +147,7 @@ func (c *Cluster) Await(ctx context.Context) error {
 	return nil
 }
 
-// Master is the server that owns a key now, in the eyes of most.
+// Master returns the server that owns a key now, in the eyes of most.
 func (c *Cluster) Master(ctx context.Context, key string) (*Redis, error) {
 	votes := make(map[*Redis]int)
 	for _, seen := range c.Servers {
@@ -194,7 +194,7 @@ func (c *Cluster) at(port string) *Redis {
 	return nil
 }
 
-// Masters are the servers that are masters in their own eyes.
+// Masters returns the servers that are masters in their own eyes.
 func (c *Cluster) Masters(ctx context.Context) (masters []*Redis) {
 	for _, r := range c.Servers {
 		info, err := r.Client.Info(ctx, "replication").Result()
@@ -205,7 +205,7 @@ func (c *Cluster) Masters(ctx context.Context) (masters []*Redis) {
 	return masters
 }
 
-// Replica is the replica of a master.
+// Replica returns the replica of a master.
 func (c *Cluster) Replica(ctx context.Context, master *Redis) (*Redis, error) {
 	for _, r := range c.Servers {
 		info, err := r.Client.Info(ctx, "replication").Result()
@@ -217,7 +217,7 @@ func (c *Cluster) Replica(ctx context.Context, master *Redis) (*Redis, error) {
 }
 
 // Migrate moves the slot of a key to another master as redis-cli does, key by
-// key while it is in use, and gives how many keys it moved.
+// key while it is in use, and returns how many keys it moved.
 func (c *Cluster) Migrate(ctx context.Context, key string, from, to *Redis) (moved int, err error) {
 	slot, err := from.Client.ClusterKeySlot(ctx, key).Result()
 	if err != nil {

@@ -160,7 +160,7 @@ type endpoint struct {
 	Password string
 }
 
-// onFreePort gives it a port if it has none.
+// onFreePort returns it a port if it has none.
 func (e endpoint) onFreePort() (endpoint, error) {
 	var err error
 	if e.Port == 0 {

@@ -126,7 +126,7 @@ func (f *Fleet) AddNode(s Settings) (*Node, error) {
 	return n, err
 }
 
-// Logs are what all processes had to say so far, by their names.
+// Logs returns what all processes had to say so far, by their names.
 func (f *Fleet) Logs() map[string]string {
 	logs := make(map[string]string)
 	for _, r := range f.redises() {

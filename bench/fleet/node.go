@@ -71,7 +71,7 @@ func Run(ctx context.Context, binary, dir string, s Settings, args ...string) (c
 	return cmd.ProcessState.ExitCode(), string(text), nil
 }
 
-// environ is the caller's environment with these settings and no others.
+// environ returns the caller's environment with these settings and no others.
 func (s Settings) environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
 	for _, name := range slices.Sorted(maps.Keys(s)) {

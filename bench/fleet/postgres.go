@@ -43,7 +43,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// AdvisedSettings are those that deploy/CAPACITY.md advises. The memory is taken
+// AdvisedSettings returns those that deploy/CAPACITY.md advises. The memory is taken
 // when it is used.
 func AdvisedSettings() []string {
 	return []string{"max_connections=300", "shared_buffers=1GB", "min_wal_size=4GB", "max_wal_size=8GB"}
@@ -86,7 +86,7 @@ func newPostgres(ctx context.Context, name, dir string, at endpoint, settings []
 	return p, nil
 }
 
-// Tool is the path of one of PostgreSQL's programs.
+// Tool returns the path of one of PostgreSQL's programs.
 func (p *Postgres) Tool(name string) string { return filepath.Join(filepath.Dir(p.path), name) }
 
 // initCluster makes the cluster in the server's folder.
@@ -159,7 +159,7 @@ type Row struct {
 	Violation     bool   // there is a violation of it
 }
 
-// Rows gives the recorded checks that satisfy a condition on the table checks
+// Rows returns the recorded checks that satisfy a condition on the table checks
 // ("true" for all), oldest first.
 func (p *Postgres) Rows(ctx context.Context, condition string, args ...any) ([]Row, error) {
 	rows, err := p.Pool.Query(ctx, `SELECT check_id::text, claimed_ms IS NOT NULL, policy_id, policy_version, decision::text, latency_ms,

@@ -2,7 +2,7 @@ package fleet
 
 import "syscall"
 
-// processAttributes are those of a child in a process group of its own: the
+// processAttributes returns those of a child in a process group of its own: the
 // terminal's signals do not reach it. Unless it is detached it dies with the
 // thread that started it.
 func processAttributes(as *syscall.Credential, detached bool) *syscall.SysProcAttr {

@@ -213,7 +213,7 @@ func (p *Proxy) part(to, from net.Conn, l *link) {
 	_ = to.Close() // the end, whatever it says
 }
 
-// divide gives how much of a chunk is delivered before a gate that it closes.
+// divide returns how much of a chunk is delivered before a gate that it closes.
 func (p *Proxy) divide(g *gate, chunk []byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -142,7 +142,7 @@ func (r *Redis) ask(ctx context.Context, into any, what string) error {
 	return fmt.Errorf("BUG: an answer of type %T", into)
 }
 
-// Master is the server that most Sentinels name.
+// Master returns the server that most Sentinels name.
 func (s *Sentinel) Master(ctx context.Context) (*Redis, error) {
 	votes := make(map[string]int)
 	for _, w := range s.Watchers {

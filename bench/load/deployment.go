@@ -22,7 +22,7 @@ const KeyRPM = 10_000
 
 const setupTimeout = 10 * time.Second
 
-// Prepare makes the workload's API keys and policies and gives the keys.
+// Prepare makes the workload's API keys and policies and returns the keys.
 func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 	keys := make([]string, w.Keys)
 	for i := range keys {

@@ -33,7 +33,7 @@ func classOf(d time.Duration) int {
 	return min((shift+1)*perBit+int(n>>shift)-perBit, classes-1)
 }
 
-// upperEnd is the longest duration of a class.
+// upperEnd returns the longest duration of a class.
 func upperEnd(class int) time.Duration {
 	if class < perBit {
 		return time.Duration(class)
@@ -60,13 +60,13 @@ func (h *Histogram) Merge(other *Histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// Count is how many durations were added.
+// Count returns how many durations were added.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Max is the longest.
+// Max returns the longest.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Mean is the average, 0 of none.
+// Mean returns the average, 0 of none.
 func (h *Histogram) Mean() time.Duration {
 	if h.total == 0 {
 		return 0
@@ -74,7 +74,7 @@ func (h *Histogram) Mean() time.Duration {
 	return h.sum / time.Duration(h.total)
 }
 
-// Percentile is the duration that p percent of those added do not exceed, up
+// Percentile returns the duration that p percent of those added do not exceed, up
 // to the width of its class; 0 when there are none.
 func (h *Histogram) Percentile(p float64) time.Duration {
 	rank := uint64(math.Ceil(p / 100 * float64(h.total)))

@@ -36,7 +36,7 @@ var (
 	countries      = [...]string{"US", "US", "US", "DE", "FR", "GB", "JP", "BR"}
 )
 
-// Vendor is the i-th entry of the allowlist.
+// Vendor returns the i-th entry of the allowlist.
 func Vendor(i int) string { return vendorNames[i] }
 
 var vendorNames = func() (names [Vendors]string) {
@@ -49,13 +49,13 @@ var vendorNames = func() (names [Vendors]string) {
 // PolicyID names the i-th policy.
 func PolicyID(i int) string { return "bench_" + strconv.Itoa(i) }
 
-// Cap is the i-th policy's max_amount, in dollars.
+// Cap returns the i-th policy's max_amount, in dollars.
 func Cap(i int) int { return 5000 + 100*(i%10) }
 
-// Threshold is the amount above which the i-th policy escalates, in dollars.
+// Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
 
-// PolicyBody is what POST /v1/policies takes to create the i-th policy.
+// PolicyBody returns what POST /v1/policies takes to create the i-th policy.
 func PolicyBody(i int) []byte {
 	type object = map[string]any
 	rule := func(id, kind string, parameters object) object {

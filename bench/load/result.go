@@ -40,7 +40,7 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// Server is the processor time of all but the generator, in microseconds for
+// Server returns the processor time of all but the generator, in microseconds for
 // each right answer.
 func (r *Result) Server() float64 {
 	var sum float64
@@ -52,14 +52,14 @@ func (r *Result) Server() float64 {
 	return sum
 }
 
-// Busy is how many cores were at work, the generator's share included. What is
+// Busy returns how many cores were at work, the generator's share included. What is
 // missing to all of them was waited for: a disk, or the scheduler.
 func (r *Result) Busy() float64 {
 	const second = 1e6 // in microseconds
 	return (r.Server() + r.CPU[Generator]) * float64(r.Right) / r.Seconds / second
 }
 
-// Failures is how many answers were wrong or missing.
+// Failures returns how many answers were wrong or missing.
 func (r *Result) Failures() uint64 {
 	var sum uint64
 	for _, n := range r.Errors {

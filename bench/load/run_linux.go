@@ -13,7 +13,7 @@ import (
 // worker's thread gets ready.
 const settle = 20 * time.Millisecond
 
-// Run sends the load and gives what was measured. It fails when the server
+// Run sends the load and returns what was measured. It fails when the server
 // cannot be connected to or a process is gone; wrong answers are counted.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.validate(); err != nil {

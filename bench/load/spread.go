@@ -12,7 +12,7 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf gives the median and the extremes; zeros of no values.
+// SpreadOf returns the median and the extremes; zeros of no values.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -26,7 +26,7 @@ func SpreadOf(values []float64) Spread {
 	return Spread{median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// SpreadOver gives the spread of a figure of the results.
+// SpreadOver returns the spread of a figure of the results.
 func SpreadOver(results []Result, figure func(*Result) float64) Spread {
 	values := make([]float64, len(results))
 	for i := range results {
@@ -35,7 +35,7 @@ func SpreadOver(results []Result, figure func(*Result) float64) Spread {
 	return SpreadOf(values)
 }
 
-// RatioOver gives the spread of a figure's ratio, round by round: what
+// RatioOver returns the spread of a figure's ratio, round by round: what
 // disturbs the machine in one round disturbs both.
 func RatioOver(of, to []Result, figure func(*Result) float64) Spread {
 	var values []float64
@@ -64,11 +64,11 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// Throughput is a figure for SpreadOver and RatioOver.
+// Throughput returns a figure for SpreadOver and RatioOver.
 func Throughput(r *Result) float64 { return r.PerSecond }
 
-// ServerCPU is a figure for SpreadOver and RatioOver.
+// ServerCPU returns a figure for SpreadOver and RatioOver.
 func ServerCPU(r *Result) float64 { return r.Server() }
 
-// P99 is a figure for SpreadOver and RatioOver.
+// P99 returns a figure for SpreadOver and RatioOver.
 func P99(r *Result) float64 { return r.Latency.P99 }

@@ -10,7 +10,7 @@ import (
 type Target interface {
 	// AppendRequest writes the whole HTTP request for the action.
 	AppendRequest(dst []byte, a *Action) []byte
-	// Judge names what is wrong with an answer of status 200, or gives "".
+	// Judge names what is wrong with an answer of status 200, or returns "".
 	Judge(want Verdict, head, body []byte) string
 }
 

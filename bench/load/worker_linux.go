@@ -144,7 +144,7 @@ func (w *worker) run() error {
 	return nil
 }
 
-// due is when request k of the open loop should start.
+// due returns when request k of the open loop should start.
 func (w *worker) due(k uint64) time.Duration {
 	return time.Duration((float64(k) + w.phase) * w.step)
 }
@@ -180,7 +180,7 @@ func (w *worker) giveUp() {
 	}
 }
 
-// wait gives what arrived, waiting at most until the next request is due.
+// wait returns what arrived, waiting at most until the next request is due.
 func (w *worker) wait(events []unix.EpollEvent) (int, error) {
 	timeout := w.end - w.now()
 	if timeout <= 0 {

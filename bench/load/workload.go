@@ -13,7 +13,7 @@ type Workload struct {
 	Policies int // each agent is judged by one
 }
 
-// DefaultWorkload is the one that the project's bars are stated for.
+// DefaultWorkload returns the one that the project's bars are stated for.
 func DefaultWorkload(seed uint64) Workload {
 	return Workload{Seed: seed, Keys: 200, Agents: 2000, Policies: 10}
 }
@@ -169,7 +169,7 @@ func newDice(seed, serial uint64) dice {
 	return d
 }
 
-// roll is a step of SplitMix64.
+// roll returns a step of SplitMix64.
 func (d *dice) roll() uint64 {
 	*d += 0x9e3779b97f4a7c15
 	z := uint64(*d)
@@ -178,5 +178,5 @@ func (d *dice) roll() uint64 {
 	return z ^ z>>31
 }
 
-// pick gives a number below n.
+// pick returns a number below n.
 func pick(d *dice, n int) int { return int(d.roll() >> 33 % uint64(n)) }

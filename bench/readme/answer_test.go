@@ -17,7 +17,7 @@ type reading struct{ numbers map[string]int }
 
 func newReading() *reading { return &reading{make(map[string]int)} }
 
-// settle gives the text with nothing left in it of when and where it was made.
+// settle returns the text with nothing left in it of when and where it was made.
 func (r *reading) settle(text string) string {
 	text = regexp.MustCompile(`[0-9a-f]{32}\b`).ReplaceAllStringFunc(text, func(id string) string {
 		if r.numbers[id] == 0 {

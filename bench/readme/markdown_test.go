@@ -19,7 +19,7 @@ type block struct {
 	adjacent bool // nothing but blank lines between the block before and this
 }
 
-// root is the folder of the module.
+// root returns the folder of the module.
 func root() string { return filepath.Join("..", "..") }
 
 func readPage(t *testing.T, page string) string {
@@ -52,7 +52,7 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-// blocksOf gives the fenced blocks of a page in order.
+// blocksOf returns the fenced blocks of a page in order.
 func blocksOf(t *testing.T, page string) []block {
 	t.Helper()
 	var blocks []block
@@ -84,7 +84,7 @@ type example struct {
 	shown *block
 }
 
-// examplesOf gives the examples of a page that a reader can paste.
+// examplesOf returns the examples of a page that a reader can paste.
 func examplesOf(t *testing.T, page string) []example {
 	t.Helper()
 	var examples []example
@@ -116,12 +116,12 @@ func (b block) runs() bool {
 
 func isOutput(b block) bool { return b.language == "json" || b.language == "text" }
 
-// withoutBlocks is the prose of a page.
+// withoutBlocks returns the prose of a page.
 func withoutBlocks(page string) string {
 	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "")
 }
 
-// section is the part of a page under a heading, up to the next of its level.
+// section returns the part of a page under a heading, up to the next of its level.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(readPage(t, page), "\n"+heading+"\n")
@@ -133,7 +133,7 @@ func section(t *testing.T, page, heading string) string {
 	return text
 }
 
-// rowsOf gives the cells of the table rows in a text, the headings left out.
+// rowsOf returns the cells of the table rows in a text, the headings left out.
 func rowsOf(text string) [][]string {
 	var rows [][]string
 	for line := range strings.Lines(text) {
@@ -152,7 +152,7 @@ func rowsOf(text string) [][]string {
 	return rows
 }
 
-// code gives the text between the first pair of backticks.
+// code returns the text between the first pair of backticks.
 func code(cell string) string {
 	_, rest, _ := strings.Cut(cell, "`")
 	text, _, _ := strings.Cut(rest, "`")

@@ -42,7 +42,7 @@ func newClone(t *testing.T) *node {
 	return n
 }
 
-// environ is what the examples and the node see: nothing of the machine's.
+// environ returns what the examples and the node see: nothing of the machine's.
 func (n *node) environ(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C"}, more...)
 }
@@ -106,7 +106,7 @@ func (n *node) here(text string) string {
 	return strings.ReplaceAll(text, "--http :8081", "--http "+n.tools)
 }
 
-// command runs the binary with arguments and gives all that it printed.
+// command runs the binary with arguments and returns all that it printed.
 func (n *node) command(env string, args ...string) string {
 	c := exec.Command(n.binary, args...)
 	c.Dir, c.Env = n.dir, n.environ(env)
@@ -130,7 +130,7 @@ func (n *node) post(t *testing.T, path, body string) (status int, answer string)
 	return do(t, r)
 }
 
-// metrics gives the text of /metrics.
+// metrics returns the text of /metrics.
 func (n *node) metrics(t *testing.T) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.ops+"/metrics", nil)

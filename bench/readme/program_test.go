@@ -10,7 +10,7 @@ import (
 )
 
 // program writes an example in another language than the shell's to a file and
-// gives the command that runs it, or "" where that cannot be done.
+// returns the command that runs it, or "" where that cannot be done.
 func program(t *testing.T, e example) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func compileGo(t *testing.T, e example, name string) string {
 	return "'" + binary + "'"
 }
 
-// compileTypeScript checks the program strictly and gives it as JavaScript.
+// compileTypeScript checks the program strictly and returns it as JavaScript.
 func compileTypeScript(t *testing.T, e example, name string) string {
 	t.Helper()
 	modules := os.Getenv("TEST_NODE_MODULES")

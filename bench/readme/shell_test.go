@@ -58,7 +58,7 @@ func openShell(t *testing.T, dir string, environ []string) *shell {
 	return &shell{scratch: t.TempDir(), stdin: stdin, done: done}
 }
 
-// run executes a script and gives what it printed.
+// run executes a script and returns what it printed.
 func (s *shell) run(t *testing.T, script string) (stdout string, err error) {
 	t.Helper()
 	s.count++

@@ -42,7 +42,7 @@ func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*s
 	}
 }
 
-// batches counts the links of all chains, or gives the largest number of one.
+// batches counts the links of all chains, or returns the largest number of one.
 func (m *memory) batches(largest bool) (n int) {
 	for _, links := range m.links {
 		for seq := range links {

@@ -96,7 +96,7 @@ func (s *flaky) isDead() bool {
 	return s.dead
 }
 
-// draw gives a delay, and whether the call fails.
+// draw returns a delay, and whether the call fails.
 func (s *flaky) draw() (delay time.Duration, fails bool, kind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,7 @@ func newFakeRedis() *fakeRedis {
 	return &fakeRedis{runID: "run-0", values: make(map[string]entry), conns: make(map[net.Conn]bool)}
 }
 
-// dial gives one end of a connection and serves the other.
+// dial returns one end of a connection and serves the other.
 func (r *fakeRedis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -63,7 +63,7 @@ func (r *fakeRedis) flush() {
 	clear(r.values)
 }
 
-// restart gives the server another run id and an earlier state.
+// restart returns the server another run id and an earlier state.
 func (r *fakeRedis) restart(runID string, values map[string]entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -331,7 +331,7 @@ func (r *fakeRedis) decrease(name string, e entry, by string) string {
 	return number(n - d)
 }
 
-// chance is a source of faults of its own: what one connection or node draws
+// chance returns a source of faults of its own: what one connection or node draws
 // does not depend on what others do meanwhile.
 func chance(seed uint64, who int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(who))) }
 

@@ -320,7 +320,7 @@ func (f *simulation) heal() {
 	}
 }
 
-// retry gives a pool that cannot look at its pipes the chance to find the dead
+// retry returns a pool that cannot look at its pipes the chance to find the dead
 // ones.
 func (f *simulation) retry(a spend.Action) {
 	for range 12 {

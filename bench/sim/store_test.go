@@ -57,7 +57,7 @@ func newMemory() *memory {
 	}
 }
 
-// ended is what a call says whose context has ended.
+// ended returns what a call says whose context has ended.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -85,7 +85,7 @@ func (m *memory) Commit(ctx context.Context, checks []*spend.Check, link chain.L
 	return m.record(checks, link)
 }
 
-// enter is the fence at the beginning of each commit.
+// enter returns the fence at the beginning of each commit.
 func (m *memory) enter(f spend.Fence) (*transaction, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -51,7 +51,7 @@ func (b *bench) stop() error {
 	return b.End()
 }
 
-// options are those of a run against all nodes.
+// options returns those of a run against all nodes.
 func (b *bench) options(connections int) load.Options {
 	o := load.Options{
 		Workload: b.workload, FirstSerial: b.serial, Connections: connections,

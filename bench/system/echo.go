@@ -17,7 +17,7 @@ const echoAnswer = `{"check_id":"chk_00000000000000000000000000000000","decision
 	`"violated_rule_id":"cap","violated_rule_description":"Blocks actions over 5000 USD","policy_version":1,` +
 	`"next_step":"Ask for less.","latency_ms":1,"timestamp":"2026-01-01T00:00:00.000Z"}`
 
-// serveEcho is the baseline: what HTTP costs when nothing is done.
+// serveEcho returns the baseline: what HTTP costs when nothing is done.
 func serveEcho(ctx context.Context, addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -49,7 +49,7 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 	return b.keep("system", report)
 }
 
-// closedLoops alternates the baseline and the node, and gives the node's
+// closedLoops alternates the baseline and the node, and returns the node's
 // throughput at the most connections.
 func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity float64, err error) {
 	server, addr, err := b.startEcho(ctx)
@@ -72,7 +72,7 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 	return capacity, err
 }
 
-// closedLoop measures one number of connections and gives the throughput.
+// closedLoop measures one number of connections and returns the throughput.
 func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Options, report *systemReport) (capacity float64, err error) {
 	var echoes, checks []load.Result
 	for range b.Rounds {

@@ -46,7 +46,7 @@ const (
 	slow   = "slow"
 )
 
-// overloadFactors are the loads in times of the capacity. The last shows that
+// overloadFactors returns the loads in times of the capacity. The last shows that
 // the node is healthy right after the worst.
 func overloadFactors() []float64 { return []float64{0.5, 0.8, 1, 1.5, 3, 0.5} }
 

@@ -51,7 +51,7 @@ func (b *bench) reads(ctx context.Context, report *systemReport) error {
 	return nil
 }
 
-// recordChecks makes n checks and gives their ids.
+// recordChecks makes n checks and returns their ids.
 func (b *bench) recordChecks(ctx context.Context, n int) ([]string, error) {
 	ids := make([]string, n)
 	var a load.Action

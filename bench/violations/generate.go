@@ -10,13 +10,13 @@ import (
 // a few.
 const agents = 100_000
 
-// generated is when the violation of that number was: one a second.
+// generated returns when the violation of that number was: one a second.
 func generated(n int) time.Time { return time.Unix(1_780_000_000+int64(n), 0) }
 
 // columns are those that commit_checks fills.
 const columns = "id, policy_version, latency_ms, action_type, decision, confidence, amount, currency, agent_id, policy_id, counterparty, rule_id, rule_description"
 
-// violationsFrom gives the rows of violations from $1 to before $2.
+// violationsFrom returns the rows of violations from $1 to before $2.
 var violationsFrom = fmt.Sprintf(`SELECT (left(first_id((1780000000 + i) * 1000)::text, 24) || substr(md5(i::text), 1, 12))::uuid, 3, 2,
 	CASE WHEN kind < 0.40 THEN 'r' WHEN kind < 0.80 THEN 's' WHEN kind < 0.95 THEN 'c' ELSE 'd' END::"char",
 	CASE WHEN kind < 0.95 AND random() < 0.1 OR random() < 0.0004 THEN 'e' ELSE 'b' END::"char", 'h'::"char",

@@ -20,7 +20,7 @@ type command struct {
 	details string // more for --help
 
 	sub []command
-	// setup declares the leaf's flags and gives what runs after they are
+	// setup declares the leaf's flags and returns what runs after they are
 	// parsed, with the arguments that are none.
 	setup func(*flag.FlagSet) action
 }
@@ -34,7 +34,7 @@ func (e usageError) Error() string {
 	return e.text + "\nTry: " + e.path + " --help"
 }
 
-// exec finds the leaf that args name and runs it. path is how one got here.
+// exec finds the leaf that args name and runs it. path holds the names so far.
 func (c command) exec(ctx context.Context, p process, path string, args []string) error {
 	if c.setup != nil {
 		return c.execLeaf(ctx, p, path, args)
@@ -90,7 +90,8 @@ func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	}
 }
 
-// flagFault says what package flag says of a wrong flag as the help writes flags.
+// flagFault returns package flag's message for a wrong flag, with the flag written
+// as in the help.
 func flagFault(err error) string {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
@@ -114,7 +115,7 @@ func flagFault(err error) string {
 	return text
 }
 
-// noFlags is the setup of a command that takes neither flags nor arguments.
+// noFlags returns the setup of a command that takes neither flags nor arguments.
 func noFlags(f func(context.Context, process) error) func(*flag.FlagSet) action {
 	return func(*flag.FlagSet) action {
 		return func(ctx context.Context, p process, args []string) error {

@@ -30,7 +30,7 @@ const (
 	sampleKeyFile = "sample.key"
 )
 
-// sampleKeyRPM is the most that a key may have: the sample is for trying out.
+// sampleKeyRPM is the highest limit that a key may have.
 const sampleKeyRPM = 10000
 
 // dev runs the embedded single node.
@@ -76,8 +76,8 @@ func dev(ctx context.Context, p process) error {
 	})
 }
 
-// lockFolder makes the data folder and keeps other users out of it, and other
-// nodes: two would have two different in-process Redis servers.
+// lockFolder creates the data folder, private to its owner, and locks it against
+// other nodes: two would have two different in-process Redis servers.
 func lockFolder(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR: %w", err)
@@ -91,7 +91,7 @@ func lockFolder(path string) (unlock func(), err error) {
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(path, 0o700); err != nil {
-			return nil, fmt.Errorf("cannot keep SPENDGATE_DATA_DIR to its owner: %w", err)
+			return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR private: %w", err)
 		}
 	}
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
@@ -114,9 +114,9 @@ func readOrMake(path string, fresh func() string) (string, error) {
 	return strings.TrimSpace(string(content)), err
 }
 
-// sample gives the sample key, made at the first start together with the
-// ready policies. The key's file is written last: a start that was interrupted
-// is made up for by the next.
+// sample returns the sample key, made at the first start together with the
+// ready policies. The key's file is written last, so that an interrupted start is
+// repeated by the next.
 func (n *node) sample(ctx context.Context, folder string) (key string, err error) {
 	path := filepath.Join(folder, sampleKeyFile)
 	content, err := os.ReadFile(path)
@@ -152,7 +152,7 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 	return key, os.WriteFile(path, []byte(key+"\n"), 0o600)
 }
 
-// baseURL is where a client on this machine finds the listener.
+// baseURL returns the listener's URL for a client on this machine.
 func baseURL(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || tcp.IP.IsUnspecified() {
@@ -162,7 +162,7 @@ func baseURL(addr net.Addr) string {
 	return "http://" + addr.String()
 }
 
-// welcome says what to paste next.
+// welcome prints commands to paste.
 func welcome(w io.Writer, base, folder, key string) error {
 	_, err := fmt.Fprintf(w, `
 spendgate %[1]s, embedded single node: everything in this process, state in %[2]s.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The data folder is its owner's alone, whatever it was before. One that is
-// shared with other users, such as /tmp, is not taken from them.
+// The data folder is made private, whatever it was before. One that is shared
+// with other users, such as /tmp, is refused.
 func TestDataFolderIsPrivate(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, before := range []os.FileMode{0, 0o755, 0o700} {
@@ -30,6 +30,6 @@ func TestDataFolderIsPrivate(t *testing.T) {
 	}
 	if unlock, err := lockFolder(folder); err == nil {
 		unlock()
-		t.Error("took a folder that others use")
+		t.Error("a shared folder was accepted")
 	}
 }

@@ -3,8 +3,8 @@
 // talk to a running node.
 //
 // Servers and clients take their settings from SPENDGATE_... variables; flags
-// say what one call is about. The exit code is 0 when the command did what it
-// was asked to, 2 when it was called wrongly and 1 when it failed otherwise.
+// are for one call. The exit code is 0 on success, 2 on wrong usage and 1 on any
+// other failure.
 package main
 
 import (
@@ -45,7 +45,7 @@ func (p process) load(mode config.Mode) (config.Config, error) {
 	return config.Load(p.environ, mode, postgres.CheckURL)
 }
 
-// run executes the command line and gives the exit code.
+// run executes the command line and returns the exit code.
 func run(ctx context.Context, p process, args []string) int {
 	if len(args) == 1 && (args[0] == "--version" || args[0] == "-v") {
 		args = []string{"version"}
@@ -54,16 +54,16 @@ func run(ctx context.Context, p process, args []string) int {
 	if err == nil {
 		return 0
 	}
-	// What was tried twice, such as a connection with TLS and without, is told once.
+	// An error that occurred twice, such as with TLS and without, is printed once.
 	lines := slices.Compact(strings.Split(err.Error(), "\n"))
-	fmt.Fprintln(p.stderr, "spendgate:", strings.Join(lines, "\n")) //nolint:errcheck // nobody is left to tell
+	fmt.Fprintln(p.stderr, "spendgate:", strings.Join(lines, "\n")) //nolint:errcheck // there is no other place to report it
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
 	return 1
 }
 
-// root is the tree of all commands.
+// root returns the tree of all commands.
 func root() command {
 	return command{
 		summary: "Spend authorization for AI agents: allow, block or escalate, recorded before it is answered.",
@@ -82,8 +82,8 @@ func root() command {
 			},
 			{
 				name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate),
-				details: "Needs SPENDGATE_DATABASE_URL. Nodes do the same when they start. Safe at any time, in any number at once,\n" +
-					"while older nodes are at work.",
+				details: "Needs SPENDGATE_DATABASE_URL. Nodes do the same when they start. Safe at any time, concurrently, and\n" +
+					"while older nodes are running.",
 			},
 			keysCommand(),
 			policiesCommand(),

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// fakeNode is a stand-in for a running node: it keeps the requests it got and
-// gives the answers it was told to, in order.
+// fakeNode is a stand-in for a running node: it records requests and sends the
+// given answers in order.
 type fakeNode struct {
 	*httptest.Server
 	requests []string // method, path, key and body
@@ -55,7 +55,7 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 	return n
 }
 
-// result is what one run of the program left.
+// result is the outcome of one run of the program.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -82,7 +82,7 @@ func (r result) check(t *testing.T, code int, stdout, stderr string) {
 		t.Errorf("failed and printed %s", r.stdout)
 	}
 	if code == 0 && r.stderr != "" {
-		t.Errorf("succeeded and complained %s", r.stderr)
+		t.Errorf("succeeded and wrote to stderr %s", r.stderr)
 	}
 }
 
@@ -177,8 +177,7 @@ func TestWrongFlagsAreNamedAsTheHelpNamesThem(t *testing.T) {
 	}
 }
 
-// An address that nobody listens at is tried with TLS and without; one line is
-// enough.
+// An address without a listener is tried with TLS and without, and reported once.
 func TestUnreachableDatabaseIsNamedOnce(t *testing.T) {
 	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://u:hush@127.0.0.1:1/db"}, "", "migrate")
 	r.check(t, 1, "", "connection refused")
@@ -295,7 +294,7 @@ func TestMCPRefusesToStart(t *testing.T) {
 	runWith(t, nil, "", "mcp").check(t, 1, "", "SPENDGATE_API_URL: is required")
 	runWith(t, []string{url, "SPENDGATE_API_KEY_FILE=none"}, "", "mcp").check(t, 1, "", "SPENDGATE_API_KEY_FILE: cannot read the file")
 	runWith(t, []string{url}, "", "mcp", "--http", "8081").check(t, 2, "", "--http must be host:port")
-	// Beyond this machine it wants a token.
+	// A public address requires a token.
 	for _, addr := range []string{"0.0.0.0:0", "[::]:0"} {
 		r := runWith(t, []string{url, "SPENDGATE_API_KEY=svc"}, "", "mcp", "--http", addr)
 		if r.code != 1 || !strings.Contains(r.stderr, "SPENDGATE_MCP_TOKEN") {

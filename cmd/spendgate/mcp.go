@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// An agent waits for these, so they are short; the duplicate guard and the
-	// idempotency key make trying again safe.
+	// Short, because an agent waits; the duplicate guard and the idempotency key
+	// make a retry safe.
 	toolTimeout = 5 * time.Second
 	toolMaxWait = 3 * time.Second
 )
@@ -26,7 +26,7 @@ func mcpCommand() command {
 	return command{
 		name:    "mcp",
 		summary: "offer the service to AI agents as tools (Model Context Protocol)",
-		details: `Speaks over standard input and output, or over HTTP with --http. Logs go to standard error.
+		details: `Serves over standard input and output, or over HTTP with --http. Logs go to standard error.
 
 SPENDGATE_API_URL       the service (required)
 SPENDGATE_API_KEY       the API key; without it only simulate_actions works, in demo mode
@@ -75,8 +75,8 @@ func mcpSetup(flags *flag.FlagSet) action {
 	}
 }
 
-// serveTools serves HTTP until the context ends, then finishes what is under
-// way.
+// serveTools serves HTTP until the context ends, then finishes the calls in
+// flight.
 func serveTools(ctx context.Context, tools *mcp.Server, addr string, token config.Secret, log *slog.Logger) error {
 	listener, err := listenForTools(addr, token)
 	if err != nil {
@@ -98,13 +98,13 @@ func serveTools(ctx context.Context, tools *mcp.Server, addr string, token confi
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcp.StopTimeout)
 	defer cancel()
 	if err := server.Shutdown(bounded); err != nil {
-		return errors.Join(fmt.Errorf("calls under way did not end: %w", err), server.Close())
+		return errors.Join(fmt.Errorf("calls in flight did not end: %w", err), server.Close())
 	}
 	return nil
 }
 
-// listenForTools takes the address. Beyond this machine it wants a token:
-// whoever can call the tools spends under the API key.
+// listenForTools listens on the address. A public one requires a token: whoever
+// can call the tools spends under the API key.
 func listenForTools(addr string, token config.Secret) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

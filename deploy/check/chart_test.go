@@ -30,17 +30,17 @@ import (
 
 const chartDir = "../helm/spendgate"
 
-// Helm remarks upon links, which are meant: the chart has no copy of the rules
-// and the dashboard.
+// Helm warns of symbolic links, which are intended: the chart has no copy of the
+// rules and the dashboard.
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard)
 	os.Exit(m.Run())
 }
 
-// values are what an installation sets.
+// values are the settings of an installation.
 type values = map[string]any
 
-// everything switches on all that is optional, and fills what is empty.
+// everything enables all optional parts and sets every value.
 func everything() values {
 	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "edge"}}}}
 	return values{
@@ -65,7 +65,7 @@ func everything() values {
 	}
 }
 
-// nothing switches off all that can be.
+// nothing disables all optional parts.
 func nothing() values {
 	off := func() values { return values{"enabled": false} }
 	return values{"autoscaling": off(), "migrate": off(), "networkPolicy": off(), "preStopSeconds": 0, "replicas": 5}
@@ -74,7 +74,7 @@ func nothing() values {
 // manifests are the objects of an installation, by kind and name.
 type manifests map[string]any
 
-// blank gives an empty object of a kind that the chart may make.
+// blank returns an empty object of a kind that the chart may make.
 func blank(apiVersion, kind string) any {
 	switch apiVersion + " " + kind {
 	case "apps/v1 Deployment":
@@ -113,7 +113,7 @@ func tryRender(release string, v values) (map[string]string, error) {
 	return engine.Render(chart, all)
 }
 
-// render gives an installation's objects, each decoded strictly: a field that
+// render returns an installation's objects, each decoded strictly: a field that
 // Kubernetes does not have, or one given twice, is an error.
 func render(t *testing.T, release string, v values) manifests {
 	t.Helper()
@@ -154,7 +154,7 @@ func render(t *testing.T, release string, v values) manifests {
 	return all
 }
 
-// decode takes only fields that there are, spelt as Kubernetes does.
+// decode accepts only fields that Kubernetes has.
 func decode(document string, object any) error {
 	content, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {
@@ -164,7 +164,7 @@ func decode(document string, object any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// get gives an object that must be there.
+// get returns an object that must exist.
 func get[T any](t *testing.T, m manifests, name string) *T {
 	t.Helper()
 	object, ok := m[name].(*T)
@@ -230,7 +230,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// pods are the templates of the pods that an installation runs.
+// pods returns the templates of the pods that an installation runs.
 func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
 	t.Helper()
 	all := make(map[string]core.PodTemplateSpec)
@@ -245,7 +245,7 @@ func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
 	return all
 }
 
-// settings are the names in the table of config/README.md.
+// settings returns the names in the table of config/README.md.
 func settings(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../config/README.md")
@@ -312,8 +312,8 @@ func TestVariablesOfTheOperator(t *testing.T) {
 	}
 }
 
-// G11: a rollout takes a node out of turn before it stops taking connections,
-// and gives it time to finish.
+// G11: a rollout takes a node out of rotation before it stops accepting
+// connections, and leaves it time to finish.
 func TestRolloutFailsNoRequest(t *testing.T) {
 	const stopsWithin = 10 // seconds after SIGTERM
 	for name, v := range map[string]values{"as it is": nil, "no pause": {"preStopSeconds": 0}, "a long pause": {"preStopSeconds": 30}} {

@@ -9,8 +9,9 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// TestCheckpoints gives nodes a volume and a key for signed checkpoints, each
-// node a file, and the migration nothing of it. Without a claim there is none.
+// TestCheckpoints checks that nodes have a volume and a key for signed
+// checkpoints, each node a file, and the migration none of it. Without a claim
+// there is none.
 func TestCheckpoints(t *testing.T) {
 	all := render(t, "spendgate", values{"checkpoints": values{"claim": "proofs", "interval": "30s"}})
 	for name, pod := range pods(t, all) {

@@ -30,7 +30,7 @@ func project(t *testing.T) *types.Project {
 
 var nodeNames = []string{"node1", "node2", "node3"}
 
-// Nodes are alike, have no rights, and are given settings that there are.
+// Nodes are alike, have no rights, and have only known settings.
 func TestComposeNodes(t *testing.T) {
 	p, known := project(t), settings(t)
 	for _, name := range nodeNames {
@@ -64,7 +64,7 @@ func TestComposeNodes(t *testing.T) {
 	}
 }
 
-// The load balancer knows the nodes, and they it.
+// The load balancer lists the nodes, and they trust it.
 func TestComposeBalancer(t *testing.T) {
 	p := project(t)
 	balancer := p.Services["haproxy"]
@@ -84,12 +84,12 @@ func TestComposeBalancer(t *testing.T) {
 	}
 	for _, found := range regexp.MustCompile(`\$\{(\w+)\}`).FindAllSubmatch(configuration, -1) {
 		if balancer.Environment[string(found[1])] == nil {
-			t.Errorf("haproxy is not told %s", found[1])
+			t.Errorf("haproxy has no variable %s", found[1])
 		}
 	}
 }
 
-// What is mounted is there, and nothing listens to the world.
+// What is mounted exists, and nothing listens on a public address.
 func TestComposeFiles(t *testing.T) {
 	p := project(t)
 	for name, service := range p.Services {

@@ -18,7 +18,7 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// stages are those of the Dockerfile, parsed without a warning.
+// stages returns those of the Dockerfile, parsed without a warning.
 func stages(t *testing.T) []instructions.Stage {
 	t.Helper()
 	content, err := os.ReadFile("../Dockerfile")
@@ -42,7 +42,7 @@ func stages(t *testing.T) []instructions.Stage {
 	return all
 }
 
-// The image is the binary and what TLS needs, and its user is a number.
+// The image has only the binary and the CA certificates, and its user is a number.
 func TestImage(t *testing.T) {
 	all := stages(t)
 	last := all[len(all)-1]
@@ -67,8 +67,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The command of the Dockerfile builds, from what the build is given, a static
-// binary, which runs where nothing else is and nothing can be written.
+// The command of the Dockerfile builds, from the build context, a static binary
+// that runs on an empty read-only file system.
 func TestImageRuns(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil {
@@ -107,7 +107,7 @@ func TestImageRuns(t *testing.T) {
 	run("SPENDGATE_REDIS_URL: is required", "serve")
 }
 
-// buildCommand is the one of the Dockerfile, with another output.
+// buildCommand returns the build command of the Dockerfile, with another output.
 func buildCommand(t *testing.T, output string) string {
 	t.Helper()
 	for _, command := range stages(t)[0].Commands {

@@ -2,8 +2,7 @@
 # Installs the Node.js programs that tests use, in the versions of
 # package-lock.json, into .bin/npm and prints the path of their node_modules. A
 # second run finds them there. Needs Node.js 20 or newer and npm, which it
-# installs where apt-get and root rights are at hand; where there are none it
-# says so and exits with 1.
+# installs with apt-get as root; where it cannot, it exits with 1.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -20,8 +19,8 @@ cd "$here/../../.bin/npm"
 if ! cmp -s "$here/package-lock.json" installed.json; then
   rm -rf node_modules installed.json
   cp "$here/package.json" "$here/package-lock.json" .
-  # What packages would run is not needed, nor the optional parts of the
-  # inspector's web interface.
+  # Install scripts are not needed, nor the optional parts of the inspector's
+  # web interface.
   if ! npm ci --ignore-scripts --omit=optional --no-audit --no-fund >log 2>&1; then
     tail -20 log >&2
     exit 1

@@ -48,7 +48,7 @@ func readyPolicies(t *testing.T) (map[string]readyPolicy, map[string]*policy.Pro
 	return sources, programs
 }
 
-// The four show all ten rule types, and each is ready to be read.
+// The four policies use all ten rule types, and each is documented.
 func TestReadyPoliciesShowEveryRuleType(t *testing.T) {
 	sources, _ := readyPolicies(t)
 	shown := make(map[string]bool)

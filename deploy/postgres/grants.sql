@@ -1,4 +1,4 @@
--- Gives the service's role what a node needs and takes everything else from it.
+-- Grants the service's role what a node needs and revokes everything else.
 -- Run it as the owner after each migration, before nodes of that version start.
 --
 --   psql -v service=spendgate -v schema=spendgate -f grants.sql
@@ -18,7 +18,7 @@ GRANT USAGE ON SCHEMA :"schema" TO :"service";
 -- The record.
 GRANT SELECT, INSERT ON checks, violations, policies, batches, policy_chain TO :"service";
 
--- What the nodes remember: keys expire, the rest is replaced.
+-- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO :"service";
 GRANT SELECT, INSERT, UPDATE ON keys, fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon, config TO :"service";

@@ -1,10 +1,10 @@
--- Makes the two roles and the schema, once, as an administrator; run again it
+-- Creates the two roles and the schema, as an administrator; run again it
 -- changes nothing. Passwords are set apart (\password).
 --
 --   psql -v owner=spendgate_owner -v service=spendgate -v schema=spendgate -f roles.sql
 --
 -- The owner migrates: `spendgate migrate` with its URL. Nodes connect as the
--- service, which grants.sql then gives what they need.
+-- service, to which grants.sql then grants what they need.
 \set ON_ERROR_STOP on
 
 SELECT format('CREATE ROLE %I LOGIN', wanted.name)

@@ -47,11 +47,11 @@ type Result struct {
 	LatencyMS               int64     `json:"latency_ms"`
 	Timestamp               Timestamp `json:"timestamp"`
 
-	// Replayed is that the service gave an earlier answer again, because the
+	// Replayed reports that the service repeated an earlier answer, because the
 	// idempotency key was known.
 	Replayed bool `json:"-"`
-	// Body is the answer as it came; that of a replay is byte for byte the
-	// first one.
+	// Body is the answer as received; that of a replay equals the first one byte
+	// for byte.
 	Body []byte `json:"-"`
 
 	checked bool // is the answer of Check
@@ -91,7 +91,7 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	return nil, &UndecidedError{IdempotencyKey: a.IdempotencyKey, Err: err}
 }
 
-// NewIdempotencyKey makes a key that nobody else makes: 130 random bits.
+// NewIdempotencyKey returns a key of 130 random bits.
 func NewIdempotencyKey() string { return "go-" + rand.Text() }
 
 // GetCheck reads the answer of an earlier check. It is a record, no permission.
@@ -139,8 +139,8 @@ type SimulationSummary struct {
 	Escalated int `json:"escalated"`
 }
 
-// Simulate judges up to 100 actions by a policy and records nothing: what it
-// says permits nothing. Without an API key it is a demo, of up to 10 actions.
+// Simulate evaluates up to 100 actions by a policy and records nothing: its
+// result permits nothing. Without an API key it is a demo, of up to 10 actions.
 // An action's empty PolicyID is the simulation's.
 func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action) (*Simulation, error) {
 	all := make([]Action, len(actions))

@@ -12,11 +12,11 @@ import (
 // The defaults of Options.
 const (
 	DefaultAttempts       = 4
-	DefaultAttemptTimeout = 10 * time.Second // the service answers within 2 s even when it is in trouble (G7)
+	DefaultAttemptTimeout = 10 * time.Second // the service answers within 2 s even when a dependency is down (G7)
 	DefaultMaxWait        = time.Minute      // the service's rate windows
 )
 
-// Options say whom a Client asks and how patiently.
+// Options configure a Client.
 type Options struct {
 	BaseURL  string // http://host:port or https://host, without /v1
 	APIKey   string // for all but Simulate, which is in demo mode without it, and Health
@@ -26,21 +26,21 @@ type Options struct {
 	AttemptTimeout time.Duration // of each
 	MaxWait        time.Duration // a longer Retry-After is the caller's to wait for
 
-	// Trace tells the W3C Trace Context of a request's context, for tracing
-	// libraries; an empty traceparent is none. nil asks what WithTrace told.
+	// Trace returns the W3C Trace Context of a request's context, for tracing
+	// libraries; an empty traceparent is none. nil uses that of WithTrace.
 	Trace func(context.Context) (traceparent, tracestate string)
 
 	HTTPClient *http.Client // nil makes one; redirects are never followed
 	UserAgent  string       // "spendgate-client" when empty
 }
 
-// String names the service and no key.
+// String returns the service's address and no key.
 func (o Options) String() string { return "options of a spendgate client of " + o.BaseURL }
 
-// GoString is String, so that %#v shows no key either.
+// GoString returns String, so that %#v shows no key either.
 func (o Options) GoString() string { return o.String() }
 
-// Client asks one service. It may be used by many goroutines at once.
+// Client sends requests to one service. It is safe for concurrent use.
 type Client struct {
 	base     string
 	attempts int
@@ -93,18 +93,18 @@ func New(o Options) (*Client, error) {
 	if o.HTTPClient != nil {
 		c.http = *o.HTTPClient
 	}
-	// A redirect would carry the key to where nobody meant to send it.
+	// A redirect would send the key to another address.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
-// String names the service and no key.
+// String returns the service's address and no key.
 func (c *Client) String() string { return "spendgate client of " + c.base }
 
 func identification(apiKey, adminKey, userAgent string) func(http.Header, bool) {
 	return func(h http.Header, admin bool) {
 		h.Set("User-Agent", userAgent)
-		switch { // only one key is anybody's business
+		switch { // a request needs only one key
 		case admin && adminKey != "":
 			h.Set("X-Admin-Key", adminKey)
 		case !admin && apiKey != "":

@@ -29,7 +29,7 @@ type seen struct {
 	method, uri, key, admin, body string
 }
 
-// idempotencyKey is that of a check's body.
+// idempotencyKey returns that of a check's body.
 func (s seen) idempotencyKey(t *testing.T) string {
 	t.Helper()
 	var body struct {
@@ -63,7 +63,7 @@ func says(status int, body string, headers ...string) respond {
 	}
 }
 
-// refuses answers as the service refuses.
+// refuses answers with an error of the service.
 func refuses(status int, code string, headers ...string) respond {
 	return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"because","request_id":"req_1"}}`, code), headers...)
 }
@@ -93,15 +93,15 @@ func serve(t *testing.T, answers ...respond) *service {
 	return s
 }
 
-// sent are the requests so far.
+// sent returns the requests so far.
 func (s *service) sent() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// client is one of the service that waits for nothing and notes how long it
-// would have waited.
+// client returns a client of the service that does not wait but records how
+// long it would have waited.
 func (s *service) client(t *testing.T, change func(*Options)) (*Client, *[]time.Duration) {
 	t.Helper()
 	o := Options{BaseURL: s.URL + "/", APIKey: apiKey, AdminKey: adminKey}
@@ -193,7 +193,7 @@ func TestNothingElseAllows(t *testing.T) {
 			}
 			for _, request := range s.sent() {
 				if request.idempotencyKey(t) != undecided.IdempotencyKey {
-					t.Errorf("sent %s, told %s", request.body, undecided.IdempotencyKey)
+					t.Errorf("sent %s, the error names %s", request.body, undecided.IdempotencyKey)
 				}
 			}
 		})
@@ -204,7 +204,7 @@ func TestNothingElseAllows(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	// What a program makes up or reads again is no permission either.
+	// A result that a program built or read again is no permission either.
 	var read Result
 	if err := json.Unmarshal([]byte(allowed), &read); err != nil || read.Decision != Allow {
 		t.Fatal(err, read)
@@ -248,7 +248,7 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 	}
 }
 
-// The service takes a blank key for none, so it would not tell a repetition.
+// The service takes a blank key for none, so it would not recognise a retry.
 func TestBlankKeyIsNone(t *testing.T) {
 	s := serve(t, dies, says(200, allowed))
 	c, _ := s.client(t, nil)
@@ -267,7 +267,7 @@ func TestRetriesEnd(t *testing.T) {
 	if !ok || refused.Status != 500 || len(s.sent()) != 3 || len(*waits) != 2 || !strings.Contains(err.Error(), "attempt 3 of 3") {
 		t.Error(err, s.sent())
 	}
-	// A longer Retry-After than one wants to wait for is told at once.
+	// A Retry-After longer than MaxWait is returned at once.
 	s = serve(t, refuses(429, "rate_limit_exceeded", "Retry-After: 17"))
 	c, _ = s.client(t, func(o *Options) { o.MaxWait = 16 * time.Second })
 	_, err = c.Check(t.Context(), action(t))
@@ -277,7 +277,7 @@ func TestRetriesEnd(t *testing.T) {
 	if _, undecided := errors.AsType[*UndecidedError](err); undecided {
 		t.Error("a check that was not looked at may have been decided")
 	}
-	// So is one that the context does not live to see.
+	// So is one that ends after the context.
 	c, _ = s.client(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Decision is what the service said of an action. The zero value is that it
-// said nothing, which permits nothing.
+// Decision is the service's decision on an action. The zero value means that
+// there is none, which permits nothing.
 type Decision uint8
 
 // The decisions.
@@ -19,7 +19,7 @@ const (
 	Allow              // proceed
 )
 
-// String is the decision as the service spells it; of Undecided it is empty.
+// String returns the decision as the service spells it; of Undecided it is empty.
 func (d Decision) String() string {
 	switch d {
 	case Block:
@@ -33,11 +33,11 @@ func (d Decision) String() string {
 	}
 }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (d Decision) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText knows the three decisions exactly as they are spelt and fails
-// on everything else.
+// UnmarshalText accepts the three decisions exactly as they are spelt and fails
+// on anything else.
 func (d *Decision) UnmarshalText(text []byte) error {
 	for _, known := range []Decision{Block, Escalate, Allow} {
 		if string(text) == known.String() {
@@ -78,7 +78,7 @@ type Timestamp struct{ time.Time }
 
 const timestampForm = "2006-01-02T15:04:05.000Z07:00"
 
-// String is the service's form.
+// String returns the service's form.
 func (t Timestamp) String() string { return t.UTC().Format(timestampForm) }
 
 // MarshalJSON writes the service's form.

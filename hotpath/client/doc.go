@@ -1,5 +1,5 @@
-// Package client asks a spendgate service from Go. It needs nothing but the
-// standard library's HTTP client and brings no part of the server along.
+// Package client is the Go client of a spendgate service. It needs only the
+// standard library's HTTP client and imports no part of the server.
 //
 //	c, err := client.New(client.Options{BaseURL: "https://spendgate.internal", APIKey: key})
 //	result, err := c.Check(ctx, client.Action{...})
@@ -21,8 +21,8 @@
 // key) is sent again only when it cannot have been done. No other 4xx is
 // repeated.
 //
-// A request continues the trace of its context, which WithTrace or
-// Options.Trace tells: the service's spans are then its children.
+// A request continues the trace of its context, set by WithTrace or returned by
+// Options.Trace: the service's spans are then its children.
 //
 // What the service refuses is an *Error. A Check whose outcome is not known is
 // an *UndecidedError, which holds the idempotency key to ask again with.

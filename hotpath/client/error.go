@@ -62,10 +62,10 @@ type UndecidedError struct {
 	Err            error // an *Error is found in it with errors.As
 }
 
-// Error says why there is no decision.
+// Error returns why there is no decision.
 func (e *UndecidedError) Error() string { return "there is no decision: " + e.Err.Error() }
 
-// Unwrap gives the last attempt's error.
+// Unwrap returns the last attempt's error.
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
 // refusal reads the body of an error.
@@ -87,10 +87,10 @@ func refusal(response *http.Response, body []byte) *Error {
 	return e
 }
 
-// maxRetryAfter, in seconds, keeps a silly header from overflowing.
+// maxRetryAfter, in seconds, keeps a huge header from overflowing.
 const maxRetryAfter = 24 * 60 * 60
 
-// printable keeps a text that others chose from commanding a terminal.
+// printable quotes a text that could contain control sequences for a terminal.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.QuoteToGraphic(s)

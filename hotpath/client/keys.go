@@ -33,7 +33,7 @@ type NewKey struct {
 // String names the key and does not show it.
 func (k NewKey) String() string { return "API key " + k.KeyID }
 
-// GoString is String.
+// GoString returns String.
 func (k NewKey) GoString() string { return k.String() }
 
 // KeyChange is what to change of a key; nil fields stay.
@@ -130,7 +130,7 @@ func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] 
 	})
 }
 
-// Health is what the service says of itself.
+// Health is the service's health report.
 type Health struct {
 	Status    string    `json:"status"` // ok
 	Version   string    `json:"version"`

@@ -11,7 +11,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// startNode runs the real service, a single node, and gives clients of it: one
+// startNode runs the real service, a single node, and returns clients of it: one
 // with its sample key and its admin key, one with neither.
 func startNode(t *testing.T) (c, anonymous *client.Client) {
 	t.Helper()

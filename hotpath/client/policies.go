@@ -54,8 +54,7 @@ func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error)
 	return c.CreatePolicyJSON(ctx, body)
 }
 
-// CreatePolicyJSON is CreatePolicy of a body that is JSON already; it is sent
-// as it is.
+// CreatePolicyJSON creates a policy from a JSON body, sent unchanged.
 func (c *Client) CreatePolicyJSON(ctx context.Context, body []byte) (*Policy, error) {
 	answer, _, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated})
 	if err != nil {

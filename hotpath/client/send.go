@@ -44,16 +44,16 @@ type reply struct {
 type attempt struct {
 	reply
 	err error
-	// reached is that the service may have done what was asked although err
-	// says that it did not.
+	// reached reports that the service may have executed the request although
+	// err is not nil.
 	reached bool
-	// retry is that another attempt may end otherwise.
+	// retry reports that another attempt may succeed.
 	retry bool
 	after time.Duration // Retry-After
 }
 
 // send sends a request until it succeeds, is refused or should not be sent
-// again. unknown is that the service may have done what was asked although
+// again. unknown reports that the service may have executed the request although
 // err is not nil.
 func (c *Client) send(ctx context.Context, r request) (answer reply, unknown bool, err error) {
 	for i := 0; ; i++ {
@@ -86,8 +86,8 @@ func backoff(attempt int, after time.Duration) time.Duration {
 	return after + rand.N(limit)
 }
 
-// endsBefore reports whether the context will be over before the wait is:
-// waiting would only hide why.
+// endsBefore reports whether the context ends before the wait does: waiting
+// would hide the error.
 func endsBefore(ctx context.Context, wait time.Duration) bool {
 	deadline, bounded := ctx.Deadline()
 	return bounded && time.Until(deadline) < wait

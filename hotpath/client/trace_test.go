@@ -75,7 +75,7 @@ func TestTraceIsContinued(t *testing.T) {
 	}
 }
 
-// A tracing library tells the trace by itself.
+// The trace can come from a tracing library.
 func TestTraceOfTheOptions(t *testing.T) {
 	type key struct{}
 	s := newTraced(t)

@@ -83,7 +83,7 @@ func (x *lexicon) score(t *text) scores {
 	return s
 }
 
-// hitScale is how much a hit counts: less when the same was said before, as to
+// hitScale returns how much a hit counts: less when the same was said before, as to
 // say it twice is not twice the evidence.
 func (t *text) hitScale(i int) int {
 	h := &t.hits[i]

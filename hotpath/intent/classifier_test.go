@@ -101,7 +101,8 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// TestRealWordsAreNotCorrected keeps the correction of misspellings honest.
+// TestRealWordsAreNotCorrected shows that real words similar to lexicon words
+// are not corrected.
 func TestRealWordsAreNotCorrected(t *testing.T) {
 	for _, text := range []string{"a viscount", "miscount", "a debate", "redaction", "costumers", "the probation", "monkey"} {
 		if got := classifier().Classify(text); got.Confidence != spend.Low {
@@ -110,8 +111,7 @@ func TestRealWordsAreNotCorrected(t *testing.T) {
 	}
 }
 
-// TestDeterminism asks separate classifiers, concurrently, the same questions
-// (S19).
+// TestDeterminism runs separate classifiers concurrently on the same texts (S19).
 func TestDeterminism(t *testing.T) {
 	all := readExamples(t, corpusPath)
 	want := make([]spend.Resolution, len(all))

@@ -45,8 +45,7 @@ func slowTexts() map[string]string {
 	}
 }
 
-// TestBoundedTime is generous enough for a busy machine; the benchmark gives
-// the figures.
+// TestBoundedTime has a limit that a busy machine meets; the benchmark measures.
 func TestBoundedTime(t *testing.T) {
 	c := New()
 	for name, s := range slowTexts() {

@@ -21,8 +21,8 @@ type example struct {
 	class int
 }
 
-// heldOut tells the two parts of the corpus apart, by nothing but the text:
-// about a quarter is never trained on.
+// heldOut reports whether the example is never trained on: about a quarter of
+// the corpus, chosen by the text alone.
 func (e example) heldOut() bool {
 	h := fnv.New64a()
 	h.Write([]byte(e.text))

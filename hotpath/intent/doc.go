@@ -12,7 +12,7 @@
 //
 // # What the four types cover
 //
-//   - refund gives back money that was taken for something: refunds,
+//   - refund returns money that was taken for something: refunds,
 //     reversals, voids, settled chargebacks, released deposits, a credit back
 //     to the card that paid.
 //   - credit leaves value with the customer that is not money in hand: store

@@ -45,7 +45,7 @@ const (
 // leastPoints is what context must weigh to be mentioned.
 const leastPoints = 3
 
-// Explain gives the answer of Classify together with the words and phrases that
+// Explain returns the answer of Classify together with the words and phrases that
 // decided it. It costs more than Classify and is for people to read.
 func (c *Classifier) Explain(reason string) Explanation {
 	x := c.lexicon

@@ -2,7 +2,7 @@ package intent
 
 import "unicode"
 
-// foldTable gives plain letters for U+00C0 to U+017F, a column per code point;
+// foldTable has plain letters for U+00C0 to U+017F, a column per code point;
 // a blank means that the character is no letter.
 const foldTable = "aaaaaaaceeeeiiii" + "dnooooo ouuuuyts" +
 	"aaaaaaaceeeeiiii" + "dnooooo ouuuuyty" +
@@ -11,10 +11,10 @@ const foldTable = "aaaaaaaceeeeiiii" + "dnooooo ouuuuyts" +
 	"lllnnnnnnnnnoooo" + "oooorrrrrrssssss" +
 	"ssttttttuuuuuuuu" + "uuuuwwyyyzzzzzzs"
 
-// foldRune appends r to the word in plain lower-case letters and gives the new
+// foldRune appends r to the word in plain lower-case letters and returns the new
 // length, or -1 when r is part of no word. Invisible characters and combining
-// marks vanish, full-width letters become plain; letters of other scripts stay
-// a word, one that nothing knows.
+// marks are dropped, full-width letters become plain; letters of other scripts
+// make an unknown word.
 func foldRune(buf *[maxWordSize]byte, n int, r rune) int {
 	put := func(b byte) int {
 		if n < len(buf) {

@@ -39,7 +39,8 @@ type hit struct {
 	first, last int16 // tokens
 }
 
-// strong tells evidence that a negation or contrast is about from mere context.
+// strong reports whether the pattern is evidence that a negation or contrast can
+// apply to, not mere context.
 func (p *pattern) strong() bool { return p.cue == noCue && p.weights[p.class] >= 14 }
 
 // addPattern files a pattern under each term that it may begin with, so that
@@ -101,7 +102,7 @@ func (x *lexicon) markStops() {
 	}
 }
 
-// sortPatterns puts the most telling pattern of each place first: most words,
+// sortPatterns puts the most specific pattern of each place first: most words,
 // then words rather than classes, then the fewest gaps.
 func (x *lexicon) sortPatterns() {
 	rank := func(p *pattern) int {

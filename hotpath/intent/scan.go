@@ -54,7 +54,7 @@ func (x *lexicon) scan(t *text, s string) {
 }
 
 // scanRange scans from byte i until limit tokens are there or the text ends,
-// and gives where it stopped.
+// and returns where it stopped.
 func (x *lexicon) scanRange(t *text, s string, i, limit int) int {
 	for i < len(s) && t.n < limit {
 		b := s[i]
@@ -125,7 +125,7 @@ func (x *lexicon) scanWord(t *text, s string, i int) int {
 		}
 		return i
 	}
-	if w.hump > 0 && !x.knows(&w) {
+	if w.hump > 0 && !x.has(&w) {
 		w.n, w.end, i = w.humpN, w.hump, w.hump
 	}
 	if t.n < maxTokens {
@@ -168,14 +168,14 @@ func (w *word) take(s string, i int) (next int, ok bool) {
 	return i + 1, true
 }
 
-// knows reports whether the whole word is in the vocabulary.
-func (x *lexicon) knows(w *word) bool {
+// has reports whether the whole word is in the vocabulary.
+func (x *lexicon) has(w *word) bool {
 	buf := w.buf
 	_, ok := x.terms[string(stem(buf[:w.n]))]
 	return ok
 }
 
-// lookup gives the term of a lower-case word, which it may overwrite.
+// lookup returns the term of a lower-case word, which it may overwrite.
 func (x *lexicon) lookup(t *text, w []byte) (id term, fixed bool) {
 	var whole [maxWordSize]byte
 	n := copy(whole[:], w)
@@ -210,7 +210,7 @@ func (t *text) addBreak(kind term, at int) {
 	t.add(kind, at, at)
 }
 
-// breakAt says what break the byte at i is: 0 for none. A full stop counts only
+// breakAt returns the kind of break at byte i, 0 for none. A full stop counts only
 // at the end of a word, a dash only between blanks ("e-gift", "10.5").
 func breakAt(s string, i int) term {
 	after := i+1 >= len(s) || s[i+1] == ' ' || s[i+1] == '\n'

@@ -33,7 +33,7 @@ const (
 	elsewhere = 5  // outside the clause with "instead"
 	asked     = 3  // asked for, not decided
 	reason    = 5  // inside a cause
-	denied    = -4 // evidence against, but half as telling as evidence for
+	denied    = -4 // evidence against, half as strong as evidence for
 )
 
 // How many tokens a cue reaches over.
@@ -86,8 +86,8 @@ func (x *lexicon) applyCues(t *text) {
 	t.favourHead()
 }
 
-// reportsOmission is true of "was not refunded", "has not been credited": it
-// tells what is still to be done rather than what must not be.
+// reportsOmission reports whether the text is like "was not refunded", "has not
+// been credited": what is still to be done rather than what must not be.
 func (x *lexicon) reportsOmission(t *text, h *hit) bool {
 	if h.first == 0 {
 		return false
@@ -176,7 +176,7 @@ func (t *text) denyBefore(cue *hit) {
 	}
 }
 
-// clause gives the tokens around i up to the next breaks.
+// clause returns the tokens around i up to the next breaks.
 func (t *text) clause(i int) (from, to int) {
 	from, to = i, i
 	for from > 0 && t.tokens[from-1].term > softBreak && !t.isBut(from-1) {
@@ -209,8 +209,8 @@ func (t *text) applyInstead(h *hit) {
 	}
 }
 
-// applyAsk plays down what was asked for when another answer follows it in a
-// later clause.
+// applyAsk reduces the weight of what was asked for when another answer follows
+// in a later clause.
 func (t *text) applyAsk(cue, target *hit) {
 	if target == nil {
 		return

@@ -62,8 +62,8 @@ func featuresOf(x *lexicon, s string) (fs []feature, offset [classes]float64) {
 	return fs, offset
 }
 
-// function reports whether a word serves grammar rather than sense: alone it
-// is evidence of style only.
+// function reports whether a word is a function word: alone it is evidence of
+// style only.
 func (x *lexicon) function(id term) bool {
 	if x.groups[id]&(x.thin|x.past|x.or|x.groupIDs["grammar"]) != 0 {
 		return true
@@ -77,7 +77,7 @@ func (x *lexicon) function(id term) bool {
 }
 
 // learnWords adds to the vocabulary the words that enough lines have and that
-// are no misspelling of a telling word.
+// are no misspelling of a lexicon word.
 func learnWords(x *lexicon, train []example) {
 	seen := make(map[string]int)
 	for _, e := range train {
@@ -109,7 +109,7 @@ func plain(w string) bool {
 	return len(w) > 0 && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// fit gives the weights for the training examples, by feature.
+// fit returns the weights for the training examples, by feature.
 func fit(t testing.TB, train []example) (*lexicon, map[string]weights) {
 	x, err := parseLexicon(lexiconText)
 	if err != nil {
@@ -233,8 +233,8 @@ func parseLines(text string) map[string]weights {
 	return all
 }
 
-// TestWeights shows that weights.tsv is what the training part of the corpus
-// gives, and nothing else.
+// TestWeights shows that weights.tsv is exactly the fit to the training part of
+// the corpus.
 func TestWeights(t *testing.T) {
 	train, _ := split(readExamples(t, corpusPath))
 	_, w := fit(t, train)
@@ -261,8 +261,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestCrossValidation fits to four fifths of the training part and judges the
-// rest, so that a change can be judged without a look at the held-out part.
+// TestCrossValidation fits to four fifths of the training part and evaluates the
+// rest, so that a change can be assessed without the held-out part.
 func TestCrossValidation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fits five times")

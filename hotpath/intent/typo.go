@@ -5,15 +5,15 @@ package intent
 const minTypo = 4
 
 // farTypo is the length from which a word may be two edits away. Long words
-// have few neighbours, and people get more of their letters wrong.
+// have few similar words and more misspelt letters.
 const farTypo = 9
 
-// firmTypo is the length below which a misspelling keeps the first letter.
+// firmTypo is the length below which a misspelling must keep the first letter.
 const firmTypo = 7
 
-// typoIndex finds which of the telling words a misspelling means. It keeps each
-// word under all that is left of it when one letter goes; two words that differ
-// by one edit meet there.
+// typoIndex finds the lexicon word that a misspelling means. Each word is indexed
+// under every form with one letter deleted; two words that differ by one edit
+// share such a form.
 type typoIndex struct {
 	forms   []typoForm
 	deleted map[string][]int32 // by a form with a letter less, or whole
@@ -46,10 +46,10 @@ func (x *typoIndex) add(form string, t term) {
 	}
 }
 
-// protect keeps a real word from being taken for a misspelling.
+// protect keeps a real word from being corrected.
 func (x *typoIndex) protect(word string) { x.real[word] = true }
 
-// correct gives the term of the telling word nearest to w, an unknown one.
+// correct returns the term of the lexicon word nearest to w, an unknown one.
 func (x *typoIndex) correct(w []byte) (term, bool) {
 	if x.real[string(w)] {
 		return unknown, false
@@ -88,7 +88,7 @@ func (x *typoIndex) correct(w []byte) (term, bool) {
 }
 
 // distance counts the edits between a and b (a letter more, less or another,
-// two neighbours swapped), or gives 3 when there are more than two.
+// two neighbours swapped), or returns 3 when there are more than two.
 func distance(a []byte, b string) int {
 	const tooFar = 3
 	if d := len(a) - len(b); d > 2 || d < -2 || len(b) > maxWordSize {

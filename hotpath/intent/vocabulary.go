@@ -18,7 +18,7 @@ const (
 	hardBreak  term = -5 // end of a sentence
 )
 
-// The classes a word gives evidence for. The first four are in the order of
+// The classes a word is evidence for. The first four are in the order of
 // spend.ActionTypes; none stands for text without any financial action.
 const (
 	refundClass = iota
@@ -46,13 +46,13 @@ type lexicon struct {
 	stop     uint32              // the bit of words that no gap reaches over
 	past     uint32              // the bit of was, has and the like
 	or       uint32              // the bit of or, nor
-	typos    typoIndex           // corrects misspellings of the telling words
+	typos    typoIndex           // corrects misspellings of lexicon words
 	single   []weights           // by term: fitted weights (weights.tsv)
 	pairs    map[uint64]*weights // by two neighbouring terms: fitted weights
 	bias     weights
 }
 
-// intern gives the term of a word as written, making one if there is none.
+// intern returns the term of a word as written, making one if there is none.
 func (x *lexicon) intern(word string) term {
 	s := string(stem([]byte(word)))
 	if t, ok := x.terms[s]; ok {
@@ -192,7 +192,7 @@ func (x *lexicon) setWeights(key string, w weights) {
 	}
 }
 
-// internStem is intern for a word that is a stem already, or "#" or "%".
+// internStem interns a word that is a stem already, or "#" or "%".
 func (x *lexicon) internStem(s string) term {
 	switch s {
 	case "#":

@@ -12,7 +12,7 @@ import (
 
 // Compile checks a policy's rules, the JSON array as it was sent (empty when
 // absent), and compiles them. Every fault is added to faults, by path from
-// "rules" ("rules[2].parameters.limit"); if there was one, Compile gives nil.
+// "rules" ("rules[2].parameters.limit"); if there was one, Compile returns nil.
 // The Program keeps nothing of the text.
 func Compile(policyID string, version int, rules string, faults *spend.Faults) *Program {
 	log := &faultLog{faults: faults, before: len(*faults)}
@@ -37,13 +37,13 @@ func Compile(policyID string, version int, rules string, faults *spend.Faults) *
 	if log.failed() {
 		return nil
 	}
-	p.rules = slices.Clone(p.rules) // without the room that append left
+	p.rules = slices.Clone(p.rules) // without the spare capacity of append
 	coverCurrencies(p.rules)
 	p.size = p.measure()
 	return p
 }
 
-// ruleValues takes the array apart.
+// ruleValues returns the elements of the array.
 func ruleValues(rules string, log *faultLog) []jsontext.Value {
 	if spend.Blank(rules) {
 		log.add("rules", "is required")
@@ -51,8 +51,7 @@ func ruleValues(rules string, log *faultLog) []jsontext.Value {
 	}
 	text := jsontext.Value(rules)
 	if !text.IsValid() {
-		// Not reached from the wire, whose text was checked; the rest of the
-		// compiler relies on it.
+		// The API checks the text before; the rest of the compiler relies on it.
 		log.add("rules", "must be well-formed JSON without duplicate names")
 		return nil
 	}

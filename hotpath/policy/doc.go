@@ -1,27 +1,26 @@
-// Package policy compiles a policy's rules into a Program and judges actions
+// Package policy compiles a policy's rules into a Program and evaluates actions
 // by it. A Program is immutable and safe for concurrent use; Evaluate is pure,
-// does no IO and allocates nothing. The package knows no other of the module
-// but hotpath/spend.
+// does no IO and allocates nothing. Of the module the package imports only
+// hotpath/spend.
 //
 // # Reading order
 //
 // rules.go has the table of the ten rule types: what each decides, which
 // action types it judges, which optional field it reads. Each type then has
 // its own file, rules_<type>.go, with everything about it: its compiled form,
-// its parameters, its condition and its words. compile.go and object.go read
-// the JSON and report every fault at once, program.go judges, explain.go
-// words the decision.
+// its parameters, its condition and its texts. compile.go and object.go read
+// the JSON and report every fault at once, program.go evaluates, explain.go
+// renders the texts of the decision.
 //
-// Judging and wording are apart: Evaluate answers a small Finding without a
-// string built, and Explain, called for the one finding that is answered,
-// renders the texts.
+// Evaluate returns a small Finding without building a string; Explain, called
+// only for the finding that is answered, renders the texts.
 //
 // # Evaluation
 //
 // The rules are tried from top to bottom. The first block ends it; the first
 // escalation is kept in case no block follows (S14). The duplicate_guard rules
 // are no part of it: they only set Window, which the guard applies before any
-// rule is tried (S17), and Duplicate words its hit.
+// rule is tried (S17), and Duplicate renders its hit.
 //
 // RULES.md describes the rule types for users, and what was decided where the
 // contract leaves something open.

@@ -37,10 +37,10 @@ func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.
 	return d
 }
 
-// ExplainToStranger is Explain for a caller without a key, who learns no entry
-// of the policy's lists that the action does not name: neither a generated
-// description of a rule with a list is told nor the policy's own.
-func (p *Program) ExplainToStranger(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
+// ExplainAnonymous is Explain for a caller without a key, who learns no entry of
+// the policy's lists that the action does not name: a rule with a list is
+// described by its type alone.
+func (p *Program) ExplainAnonymous(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
 	d := p.Explain(f, a, r)
 	if f.Effect != spend.Allow && p.rules[f.rule].unlisted != "" {
 		d.RuleDescription = p.rules[f.rule].unlisted
@@ -49,8 +49,8 @@ func (p *Program) ExplainToStranger(f Finding, a *spend.Action, r spend.Resoluti
 }
 
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {
-	var room [192]byte // one string is made, instead of one for each part
-	b := append(append(room[:0], "a "...), r.Type.String()...)
+	var buf [192]byte // one string is made, instead of one for each part
+	b := append(append(buf[:0], "a "...), r.Type.String()...)
 	b = appendMoney(append(b, " of "...), a.Amount, a.Currency)
 	b = append(append(b, " is within policy "...), p.policyID...)
 	b = strconv.AppendInt(append(b, ", version "...), int64(p.version), 10)
@@ -64,7 +64,7 @@ func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (
 		nextStep + " Send " + missing + " with later checks, so that every rule can judge them."
 }
 
-// missing lists the fields for whose lack applicable rules were skipped.
+// missing lists the absent fields because of which applicable rules were skipped.
 func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string {
 	var fields []string
 	for i := range p.rules {
@@ -79,8 +79,8 @@ func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string
 	return strings.Join(fields, ", ")
 }
 
-// explainMissing words a rule that fired because the action lacks the field it
-// reads (S9). The field is no part of the fingerprint, hence the wait.
+// explainMissing explains a rule that fired because the action lacks the field
+// it reads (S9). The field is no part of the fingerprint, hence the wait.
 func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
 	message = r.reads + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
 	retry := "check again with " + r.reads + g.afterWindow() + "."
@@ -90,10 +90,10 @@ func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
 	return message, "Do not proceed. Instead, " + retry
 }
 
-// money is an amount with at least two decimals and its currency, if any.
+// money formats an amount with at least two decimals and its currency, if any.
 func money(a spend.Amount, currency string) string {
-	var room [32]byte
-	return string(appendMoney(room[:0], a, currency))
+	var buf [32]byte
+	return string(appendMoney(buf[:0], a, currency))
 }
 
 func appendMoney(b []byte, a spend.Amount, currency string) []byte {
@@ -104,7 +104,7 @@ func appendMoney(b []byte, a spend.Amount, currency string) []byte {
 	return b
 }
 
-// count is "1 day", "2 days".
+// count formats a number of units: "1 day", "2 days".
 func count(n int64, unit string) string {
 	s := strconv.FormatInt(n, 10) + " " + unit
 	if n == 1 {
@@ -118,7 +118,7 @@ func inMinutes(d time.Duration) string { return count(int64(d/time.Minute), "min
 // maxEnumerated bounds how many entries of a list a text repeats.
 const maxEnumerated = 5
 
-// enumerate is "a, b" or, of many, "a, b, c, d, e and 7 more".
+// enumerate formats a list: "a, b" or, of many, "a, b, c, d, e and 7 more".
 func enumerate(entries []string) string {
 	if len(entries) <= maxEnumerated {
 		return strings.Join(entries, ", ")

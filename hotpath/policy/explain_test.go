@@ -69,7 +69,7 @@ func TestTexts(t *testing.T) {
 }
 
 // An agent that only adds what its fingerprint does not cover would be taken
-// for a repeat (S17), so it is told to wait.
+// for a repeat (S17), so its next step is to wait.
 func TestNextStepKnowsTheWindow(t *testing.T) {
 	const guardRule = `{"rule_id":"g","rule_type":"duplicate_guard","parameters":{"window_minutes":30}},`
 	for _, rules := range []string{
@@ -86,7 +86,7 @@ func TestNextStepKnowsTheWindow(t *testing.T) {
 	}
 }
 
-// An agent whose action was taken for another type is told how to say so.
+// An agent whose action was taken for another type learns how to name the type.
 func TestNextStepKnowsTheInferredType(t *testing.T) {
 	f := func(rules string, sent spend.ActionType, want bool) {
 		t.Helper()

@@ -27,8 +27,8 @@ const shortName = 64
 // longestName is how many bytes an entry of a list can have.
 const longestName = spend.MaxIdentifier * utf8.UTFMax
 
-// has does not allocate: a name is folded on the stack, and folding makes
-// none longer.
+// has reports whether the set contains a name. It does not allocate: the name is
+// folded on the stack, and folding makes none longer.
 func (n *names) has(s string) bool {
 	s = strings.TrimSpace(s)
 	if len(s) > shortName {
@@ -69,7 +69,7 @@ func appendFoldRunes(dst []byte, s string) []byte {
 	return dst
 }
 
-// foldRune gives the least of a code point's case variants. Being the least it
+// foldRune returns the least of a code point's case variants. Being the least it
 // is never longer in UTF-8; for a letter of ASCII it is the capital.
 func foldRune(r rune) rune {
 	least := r

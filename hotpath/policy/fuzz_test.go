@@ -64,7 +64,7 @@ func FuzzParseHours(f *testing.F) {
 	})
 }
 
-// written is the JSON of rules that say what the Program does.
+// written returns the JSON of the Program's rules.
 func written(p *Program) string {
 	var texts []string
 	write := func(id, ruleType, description string, parameters map[string]any) {

@@ -10,7 +10,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// maxFaults bounds what one refused policy costs: a body of 1 MiB has room for
+// maxFaults bounds what one refused policy costs: a body of 1 MiB can hold
 // hundreds of thousands of faults, and an answer shows only the first few.
 const maxFaults = 100
 
@@ -53,8 +53,8 @@ type member struct {
 	taken bool
 }
 
-// openObject takes a well-formed value apart, or adds a fault if it is not an
-// object.
+// openObject reads the members of a well-formed value, or adds a fault if it is
+// not an object.
 func openObject(value jsontext.Value, path string, log *faultLog) (object, bool) {
 	o := object{path: path, log: log}
 	if value.Kind() != jsontext.KindBeginObject {
@@ -73,7 +73,7 @@ func openObject(value jsontext.Value, path string, log *faultLog) (object, bool)
 	return o, true
 }
 
-// value gives a member as it is written, nil when absent.
+// value returns a member as it is written, nil when absent.
 func (o *object) value(name string, need presence) jsontext.Value {
 	o.asked = append(o.asked, name)
 	for i := range o.members {
@@ -90,7 +90,7 @@ func (o *object) value(name string, need presence) jsontext.Value {
 	return nil
 }
 
-// text gives a string of at most limit code points, empty when absent.
+// text returns a string of at most limit code points, empty when absent.
 func (o *object) text(name string, need presence, limit int) string {
 	raw := o.value(name, need)
 	if raw == nil {
@@ -107,7 +107,7 @@ func (o *object) text(name string, need presence, limit int) string {
 	return s
 }
 
-// amount gives a required number of 0 or more (S7).
+// amount returns a required number of 0 or more (S7).
 func (o *object) amount(name string) spend.Amount {
 	raw := o.value(name, required)
 	if raw == nil {
@@ -120,7 +120,7 @@ func (o *object) amount(name string) spend.Amount {
 	return a
 }
 
-// integer gives a required integer, or adds a fault saying what is accepted.
+// integer returns a required integer, or adds a fault saying what is accepted.
 func (o *object) integer(name string, least, most int64, accepted string) int64 {
 	raw := o.value(name, required)
 	if raw == nil {
@@ -134,7 +134,7 @@ func (o *object) integer(name string, least, most int64, accepted string) int64 
 	return n
 }
 
-// list hands each entry of an array of strings to take, which gives what is
+// list hands each entry of an array of strings to take, which returns what is
 // wrong with it, if anything. It reports whether the list is present.
 func (o *object) list(name string, need presence, take func(entry string) (problem string)) bool {
 	raw := o.value(name, need)
@@ -174,7 +174,7 @@ func entryProblem(raw jsontext.Value, take func(entry string) string) string {
 	return take(entry)
 }
 
-// onMissing gives what a rule does without the field it reads (S9).
+// onMissing returns what a rule does without the field it reads (S9).
 func (o *object) onMissing() spend.Effect {
 	switch s := o.text("on_missing", optional, spend.MaxIdentifier); s {
 	case "block":
@@ -199,7 +199,7 @@ func (o *object) refuseOthers() {
 
 func (o *object) fault(name, problem string) { o.log.add(o.path+"."+name, problem) }
 
-// elements gives at most limit elements of a well-formed array.
+// elements returns at most limit elements of a well-formed array.
 func elements(array jsontext.Value, limit int) []jsontext.Value {
 	var values []jsontext.Value
 	d := jsontext.NewDecoder(bytes.NewBuffer(array))
@@ -214,7 +214,7 @@ func elements(array jsontext.Value, limit int) []jsontext.Value {
 	return values
 }
 
-// unquote gives the text of a string.
+// unquote returns the text of a string.
 func unquote(raw jsontext.Value) (string, bool) {
 	if raw.Kind() != jsontext.KindString {
 		return "", false

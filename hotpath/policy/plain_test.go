@@ -10,9 +10,9 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// A second evaluator, written plainly and straight from the contract: it keeps
-// parameters as they are spelt, judges every rule and only then chooses. It
-// shares nothing with the package but the vocabulary of spend.
+// A second evaluator, written straight from the contract: it keeps parameters as
+// they are spelt, evaluates every rule and only then chooses. It shares nothing
+// with the package but the types of spend.
 
 // plainRule is a rule as its author thinks of it; unused parameters are empty.
 type plainRule struct {
@@ -115,8 +115,8 @@ func (r plainRule) dependsOnType() bool {
 	return false
 }
 
-// reason is why the rule fires, empty if it does not; missing says that it
-// cannot tell.
+// reason returns why the rule fires, empty if it does not; missing means that it
+// cannot decide.
 func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.ActionType, now time.Time) (reason spend.Reason, missing bool) {
 	when := func(fires bool, reason spend.Reason) (spend.Reason, bool) {
 		if fires {
@@ -162,7 +162,7 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 	return "", false // duplicate_guard
 }
 
-// listed is for the lists that compare without regard to case.
+// listed compares with a list without regard to case.
 func (r plainRule) listed(value string, reason spend.Reason) (spend.Reason, bool) {
 	for _, entry := range r.list {
 		if value != "" && strings.EqualFold(strings.TrimSpace(entry), strings.TrimSpace(value)) {
@@ -172,7 +172,7 @@ func (r plainRule) listed(value string, reason spend.Reason) (spend.Reason, bool
 	return "", value == ""
 }
 
-// open looks whether a window that opened today or yesterday is open now.
+// open reports whether a window that opened today or yesterday is open now.
 func (r plainRule) open(now time.Time) bool {
 	from, until := "00:00", "24:00"
 	if r.text != "" {
@@ -211,7 +211,7 @@ func plainNumber(s string) *big.Rat {
 	return n
 }
 
-// plainWindow is the duplicate guard's and the rule it reports.
+// plainWindow returns the duplicate guard's window and the rule it reports.
 func plainWindow(rules []plainRule) (window time.Duration, rule string) {
 	for _, r := range rules {
 		if r.ruleType != "duplicate_guard" {

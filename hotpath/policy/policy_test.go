@@ -14,7 +14,7 @@ import (
 // noon is a Wednesday.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// named is the resolution of an action that named its type.
+// named returns the resolution of an action that named its type.
 func named(t spend.ActionType) spend.Resolution {
 	return spend.Resolution{Type: t, Confidence: spend.High}
 }
@@ -38,7 +38,7 @@ func mustAmount(tb testing.TB, s string) spend.Amount {
 	return a
 }
 
-// action is one of 100.00 USD to acme, changed by the options.
+// action returns an action of 100.00 USD to acme, changed by the options.
 func action(tb testing.TB, options ...func(*spend.Action)) *spend.Action {
 	tb.Helper()
 	a := &spend.Action{
@@ -75,7 +75,7 @@ func with(tb testing.TB, metadata string) func(*spend.Action) {
 	}
 }
 
-// rule1 is a policy of one rule, r1.
+// rule1 returns a policy of one rule, r1.
 func rule1(ruleType, parameters string) string {
 	return `[{"rule_id":"r1","rule_type":"` + ruleType + `","parameters":` + parameters + `}]`
 }

@@ -20,13 +20,13 @@ type Program struct {
 	size     int
 }
 
-// PolicyID is the policy's identifier.
+// PolicyID returns the policy's identifier.
 func (p *Program) PolicyID() string { return p.policyID }
 
-// Version is the policy's version.
+// Version returns the policy's version.
 func (p *Program) Version() int { return p.version }
 
-// Window is how long the duplicate guard takes an identical action for a
+// Window returns how long the duplicate guard takes an identical action for a
 // repeat: 5 minutes, or the largest window of the duplicate_guard rules (S17).
 func (p *Program) Window() time.Duration { return p.guard.window }
 
@@ -53,9 +53,8 @@ func (p *Program) measure() int {
 	return size + size/8 // of large allocations, too, an eighth can be slack
 }
 
-// Finding is what Evaluate found: the outcome, and what Explain needs to word
-// it. It holds no text of its own and is meaningful only to the Program that
-// found it.
+// Finding is the outcome of Evaluate, and what Explain needs to explain it. It
+// holds no text of its own and is valid only with the Program that found it.
 type Finding struct {
 	Effect     spend.Effect
 	Confidence spend.Confidence

@@ -59,7 +59,7 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 	}
 }
 
-// decisionProblem says what no decision may be, whatever the policy.
+// decisionProblem returns what is wrong with a decision under any policy.
 func decisionProblem(f Finding, d spend.Decision) string {
 	allowed := d.Effect == spend.Allow
 	switch {

@@ -50,8 +50,8 @@ type rule struct {
 	window      time.Duration // of a duplicate_guard only
 }
 
-// confidence is that of what the rule found (S16): what holds for every action
-// type does not depend on how the type was resolved.
+// confidence returns the confidence of the rule's finding (S16): what holds for
+// every action type does not depend on how the type was resolved.
 func (r *rule) confidence(resolved spend.Resolution) spend.Confidence {
 	if r.types == everyType {
 		return spend.High
@@ -62,12 +62,12 @@ func (r *rule) confidence(resolved spend.Resolution) spend.Confidence {
 // condition is the part of a rule that differs between rule types. Its
 // implementations are immutable.
 type condition interface {
-	// judge gives the reason for which the rule fires, ReasonNone if it does
+	// judge returns the reason for which the rule fires, ReasonNone if it does
 	// not, or ReasonRequiredContextMissed if the action lacks what it reads.
 	// It must not allocate.
 	judge(a *spend.Action, at weekMinute) spend.Reason
-	// explain words a reason that judge gave for that action, all but
-	// ReasonRequiredContextMissed, which is worded in one place for all.
+	// explain returns the texts for a reason that judge returned for that action,
+	// except ReasonRequiredContextMissed, which explainMissing explains for all.
 	explain(f Finding, a *spend.Action, g *guard) (message, nextStep string)
 }
 

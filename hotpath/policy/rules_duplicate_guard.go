@@ -13,8 +13,8 @@ const duplicateGuard = "duplicate_guard"
 // maxWindowMinutes is a week (S17).
 const maxWindowMinutes = 7 * 24 * 60
 
-// guard is the duplicate guard as the policy sets it. It is always on. Whether
-// an action is a repeat is not for this package to know.
+// guard holds the policy's settings of the duplicate guard, which is always on.
+// Package guard decides whether an action is a repeat.
 type guard struct {
 	window      time.Duration
 	id          string
@@ -50,8 +50,8 @@ func (g *guard) afterWindow() string {
 	return " once the duplicate window of " + inMinutes(g.window) + " has passed"
 }
 
-// explain words a hit. of is the earlier check, or empty when it is not to be
-// named.
+// explain returns the texts of a hit. of is the earlier check, or empty when it
+// is not to be named.
 func (g *guard) explain(of string) (message, nextStep string) {
 	message = "an identical action (agent, action type, amount and counterparty) was checked within " + inMinutes(g.window)
 	decided := "the earlier check"
@@ -63,7 +63,7 @@ func (g *guard) explain(of string) (message, nextStep string) {
 		". If a second one is meant, check again" + g.afterWindow() + "."
 }
 
-// Duplicate is the decision about an action that the duplicate guard found to
+// Duplicate returns the decision about an action that the duplicate guard found to
 // repeat the check of (S14, S17), which is not named if it is zero. The
 // fingerprint covers the action type, so its confidence is the resolution's (S16).
 func (p *Program) Duplicate(of spend.ID, r spend.Resolution) spend.Decision {

@@ -65,7 +65,7 @@ func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guard) (message
 		"Do not proceed now. Check again within " + c.String() + g.afterWindow() + "."
 }
 
-// String is like "mon, tue 09:00-17:00 UTC".
+// String returns a text like "mon, tue 09:00-17:00 UTC".
 func (c *timeRestriction) String() string { return c.days.String() + " " + c.hours.String() + " UTC" }
 
 const (
@@ -148,7 +148,7 @@ func parseClock(s string) (minute int, ok bool) {
 	return hour*60 + minute, true
 }
 
-// String is what parseHours reads.
+// String returns what parseHours reads.
 func (h hours) String() string {
 	return fmt.Sprintf("%02d:%02d-%02d:%02d", h.start/60, h.start%60, h.end/60, h.end%60)
 }
@@ -165,7 +165,7 @@ func weekMinuteOf(t time.Time) weekMinute {
 
 func (m weekMinute) split() (day, minute int) { return int(m) / minutesPerDay, int(m) % minutesPerDay }
 
-// String is like "tue 18:30 UTC".
+// String returns a text like "tue 18:30 UTC".
 func (m weekMinute) String() string {
 	day, minute := m.split()
 	return fmt.Sprintf("%s %02d:%02d UTC", dayNames[day], minute/60, minute%60)

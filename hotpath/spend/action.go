@@ -45,7 +45,7 @@ func TooLong(s string, limit int) bool {
 	return len(s) > limit && utf8.RuneCountInString(s) > limit
 }
 
-// LengthForm says what TooLong lets pass, for messages.
+// LengthForm returns the form that TooLong accepts, for messages.
 func LengthForm(limit int) string { return "must be at most " + strconv.Itoa(limit) + " characters" }
 
 // CheckLength adds a fault when s is longer than limit code points.
@@ -75,7 +75,7 @@ func alphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// ParseCurrency gives the upper-case form of three ASCII letters (S7).
+// ParseCurrency returns the upper-case form of three ASCII letters (S7).
 func ParseCurrency(s string) (string, bool) {
 	if len(s) != 3 || !letters(s) {
 		return "", false
@@ -83,7 +83,7 @@ func ParseCurrency(s string) (string, bool) {
 	return strings.ToUpper(s), true
 }
 
-// ParseCountry gives the upper-case form of two ASCII letters.
+// ParseCountry returns the upper-case form of two ASCII letters.
 func ParseCountry(s string) (string, bool) {
 	if len(s) != 2 || !letters(s) {
 		return "", false

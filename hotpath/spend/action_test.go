@@ -133,7 +133,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A name that is told back is cut between code points.
+// A name that a fault repeats is cut between code points.
 func TestNameShown(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()

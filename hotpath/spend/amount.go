@@ -70,7 +70,7 @@ func (n number) amount() (Amount, error) {
 	return Amount{coef: coef, scale: uint8(fraction)}, nil
 }
 
-// Parts gives the Amount as coefficient / 10^scale.
+// Parts returns the Amount as coefficient / 10^scale.
 func (a Amount) Parts() (coefficient uint64, scale int) { return a.coef, int(a.scale) }
 
 // AmountFromParts is the inverse of Parts for a value that a store kept. It
@@ -82,7 +82,7 @@ func AmountFromParts(coefficient uint64, scale int) (Amount, error) {
 // IsZero reports whether the Amount is 0.
 func (a Amount) IsZero() bool { return a.coef == 0 }
 
-// Cmp is -1, 0 or +1 as a is less than, equal to or greater than b.
+// Cmp returns -1, 0 or +1 as a is less than, equal to or greater than b.
 func (a Amount) Cmp(b Amount) int {
 	ah, al := bits.Mul64(a.coef, pow10[max(a.scale, b.scale)-a.scale])
 	bh, bl := bits.Mul64(b.coef, pow10[max(a.scale, b.scale)-b.scale])
@@ -101,16 +101,16 @@ var pow10 = [maxFractionDigits + 1]uint64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 
 // Append writes the shortest plain decimal, a JSON number: 10, 0.5, 600.05.
 func (a Amount) Append(dst []byte) []byte { return a.append(dst, int(a.scale)) }
 
-// AppendMoney is Append with at least two decimals, for messages: 600.00.
+// AppendMoney writes at least two decimals, for messages: 600.00.
 func (a Amount) AppendMoney(dst []byte) []byte { return a.append(dst, max(int(a.scale), 2)) }
 
-// String is the shortest plain decimal.
+// String returns the shortest plain decimal.
 func (a Amount) String() string { return string(a.Append(nil)) }
 
 // MarshalJSON writes the shortest plain decimal.
 func (a Amount) MarshalJSON() ([]byte, error) { return a.Append(nil), nil }
 
-// UnmarshalJSON is ParseAmount: a string, even one of digits, is no number.
+// UnmarshalJSON parses like ParseAmount: a string, even of digits, is no number.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	parsed, err := ParseAmount(string(text))
 	if err == nil {

@@ -151,7 +151,7 @@ func TestAmountAgainstRationals(t *testing.T) {
 	}
 }
 
-// refusalOf is S7 on exact rationals.
+// refusalOf applies S7 to exact rationals.
 func refusalOf(x *big.Rat) error {
 	if x.Sign() < 0 {
 		return ErrNegative

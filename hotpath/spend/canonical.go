@@ -14,7 +14,7 @@ type Hash [sha256.Size]byte
 // IsZero reports whether the Hash was never computed.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// HashKey is the hash under which an idempotency key is stored and claimed.
+// HashKey returns the hash under which an idempotency key is stored and claimed.
 func HashKey(idempotencyKey string) Hash {
 	return sha256.Sum256(append(make([]byte, 0, 256), idempotencyKey...)) // short keys stay on the stack
 }
@@ -31,18 +31,18 @@ func FingerprintOf(a *Action, resolved ActionType) Hash {
 	return sha256.Sum256(b)
 }
 
-// canonicalRooms are buffers to encode in. They grow to what S4 lets a request
-// be, some ten KB.
-var canonicalRooms = sync.Pool{New: func() any { return new([]byte) }}
+// canonicalBuffers are buffers to encode in. They grow to the largest request
+// that S4 allows, some ten KB.
+var canonicalBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// RequestSHA is the hash of the action by meaning, its idempotency key left
+// RequestSHA returns the hash of the action by meaning, its idempotency key left
 // out: equal for requests that S18 calls the same. Amounts are decimals and
 // metadata objects have no member order. Stored hashes are compared with new
 // ones, so the encoding never changes.
 func RequestSHA(a *Action) Hash {
-	room := canonicalRooms.Get().(*[]byte)
-	defer canonicalRooms.Put(room)
-	b := append((*room)[:0], 1) // the version of this encoding
+	buf := canonicalBuffers.Get().(*[]byte)
+	defer canonicalBuffers.Put(buf)
+	b := append((*buf)[:0], 1) // the version of this encoding
 	b = appendPart(b, a.AgentID)
 	b = appendPart(b, a.PolicyID)
 	b = append(b, byte(a.Type))
@@ -55,7 +55,7 @@ func RequestSHA(a *Action) Hash {
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)
 	}
-	*room = b
+	*buf = b
 	return sha256.Sum256(b)
 }
 

@@ -22,7 +22,7 @@ type Check struct {
 	Fence Fence // under which it was claimed; set before it is committed
 }
 
-// Timestamp is when the check was made: its ID's millisecond.
+// Timestamp returns when the check was made: its ID's millisecond.
 func (c *Check) Timestamp() time.Time { return c.ID.Time() }
 
 // Violation reports whether the check is listed as a violation.
@@ -42,5 +42,5 @@ func (p Pass) Passed() bool { return p.ClaimedMS != 0 }
 // the store refuses a commit whose epoch is over or whose node was fenced.
 type Fence struct {
 	Node  ID // the incarnation of the node that claimed
-	Epoch ID // the life of Redis' windows in which it claimed
+	Epoch ID // the epoch of Redis' windows in which it claimed
 }

@@ -20,7 +20,7 @@ var actionTypeNames = [...]string{"", "refund", "credit", "discount", "spend"}
 
 func (t ActionType) String() string { return actionTypeNames[t] }
 
-// ParseActionType knows the four names exactly as they are spelt.
+// ParseActionType accepts the four names exactly as they are spelt.
 func ParseActionType(s string) (ActionType, bool) {
 	for _, t := range ActionTypes {
 		if actionTypeNames[t] == s {

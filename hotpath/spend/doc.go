@@ -1,8 +1,8 @@
-// Package spend is the vocabulary of the service: the action an agent plans,
-// the decision about it, the check that records both, and the values they are
-// made of. It does no IO, starts nothing and knows no other package of the
-// module, so every room may import it.
+// Package spend has the types of the service: the action an agent plans, the
+// decision about it, the check that records both, and the values they are made
+// of. It does no IO, starts nothing and imports no other package of the module,
+// so every package may import it.
 //
-// One Action and one Check travel from the wire to the row without a copy per
+// One Action and one Check are used from request to row without a copy per
 // layer. A value built here owns its bytes: nothing aliases a request buffer.
 package spend

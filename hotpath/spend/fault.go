@@ -13,14 +13,13 @@ type Fault struct {
 // no error; use Err to turn it into one.
 type Faults []Fault
 
-// maxFaultsShown bounds the message of a request that is wrong all over.
+// maxFaultsShown bounds the message of a request with many faults.
 const maxFaultsShown = 20
 
-// maxNameShown is how many code points of a name that the client made up are
-// told back.
+// maxNameShown is how many code points of an unknown name a fault repeats.
 const maxNameShown = 64
 
-// NameShown is an unknown name as a fault repeats it.
+// NameShown returns an unknown name as a fault repeats it.
 func NameShown(name string) string {
 	shown := 0
 	for i := range name {
@@ -35,7 +34,7 @@ func NameShown(name string) string {
 // Add records a fault.
 func (f *Faults) Add(path, problem string) { *f = append(*f, Fault{path, problem}) }
 
-// Err is nil without faults, else the Faults as an error.
+// Err returns nil without faults, else the Faults as an error.
 func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil

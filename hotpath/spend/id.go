@@ -35,7 +35,7 @@ func NewID(now time.Time) ID {
 	return id
 }
 
-// Time is the instant of the ID, to the millisecond, in UTC: the timestamp of
+// Time returns the instant of the ID, to the millisecond, in UTC: the timestamp of
 // its check (S5).
 func (id ID) Time() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
@@ -49,7 +49,7 @@ func (id ID) Append(dst []byte, prefix string) []byte {
 	return hex.AppendEncode(append(dst, prefix...), id[:])
 }
 
-// Text is Append as a string: id.Text(PrefixCheck).
+// Text returns what Append writes as a string: id.Text(PrefixCheck).
 func (id ID) Text(prefix string) string { return string(id.Append(nil, prefix)) }
 
 // ParseID is the inverse of Text. It fails with ErrBadID.

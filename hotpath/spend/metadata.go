@@ -24,13 +24,13 @@ func ParseMetadata[T ~string | ~[]byte](value T, path string, faults *Faults) Me
 	return m
 }
 
-// CompactObject gives the compact text of metadata of any keys, within the
+// CompactObject returns the compact text of metadata of any keys, within the
 // limits of S4, or "" when it is null or at fault.
 func CompactObject(value, path string, faults *Faults) string {
 	return readObject(value, path, faults, nil)
 }
 
-// readObject gives the compact text of an object within the limits of S4, or
+// readObject returns the compact text of an object within the limits of S4, or
 // "" when it is null or at fault; m takes the keys that rules know.
 func readObject(value, path string, faults *Faults, m *Metadata) string {
 	t := metadataTexts.Get().(*metadataText)

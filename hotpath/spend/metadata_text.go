@@ -86,7 +86,7 @@ func (t *metadataText) passValue(path string, faults *Faults) bool {
 	}
 }
 
-// place is the path of the value that was read last.
+// place returns the path of the value that was read last.
 func (t *metadataText) place(path string) string {
 	level := 0
 	for token := range t.decoder.StackPointer().Tokens() {
@@ -100,7 +100,7 @@ func (t *metadataText) place(path string) string {
 	return path
 }
 
-// unquote gives the text of a JSON string: a piece of it if it has no escapes.
+// unquote returns the text of a JSON string: a piece of it if it has no escapes.
 func unquote(quoted string) string {
 	if strings.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]

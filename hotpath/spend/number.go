@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// number is a JSON number taken apart as text, so that no digit is lost.
+// number is a JSON number split as text, so that no digit is lost.
 type number struct {
 	negative          bool
 	integer, fraction string
@@ -50,7 +50,7 @@ func cutDigits(s string) (digits, rest string) {
 }
 
 // maxFreeExponent is how many digits the exponent of a number in metadata may
-// have: what is beyond cannot be told from its equals without writing it out.
+// have: longer ones cannot be compared without writing the number out.
 const maxFreeExponent = 4
 
 // longExponent reports whether a JSON number has an exponent that metadata does
@@ -64,7 +64,7 @@ func (n number) isZero() bool {
 	return strings.Trim(n.integer, "0") == "" && strings.Trim(n.fraction, "0") == ""
 }
 
-// significant gives the digits without zeros at either end, in two pieces, and
+// significant returns the digits without zeros at either end, in two pieces, and
 // the power of ten they are multiplied by. The number must not be zero and its
 // exponent must fit an int.
 func (n number) significant() (head, tail string, exp int) {

@@ -1,7 +1,6 @@
-// Package trace keeps what a trace tells of a request: when its stages began
-// and ended, and what came of it. It is noted while the request is at work and
-// made into spans once there is an answer, by whoever takes the Record
-// (package otlp), so that no stage knows of spans.
+// Package trace records when the stages of a request began and ended, and its
+// outcome. Package otlp makes spans of a Record once there is an answer, so that
+// no stage depends on spans.
 //
 // A nil Record keeps nothing and costs a comparison: that is how tracing is
 // off.
@@ -26,7 +25,7 @@ const (
 	Commit                    // the audit trail
 )
 
-// String is the name of the stage's span.
+// String returns the name of the stage's span.
 func (s Stage) String() string {
 	switch s {
 	case Decode:
@@ -83,7 +82,7 @@ func (r *Record) End(at time.Time) {
 	}
 }
 
-// EndNow is End at the present time, which is looked at only if it is kept.
+// EndNow is End at the present time, which is read only if it is recorded.
 func (r *Record) EndNow() {
 	if r != nil {
 		r.end(time.Now())
@@ -104,11 +103,11 @@ func (r *Record) end(at time.Time) {
 	}
 }
 
-// Spans are the stages so far.
+// Spans returns the stages so far.
 func (r *Record) Spans() []Span { return r.spans[:r.used] }
 
 // ID names a trace; zero is none.
 type ID [16]byte
 
-// String is the 32 hex digits of the ID.
+// String returns the 32 hex digits of the ID.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }

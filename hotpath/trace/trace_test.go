@@ -29,7 +29,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// stages is what a check notes.
+// stages records what a check does.
 func stages(r *Record, now time.Time) {
 	r.Begin(Decode, now)
 	r.EndNow()

@@ -145,7 +145,7 @@ func (e *evidence) limitHolds(k Key, ops []*Op, changes []change, l life) {
 	}
 }
 
-// limitsBetween are those that may have been in force at some time of [from, to].
+// limitsBetween returns those that may have been in force at some time of [from, to].
 func limitsBetween(k Key, changes []change, from, to time.Duration) []int {
 	limits := []int{k.Limit}
 	for _, c := range changes {

@@ -123,7 +123,7 @@ func (r request) canonical() string {
 	return string(text)
 }
 
-// requests are those that a row may be of: its type may have been inferred.
+// requests returns those that a row may be of: its type may have been inferred.
 func (r *Row) requests() []string {
 	q := request{
 		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
@@ -166,16 +166,16 @@ func sortedJSON(text json.RawMessage) string {
 	return string(sorted)
 }
 
-// fingerprint is what the duplicate guard compares (S17).
+// fingerprint returns what the duplicate guard compares (S17).
 func (r *Row) fingerprint() string {
 	text, _ := json.Marshal([]string{r.AgentID, r.ActionType, decimal(r.Amount), r.Counterparty}) // strings always encode
 	return string(text)
 }
 
-// at is when the row's clocks showed the given time.
+// at returns when the row's clocks showed the given time.
 func (e *evidence) at(unixMS int64) time.Duration { return time.UnixMilli(unixMS).Sub(e.Run.Began) }
 
-// duplicateOf is the check that a duplicate block names; "" for other checks.
+// duplicateOf returns the check that a duplicate block names; "" for other checks.
 func (r *Row) duplicateOf() (id string, duplicate bool) {
 	if deref(r.ReasonCode) != "duplicate_action_detected" {
 		return "", false
@@ -183,7 +183,7 @@ func (r *Row) duplicateOf() (id string, duplicate bool) {
 	return regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(deref(r.Message)), true
 }
 
-// producers are the requests that may have made a row: the one that was given
+// producers returns the requests that may have made a row: the one that was given
 // it as its own, else all that are alike and were sent before it.
 func (e *evidence) producers(r *Row) []*check {
 	var possible []*check
@@ -202,7 +202,7 @@ func (e *evidence) producers(r *Row) []*check {
 	return possible
 }
 
-// code is the code of an error's body.
+// code returns the code of an error's body.
 func (o *Op) code() string {
 	var body struct {
 		Error struct {

@@ -28,7 +28,7 @@ func (e *evidence) onePasses() {
 	}
 }
 
-// window is that of the policy which judged the row.
+// window returns that of the policy which judged the row.
 func (e *evidence) window(r *Row) time.Duration {
 	if p := e.policies[policyVersion{r.PolicyID, r.PolicyVersion}]; p != nil {
 		return p.window
@@ -99,7 +99,7 @@ func (e *evidence) orphansAreGivenOnce() {
 	}
 }
 
-// refusedBefore gives the requests that may have made an orphan if each was
+// refusedBefore returns the requests that may have made an orphan if each was
 // answered 500 before the retry was sent. nil means that somebody may have been
 // given it, that the retry was not one, or that nobody could remember: the mark
 // of an orphan is a lease in Redis like any other.

@@ -35,7 +35,7 @@ type Finding struct {
 	To   time.Duration
 }
 
-// String is the finding on one line.
+// String returns the finding on one line.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s (%.3f s to %.3f s, requests %v)", f.Rule, f.Text, f.From.Seconds(), f.To.Seconds(), f.Ops)
 }
@@ -82,7 +82,7 @@ func (e *evidence) findRow(rule, text string, rows ...*Row) {
 	e.findings = append(e.findings, f)
 }
 
-// Judge gives what the contract does not allow, in the order of its rules.
+// Judge returns what the contract does not allow, in the order of its rules.
 // The error is of a history that makes no sense.
 func Judge(h *History) ([]Finding, error) {
 	e, err := gather(h)

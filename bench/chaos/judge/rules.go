@@ -41,7 +41,7 @@ func compile(p *Policy) (*program, error) {
 	return c, nil
 }
 
-// judge gives the decision on an amount and the rule that makes it. It knows
+// judge returns the decision on an amount and the rule that makes it. It knows
 // the two types of rules that the workload uses, in all currencies.
 func (p *program) judge(amount string) (decision, ruleID string) {
 	decision = "allow"
@@ -183,7 +183,7 @@ func (e *evidence) decisionsFollowRules() {
 	}
 }
 
-// simulated are the results in the answer to a simulation.
+// simulated returns the results in the answer to a simulation.
 func simulated(answer string) []result {
 	var body struct {
 		Results []result `json:"results"`

@@ -174,7 +174,7 @@ func (s *story) fault(f judge.Fault) {
 	s.Faults = append(s.Faults, f)
 }
 
-// judged gives the findings, of the history as it is read from a file.
+// judged returns the findings, of the history as it is read from a file.
 func (s *story) judged(t *testing.T) []judge.Finding {
 	t.Helper()
 	var file bytes.Buffer

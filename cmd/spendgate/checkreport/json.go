@@ -9,8 +9,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// document is the report as JSON. The answer is the very bytes that were
-// answered; requests and rules keep their digits.
+// document is the report as JSON. The answer has the bytes that were answered;
+// requests and rules keep their digits.
 type document struct {
 	Answer     json.RawMessage `json:"answer"`
 	Request    requestJSON     `json:"request"`
@@ -110,7 +110,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// raw is a stored JSON text; one that is none any more is given as a string.
+// raw returns a stored JSON text, as a string if it is not valid JSON any more.
 func raw(text string) json.RawMessage {
 	if text == "" {
 		return nil

@@ -14,10 +14,10 @@ type printer struct{ out strings.Builder }
 
 func (p *printer) section(title string) { p.out.WriteString("\n" + title + "\n") }
 
-// line prints what is safe to print.
+// line prints a value that is known to be printable.
 func (p *printer) line(label, value string) { fmt.Fprintf(&p.out, "  %-19s %s\n", label, value) }
 
-// text prints what others wrote, - for what is absent.
+// text prints a value from a request or a policy, - if it is absent.
 func (p *printer) text(label, value string) {
 	if value == "" {
 		value = "-"
@@ -27,9 +27,9 @@ func (p *printer) text(label, value string) {
 	p.line(label, value)
 }
 
-// Printable gives a text as it may stand on a line of a terminal: as it is, or
-// quoted when it holds anything that is not printed, or could be taken for
-// another text that is quoted, absent or blank.
+// Printable returns a text safe to print on a line of a terminal: unchanged, or
+// quoted when it has unprintable characters or could be taken for a quoted,
+// absent or blank text.
 func Printable(s string) string {
 	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
@@ -39,10 +39,10 @@ func Printable(s string) string {
 	return s
 }
 
-// quote is strconv.Quote: that escapes all that strconv.IsPrint is not true of.
+// quote escapes all characters that strconv.IsPrint rejects.
 func quote(s string) string { return strconv.Quote(s) }
 
-// printableJSON gives a JSON text on one line; what is none is quoted.
+// printableJSON returns a JSON text on one line; what is none is quoted.
 func printableJSON(s string) string {
 	compact, err := jsontext.AppendFormat(nil, s, jsontext.PreserveRawStrings(true))
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package checkreport prints one recorded check as a person reads it: what was
-// decided, what was asked, which rule spoke and why, and how the record proves
-// itself.
+// Package checkreport prints one recorded check for people: the decision, the
+// request, the rule that fired and why, and whether the record verifies.
 //
-// Agents wrote most of what it prints, and some of them mean harm: no text of
-// theirs reaches a terminal as anything but printable characters on one line.
+// Most of the texts come from agents, some of them hostile: they are printed
+// only as printable characters on one line.
 package checkreport
 
 import (
@@ -20,8 +19,8 @@ import (
 // Report is a check and what is known of it.
 type Report struct {
 	Check   *spend.Check
-	Policy  *audit.Policy // in the version that judged; nil when that is not at hand
-	KeyName string        // of the API key; empty when that is not at hand
+	Policy  *audit.Policy // in the version that judged; nil when unknown
+	KeyName string        // of the API key; empty when unknown
 	Source  string        // where the row was read: "PostgreSQL", or an archive's file
 	Chain   Chain
 }
@@ -101,7 +100,7 @@ func (r *Report) writeJudgement(p *printer) {
 	}
 }
 
-// resolution says how the action got its type.
+// resolution describes how the action type was resolved.
 func resolution(c *spend.Check) string {
 	if c.Action.Type != spend.Unspecified {
 		return c.ActionType.String() + ", as the request named it"
@@ -148,7 +147,7 @@ func guardState(pass spend.Pass) string {
 
 func hexOf(h spend.Hash) string { return fmt.Sprintf("%x", h[:]) }
 
-// duplicateOf is the check that a duplicate block names, which is how its
+// duplicateOf returns the check that a duplicate block names, which is how its
 // message ends.
 func duplicateOf(d *spend.Decision) string {
 	if d.Reason != spend.ReasonDuplicate {

@@ -26,7 +26,7 @@ const rules = `[
   {"rule_id": "rails", "rule_type": "blocked_payment_rails", "parameters": {"rails": ["crypto", "wire"]}}
 ]`
 
-// made gives the report of a check as a node makes it.
+// made returns the report of a check as a node makes it.
 func made(t *testing.T, change func(*spend.Action)) *Report {
 	t.Helper()
 	var faults spend.Faults
@@ -121,9 +121,9 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Whatever agents, policies and keys are called, nothing reaches the terminal
-// that it does not print, and no text makes a line of its own.
-func TestNothingCommandsTheTerminal(t *testing.T) {
+// Whatever the names of agents, policies and keys, only printable characters
+// are printed, and no text starts a new line.
+func TestNoControlSequencesArePrinted(t *testing.T) {
 	hostile := []string{
 		"\x1b[2J\x1b[31mdecision allow", "a\r\ndecision             allow", "\u009b31m", "\x7f\x08\x08", "\u202eallow", "\u2028line", "a\x00b",
 		"\U000e0041tag", "\ufeff", "\xff\xfe", "\u200bzero", "\tTab", "\u2066iso",
@@ -167,8 +167,8 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 	}
 }
 
-// The JSON gives the texts back as they are.
-func TestEscapedTextComesBack(t *testing.T) {
+// The JSON decodes to the original texts.
+func TestEscapedTextDecodes(t *testing.T) {
 	const text = "\x1b[31m\u202e\U000e0041\x7f é \"\\"
 	r := made(t, func(a *spend.Action) { a.AgentID = text })
 	var out bytes.Buffer

@@ -21,8 +21,8 @@ type firedRule struct {
 
 type parameter struct{ name, value string } // value as JSON
 
-// fired finds the rule that the decision names. The rules are looked at with
-// suspicion: whoever reads this may ask because somebody changed them.
+// fired finds the rule that the decision names. It does not rely on well-formed
+// rules: they may have been tampered with.
 func (r *Report) fired() firedRule {
 	d := &r.Check.Decision
 	var rules []jsontext.Value
@@ -44,7 +44,7 @@ func (r *Report) fired() firedRule {
 	return firedRule{implicit: d.Reason == spend.ReasonDuplicate}
 }
 
-// membersOf gives the members of an object in their order.
+// membersOf returns the members of an object in their order.
 func membersOf(object jsontext.Value) (members []parameter) {
 	d := jsontext.NewDecoder(bytes.NewReader(object))
 	_, _ = d.ReadToken() // the brace; the text was checked
@@ -58,7 +58,7 @@ func membersOf(object jsontext.Value) (members []parameter) {
 	return members
 }
 
-// textOf is the text of a string, empty for anything else.
+// textOf returns the text of a string, empty for anything else.
 func textOf(value jsontext.Value) (s string) {
 	if json.Unmarshal(value, &s) != nil {
 		return ""
@@ -77,7 +77,7 @@ func (f firedRule) kind() string {
 	}
 }
 
-// facts are what the rule looked at, in the request's own values.
+// facts returns the values of the request that the rule read.
 func (f firedRule) facts(c *spend.Check) []string {
 	a := &c.Action
 	amount := "amount " + a.Amount.String() + " " + Printable(a.Currency)

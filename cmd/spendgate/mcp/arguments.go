@@ -17,12 +17,12 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// maxFaults bounds the message of a call that is wrong all over.
+// maxFaults bounds the message of a call with many faults.
 const maxFaults = 10
 
 // checkArguments reports every argument that is unknown, missing or of another
-// type than its schema says. The values are the service's to judge, which
-// names them as clearly. null counts as absent (S1).
+// type than its schema says. The service checks the values. null counts as
+// absent (S1).
 func checkArguments(schema *jsonschema.Schema, arguments []byte) error {
 	e := new(argumentError)
 	e.check(schema, arguments, "")

@@ -20,10 +20,11 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// program is the real thing: the compiled tool server and a node for it.
+// program is the compiled tool server and a node for it.
 type program struct{ node *fleet.Dev }
 
-// environ is the tool server's; more is NAME=value after the prefix.
+// environ returns the tool server's environment; more is NAME=value after the
+// prefix.
 func (p *program) environ(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
 	for _, entry := range append([]string{"API_URL=" + p.node.API, "API_KEY=" + p.node.Key}, more...) {
@@ -32,7 +33,7 @@ func (p *program) environ(more ...string) []string {
 	return env
 }
 
-// stdio gives a session over the streams of a tool server that it starts.
+// stdio returns a session over the streams of a tool server that it starts.
 func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	t.Helper()
 	cmd := exec.Command(p.node.Binary, append([]string{"mcp"}, args...)...)
@@ -40,8 +41,8 @@ func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	return dial(t, &sdk.CommandTransport{Command: cmd})
 }
 
-// http starts a tool server and gives its URL. At the test's end it has to end
-// clean at a signal and to have told no secret.
+// http starts a tool server and returns its URL. At the test's end it must stop
+// cleanly on a signal and must not have logged a secret.
 func (p *program) http(t *testing.T, token string) string {
 	t.Helper()
 	cmd := exec.Command(p.node.Binary, "mcp", "--http", ":0")
@@ -88,7 +89,7 @@ func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	return session
 }
 
-// call gives a tool's texts and whether it is an error.
+// call returns a tool's texts and whether it is an error.
 func call(t *testing.T, session *sdk.ClientSession, tool string, arguments any) (text string, isError bool) {
 	t.Helper()
 	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
@@ -124,7 +125,7 @@ func TestProgram(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
 	})
 	t.Run("no policy writes", func(t *testing.T) { withoutPolicyWrites(t, p) })
-	t.Run("inspector", func(t *testing.T) { askedByInspector(t, p) })
+	t.Run("inspector", func(t *testing.T) { useInspector(t, p) })
 	t.Run("killed node", func(t *testing.T) { nodeKilled(t, p) })
 }
 
@@ -208,8 +209,8 @@ func withoutPolicyWrites(t *testing.T, p *program) {
 	}
 }
 
-// nodeKilled: while the API is away a call is an error, and the same call later
-// is the same check, under the key that the error named.
+// nodeKilled checks that a call is an error while the API is down, and that the
+// same call later is the same check, under the key that the error named.
 func nodeKilled(t *testing.T, p *program) {
 	session := p.stdio(t)
 	if err := p.node.Kill(); err != nil {
@@ -240,9 +241,9 @@ func nodeKilled(t *testing.T, p *program) {
 	}
 }
 
-// askedByInspector lets another implementation of the protocol ask, whose
-// command line also judges the schemas.
-func askedByInspector(t *testing.T, p *program) {
+// useInspector calls the tools with the MCP inspector, which also validates the
+// schemas.
+func useInspector(t *testing.T, p *program) {
 	modules := os.Getenv("TEST_NODE_MODULES")
 	if modules == "" {
 		t.Skip("TEST_NODE_MODULES is not set; deploy/npm/install.sh installs the MCP inspector and prints its value")
@@ -257,7 +258,7 @@ func askedByInspector(t *testing.T, p *program) {
 		ask := func(want string, code int, args ...string) {
 			t.Helper()
 			cmd := exec.Command("node", slices.Concat([]string{inspector, "--cli"}, args, target)...)
-			// It keeps notes in the home folder.
+			// It writes files to the home folder.
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 			out, _ := cmd.CombinedOutput()
 			if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {

@@ -30,8 +30,8 @@ func limited(next http.Handler) http.Handler {
 }
 
 // oneMessage refuses JSON-RPC batches, unread. The SDK would answer all of a
-// batch at once: a body within maxBody has room for some 40,000 requests, and
-// their answers take gigabytes.
+// batch at once: a body within maxBody can hold some 40,000 requests, and their
+// answers take gigabytes.
 func oneMessage(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := http.MaxBytesReader(w, r.Body, maxBody)
@@ -39,7 +39,7 @@ func oneMessage(next http.Handler) http.Handler {
 		if isBatch(body) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, batchRefused().answer()) // the client is gone if it fails
+			_, _ = io.WriteString(w, batchRefused().answer()) // fails only if the client has disconnected
 			return
 		}
 		r.Body = struct {
@@ -56,7 +56,7 @@ func isBatch(text io.ByteScanner) bool {
 	for {
 		switch first, err := text.ReadByte(); {
 		case err != nil:
-			return false // as whoever reads on will see
+			return false // the next reader sees the same error
 		case first == ' ' || first == '\t' || first == '\r' || first == '\n':
 		default:
 			_ = text.UnreadByte() // of what was just read
@@ -69,8 +69,7 @@ func batchRefused() *lineError {
 	return &lineError{jsonrpc.CodeInvalidRequest, "batches are not accepted: send each message on its own"}
 }
 
-// answer is what a message is refused with whose ID, if it has one, is not
-// known.
+// answer returns the error response to a message whose ID is not known.
 func (e *lineError) answer() string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", e.code, e.problem)
 }

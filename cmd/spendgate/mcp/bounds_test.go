@@ -13,7 +13,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// batchOf is a batch of n requests for what takes most room in an answer.
+// batchOf returns a batch of n requests with the largest answers.
 func batchOf(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -46,17 +46,17 @@ func TestBatchesAreRefused(t *testing.T) {
 	}
 }
 
-// crowd is a service that answers nobody until it is let go.
-type crowd struct {
+// blockedService is a service that answers no request until it is released.
+type blockedService struct {
 	*httptest.Server
 	arrived chan struct{}
 	letGo   chan struct{}
 	open    func() // closes letGo
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newBlockedService(t *testing.T) *blockedService {
 	t.Helper()
-	c := &crowd{arrived: make(chan struct{}, 10*maxInFlight), letGo: make(chan struct{})}
+	c := &blockedService{arrived: make(chan struct{}, 10*maxInFlight), letGo: make(chan struct{})}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c.arrived <- struct{}{}
 		<-c.letGo
@@ -70,7 +70,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-func (c *crowd) server(t *testing.T) *Server {
+func (c *blockedService) server(t *testing.T) *Server {
 	t.Helper()
 	return newServer(t, &service{Server: c.Server}, io.Discard, func(o *Options) {
 		api, err := client.New(client.Options{BaseURL: c.URL, APIKey: secret, Attempts: 1})
@@ -89,7 +89,7 @@ func checkCall(id int) string {
 // Over HTTP a request past the bound is refused at once, and one is accepted
 // again when another was answered.
 func TestHTTPRequestsInFlightAreBounded(t *testing.T) {
-	c := newCrowd(t)
+	c := newBlockedService(t)
 	server := httptest.NewServer(c.server(t).Handler(""))
 	defer server.Close()
 	post := func(id int) (int, string) {
@@ -131,9 +131,9 @@ func TestHTTPRequestsInFlightAreBounded(t *testing.T) {
 }
 
 // Over a pair of streams what is past the bound is not read until there is
-// room, and everything is answered.
+// capacity, and everything is answered.
 func TestStdioRequestsInFlightAreBounded(t *testing.T) {
-	c := newCrowd(t)
+	c := newBlockedService(t)
 	const calls = 3 * maxInFlight
 	in, client := io.Pipe()
 	var out bytes.Buffer
@@ -167,7 +167,7 @@ func TestStdioRequestsInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// An answer of the service that is none of its size is an error, not passed on.
+// An answer larger than the service's maximum is an error, not passed on.
 func TestAnswersAreBounded(t *testing.T) {
 	s := newServer(t, serve(t, `200 {"data":[],"pagination":{"next_cursor":"`+strings.Repeat("x", 9<<20)+`","has_more":true,"total_count":1}}`), io.Discard, nil)
 	answer := callTool(t, connect(t, s), listViolations, "{}")

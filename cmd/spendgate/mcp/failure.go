@@ -22,7 +22,7 @@ func (e *argumentError) Error() string {
 	return "the arguments do not fit: " + strings.Join(e.faults, "; ")
 }
 
-// failure is a tool error (isError): what the model is told.
+// failure returns a tool error (isError), with the text for the model.
 func failure(t tool, err error) *sdk.CallToolResult {
 	text := explain(err)
 	if t.onError != "" {
@@ -35,7 +35,7 @@ func failure(t tool, err error) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// explain gives code, message and when to try again.
+// explain returns code, message and when to retry.
 func explain(err error) string {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.Code == "" {

@@ -45,8 +45,8 @@ func TestHTTPIsStateless(t *testing.T) {
 	}
 }
 
-// Who may not call the tools gets nothing: pages of other origins, names that
-// were rebound to this machine, and clients without the token.
+// Requests from other origins, with rebound host names or without the token are
+// refused.
 func TestHTTPKeepsOthersOut(t *testing.T) {
 	s := serve(t, "200 "+allowed)
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
@@ -61,7 +61,7 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 		{"a wrong token", "t", "POST", Path, map[string]string{"Authorization": "Bearer tt"}, 401},
 		{"another scheme", "t", "POST", Path, map[string]string{"Authorization": "t"}, 401},
 		{"another origin", "", "POST", Path, map[string]string{"Origin": "https://evil.example"}, 403},
-		{"another origin, says the browser", "", "POST", Path, map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"another origin by Sec-Fetch-Site", "", "POST", Path, map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"a page without an origin", "", "POST", Path, map[string]string{"Origin": "null"}, 403},
 		{"a rebound name", "", "POST", Path, map[string]string{"Host": "evil.example", "Origin": "http://evil.example"}, 403},
 		{"a form", "", "POST", Path, map[string]string{"Content-Type": "text/plain"}, 415},
@@ -134,13 +134,13 @@ func TestTraceIsPassedOn(t *testing.T) {
 	}
 }
 
-// The memory of keys is bounded in number and time, and a key is given once.
+// Pending keys are bounded in number and time, and a key is used once.
 func TestPendingKeys(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := newPendingKeys(func() time.Time { return now })
 	p.keep(call{1}, "a")
 	if p.take(call{1}) != "a" || p.take(call{1}) == "a" {
-		t.Error("a key is not given once")
+		t.Error("a key is not used once")
 	}
 	p.keep(call{1}, "a")
 	p.drop(call{1}, "b")

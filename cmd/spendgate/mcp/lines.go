@@ -12,13 +12,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// messages is an input without the lines that are no messages. The SDK would
-// end the session at the first of them; here each is answered with the error
-// that JSON-RPC has for it, and the session goes on.
+// messages filters lines that are no messages from an input. The SDK would end
+// the session at the first of them; here each is answered with its JSON-RPC
+// error, and the session goes on.
 type messages struct {
 	lines *bufio.Reader
 	out   io.Writer // where the errors go; safe for concurrent use
-	rest  []byte    // of a message that Read has begun to give
+	rest  []byte    // of a message that Read has returned in part
 }
 
 func newMessages(in io.Reader, out io.Writer) *messages {
@@ -30,13 +30,13 @@ func (m *messages) Read(p []byte) (int, error) {
 	for len(m.rest) == 0 {
 		line, err := m.line()
 		text := bytes.TrimSpace(line)
-		if fault := judgeLine(text); fault != nil {
+		if fault := checkLine(text); fault != nil {
 			if err := m.refuse(fault); err != nil {
 				return 0, err
 			}
 		} else if len(text) > 0 {
 			m.rest = append(text, '\n')
-			break // what ended the stream ends it again
+			break // the next read returns the same error
 		}
 		if err != nil {
 			return 0, err
@@ -68,8 +68,8 @@ type lineError struct {
 	problem string
 }
 
-// judgeLine is nil for a message and for nothing at all.
-func judgeLine(text []byte) *lineError {
+// checkLine returns nil for a message and for an empty line.
+func checkLine(text []byte) *lineError {
 	switch {
 	case len(text) == 0:
 		return nil

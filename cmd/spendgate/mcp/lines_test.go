@@ -50,7 +50,7 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 	}
 }
 
-// The end of the input ends the last line; a broken stream is told.
+// The end of the input ends the last line; a broken stream is an error.
 func TestTheEndOfTheLines(t *testing.T) {
 	var out bytes.Buffer
 	got, err := io.ReadAll(newMessages(strings.NewReader(opening+`{"jsonrpc":"2.0","id":2,"method":"ping"}`), &out))

@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	// maxPending bounds the memory; past it the oldest is forgotten, and its
-	// retry is a check of its own, which the duplicate guard judges.
+	// maxPending bounds the memory; past it the oldest key is dropped, and its
+	// retry is a new check, subject to the duplicate guard.
 	maxPending = 10_000
-	// pendingLife is how long a call without an answer can be asked again: who
-	// does the same an hour later means another action.
+	// pendingLife is how long a call without an answer can be retried: the same
+	// call an hour later is another action.
 	pendingLife = 10 * time.Minute
 )
 
 // pendingKeys remembers the idempotency keys of checks whose outcome is not
 // known, by what was called, so that the same call again is the same check.
 //
-// Calls are the same when their arguments mean the same, whoever makes them:
-// over HTTP there is nothing else to tell callers by. A key is given to one
-// call at a time and is gone with the first answer. So two equal calls at once
-// are two checks, of which the duplicate guard passes one; an allow whose
-// answer was lost is given to one caller, not to two.
+// Calls are the same when their arguments mean the same: over HTTP, callers
+// cannot be distinguished. A key is used by one call at a time and dropped with
+// the first answer, so two concurrent equal calls are two checks, of which the
+// duplicate guard passes one.
 //
-// The memory is this process'. Behind several replicas a retry may meet
-// another one and is then judged as a new check, which at worst is blocked as
-// a duplicate; the error names the key for callers that want to be sure.
+// The keys are in memory: with several replicas a retry may reach another one
+// and is then a new check, at worst blocked as a duplicate. The error names the
+// key for callers that need to be sure.
 type pendingKeys struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -73,7 +72,7 @@ func encodeCanonical(a client.Action) ([]byte, error) {
 	return json.Marshal(a, json.Deterministic(true), json.WithMarshalers(numbersOut()))
 }
 
-// take gives the key of an earlier such call without an outcome, which no
+// take returns the key of an earlier such call without an outcome, which no
 // other call gets then, else a new one.
 func (p *pendingKeys) take(c call) string {
 	p.mu.Lock()

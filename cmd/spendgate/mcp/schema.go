@@ -54,8 +54,8 @@ func complete(s *jsonschema.Schema, texts map[string]string) {
 	}
 }
 
-// outputSchema is that of an endpoint's answer as it comes: what may be absent
-// is null, and a later version of the service may say more.
+// outputSchema returns the schema of an endpoint's answer: what may be absent is
+// null, and a later version of the service may add members.
 func outputSchema[T any]() *jsonschema.Schema {
 	s := schemaOf[T](outputTexts())
 	nullable(s)
@@ -75,15 +75,15 @@ func nullable(s *jsonschema.Schema) {
 	}
 }
 
-// simulatedSchema is that of a simulation, whose results look like permissions
-// and are none.
+// simulatedSchema returns the schema of a simulation, whose results permit
+// nothing.
 func simulatedSchema() *jsonschema.Schema {
 	s := outputSchema[client.Simulation]()
 	describe(s.Properties["results"].Items, simulatedTexts())
 	return s
 }
 
-// violationsSchema is a page of what was not allowed.
+// violationsSchema returns the schema of a page of violations.
 func violationsSchema() *jsonschema.Schema {
 	s := outputSchema[client.ViolationPage]()
 	violation := s.Properties["data"].Items
@@ -92,15 +92,15 @@ func violationsSchema() *jsonschema.Schema {
 	return s
 }
 
-// describe gives properties other descriptions.
+// describe replaces the descriptions of properties.
 func describe(s *jsonschema.Schema, texts map[string]string) {
 	for name, text := range texts {
 		s.Properties[name].Description = text
 	}
 }
 
-// actionSchema is an action of a check, or of a simulation, which names the
-// policy itself.
+// actionSchema returns the schema of an action of a check, or of a simulation,
+// which names the policy itself.
 func actionSchema(check bool) *jsonschema.Schema {
 	s := schemaOf[client.Action](actionTexts())
 	s.Properties["currency"].Pattern = "^[A-Za-z]{3}$"
@@ -113,7 +113,7 @@ func actionSchema(check bool) *jsonschema.Schema {
 	return s
 }
 
-// metadataSchema takes any keys and names those that rules read.
+// metadataSchema allows any keys and describes those that rules read.
 func metadataSchema(description string) *jsonschema.Schema {
 	texts := metadataTexts()
 	return &jsonschema.Schema{

@@ -22,7 +22,7 @@ const (
 	maxBody = 2 << 20
 )
 
-// instructions tell a model what the server is for.
+// instructions describe the server to a model.
 const instructions = `spendgate decides whether an AI agent may move money. Before every refund, credit, discount or payment, call
 check_financial_action with exactly the action that is planned, and carry it out only if the decision is "allow".
 "block": do not, and do not split or reword the action to get round it. "escalate": pause and hand it to a human.
@@ -56,7 +56,7 @@ func New(o Options) *Server {
 	s.mcp = sdk.NewServer(
 		&sdk.Implementation{Name: "spendgate", Title: "spendgate: may this agent move this money?", Version: o.Version},
 		&sdk.ServerOptions{
-			Instructions: instructions, Logger: slog.New(quiet{o.Logger.Handler()}),
+			Instructions: instructions, Logger: slog.New(warnings{o.Logger.Handler()}),
 			// The list of tools never changes, and nothing is logged to clients.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		},
@@ -86,7 +86,7 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 	}
 }
 
-// traceOf gives a field of a call's W3C Trace Context: that of the call itself,
+// traceOf returns a field of a call's W3C Trace Context: that of the call itself,
 // in its _meta, or that of the HTTP request it came with.
 func traceOf(r *sdk.CallToolRequest, name string) string {
 	if own, _ := r.Params.Meta["traceparent"].(string); own != "" {
@@ -112,23 +112,22 @@ func (s *Server) call(ctx context.Context, t tool, arguments []byte) (*sdk.CallT
 	return t.run(ctx, arguments)
 }
 
-// Handler serves the streamable HTTP transport at Path. Every request stands
-// for itself: any replica may answer it. With a token it is required as
-// Authorization: Bearer.
+// Handler serves the streamable HTTP transport at Path, without sessions: any
+// replica may answer a request. A token is required as Authorization: Bearer.
 //
-// Pages in a browser are kept out: a request of another origin is refused, and
-// so is one to a loopback address under a name that is none (DNS rebinding).
+// Requests of browser pages are refused: those of another origin, and those to
+// a loopback address under another host name (DNS rebinding).
 func (s *Server) Handler(token string) http.Handler {
 	stream := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.mcp }, &sdk.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-		PropagateRequestCancellation: true, Logger: slog.New(quiet{s.log.Handler()}),
+		PropagateRequestCancellation: true, Logger: slog.New(warnings{s.log.Handler()}),
 	})
 	mux := http.NewServeMux()
 	mux.Handle(Path, authenticate(token, limited(oneMessage(stream))))
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// authenticate wants the token, if there is one.
+// authenticate requires the token, if there is one.
 func authenticate(token string, next http.Handler) http.Handler {
 	if token == "" {
 		return next
@@ -145,9 +144,9 @@ func authenticate(token string, next http.Handler) http.Handler {
 	})
 }
 
-// quiet passes warnings and errors of the SDK on, not its daily life.
-type quiet struct{ slog.Handler }
+// warnings passes only warnings and errors of the SDK on.
+type warnings struct{ slog.Handler }
 
-func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
 }

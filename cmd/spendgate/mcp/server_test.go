@@ -27,8 +27,8 @@ const (
 	arguments = `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":%s,"currency":"USD","counterparty":"c"}`
 )
 
-// service stands in for the API: it keeps what it got and answers as told, the
-// last answer for ever.
+// service stands in for the API: it records requests and sends the given answers
+// in order, the last one repeatedly.
 type service struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -64,7 +64,7 @@ func serve(t *testing.T, answers ...string) *service {
 	return s
 }
 
-// keys are the idempotency keys of the requests, in order.
+// keys returns the idempotency keys of the requests, in order.
 func (s *service) keys(t *testing.T) []string {
 	t.Helper()
 	s.mu.Lock()
@@ -83,7 +83,7 @@ func (s *service) keys(t *testing.T) []string {
 	return keys
 }
 
-// newServer is a tool server of the service; change may alter its options.
+// newServer returns a tool server of the service; change may alter its options.
 func newServer(t *testing.T, s *service, log io.Writer, change func(*Options)) *Server {
 	t.Helper()
 	c, err := client.New(client.Options{BaseURL: s.URL, APIKey: secret, Attempts: 1, MaxWait: time.Second})
@@ -97,7 +97,7 @@ func newServer(t *testing.T, s *service, log io.Writer, change func(*Options)) *
 	return New(o)
 }
 
-// connect gives a session of the SDK's own client with the server.
+// connect returns a session of the SDK's own client with the server.
 func connect(t *testing.T, s *Server) *sdk.ClientSession {
 	t.Helper()
 	clientEnd, serverEnd := sdk.NewInMemoryTransports()
@@ -307,8 +307,8 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// A refusal that looked at no action, because of the rate or of the API key,
-// leaves the outcome of an earlier call open: the next is still the same check.
+// A refusal because of the rate limit or the API key leaves the outcome of an
+// earlier call unknown: the next is still the same check.
 func TestKeyOutlastsRefusals(t *testing.T) {
 	refused := func(code string) string {
 		return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code)
@@ -391,7 +391,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 }
 
-// Only where an allow permits something is a model told to carry it out.
+// Only the description of a check says to carry the action out.
 func TestOnlyAChecksAllowPermits(t *testing.T) {
 	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
 	if err != nil {
@@ -402,14 +402,14 @@ func TestOnlyAChecksAllowPermits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told := strings.Contains(string(text), "carry out exactly this action"); told != (tool.Name == checkAction) {
-			t.Errorf("%s tells to carry out: %v", tool.Name, told)
+		if permits := strings.Contains(string(text), "carry out exactly this action"); permits != (tool.Name == checkAction) {
+			t.Errorf("%s permits: %v", tool.Name, permits)
 		}
 	}
 }
 
-// plain wants one type of every property, no union, and a description. Those of
-// answers may be null besides.
+// plain checks that every property has one type, no union, and a description.
+// Those of answers may also be null.
 func plain(t *testing.T, path string, s *jsonschema.Schema, answer bool) {
 	t.Helper()
 	if answer && len(s.Types) == 2 && s.Types[1] == "null" {
@@ -442,7 +442,7 @@ func TestInputThatEnds(t *testing.T) {
 	}
 }
 
-// A server that is told to stop finishes the call under way.
+// A server that is stopped finishes the call in flight.
 func TestStopFinishesCalls(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -12,21 +12,19 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// StopTimeout is how long the calls under way may take when a server is told
-// to stop.
+// StopTimeout is how long calls in flight may take when a server is stopped.
 const StopTimeout = 8 * time.Second
 
-// ServeStdio speaks with one client over a pair of streams until the input or
-// the context ends. Either is a clean end: calls under way are finished, and
-// the error is nil. A line that is no message is answered as such, and harms
-// nothing.
+// ServeStdio serves one client over a pair of streams until the input or the
+// context ends. In both cases calls in flight are finished and the error is nil.
+// A line that is no message is answered with an error.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	answers := &output{out: out}
 	streams := &sdk.IOTransport{Reader: io.NopCloser(newMessages(in, answers)), Writer: answers, MaxLineLength: maxBody}
-	// The context must not cancel the calls under way.
-	session, err := s.mcp.Connect(context.WithoutCancel(ctx), patient{streams, ctx}, nil)
+	// The context must not cancel the calls in flight.
+	session, err := s.mcp.Connect(context.WithoutCancel(ctx), draining{streams, ctx}, nil)
 	if err != nil {
-		return fmt.Errorf("cannot speak over the standard streams: %w", err)
+		return fmt.Errorf("cannot serve over the standard streams: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- session.Wait() }()
@@ -38,56 +36,55 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(StopTimeout): // a call that hangs must not keep the process
+	case <-time.After(StopTimeout): // a call that hangs must not block the exit
 		return nil
 	}
 }
 
-// patient is a transport whose input ends when what came over it is answered;
-// it also ends with a context. The SDK gives calls under way up at the end of
-// its input and when it is closed: a client that writes its requests and
-// closes the stream would get no answers.
-type patient struct {
+// draining is a transport whose input ends once all received calls are answered
+// or its context ends. The SDK aborts calls in flight at the end of its input: a
+// client that writes its requests and closes the stream would get no answers.
+type draining struct {
 	sdk.Transport
-	stop context.Context // the life of what it is handed to
+	stop context.Context // ends the input
 }
 
-func (p patient) Connect(ctx context.Context) (sdk.Connection, error) {
-	c, err := p.Transport.Connect(ctx)
+func (d draining) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := d.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &patientConn{
-		Connection: c, stop: p.stop, slots: make(chan struct{}, maxInFlight), unanswered: make(map[jsonrpc.ID]bool),
+	return &drainingConn{
+		Connection: c, stop: d.stop, slots: make(chan struct{}, maxInFlight), unanswered: make(map[jsonrpc.ID]bool),
 	}, nil
 }
 
-type patientConn struct {
+type drainingConn struct {
 	sdk.Connection
 	stop       context.Context
 	slots      chan struct{} // one taken for each of unanswered, and while a message is read
 	mu         sync.Mutex
 	unanswered map[jsonrpc.ID]bool
-	settled    chan struct{} // closed when the input is over and all is answered
+	drained    chan struct{} // closed when the input is over and all is answered
 }
 
-// Read waits while there are maxInFlight calls without an answer: the SDK
-// begins with every call that it is given.
-func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+// Read waits while there are maxInFlight unanswered calls: the SDK starts every
+// call that it receives.
+func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	message, err := c.read(ctx)
 	if err != nil && c.stop.Err() != nil {
 		err = io.EOF
 	}
 	c.mu.Lock()
-	var settled chan struct{}
+	var drained chan struct{}
 	if errors.Is(err, io.EOF) && len(c.unanswered) > 0 {
-		settled = make(chan struct{})
-		c.settled = settled
+		drained = make(chan struct{})
+		c.drained = drained
 	}
 	c.mu.Unlock()
-	if settled != nil {
+	if drained != nil {
 		select {
-		case <-settled:
+		case <-drained:
 		case <-time.After(callTimeout):
 		}
 	}
@@ -95,7 +92,7 @@ func (c *patientConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // read takes a slot for the message, which a call keeps until it is answered.
-func (c *patientConn) read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *drainingConn) read(ctx context.Context) (jsonrpc.Message, error) {
 	stopped, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.stop, cancel)()
@@ -115,7 +112,7 @@ func (c *patientConn) read(ctx context.Context) (jsonrpc.Message, error) {
 	return message, err
 }
 
-func (c *patientConn) Write(ctx context.Context, message jsonrpc.Message) error {
+func (c *drainingConn) Write(ctx context.Context, message jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, message)
 	if r, ok := message.(*jsonrpc.Response); ok {
 		c.mu.Lock()
@@ -124,9 +121,9 @@ func (c *patientConn) Write(ctx context.Context, message jsonrpc.Message) error 
 			delete(c.unanswered, r.ID)
 			<-c.slots
 		}
-		if c.settled != nil && len(c.unanswered) == 0 {
-			close(c.settled)
-			c.settled = nil
+		if c.drained != nil && len(c.unanswered) == 0 {
+			close(c.drained)
+			c.drained = nil
 		}
 	}
 	return err

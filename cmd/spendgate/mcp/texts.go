@@ -134,17 +134,17 @@ func outputTexts() map[string]string {
 	}
 }
 
-// simulatedTexts are what is otherwise with a simulated result.
+// simulatedTexts returns the descriptions that differ for a simulated result.
 func simulatedTexts() map[string]string {
 	return map[string]string{
 		"check_id":  "Of this simulation only: it is in no record.",
-		"decision":  "What a check would be told. It permits nothing: before acting, call check_financial_action.",
-		"next_step": "What a check would be told to do; nothing is to be done about a simulation.",
+		"decision":  "What a check would decide. It permits nothing: before acting, call check_financial_action.",
+		"next_step": "The next step of such a check; a simulation requires none.",
 		"timestamp": "When it was simulated, UTC.",
 	}
 }
 
-// violationTexts are what is otherwise with a check that is listed.
+// violationTexts returns the descriptions that differ for a listed violation.
 func violationTexts() map[string]string {
 	return map[string]string{
 		"decision":         "block: it was refused. escalate: it was left to a human.",

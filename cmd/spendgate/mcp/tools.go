@@ -24,8 +24,8 @@ const (
 	listViolations  = "list_violations"
 )
 
-// tool is one of the five: what a client is told of it and what it does with
-// arguments that fit its schema.
+// tool is one of the five: its definition and what it does with arguments that
+// fit its schema.
 type tool struct {
 	definition *sdk.Tool
 	input      *jsonschema.Schema
@@ -50,8 +50,8 @@ func (s *Server) tools() []tool {
 	}
 }
 
-// define completes a tool. Hints speak to clients, so none is left to its
-// default: a tool that only reads can be repeated, and none leaves the service.
+// define completes a tool. All hints are set: a tool that only reads is
+// idempotent, and none is open-world.
 func define(name, title, description string, hints sdk.ToolAnnotations, input, output *jsonschema.Schema,
 	run func(context.Context, []byte) (*sdk.CallToolResult, error),
 ) tool {
@@ -89,8 +89,8 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 		a.IdempotencyKey = s.pending.take(call)
 	}
 	result, err := s.client.Check(ctx, a)
-	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || unheard(err) {
-		if made { // who named a key can name it again; nobody else gets its answer
+	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || refusedEarly(err) {
+		if made { // a caller that named a key can name it again; no other gets its answer
 			s.pending.keep(call, a.IdempotencyKey)
 		}
 		return nil, err
@@ -102,15 +102,15 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 	return answer(decisionText(result), result.Body), nil
 }
 
-// unheard reports whether a request was refused before its action was looked
-// at: what became of an earlier one is no clearer than before.
-func unheard(err error) bool {
+// refusedEarly reports whether a request was refused before its action was read:
+// the outcome of an earlier one is still unknown.
+func refusedEarly(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return ok && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests)
 }
 
-// decisionText says the decision first, and all that a model needs if it sees
-// only the text.
+// decisionText returns the decision first, then everything a model needs if it
+// sees only the text.
 func decisionText(r *client.Result) string {
 	text := "Decision: " + r.Decision.String() + "."
 	if r.Message != "" {
@@ -182,8 +182,8 @@ func (s *Server) listViolations(ctx context.Context, arguments []byte) (*sdk.Cal
 	return answer(text, page.Body), nil
 }
 
-// answer is the endpoint's answer as it came, structured and, for clients that
-// know only texts, as the first of two; the second says it in words.
+// answer returns the endpoint's answer unchanged, structured and, for clients that
+// read only texts, as the first of two; the second is a summary in words.
 func answer(words string, body []byte) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
 		Content:           []sdk.Content{&sdk.TextContent{Text: string(bytes.TrimSpace(body))}, &sdk.TextContent{Text: words}},

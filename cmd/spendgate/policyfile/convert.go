@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// maxBody is what the API takes (S4); an alias can multiply what a small
-	// file says, and this is where that ends.
+	// maxBody is what the API takes (S4); it also bounds the expansion of aliases.
 	maxBody = 1 << 20
 
-	// maxDepth is far more than a policy nests, and ends an alias of itself.
+	// maxDepth is far more than a policy nests, and bounds recursive aliases.
 	maxDepth = 64
 )
 
 // converter writes a YAML node as JSON.
 type converter struct{ out bytes.Buffer }
 
-// convert gives the JSON object that a YAML mapping says.
+// convert returns a YAML mapping as a JSON object.
 func convert(n *yaml.Node) ([]byte, error) {
 	if resolve(n).Kind != yaml.MappingNode {
 		return nil, fault(n, "a policy must be a mapping with name, rules and so on")
@@ -137,8 +136,8 @@ func isPlain(n *yaml.Node) bool {
 	return n.Style&(quoted|yaml.TaggedStyle) == 0
 }
 
-// isText reports whether a scalar is text; a date counts as such, being none
-// of JSON's kinds, and so does what YAML 1.1 took for true and false (yes, no).
+// isText reports whether a scalar is text; dates, which JSON does not have, and
+// the booleans of YAML 1.1 (yes, no) count as text.
 func isText(n *yaml.Node) bool {
 	if !isPlain(n) {
 		return true

@@ -27,10 +27,10 @@ const maxFile = 8 << 20
 // Policy is one policy as its author wrote it.
 type Policy struct {
 	Source string // the file, and for one of several in it, which
-	Body   []byte // a JSON object, not judged further: that is the API's part
+	Body   []byte // a JSON object, which the API validates
 }
 
-// Read gives the policies of a file, of all .yaml, .yml and .json files of a
+// Read returns the policies of a file, of all .yaml, .yml and .json files of a
 // folder, in the order of their names, or of stdin when path is "-". A YAML
 // file may hold several documents, and a document may be a list of policies.
 func Read(path string, stdin io.Reader) ([]Policy, error) {
@@ -75,7 +75,7 @@ func readFile(path string) ([]Policy, error) {
 	return Parse(path, f)
 }
 
-// Parse gives the policies of one YAML or JSON text; source names it in errors.
+// Parse returns the policies of one YAML or JSON text; source names it in errors.
 func Parse(source string, r io.Reader) ([]Policy, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {

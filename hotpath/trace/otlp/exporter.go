@@ -60,8 +60,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		return fmt.Errorf("cannot reach the collector: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // only read
-	// Read, so that the connection can be used again. What it says is not
-	// logged: nobody knows what a collector quotes.
+	// Read, so that the connection can be reused. It is not logged: a collector
+	// may quote what it was sent.
 	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)); err != nil {
 		return fmt.Errorf("cannot read the collector's answer: %w", err)
 	}

@@ -17,13 +17,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// someSpans are as many spans of the SDK's.
+// someSpans returns n spans of the SDK.
 func someSpans(n int) []sdk.ReadOnlySpan {
 	return make(tracetest.SpanStubs, n).Snapshots()
 }
 
-// What the collector says besides its status is nobody's business: it may quote
-// what it was sent.
+// The collector's answer is not in the error: it may quote what it was sent.
 func TestRefusedBatch(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "hush", http.StatusTooManyRequests)
@@ -92,8 +91,8 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// The log hears of failures once a minute.
-func TestComplaintsAreFew(t *testing.T) {
+// Failures are logged once a minute.
+func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
 		tracer, err := New(t.Context(), Collector{URL: "http://127.0.0.1:1"}, "1", slog.New(slog.NewTextHandler(&logged, nil)))
@@ -106,12 +105,12 @@ func TestComplaintsAreFew(t *testing.T) {
 			}
 		}
 		fail(3)
-		time.Sleep(complainEvery - time.Millisecond)
+		time.Sleep(logEvery - time.Millisecond)
 		fail(3)
 		time.Sleep(time.Millisecond)
 		fail(3)
 		if n := strings.Count(logged.String(), `msg="cannot send traces" error=away`); n != 2 {
-			t.Errorf("%d complaints, want 2:\n%s", n, logged.String())
+			t.Errorf("%d lines, want 2:\n%s", n, logged.String())
 		}
 		if err := tracer.Close(t.Context()); err != nil {
 			t.Error(err)

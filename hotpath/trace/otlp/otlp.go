@@ -24,25 +24,25 @@ import (
 	"spendgate/hotpath/trace"
 )
 
-// Tracer makes spans of records and sends them in batches, behind the
-// requests. Its queue is bounded: what does not fit is dropped, so that a
-// collector that is slow or away costs nothing but its traces.
+// Tracer makes spans of records and sends them in batches, asynchronously. Its
+// queue is bounded: what does not fit is dropped, so that a slow or absent
+// collector costs nothing but its traces.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	spans    oteltrace.Tracer
 }
 
-// complainEvery is how often the log hears that traces cannot be sent: each of
-// the batches may fail, many a second.
-const complainEvery = time.Minute
+// logEvery is how often a failure to send traces is logged: many batches may
+// fail each second.
+const logEvery = time.Minute
 
 // New starts a tracer. It does not need the collector to be there. The SDK's
-// own complaints go to the log; they are the process's, so there is one Tracer.
+// own errors go to the log; they are global, so a process has one Tracer.
 func New(ctx context.Context, to Collector, version string, log *slog.Logger) (*Tracer, error) {
 	var quiet atomic.Int64 // until, in Unix milliseconds
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		now := time.Now()
-		if until := quiet.Load(); now.UnixMilli() >= until && quiet.CompareAndSwap(until, now.Add(complainEvery).UnixMilli()) {
+		if until := quiet.Load(); now.UnixMilli() >= until && quiet.CompareAndSwap(until, now.Add(logEvery).UnixMilli()) {
 			log.Warn("cannot send traces", "error", err)
 		}
 	}))
@@ -67,7 +67,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Record takes a finished request and gives its trace's ID: the caller's, if it
+// Record takes a finished request and returns its trace's ID: the caller's, if it
 // sent one, whether or not the trace is sampled. It neither waits nor fails,
 // and keeps nothing of the record.
 func (t *Tracer) Record(r *trace.Record) trace.ID {
@@ -88,7 +88,7 @@ func (t *Tracer) Record(r *trace.Record) trace.ID {
 	return trace.ID(root.SpanContext().TraceID())
 }
 
-// attributes say what came of a request: no amount, no free text, no secret.
+// attributes describe the outcome of a request: no amount, no free text, no secret.
 func attributes(r *trace.Record) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("http.request.method", r.Method),
@@ -111,7 +111,7 @@ func attributes(r *trace.Record) []attribute.KeyValue {
 	return all
 }
 
-// carrier gives a record's context to the SDK, which looks for headers.
+// carrier passes a record's trace context to the SDK, which reads headers.
 type carrier struct{ r *trace.Record }
 
 func (c carrier) Get(name string) string {

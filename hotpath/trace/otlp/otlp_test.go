@@ -66,7 +66,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// spans are those received so far, and what they say of their resource.
+// spans returns those received so far, and what they say of their resource.
 func (c *collector) spans(t *testing.T) (spans []*tracepb.Span, resource map[string]string) {
 	t.Helper()
 	c.mu.Lock()
@@ -215,7 +215,7 @@ func TestSampling(t *testing.T) {
 		for _, s := range spans {
 			if s.GetKind() == tracepb.Span_SPAN_KIND_SERVER &&
 				(s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || attributesOf(s.GetAttributes())["error.type"] != "string_value:internal_error") {
-				t.Errorf("%+v: a failure is told as %v", test, s)
+				t.Errorf("%+v: a failure is reported as %v", test, s)
 			}
 		}
 	}
@@ -248,8 +248,8 @@ func TestRootOfATrace(t *testing.T) {
 	}
 }
 
-// A collector that hangs, refuses or is away makes nobody wait: what does not
-// fit into the queue is dropped. The stop is as long as its context.
+// A collector that hangs, refuses or is absent delays no request: what does not
+// fit into the queue is dropped. Close ends with its context.
 func TestCollectorInTrouble(t *testing.T) {
 	release := make(chan struct{})
 	for name, answer := range map[string]http.HandlerFunc{
