@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Client asks one node. It gives answers as they came, raw.
+// Client asks one node. It returns answers as they came.
 type Client struct {
 	Base     string
 	Key      string // X-API-Key; not sent when empty

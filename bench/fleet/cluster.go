@@ -30,13 +30,13 @@ type Cluster struct {
 // server says that it works.
 func StartCluster(ctx context.Context, dir string) (*Cluster, error) {
 	c := new(Cluster)
-	if err := c.begin(ctx, dir); err != nil {
+	if err := c.start(ctx, dir); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) begin(ctx context.Context, dir string) error {
+func (c *Cluster) start(ctx context.Context, dir string) error {
 	password := rand.Text()
 	var addrs []string
 	buses := make([]int, 2*clusterMasters)

@@ -49,13 +49,13 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("cannot make a folder for the fleet: %w", err)
 	}
 	f := &Fleet{dir: dir, binary: o.Binary, AdminKey: rand.Text()}
-	if err := f.begin(ctx, o); err != nil {
+	if err := f.start(ctx, o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func (f *Fleet) begin(ctx context.Context, o Options) error {
+func (f *Fleet) start(ctx context.Context, o Options) error {
 	// Whoever runs PostgreSQL has to get at a folder within.
 	if err := os.Chmod(f.dir, 0o711); err != nil {
 		return fmt.Errorf("cannot open the fleet's folder: %w", err)

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -36,5 +38,36 @@ func TestChildOutlivesTheThread(t *testing.T) {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A later program finds a process by its id and the time of its start, since
+// ids are used again.
+func TestAdopt(t *testing.T) {
+	dir := t.TempDir()
+	process := func() *Process {
+		return &Process{name: "sleep", path: "/bin/sleep", args: []string{"60"}, logPath: filepath.Join(dir, "log"), pidPath: filepath.Join(dir, "pid")}
+	}
+	first := process()
+	if err := first.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer first.Kill() //nolint:errcheck // it has ended by then
+	later := process()
+	if !later.adopt() || later.PID() != first.PID() || !later.Running() {
+		t.Fatal("it was not found")
+	}
+	another := fmt.Sprintf("%d %d\n", first.PID(), readStat(first.PID()).started+1)
+	if err := os.WriteFile(later.pidPath, []byte(another), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if process().adopt() {
+		t.Error("another process was taken for it")
+	}
+	if err := later.End(); err != nil || later.Running() {
+		t.Errorf("it did not end: %v", err)
+	}
+	if _, err := first.Wait(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

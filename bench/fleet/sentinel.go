@@ -32,14 +32,14 @@ type Sentinel struct {
 // the Sentinels know the replicas and each other.
 func StartSentinel(ctx context.Context, dir string) (*Sentinel, error) {
 	s := new(Sentinel)
-	if err := s.begin(ctx, dir); err != nil {
+	if err := s.start(ctx, dir); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Sentinel) begin(ctx context.Context, dir string) error {
-	password, watchword := rand.Text(), rand.Text()
+func (s *Sentinel) start(ctx context.Context, dir string) error {
+	password, sentinelPassword := rand.Text(), rand.Text()
 	for i := range 1 + sentinelReplicas {
 		lines := []string{"masterauth " + password, "repl-diskless-sync-delay 0"}
 		if i > 0 {
@@ -58,9 +58,9 @@ func (s *Sentinel) begin(ctx context.Context, dir string) error {
 		set := func(what string, value any) string {
 			return fmt.Sprintf("sentinel %s %s %v", what, sentinelMaster, value)
 		}
-		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: watchword}, []string{
+		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: sentinelPassword}, []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", sentinelMaster, s.Servers[0].Port),
-			set("auth-pass", password), "sentinel sentinel-pass " + watchword,
+			set("auth-pass", password), "sentinel sentinel-pass " + sentinelPassword,
 			set("down-after-milliseconds", SentinelDownAfter.Milliseconds()), set("failover-timeout", failoverTimeout.Milliseconds()),
 		}, "--sentinel")
 		if err != nil {
@@ -69,7 +69,7 @@ func (s *Sentinel) begin(ctx context.Context, dir string) error {
 		s.Watchers = append(s.Watchers, r)
 		addrs = append(addrs, r.Addr)
 	}
-	s.URL = fmt.Sprintf("redis://default:%s@%s/0?master=%s&sentinel_password=%s", password, strings.Join(addrs, ","), sentinelMaster, watchword)
+	s.URL = fmt.Sprintf("redis://default:%s@%s/0?master=%s&sentinel_password=%s", password, strings.Join(addrs, ","), sentinelMaster, sentinelPassword)
 	if err := startAll(ctx, s.Servers); err != nil {
 		return err
 	}
