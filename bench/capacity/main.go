@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// measured is the part of the results that a plan rests on.
+// measured is the part of the results that a plan uses.
 type measured struct {
 	Machine struct {
 		CPU   string `json:"cpu"`
@@ -121,7 +121,7 @@ func (m *measured) writeCosts(w *tabwriter.Writer, c components) {
 // generator is what the load generator was measured to use for one check.
 const generator = "generator"
 
-// writeForecast holds the model, fitted to one node, against several.
+// writeForecast compares the model, fitted to one node, with several nodes.
 func (m *measured) writeForecast(w *tabwriter.Writer, c components, many scaled) {
 	const connections = 256
 	busy := m.busy(fmt.Sprint("closed ", connections))

@@ -31,7 +31,7 @@ func (c cost) at(size float64) float64 { return c.check + c.batch/size }
 
 const second = 1e6 // in microseconds
 
-// components are the costs of all that a check passes.
+// components are the costs of all components that a check uses.
 type components struct{ node, redis, postgres cost }
 
 // saturated returns how many checks a second nodes on one machine carry from a
@@ -69,7 +69,7 @@ type plan struct {
 func (c components) plan(rate float64, d deployment) plan {
 	p := plan{rate: rate}
 	for working := 1; ; working++ {
-		p.settle(c, rate/float64(working), d)
+		p.sizeBatch(c, rate/float64(working), d)
 		p.nodeCores = rate * c.node.at(p.batch) / second
 		if p.stream <= d.atMost && p.nodeCores <= float64(working)*d.nodeCores*d.atMost {
 			p.nodes = working + d.spareNodes
@@ -81,15 +81,14 @@ func (c components) plan(rate float64, d deployment) plan {
 	return p
 }
 
-// settle finds the batch at which one node comes to rest: a commit takes as
-// long as it takes to write what arrived during the one before it,
+// sizeBatch finds the steady-state batch of one node: a commit takes as long as
+// it takes to write what arrived during the one before it,
 //
 //	S = s0 + s1*b, b = rate*S, hence S = s0 / (1 - rate*s1)
 //
-// and has no rest from rate = 1/s1 on. An arrival finds half a commit to go on
-// average, then waits for its own: 1.5 S; the round trip before it hides in
-// the wait for the commit under way.
-func (p *plan) settle(c components, rate float64, d deployment) {
+// which has no solution from rate = 1/s1 on. An arrival waits on average for half
+// a commit, then for its own: 1.5 S; its round trip overlaps the first wait.
+func (p *plan) sizeBatch(c components, rate float64, d deployment) {
 	const ms = 1000 // microseconds
 	s1 := c.postgres.check
 	s0 := d.fsyncMS*ms + c.postgres.batch

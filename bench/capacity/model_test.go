@@ -18,7 +18,7 @@ func TestFitFindsTheCost(t *testing.T) {
 	}
 }
 
-// example is close to what is measured.
+// example returns costs close to the measured ones.
 func example() components {
 	return components{node: cost{26, 280}, redis: cost{4.4, 42}, postgres: cost{15.5, 300}}
 }

@@ -13,7 +13,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// agent is a client that does one thing after another.
+// agent is a client that sends one request after another.
 type agent struct {
 	*sender
 	w    *workload
@@ -24,7 +24,7 @@ type agent struct {
 	ids  []string       // of checks that were answered
 }
 
-// habit is something that agents do, and how often in a hundred times.
+// habit is something that agents do, and how often, in percent.
 type habit struct {
 	share int
 	act   func(*agent)
@@ -60,7 +60,7 @@ func (a *agent) run() {
 	}
 }
 
-// action returns one that nobody sent before, to be decided in any way.
+// action returns a new action, with any decision.
 func (a *agent) action() fleet.Action {
 	a.n++
 	whole := 1 + a.rng.IntN(1000)
@@ -92,12 +92,12 @@ func (a *agent) idempotencyKey() string { return fmt.Sprintf("%s-%d", a.agent, a
 func (a *agent) via() int { return a.rng.IntN(nodeCount + 1) }
 
 func (a *agent) check(via int, key apiKey, action fleet.Action, fresh bool) fleet.Answer {
-	return a.send(letter{
+	return a.send(outgoing{
 		kind: judge.Check, via: via, key: key, method: http.MethodPost, path: "/v1/checks", body: action, fresh: fresh,
 	})
 }
 
-// insist sends an action until it is answered, anew each time, here and there.
+// insist sends an action until it is answered, each time through a random node.
 func (a *agent) insist(action fleet.Action) {
 	via := a.via()
 	answer := a.check(via, a.key, action, false)
@@ -191,14 +191,14 @@ func (a *agent) reuseKey() {
 	a.insist(other)
 }
 
-// repeat is the agent in a loop.
+// repeat sends an action twice, as an agent in a loop does.
 func (a *agent) repeat() {
 	if len(a.past) > 0 {
 		a.insist(a.past[a.rng.IntN(len(a.past))])
 	}
 }
 
-// contest sends what other agents send at this time, too.
+// contest sends the action that other agents send at the same time.
 func (a *agent) contest() {
 	slot := int(a.rec.now() / (300 * time.Millisecond))
 	a.insist(fleet.Action{
@@ -207,8 +207,8 @@ func (a *agent) contest() {
 	})
 }
 
-// simulate asks for what would be with an action that is known and one that is
-// not; the latter is sent afterwards and must not be blocked by that.
+// simulate simulates a known and a new action; the new one is sent afterwards and
+// must not be blocked by that.
 func (a *agent) simulate() {
 	action := a.action()
 	actions := []fleet.Action{action}
@@ -217,7 +217,7 @@ func (a *agent) simulate() {
 		known.PolicyID = action.PolicyID
 		actions = append(actions, known)
 	}
-	a.send(letter{
+	a.send(outgoing{
 		kind: judge.Simulate, via: a.via(), key: a.key, method: http.MethodPost, path: "/v1/simulate",
 		body: map[string]any{"policy_id": action.PolicyID, "actions": actions},
 	})
@@ -233,7 +233,7 @@ func (a *agent) read() {
 }
 
 func (a *agent) get(via int, id string) {
-	a.send(letter{kind: judge.Get, via: via, key: a.key, method: http.MethodGet, path: "/v1/checks/" + id, subject: id})
+	a.send(outgoing{kind: judge.Get, via: via, key: a.key, method: http.MethodGet, path: "/v1/checks/" + id, subject: id})
 }
 
 func (a *agent) useVolatileKey() {
@@ -249,7 +249,7 @@ func (a *agent) useLimitedKey() {
 	}
 }
 
-// pause waits; false means that the context ended first.
+// pause waits. It reports whether the context is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

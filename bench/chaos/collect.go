@@ -40,7 +40,7 @@ func (w *workload) readBack() {
 	reading.Wait()
 }
 
-// readTrail adds what stands in PostgreSQL.
+// readTrail adds what is recorded in PostgreSQL.
 func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error) {
 	if h.Rows, err = query(ctx, s, checksSQL, scanCheck); err != nil {
 		return err

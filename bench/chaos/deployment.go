@@ -46,14 +46,14 @@ func startDeployment(ctx context.Context, binary string) (*deployment, error) {
 	return s, nil
 }
 
-// signed has all nodes append signed checkpoints to one file.
+// signed returns settings with which nodes append signed checkpoints to one file.
 func signed(dir string) fleet.Settings {
 	return fleet.Settings{
 		"CHECKPOINT_KEY": strings.Repeat("5e", 32), "CHECKPOINT_FILE": filepath.Join(dir, "checkpoints.jsonl"), "CHECKPOINT_INTERVAL": "1s",
 	}
 }
 
-// proveTrail has the service verify its own trail, and gives what it found.
+// proveTrail runs `spendgate audit verify` on the trail and returns its findings.
 func (s *deployment) proveTrail(ctx context.Context, binary string) (string, error) {
 	settings := signed(s.dir)
 	settings["DATABASE_URL"] = s.Postgres.URL
@@ -94,7 +94,7 @@ func (s *deployment) start(ctx context.Context) error {
 	return err
 }
 
-// between puts a proxy before a server and gives the URL that leads through it.
+// between starts a proxy of a server and returns the URL through it.
 func between(server string) (*fleet.Proxy, string, error) {
 	u, err := url.Parse(server)
 	if err != nil {

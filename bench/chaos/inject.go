@@ -10,10 +10,10 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// injector carries out a schedule.
+// injector executes a schedule.
 type injector struct {
 	*deployment
-	ctx context.Context // of the whole run, not of the round: what is broken is mended
+	ctx context.Context // of the whole run, not of the round: every fault is repaired
 	rec *recorder
 }
 
@@ -33,7 +33,7 @@ func (in *injector) run(going context.Context, plan []planned) error {
 	return nil
 }
 
-// during records a fault around what provokes and mends it.
+// during records a fault around what causes and repairs it.
 func (in *injector) during(f judge.Fault, do func() error) error {
 	f.From = in.rec.now()
 	err := do()
@@ -44,7 +44,7 @@ func (in *injector) during(f judge.Fault, do func() error) error {
 
 func (in *injector) wait(d time.Duration) { pause(in.ctx, d) }
 
-// ofNode is a fault that concerns who talks to one node, directly or not.
+// ofNode returns a fault for requests to one node, direct or through the balancer.
 func (p planned) ofNode(name string) judge.Fault {
 	through := []string{nodeName(p.node), judge.Balancer}
 	return judge.Fault{Name: name + " " + nodeName(p.node), Excuses: through, Hangs: through}
@@ -87,7 +87,7 @@ func (in *injector) restoreRedis(p planned) error {
 	if err := in.Redis.Client.Save(in.ctx).Err(); err != nil {
 		return err
 	}
-	in.wait(p.lasts) // what happens now is lost
+	in.wait(p.lasts) // writes from here on are lost
 	err := in.during(judge.Fault{Name: "kill -9 redis, back with an old copy", Loses: true, Redis: true}, func() error {
 		if err := in.Redis.Kill(); err != nil {
 			return err
@@ -116,8 +116,8 @@ func (in *injector) flushRedis(p planned) error {
 	})
 }
 
-// flushBehindCommits empties Redis while commits are on their way: what they
-// were claimed by is gone when they arrive (F2).
+// flushBehindCommits empties Redis while commits are in flight: their claims are
+// gone when they arrive (F2).
 func (in *injector) flushBehindCommits(p planned) error {
 	return in.during(judge.Fault{Name: "FLUSHALL behind commits of " + nodeName(p.node), Loses: true, Redis: true}, func() error {
 		in.postgres[p.node].Hold()
@@ -163,12 +163,12 @@ func (in *injector) readOnlyPostgres(p planned) error {
 		if err := set("off"); err != nil {
 			return err
 		}
-		in.wait(100 * time.Millisecond) // until its sessions have heard of it
+		in.wait(100 * time.Millisecond) // until its sessions have reloaded it
 		return nil
 	})
 }
 
-// network is a fault of one node's network, or of all nodes'.
+// network injects a fault into one node's network, or into all nodes'.
 func (in *injector) network(p planned, name string, proxies []*fleet.Proxy, do func([]*fleet.Proxy)) error {
 	f := p.ofNode(name)
 	if p.all {
@@ -220,9 +220,9 @@ func (in *injector) cutOff(p planned, name string, of []*fleet.Proxy) error {
 	})
 }
 
-// holdCommits delivers late what nodes sent.
+// holdCommits delays what nodes send to PostgreSQL.
 func (in *injector) holdCommits(p planned) error {
-	return in.network(p, "postgres hears late of", in.postgres, func(proxies []*fleet.Proxy) {
+	return in.network(p, "delayed commits of", in.postgres, func(proxies []*fleet.Proxy) {
 		for _, x := range proxies {
 			x.Hold()
 		}
@@ -233,8 +233,8 @@ func (in *injector) holdCommits(p planned) error {
 	})
 }
 
-// resetCommits breaks connections while commits are on them: sent, carried out,
-// and their answers lost.
+// resetCommits breaks connections after commits were sent and executed, so that
+// their answers are lost.
 func (in *injector) resetCommits(p planned) error {
 	return in.network(p, "reset commits of", in.postgres, func(proxies []*fleet.Proxy) {
 		for end := time.Now().Add(p.lasts); time.Now().Before(end); in.wait(100 * time.Millisecond) {
@@ -260,9 +260,9 @@ func (in *injector) resetRedis(p planned) error {
 	})
 }
 
-// restartInTurn is a rollout (G11).
+// restartInTurn restarts the nodes one by one, as a rollout does (G11).
 func (in *injector) restartInTurn(planned) error {
-	in.wait(2*time.Second + time.Second) // it begins with a fleet that is well
+	in.wait(2*time.Second + time.Second) // until the fleet has recovered
 	for i, n := range in.Nodes {
 		f := judge.Fault{Name: "restart " + nodeName(i), Excuses: []string{nodeName(i)}, Rolls: true}
 		err := in.during(f, func() error {
@@ -281,7 +281,7 @@ func (in *injector) restartInTurn(planned) error {
 		if err != nil {
 			return err
 		}
-		in.wait(time.Second) // until the balancer has seen it
+		in.wait(time.Second) // until the balancer has checked it
 	}
 	return nil
 }

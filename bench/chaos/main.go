@@ -39,11 +39,11 @@ type options struct {
 func command(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.Uint64Var(&o.seed, "seed", 0, "what the round is drawn from; 0 takes a random one")
+	flags.Uint64Var(&o.seed, "seed", 0, "seed of the round; 0 means a random one")
 	flags.DurationVar(&o.duration, "duration", 60*time.Second, "how long faults are injected")
 	flags.IntVar(&o.agents, "agents", 12, "clients at work at the same time")
 	flags.StringVar(&o.faults, "faults", "", "inject only faults whose names match this regular expression")
-	flags.StringVar(&o.history, "judge", "", "judge the history in this file again, run nothing")
+	flags.StringVar(&o.history, "judge", "", "only check the history in this file again")
 	flags.StringVar(&o.mutants, "mutants", "", "break the service by every patch that matches this pattern, run each")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -151,7 +151,7 @@ func keepLogs(s *deployment, seed uint64) (string, error) {
 
 var errViolated = errors.New("the contract was violated")
 
-// verdict judges a history; of one that is good nothing is kept.
+// verdict checks a history and keeps it if the contract was violated.
 func verdict(out io.Writer, h *judge.History, logs string) error {
 	findings, err := judge.Judge(h)
 	if err != nil {

@@ -51,13 +51,13 @@ func readMutant(path string) (mutant, error) {
 	return m, nil
 }
 
-// mutantRounds is how often a mutant may get away.
+// mutantRounds is in how many rounds a mutant must be detected.
 const mutantRounds = 3
 
-var errUncaught = errors.New("mutants got away")
+var errUndetected = errors.New("mutants were not detected")
 
-// runMutants plays rounds against each mutant until it is caught, and prints
-// what caught it.
+// runMutants runs rounds against each mutant until it is detected, and prints
+// what detected it.
 func runMutants(ctx context.Context, o options, out io.Writer) error {
 	paths, err := filepath.Glob(o.mutants)
 	if err != nil {
@@ -66,7 +66,7 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 	if len(paths) == 0 {
 		return fmt.Errorf("no mutants match %q", o.mutants)
 	}
-	var uncaught []string
+	var undetected []string
 	for _, path := range paths {
 		m, err := readMutant(path)
 		if err != nil {
@@ -77,14 +77,14 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 		if !slices.Contains(slices.Collect(maps.Keys(caught)), m.rule) {
-			uncaught = append(uncaught, m.name)
+			undetected = append(undetected, m.name)
 		}
 		if _, err := fmt.Fprintf(out, "| `%s` | %s | %s | %s |\n", m.name, m.what, m.rule, rules(caught)); err != nil {
 			return err
 		}
 	}
-	if len(uncaught) > 0 {
-		return fmt.Errorf("%w: %s", errUncaught, strings.Join(uncaught, ", "))
+	if len(undetected) > 0 {
+		return fmt.Errorf("%w: %s", errUndetected, strings.Join(undetected, ", "))
 	}
 	return nil
 }
@@ -101,14 +101,14 @@ func rules(caught map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// run returns the rules that a mutant was seen to violate.
+// run returns how often a mutant violated each rule.
 func (m mutant) run(ctx context.Context, o options) (map[string]int, error) {
 	dir, err := os.MkdirTemp("", "spendgate-mutant-")
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for a mutant: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-	if err := m.breed(ctx, dir); err != nil {
+	if err := m.copyTo(ctx, dir); err != nil {
 		return nil, err
 	}
 	binary, err := fleet.Build(ctx, dir, fleet.BuildOptions{Module: dir})
@@ -136,8 +136,8 @@ func (m mutant) run(ctx context.Context, o options) (map[string]int, error) {
 	return caught, nil
 }
 
-// breed copies the module to dir and patches the copy.
-func (m mutant) breed(ctx context.Context, dir string) error {
+// copyTo copies the module to dir and patches the copy.
+func (m mutant) copyTo(ctx context.Context, dir string) error {
 	root, err := fleet.ModuleRoot()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (m mutant) breed(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot find a mutant: %w", err)
 	}
-	// A module is built from these alone; what lies beside them may be large.
+	// A module is built from these alone; other files may be large.
 	for _, part := range []string{"go.mod", "go.sum", "audit", "bench", "cmd", "config", "deploy", "hotpath", "ratelimit"} {
 		from, to := filepath.Join(root, part), filepath.Join(dir, part)
 		if info, err := os.Stat(from); err != nil {
@@ -169,7 +169,7 @@ func (m mutant) breed(ctx context.Context, dir string) error {
 	return m.apply(ctx, dir, patch)
 }
 
-// apply patches the module in dir. The context may have moved, not changed.
+// apply patches the module in dir. Hunks may have moved, not changed.
 func (m mutant) apply(ctx context.Context, dir, patch string, flags ...string) error {
 	apply := exec.CommandContext(ctx, "git", append(append([]string{"apply", "-C1"}, flags...), patch)...)
 	apply.Dir = dir

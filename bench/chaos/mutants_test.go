@@ -8,7 +8,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// A pattern that finds nothing is no success, and one that is none is told apart.
+// A pattern without matches and an invalid pattern are different errors.
 func TestNoMutants(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"testdata/mutants/*.none": `no mutants match "testdata/mutants/*.none"`,
@@ -20,8 +20,7 @@ func TestNoMutants(t *testing.T) {
 	}
 }
 
-// Every mutant says what it breaks and still applies to the source: one that
-// does not proves nothing.
+// Every mutant says what it breaks and still applies to the source.
 func TestMutantsApply(t *testing.T) {
 	paths, err := filepath.Glob("testdata/mutants/*.patch")
 	if err != nil || len(paths) == 0 {

@@ -46,8 +46,8 @@ func (r *recorder) addKey(k judge.Key) {
 	r.history.Keys = append(r.history.Keys, k)
 }
 
-// watchMachine notes when this process, and so probably everything on the
-// machine, got no time: nothing was broken then, but nobody could be in time.
+// watchMachine records a fault when this process, and so probably the whole
+// machine, was not scheduled: no answer could be in time then.
 func (r *recorder) watchMachine(ctx context.Context) {
 	const every, stalled = 20 * time.Millisecond, 250 * time.Millisecond
 	for last := r.now(); ctx.Err() == nil; {
@@ -87,11 +87,11 @@ func newSender(s *deployment, rec *recorder, agent string) *sender {
 
 func (s *sender) close() { s.steady.CloseIdleConnections() }
 
-// apiKey is who asks.
+// apiKey is an API key of a sender.
 type apiKey struct{ id, raw string }
 
-// letter is a request to be sent.
-type letter struct {
+// outgoing is a request to be sent.
+type outgoing struct {
 	kind    judge.Kind
 	via     int // a node's number; nodeCount is the balancer
 	key     apiKey
@@ -103,7 +103,7 @@ type letter struct {
 }
 
 // send sends a request, waits for the answer and records both.
-func (s *sender) send(l letter) fleet.Answer {
+func (s *sender) send(l outgoing) fleet.Answer {
 	c := &fleet.Client{Key: l.key.raw, HTTP: s.steady}
 	op := judge.Op{Kind: l.kind, Agent: s.agent, Key: l.key.id, Subject: l.subject}
 	if l.via < nodeCount {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	mostFindings = 10  // that are told at length
+	mostFindings = 10  // reported in detail
 	mostOps      = 12  // of one finding
 	mostText     = 600 // of one answer
 	around       = 3 * time.Second
@@ -35,8 +35,8 @@ func keep(h *judge.History) (string, error) {
 	return file.Name(), nil
 }
 
-// report tells each finding with the requests and the faults that have to do
-// with it, in the order in which they happened.
+// report prints each finding with the requests and the faults involved, in the
+// order in which they happened.
 func report(w io.Writer, h *judge.History, findings []judge.Finding) error {
 	ops := make(map[int]*judge.Op, len(h.Ops))
 	for i := range h.Ops {
@@ -80,7 +80,7 @@ func cut(s string) string {
 	return s
 }
 
-// summary returns a round on some lines.
+// summary returns a few lines about a round.
 func summary(h *judge.History) string {
 	statuses, faults := make(map[int]int), make(map[string]int)
 	passed := 0

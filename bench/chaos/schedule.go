@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fault is a way to break things. It returns when all is whole again.
+// fault is a kind of fault. Its function returns when the fault is repaired.
 type fault struct {
 	name  string
 	share int // of all faults
@@ -21,8 +21,8 @@ type planned struct {
 	fault
 	node   int           // or the first of all
 	all    bool          // networks: of all nodes
-	lasts  time.Duration // as far as it has a say in that
-	before time.Duration // quiet time
+	lasts  time.Duration // for faults with a duration
+	before time.Duration // without faults
 }
 
 func faults() []fault {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A seed is worth printing only if it brings the same faults again.
+// The same seed draws the same faults.
 func TestScheduleFollowsItsSeed(t *testing.T) {
 	names := func(seed uint64, only string) (all []string) {
 		for _, p := range schedule(seed, time.Hour, regexp.MustCompile(only)) {

@@ -15,11 +15,11 @@ import (
 const (
 	// plenty is the highest limit that a key can have.
 	plenty = 10000
-	// finishIn is how long agents go on with what failed after the last fault.
+	// finishIn is how long agents retry what failed after the last fault.
 	finishIn = 8 * time.Second
 )
 
-// workload is all that clients do.
+// workload is the clients of a round.
 type workload struct {
 	deployment *deployment
 	rec        *recorder
@@ -83,7 +83,7 @@ func (w *workload) newKey(limit int) (apiKey, error) {
 
 func (w *workload) policy(rng *rand.Rand) string { return w.policies[rng.IntN(len(w.policies))] }
 
-// run works until going ends, and a while longer on what was not answered.
+// run sends requests until going ends, and then retries what was not answered.
 func (w *workload) run(going context.Context) {
 	grace, end := context.WithCancel(context.Background())
 	defer end()
@@ -107,7 +107,7 @@ func (w *workload) close() {
 }
 
 // editor posts versions of policies. Rules are named by version, so that a
-// decision tells which one made it.
+// decision names the version that made it.
 type editor struct {
 	*agent
 	edits int
@@ -133,7 +133,7 @@ func (e *editor) post(id string) fleet.Answer {
 	if id == "brief" {
 		p.Rules = append(p.Rules, fleet.Rule{RuleID: "guard", RuleType: "duplicate_guard", Parameters: map[string]any{"window_minutes": 1}})
 	}
-	return e.send(letter{kind: judge.Post, via: e.via(), key: e.key, method: http.MethodPost, path: "/v1/policies", body: p})
+	return e.send(outgoing{kind: judge.Post, via: e.via(), key: e.key, method: http.MethodPost, path: "/v1/policies", body: p})
 }
 
 // everywhere sends a new action through every node at once, right now.
@@ -192,7 +192,7 @@ func (a *admin) run() {
 		few := len(a.keys) < volatileKeys
 		a.mu.Unlock()
 		if few {
-			_ = a.issue() // it is tried again
+			_ = a.issue() // is retried
 		} else {
 			a.change(a.keys[a.rng.IntN(volatileKeys)])
 		}
@@ -200,14 +200,13 @@ func (a *admin) run() {
 	}
 }
 
-// change changes a key and uses it at once. A key of which nobody knows what
-// it is now is given up.
+// change changes a key and uses it at once. A key of unknown state is dropped.
 func (a *admin) change(k *volatileKey) {
 	body := map[string]any{"active": !k.active}
 	if a.rng.IntN(3) == 0 {
 		body = map[string]any{"rate_limit_rpm": 50 + a.rng.IntN(100)}
 	}
-	answer := a.send(letter{
+	answer := a.send(outgoing{
 		kind: judge.Patch, via: a.via(), method: http.MethodPatch, path: "/v1/keys/" + k.id, subject: k.id, body: body,
 	})
 	if answer.Status != http.StatusOK {

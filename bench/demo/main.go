@@ -1,10 +1,10 @@
-// Command demo plays a day of agent actions against a running node and prints
-// what the node decided: refunds, credits, discounts and spends within and
+// Command demo sends a day of agent actions to a running node and prints what
+// the node decided: refunds, credits, discounts and spends within and
 // beyond four policies, action types left to the intent classifier, retries
 // with an idempotency key and actions sent twice.
 //
-// The same seed gives the same actions, under agents and keys that carry the
-// run's name, so that a second run is not one great duplicate of the first.
+// The same seed draws the same actions; agents and keys have the run's name, so
+// that a second run does not consist of duplicates.
 package main
 
 import (
@@ -40,11 +40,11 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ExitOnError)
-	count := flags.Int("n", 200, "how many actions to play")
-	seed := flags.Uint64("seed", 1, "what the actions are drawn from")
+	count := flags.Int("n", 200, "how many actions to send")
+	seed := flags.Uint64("seed", 1, "seed of the actions")
 	name := flags.String("run", strconv.FormatInt(time.Now().Unix(), 36), "the run's name, in agents and idempotency keys")
 	policies := flags.String("policies", "deploy/policies", "the folder of the policies, stored if the node has them not")
-	_ = flags.Parse(args) // ends the process itself
+	_ = flags.Parse(args) // exits on error
 
 	settings, err := config.LoadClient(os.Environ())
 	if err != nil {
@@ -67,7 +67,8 @@ func run(ctx context.Context, args []string) error {
 	return play(ctx, n, out, script(random, *name, *count))
 }
 
-// apiKey returns the one that was set, else that of a dev node in this folder.
+// apiKey returns SPENDGATE_API_KEY, else the sample key of a dev node in this
+// folder.
 func apiKey(settings config.Client) (config.Secret, error) {
 	if settings.APIKey != "" {
 		return settings.APIKey, nil

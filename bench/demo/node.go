@@ -22,7 +22,7 @@ type node struct {
 func newNode(base string, key config.Secret) (*node, error) {
 	api, err := client.New(client.Options{
 		BaseURL: base, APIKey: string(key), UserAgent: "spendgate-demo",
-		MaxWait: time.Nanosecond, // a rate limit is waited for where it can be told
+		MaxWait: time.Nanosecond, // the demo itself waits for the rate limit, and says so
 	})
 	return &node{base: base, api: api}, err
 }
@@ -34,8 +34,8 @@ type answer struct {
 	took    time.Duration
 }
 
-// check asks about one action. A refusal is an answer; an error is that there
-// is none.
+// check sends one action. A refusal is an answer; an error means that there is
+// none.
 func (n *node) check(ctx context.Context, a client.Action) (answer, error) {
 	for {
 		started := time.Now()
@@ -80,7 +80,7 @@ func (n *node) ensurePolicy(ctx context.Context, body []byte) (version int, stor
 	return policy.Version, stored, nil
 }
 
-// refusal finds what the node said; one of the key ends the demo.
+// refusal returns the node's error; one about the API key ends the demo.
 func (n *node) refusal(err error) (*client.Error, error) {
 	refused, ok := errors.AsType[*client.Error](err)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"spendgate/hotpath/client"
 )
 
-// kind is what a step of the script is there to show.
+// kind is the kind of a step.
 type kind int
 
 const (
@@ -33,7 +33,8 @@ type writer struct {
 	used   map[string]bool // fingerprints, so that only duplicates are duplicates
 }
 
-// script writes count steps. Of ten, eight are fresh; the others look back.
+// script writes count steps. Of ten, eight are fresh; the others repeat earlier
+// ones.
 func script(random *rand.Rand, run string, count int) []step {
 	w := writer{random: random, run: run, used: make(map[string]bool)}
 	for len(w.steps) < count {
@@ -56,7 +57,7 @@ func script(random *rand.Rand, run string, count int) []step {
 	return w.steps
 }
 
-// again takes up one of the latest fresh steps; only those with a key can be
+// again repeats one of the latest fresh steps; only those with a key can be
 // replayed. It gives a fresh step when there is none.
 func (w *writer) again(k kind) step {
 	for range 20 {
@@ -116,7 +117,7 @@ func (w *writer) refund() client.Action {
 	case draw < 14:
 		a.Currency = "CHF" // no cap covers it
 	case draw < 20:
-		a.Metadata = nil // how old the purchase is, the agent does not say
+		a.Metadata = nil // without the age of the purchase
 	case draw < 35:
 		a.ActionType, a.Amount, a.Metadata = "credit", w.amount(5, 80), nil
 	}

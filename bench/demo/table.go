@@ -35,7 +35,7 @@ func newTable(f *os.File) *table {
 	return t
 }
 
-// printf ignores errors: a demo whose reader is gone ends with the next write.
+// printf ignores errors: a broken pipe ends the demo at the next write.
 func (t *table) printf(format string, args ...any) {
 	fmt.Fprintf(t.out, format, args...) //nolint:errcheck // see above
 }
@@ -76,7 +76,7 @@ func (t *table) record(s step, a answer, asked, effect, reason string) {
 	}
 }
 
-// why says in a few words what the decision rests on.
+// why returns a few words on the reason for the decision.
 func why(s step, a answer, reason string) string {
 	var parts []string
 	if a.Replayed {
@@ -100,7 +100,7 @@ func why(s step, a answer, reason string) string {
 	return strings.Join(parts, "; ")
 }
 
-// color pads an effect to its column and paints it when someone looks.
+// color pads an effect to its column and colors it on a terminal.
 func (t *table) color(effect string) string {
 	padded := effect + strings.Repeat(" ", max(0, 8-utf8.RuneCountInString(effect)))
 	paint := map[string]string{"allow": "32", "block": "31", "escalate": "33", "refused": "35"}[effect]

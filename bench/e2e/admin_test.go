@@ -56,11 +56,11 @@ func testAdminRotation(t *testing.T, binary string) {
 		if at := lastUsed(t, output, used); (at != "") != (step.name != "before") {
 			t.Errorf("%s: the key was last used at %q; it was used before the first stop", step.name, at)
 		}
-		told := time.Now()
+		signalled := time.Now()
 		act(t, n.Terminate())
-		terminated(t, n, told)
+		terminated(t, n, signalled)
 		if strings.Contains(n.Log(), former) || strings.Contains(n.Log(), next) {
-			t.Errorf("%s: the log tells an admin key", step.name)
+			t.Errorf("%s: the log contains an admin key", step.name)
 		}
 	}
 }

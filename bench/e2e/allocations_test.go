@@ -45,7 +45,7 @@ func TestAllocationsOfACheck(t *testing.T) {
 	}
 }
 
-// checkAtOnce lets clients make checks that all pass, each one after another.
+// checkAtOnce has clients make checks that all pass, each client in sequence.
 func (s *suite) checkAtOnce(t *testing.T, clients, each int) {
 	t.Helper()
 	var working sync.WaitGroup

@@ -16,8 +16,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// testArchive types the runbook's commands for old days while nodes answer: the
-// days leave, nobody notices but who asks for their checks, and they are proved.
+// testArchive runs the runbook's commands for old days while nodes serve: the
+// days are archived and verified, and only requests for their checks notice.
 func testArchive(t *testing.T, binary string) {
 	b := newBackup(t, binary)
 	before := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
@@ -67,7 +67,7 @@ func testArchive(t *testing.T, binary string) {
 	run(b.owner, 0, "clean: ", "verify", "--archive", folder)
 	t.Run("the service's role can change nothing", b.refused)
 
-	// Whoever gets round the triggers is seen by whoever asks.
+	// A change that bypasses the triggers is detected.
 	altered := must(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
 	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
 	act(t, err)

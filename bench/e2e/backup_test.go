@@ -44,8 +44,8 @@ func newBackup(t *testing.T, binary string) *backup {
 }
 
 // testBackup runs the runbook's own commands: a dump under load, more checks,
-// the loss of the server, a restore into an empty one. Nothing of before the
-// dump is lost, and what Redis still knows of later checks does no harm.
+// the loss of the server, a restore into an empty one. Nothing from before the
+// dump is lost, and claims of later checks in Redis have no effect.
 func testBackup(t *testing.T, binary string) {
 	b := newBackup(t, binary)
 	nodes := b.start(t, 2)
@@ -82,7 +82,7 @@ func testBackup(t *testing.T, binary string) {
 		t.Errorf("owners, triggers, rights or functions differ after the restore:\n%s\nbefore:\n%s", again, owned)
 	}
 	b.refuseOldClaims(t, oldNode, oldEpoch)
-	// Only the checkpoint knows what is gone: the end of each chain that went on.
+	// Only the checkpoint shows what is lost: the end of each chain that went on.
 	checkpoints["DATABASE_URL"] = b.service
 	code, out, err := fleet.Run(limited(t, patience), binary, b.dir, checkpoints, "audit", "verify", "--checkpoint", checkpoints["CHECKPOINT_FILE"])
 	if err != nil || code != 1 || !strings.Contains(out, "chain "+strings.ReplaceAll(oldNode, "-", "")+": its end is cut off") || strings.Contains(out, "altered") {
@@ -92,9 +92,9 @@ func testBackup(t *testing.T, binary string) {
 	t.Run("the service's role can change nothing", b.refused)
 }
 
-// typed runs the block of the runbook's or MAINTENANCE.md's section in which the word stands, as
-// somebody who has copied deploy/postgres and the binary to where they type,
-// with what differs there in the place of the page's: old, new, old, new.
+// typed runs the block with the word in a section of the runbook or
+// MAINTENANCE.md, in a folder with copies of deploy/postgres and the binary.
+// instead replaces texts of the page: old, new, old, new.
 func (b *backup) typed(t *testing.T, section, word string, instead ...string) string {
 	t.Helper()
 	text := ""
@@ -158,7 +158,7 @@ func (b *backup) check(t *testing.T, n *fleet.Node, a fleet.Action) fleet.Answer
 	return check(t, n.Client(b.key), a)
 }
 
-// load has agents ask until it is stopped. Some actions have keys.
+// load sends checks from several agents until it is stopped. Some have keys.
 func (b *backup) load(t *testing.T, nodes []*fleet.Node) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var agents sync.WaitGroup
@@ -199,14 +199,14 @@ func (b *backup) answers() map[string][]byte {
 	return maps.Clone(b.given)
 }
 
-// replaceServer loses the database's machine; an empty one takes its place.
-// Redis lives on, with what it knows.
+// replaceServer replaces the database's server by an empty one. Redis keeps its
+// data.
 func (b *backup) replaceServer(t *testing.T, nodes []*fleet.Node) {
 	for _, n := range nodes {
 		act(t, n.Kill())
 	}
 	act(t, b.Postgres.Close())
-	dir, err := os.MkdirTemp("", "spendgate-restored-") //nolint:usetesting // whoever runs PostgreSQL has to get at it
+	dir, err := os.MkdirTemp("", "spendgate-restored-") //nolint:usetesting // PostgreSQL's user needs access
 	act(t, err)
 	act(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { act(t, os.RemoveAll(dir)) })
@@ -215,8 +215,8 @@ func (b *backup) replaceServer(t *testing.T, nodes []*fleet.Node) {
 	b.prepareAgain(t)
 }
 
-// prepareAgain sets the passwords before the runbook's commands use them: only
-// then can they be typed without anybody.
+// prepareAgain sets the passwords in advance, so that the runbook's commands run
+// without a prompt.
 func (b *backup) prepareAgain(t *testing.T) {
 	ctx := limited(t, patience)
 	for role, url := range map[string]*string{"owner": &b.owner, "spendgate": &b.service} {
@@ -228,7 +228,7 @@ func (b *backup) prepareAgain(t *testing.T) {
 	}
 }
 
-// owned returns all that a restore must bring back besides rows.
+// owned describes all that a restore must bring back besides rows.
 func (b *backup) owned(t *testing.T) (all string) {
 	t.Helper()
 	err := b.Postgres.Pool.QueryRow(t.Context(), `SELECT concat_ws(E'\n',
@@ -261,8 +261,8 @@ func (b *backup) lastNode(t *testing.T) (node string) {
 	return node
 }
 
-// refuseOldClaims: the dump knows nothing of later fences, so what was claimed
-// before the restore must not be recorded, whoever wakes up.
+// refuseOldClaims: the dump lacks later fences, so no claim from before the
+// restore may be recorded.
 func (b *backup) refuseOldClaims(t *testing.T, node, epoch string) {
 	t.Helper()
 	if b.epoch(t) == epoch {
@@ -276,8 +276,8 @@ func (b *backup) refuseOldClaims(t *testing.T, node, epoch string) {
 	}
 }
 
-// serve: what was answered before the dump is as it was, what came after it is
-// gone and judged anew.
+// serve: answers from before the dump are unchanged, later checks are lost and
+// their actions are evaluated again.
 func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]byte, lost fleet.Answer) {
 	client := nodes[1].Client(b.key)
 	keyed, keyless := 0, 0
@@ -329,8 +329,8 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	}
 }
 
-// show prints a check of before the dump with the service's rights, and the
-// whole trail is proved.
+// show prints a check from before the dump with the service's rights, and
+// verifies the whole trail.
 func (b *backup) show(t *testing.T, before map[string][]byte) {
 	t.Helper()
 	settings := fleet.Settings{"DATABASE_URL": b.service}

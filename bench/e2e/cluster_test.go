@@ -11,8 +11,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// testCluster: the fleet's promises hold on a Redis Cluster, also when the
-// owner of the claims changes.
+// testCluster: the guarantees hold on a Redis Cluster, also when the owner of the
+// claims changes.
 func testCluster(t *testing.T, binary string) {
 	s := newSuite(t, binary, fleet.Options{Cluster: true})
 	s.inOrder(t, []test{
@@ -29,8 +29,8 @@ func testCluster(t *testing.T, binary string) {
 	})
 }
 
-// F4, G3, G7: the owner is killed; its replica takes over without its last
-// claims, perhaps, but with a marker that looks right.
+// F4, G3, G7: the owner is killed; its replica takes over, perhaps without its
+// last claims, but with a valid marker.
 func (s *suite) ownerKilled(t *testing.T) {
 	after, owner := s.before(t), s.master(t)
 	defer s.neverSplit(t)()
@@ -39,15 +39,15 @@ func (s *suite) ownerKilled(t *testing.T) {
 		act(t, owner.Kill())
 		s.promoted(t, owner)
 		return from, time.Now()
-	}, blind)
+	}, outage)
 	after()
 	act(t, owner.Start(t.Context()))
 	act(t, s.Cluster.Await(limited(t, patience)))
 }
 
 // F19, G3: the slot of the claims is moved to another master, key by key.
-// While it is, claims are refused: the slot has no one owner. Then its windows
-// are another server's, and begin anew.
+// Meanwhile claims are refused: the slot has no single owner. Then its windows are
+// on another server, and are rebuilt.
 func (s *suite) slotMigrated(t *testing.T) {
 	const names = 10_000 // so that it takes a while
 	after, owner := s.before(t), s.master(t)
@@ -70,7 +70,7 @@ func (s *suite) slotMigrated(t *testing.T) {
 			t.Errorf("%d names moved", moved)
 		}
 		return from, time.Now()
-	}, blind)
+	}, outage)
 	after()
 	if s.master(t) != target {
 		t.Error("the slot has not moved")
@@ -112,8 +112,8 @@ func (s *suite) clusterRestarted(t *testing.T) {
 	}
 }
 
-// F4, G3: the owner is killed and is back before anyone misses it, empty, and
-// is the owner still.
+// F4, G3: the owner is killed and restarts empty before a failover, so it is still
+// the owner.
 func (s *suite) ownerBackEmpty(t *testing.T) {
 	after, owner := s.before(t), s.master(t)
 	s.underLoad(t, func() (from, back time.Time) {
@@ -122,7 +122,7 @@ func (s *suite) ownerBackEmpty(t *testing.T) {
 		act(t, owner.Start(limited(t, patience)))
 		eventually(t, patience, "the cluster works again", func() bool { return writable(t, s.master(t)) })
 		return from, time.Now()
-	}, blind)
+	}, outage)
 	after()
 	act(t, s.Cluster.Await(limited(t, patience)))
 }

@@ -15,8 +15,8 @@ func withoutSync(chunk []byte) int {
 	return len(chunk) - len(end)
 }
 
-// dieCommitting kills a node in the middle of an action's commit, and leaves
-// its session as it is: the network says nothing to PostgreSQL.
+// dieCommitting kills a node in the middle of an action's commit and leaves its
+// PostgreSQL session open.
 func (s *suite) dieCommitting(t *testing.T, amount string) (mine func() (sessions int), claimed func()) {
 	t.Helper()
 	action := s.action(amount)
@@ -39,9 +39,9 @@ func (s *suite) dieCommitting(t *testing.T, amount string) (mine func() (session
 	}
 }
 
-// F16, G7: a node dies in the middle of a commit, and its session goes on
-// holding the locks of the fence. Who needs them, to take its claim over or to
-// begin an epoch, has the session ended.
+// F16, G7: a node dies in the middle of a commit, and its session still holds the
+// locks of the fence. A node that needs them, to take its claim over or to begin
+// an epoch, terminates the session.
 func (s *suite) locksOfDeadNode(t *testing.T) {
 	mine, claimed := s.dieCommitting(t, "83")
 	claimed()

@@ -50,7 +50,7 @@ func testSettings(t *testing.T, binary string) {
 				}
 			}
 			if strings.Contains(output, "secret-password") {
-				t.Errorf("a secret is told:\n%s", output)
+				t.Errorf("the output contains a secret:\n%s", output)
 			}
 		})
 	}
@@ -80,27 +80,27 @@ func testDev(t *testing.T, binary string) {
 		}
 	})
 	act(t, node.Start(limited(t, patience)))
-	told := d.tell(t)
-	d.stillKnows(t, told)
-	d.saysWhatItIs(t)
+	state := d.fill(t)
+	d.compare(t, state)
+	d.namesItsMode(t)
 	d.refusesASecond(t)
 
 	act(t, node.Kill())
 	act(t, node.Start(limited(t, patience)))
-	d.stillKnows(t, told)
+	d.compare(t, state)
 
 	stopped := time.Now()
 	act(t, node.Terminate())
 	unreadyAtOnce(t, node)
 	terminated(t, node, stopped)
 	act(t, node.Start(limited(t, patience)))
-	d.stillKnows(t, told)
-	if text := node.Log(); strings.Contains(text, d.admin) || strings.Contains(text, told.key) {
-		t.Error("the log tells a secret (S25)")
+	d.compare(t, state)
+	if text := node.Log(); strings.Contains(text, d.admin) || strings.Contains(text, state.key) {
+		t.Error("the log contains a secret (S25)")
 	}
 }
 
-// devState is what a node was told, and answered.
+// devState is what was sent to a node, and its answers.
 type devState struct {
 	key, inactive string
 	policy        fleet.Answer
@@ -110,7 +110,7 @@ type devState struct {
 	plainAnswer   fleet.Answer
 }
 
-func (d *devNode) tell(t *testing.T) (s devState) {
+func (d *devNode) fill(t *testing.T) (s devState) {
 	t.Helper()
 	admin := d.Admin(d.admin)
 	var err error
@@ -129,8 +129,8 @@ func (d *devNode) tell(t *testing.T) (s devState) {
 	return s
 }
 
-// stillKnows compares what the node answers with what it answered.
-func (d *devNode) stillKnows(t *testing.T, s devState) {
+// compare compares the node's answers with the earlier ones.
+func (d *devNode) compare(t *testing.T, s devState) {
 	t.Helper()
 	c := d.Client(s.key)
 	if a := ok(t, must(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body, s.policy.Body) {
@@ -153,8 +153,8 @@ func (d *devNode) stillKnows(t *testing.T, s devState) {
 	ok(t, must(c.Violations(t.Context(), "agent_id=dev"))(t), 200)
 }
 
-// saysWhatItIs: at start and in /readyz (S28).
-func (d *devNode) saysWhatItIs(t *testing.T) {
+// namesItsMode: at start and in /readyz (S28).
+func (d *devNode) namesItsMode(t *testing.T) {
 	t.Helper()
 	if r := readyOf(t, d.Node); !strings.Contains(r.Mode, "embedded single node") || r.Durability == "" {
 		t.Errorf("/readyz: %+v", r)

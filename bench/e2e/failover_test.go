@@ -12,8 +12,8 @@ import (
 // claimSlot is a name in the slot that holds all the claims.
 const claimSlot = "m:{0}"
 
-// agreed returns the server that has the claims, as far as a Redis Cluster or the
-// Sentinels agree.
+// agreed returns the server that has the claims, if the Redis Cluster or the
+// Sentinels agree on one.
 func (s *suite) agreed(ctx context.Context) (*fleet.Redis, error) {
 	if s.Cluster != nil {
 		return s.Cluster.Master(ctx, claimSlot)
@@ -48,8 +48,8 @@ func writable(t *testing.T, r *fleet.Redis) bool {
 	return r.Client.Set(t.Context(), "test:{0}", "", time.Minute).Err() == nil
 }
 
-// before makes a check before a fault. The function that it returns shows, after
-// it, that the same action is a duplicate of that check, on either node.
+// before makes a check before a fault. The returned function shows afterwards that
+// the same action is a duplicate of that check, on either node.
 func (s *suite) before(t *testing.T) (after func()) {
 	t.Helper()
 	action := s.action("42")
@@ -65,8 +65,8 @@ func (s *suite) before(t *testing.T) (after func()) {
 	}
 }
 
-// neverSplit begins to watch whether a node takes a failover for a split brain,
-// in which it would have to wait; the function that it returns ends that.
+// neverSplit watches whether a node takes a failover for a split brain, in which
+// it would have to wait. The returned function ends the watch.
 func (s *suite) neverSplit(t *testing.T) (end func()) {
 	t.Helper()
 	var before []int
@@ -83,8 +83,8 @@ func (s *suite) neverSplit(t *testing.T) (end func()) {
 	}
 }
 
-// F29, F30, G3, G7: the master stops, is failed over, and wakes up believing
-// that it still is one, with open connections of the nodes.
+// F29, F30, G3, G7: the master stops, is failed over, and continues as a master,
+// with open connections of the nodes.
 func (s *suite) masterStopped(t *testing.T) {
 	after, master := s.before(t), s.master(t)
 	s.underLoad(t, func() (from, back time.Time) {
@@ -94,7 +94,7 @@ func (s *suite) masterStopped(t *testing.T) {
 		back = time.Now()
 		act(t, master.Continue())
 		return from, back
-	}, blind)
+	}, outage)
 	after()
 	if s.Cluster != nil {
 		act(t, s.Cluster.Await(limited(t, patience)))

@@ -12,9 +12,9 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// blind returns what is expected while a dependency is away: 500 within 2 s, and
+// outage returns what is expected while a dependency is down: 500 within 2 s, and
 // service within 2 s after (G7).
-func blind(from, back time.Time) expectation {
+func outage(from, back time.Time) expectation {
 	return expectation{mayFail: around(from, back), within: closedIn, mustHit: true}
 }
 
@@ -26,7 +26,7 @@ func (s *suite) redisKilled(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		act(t, s.Redis.Start(t.Context()))
 		return from, time.Now()
-	}, blind)
+	}, outage)
 }
 
 // G3, G7: Redis is emptied, twice in a row.
@@ -42,8 +42,7 @@ func (s *suite) redisFlushed(t *testing.T) {
 	}, func(from, back time.Time) expectation {
 		return expectation{mayFail: around(from, back), within: closedIn}
 	})
-	// Nothing was away, so what was seen before is known after: duplicates of
-	// actions from before the flush are found in the trail.
+	// Duplicates of actions from before the flush are found in the trail.
 	action := s.action("42")
 	first := check(t, s.client(0), action).Result()
 	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
@@ -76,8 +75,8 @@ func (s *suite) redisFromOldCopy(t *testing.T) {
 }
 
 // F48, G3: Redis fails over to a replica that lacks the last claim, and later
-// back, while nobody asks for anything. The marker, the process and the nodes'
-// connections are those of before; the claim is not there.
+// back, without requests meanwhile. The marker, the process and the nodes'
+// connections are unchanged; the claim is lost.
 func (s *suite) redisFailedOverAndBack(t *testing.T) {
 	other, err := fleet.StartRedis(t.Context(), t.TempDir(), fleet.RedisOptions{})
 	act(t, err)
@@ -124,19 +123,20 @@ func (s *suite) answeredWithin(t *testing.T, within time.Duration, c *fleet.Clie
 		case answer.Sent.After(due):
 			t.Fatalf("no service %s after it was due: %s", time.Since(due), answer)
 		}
-		refusedBlind(t, answer)
+		refusedInOutage(t, answer)
 	}
 }
 
-// refusedBlind ends the test unless the answer is that of a blind node (G7).
-func refusedBlind(t *testing.T, a fleet.Answer) {
+// refusedInOutage ends the test unless the answer is that of a node whose
+// dependency is down (G7).
+func refusedInOutage(t *testing.T, a fleet.Answer) {
 	t.Helper()
 	if a.Status != 500 || a.ErrorCode() != "internal_error" || a.Header.Get("Retry-After") == "" || a.Took() > closedIn {
 		t.Fatalf("a check without a dependency was answered %s, Retry-After %q", a, a.Header.Get("Retry-After"))
 	}
 }
 
-// pause stops a dependency for 3 s; it goes on with all that it was told.
+// pause stops a dependency for 3 s; it then continues with all its state.
 func (s *suite) pause(t *testing.T, dependency interface {
 	Stop() error
 	Continue() error
@@ -149,7 +149,7 @@ func (s *suite) pause(t *testing.T, dependency interface {
 		time.Sleep(3 * time.Second)
 		act(t, dependency.Continue())
 		return from, time.Now()
-	}, blind)
+	}, outage)
 }
 
 // G7: Redis stops.
@@ -163,7 +163,7 @@ func (s *suite) postgresKilled(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		act(t, s.Postgres.Start(t.Context()))
 		return from, time.Now()
-	}, blind)
+	}, outage)
 }
 
 // G7: PostgreSQL stops, commits and all.
@@ -185,8 +185,8 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 	refused, keyed := s.action("55"), s.keyed("56")
 	for n := range 2 {
 		c := s.client(n)
-		refusedBlind(t, must(c.Check(t.Context(), refused))(t))
-		refusedBlind(t, must(c.Check(t.Context(), keyed))(t))
+		refusedInOutage(t, must(c.Check(t.Context(), refused))(t))
+		refusedInOutage(t, must(c.Check(t.Context(), keyed))(t))
 		for _, path := range []string{"/v1/checks/" + known.CheckID, "/v1/policies/" + standard, "/v1/violations?limit=1"} {
 			if a := must(c.Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != 200 || a.Took() > closedIn {
 				t.Errorf("GET %s without redis: %s", path, a)
@@ -219,16 +219,16 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 		act(t, n.WaitReady(limited(t, patience)))
 		said := n.Log()[logged[i]:]
 		if strings.Count(said, `"not ready","dependency":"redis","error":`) != 1 || strings.Count(said, `"ready again"`) != 1 {
-			t.Errorf("%s does not say once that it is not ready, and once that it is again", n.Name)
+			t.Errorf("%s does not log once that it is not ready, and once that it is again", n.Name)
 		}
 	}
 }
 
 // G7: a check whose commit is in doubt is answered 500 in time, and so is its
 // retry meanwhile; the outcome goes to the next identical request, as the
-// original or as a replay, and never as a duplicate of what nobody was told.
+// original or as a replay, and never as a duplicate of an unanswered check.
 func (s *suite) retryInDoubt(t *testing.T) {
-	const stopped = 5 * time.Second // more than anyone waits
+	const stopped = 5 * time.Second // longer than every timeout
 	actions := []fleet.Action{s.action("55"), s.keyed("56"), s.action("57"), s.keyed("58")}
 	act(t, s.Postgres.Stop())
 	var goingOn sync.WaitGroup

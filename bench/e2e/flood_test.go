@@ -20,7 +20,7 @@ const (
 	floodMemory = 300 << 20
 )
 
-// flood is a node that strangers flood, of which none has a key.
+// flood is a node flooded by clients without a key.
 type flood struct {
 	*fleet.Node
 	front *fleet.Balancer
@@ -29,7 +29,7 @@ type flood struct {
 }
 
 // testFlood: thousands of connections that declare bodies of 1 MiB, and send little
-// or nothing of them, cost a node little memory, and no honest caller an answer (G9).
+// or nothing of them, cost a node little memory and do not affect other callers (G9).
 func testFlood(t *testing.T, binary string) {
 	t.Setenv("GOMEMLIMIT", "200MiB")
 	const admin = "flood-admin-key-0123456789"
@@ -82,8 +82,8 @@ func (f *flood) connect(t *testing.T, from, to string, n int, text string) {
 	}
 }
 
-// isServed fails unless honest callers have their answers, over new connections, and
-// the node its memory.
+// isServed fails unless other callers get their answers over new connections, and
+// the node's memory stays bounded.
 func (f *flood) isServed(t *testing.T) {
 	t.Helper()
 	f.Forget()

@@ -9,7 +9,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// S21: text is text: what looks like SQL is stored and found as it was sent,
+// S21: text that looks like SQL is stored and found as it was sent,
 // in every field that takes any characters, and refused in the others.
 func (s *suite) hostileText(t *testing.T) {
 	const evil = `'); DROP TABLE checks; -- \'; $1 {"a":("b,NULL)} %s \\x00 😀`

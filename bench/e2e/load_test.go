@@ -32,10 +32,10 @@ type load struct {
 
 	mu     sync.Mutex
 	shots  []shot
-	faults []string // what a worker saw to be wrong
+	faults []string // found by a worker
 }
 
-// shot is one request and what came of it.
+// shot is one request and its outcome.
 type shot struct {
 	worker int
 	action fleet.Action
@@ -53,7 +53,7 @@ func (x shot) String() string {
 	return fmt.Sprintf("worker %d: %s %s: answered %s", x.worker, x.action.Counterparty, x.action.IdempotencyKey, x.answer)
 }
 
-// startLoad lets the workers loose, under API keys of their own.
+// startLoad starts the workers, with API keys of their own.
 func (s *suite) startLoad(t *testing.T) *load {
 	t.Helper()
 	l := &load{s: s, name: s.name("load"), began: time.Now()}
@@ -174,8 +174,8 @@ func around(from, back time.Time) func(shot) bool {
 	}
 }
 
-// underLoad provokes a fault while there is load. It must return when the
-// fault is over.
+// underLoad provokes a fault under load. provoke must return when the fault is
+// over.
 func (s *suite) underLoad(t *testing.T, provoke func() (from, back time.Time), expect func(from, back time.Time) expectation) {
 	t.Helper()
 	l := s.startLoad(t)
@@ -306,7 +306,7 @@ func (s *suite) compareReads(t *testing.T, bodies map[string][]byte) {
 	reading.Wait()
 }
 
-// difference tells a row from the answer and the request.
+// difference describes how a row differs from the answer and the request.
 func difference(a fleet.Action, r fleet.Result, row fleet.Row) string {
 	same := func(x, y *string) bool { return (x == nil) == (y == nil) && (x == nil || *x == *y) }
 	switch {

@@ -152,7 +152,7 @@ func (s *suite) rateLimit(t *testing.T) {
 	}
 	slices.Sort(left)
 	if !slices.Equal(left, []int64{0, 1, 2, 3, 4}) {
-		t.Errorf("the admitted requests were told they had left: %d", left)
+		t.Errorf("X-RateLimit-Remaining of the admitted requests: %d", left)
 	}
 	// Every endpoint counts, on the other node too, later as well.
 	for i := range 4 {

@@ -32,8 +32,8 @@ func readyOf(t *testing.T, n *fleet.Node) (r readiness) {
 	return r
 }
 
-// S27, G1: /readyz tells of each dependency and of the durability in force;
-// the probes are not on the public listener.
+// S27, G1: /readyz reports each dependency and the durability in force; the probes
+// are not on the public listener.
 func (s *suite) operations(t *testing.T) {
 	for _, n := range s.Nodes[:2] {
 		r := readyOf(t, n)
@@ -113,21 +113,21 @@ func (s *suite) noSecrets(t *testing.T) {
 		password, _ := u.User.Password()
 		secrets = append(secrets, password)
 	}
-	told := make(map[string]string)
+	outputs := make(map[string]string)
 	for i, a := range refusals {
 		if a.Status != http.StatusUnauthorized {
 			t.Errorf("answered %s", a)
 		}
-		told["refusal "+string(rune('0'+i))] = a.String()
+		outputs["refusal "+string(rune('0'+i))] = a.String()
 	}
 	for _, n := range s.Nodes {
-		told["the log of "+n.Name] = n.Log()
+		outputs["the log of "+n.Name] = n.Log()
 		if n.Running() {
-			told["the metrics of "+n.Name] = string(must(n.Metrics(t.Context()))(t).Body)
-			told["the readiness of "+n.Name] = string(must(n.Ready(t.Context()))(t).Body)
+			outputs["the metrics of "+n.Name] = string(must(n.Metrics(t.Context()))(t).Body)
+			outputs["the readiness of "+n.Name] = string(must(n.Ready(t.Context()))(t).Body)
 		}
 	}
-	for place, text := range told {
+	for place, text := range outputs {
 		if text == "" {
 			t.Errorf("%s is empty", place)
 		}
@@ -136,7 +136,7 @@ func (s *suite) noSecrets(t *testing.T) {
 				t.Fatalf("a secret of %d bytes proves nothing", len(secret))
 			}
 			if strings.Contains(text, secret) {
-				t.Errorf("%s tells a secret", place)
+				t.Errorf("%s contains a secret", place)
 			}
 		}
 	}

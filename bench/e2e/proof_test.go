@@ -23,8 +23,8 @@ func (s *suite) prove(t *testing.T) (code int, output string) {
 }
 
 // G8: a node is killed in the middle of a commit, others go on, and after all
-// that this fleet has been through, and while it works, the trail is as it was
-// recorded. Then somebody changes a row, and it is named.
+// faults of this suite, under load, the trail verifies. Then a row is changed, and
+// the verifier names it.
 func (s *suite) trailIsProved(t *testing.T) {
 	_, claimed := s.dieCommitting(t, "87")
 	claimed()

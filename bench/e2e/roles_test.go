@@ -74,7 +74,7 @@ func (r *roles) migrate(t *testing.T, binary string) {
 	}
 }
 
-// work has a node do all that touches the database.
+// work makes a node do everything that uses the database.
 func (r *roles) work(t *testing.T) {
 	ctx, node := limited(t, patience), r.Nodes[0]
 	owner, err := pgx.Connect(ctx, r.owner)
@@ -129,7 +129,7 @@ func (r *roles) work(t *testing.T) {
 	}
 }
 
-// may is what the service's role may do to a table besides reading it.
+// may lists what the service's role may do to a table besides reading it.
 var may = map[string][]string{
 	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"}, "batches": {"INSERT"}, "policy_chain": {"INSERT"},
 	"idempotency_keys": {"INSERT", "UPDATE", "DELETE"},
@@ -142,7 +142,7 @@ func (r *roles) quoted(variable string) string {
 	return pgx.Identifier{r.variables[variable]}.Sanitize()
 }
 
-// refused has the service's role try what it must not, on every table.
+// refused tries forbidden statements with the service's role, on every table.
 func (r *roles) refused(t *testing.T) {
 	ctx, schema := limited(t, patience), r.quoted("schema")
 	before, tables := r.recorded(t), r.tables(t)
@@ -214,7 +214,7 @@ func (r *roles) tables(t *testing.T) (tables [][2]string) {
 	return tables
 }
 
-// recorded says what must not change: rows, triggers and who owns what.
+// recorded describes what must not change: rows, triggers and owners.
 func (r *roles) recorded(t *testing.T) (all string) {
 	t.Helper()
 	query := strings.ReplaceAll(`SELECT concat_ws(E'\n',

@@ -8,8 +8,8 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// testSentinel: the fleet's promises hold on a Redis that Sentinels guard, also
-// when another server becomes master.
+// testSentinel: the guarantees hold on a Redis with Sentinels, also when another
+// server becomes master.
 func testSentinel(t *testing.T, binary string) {
 	s := newSuite(t, binary, fleet.Options{Sentinel: true})
 	s.inOrder(t, []test{
@@ -24,8 +24,8 @@ func testSentinel(t *testing.T, binary string) {
 	})
 }
 
-// F4, G3, G7: the master is killed. When it is back, empty and a master in its
-// own eyes until a Sentinel tells it otherwise, no node claims on it.
+// F4, G3, G7: the master is killed. When it restarts, empty and still a master
+// until a Sentinel reconfigures it, no node claims on it.
 func (s *suite) masterKilled(t *testing.T) {
 	after, master := s.before(t), s.master(t)
 	defer s.neverSplit(t)()
@@ -36,7 +36,7 @@ func (s *suite) masterKilled(t *testing.T) {
 		back = time.Now()
 		act(t, master.Start(limited(t, patience)))
 		return from, back
-	}, blind)
+	}, outage)
 	after()
 	names, err := master.Client.DBSize(t.Context()).Result()
 	role := master.Client.Info(t.Context(), "replication").Val()
@@ -45,8 +45,8 @@ func (s *suite) masterKilled(t *testing.T) {
 	}
 }
 
-// replace has the Sentinels make another server master. The old one goes on
-// answering, as a master for ten seconds, and no connection to it is closed.
+// replace makes the Sentinels fail over. The old master goes on answering, as a
+// master for ten seconds, and no connection to it is closed.
 func (s *suite) replace(t *testing.T) {
 	t.Helper()
 	master := s.master(t)
@@ -54,7 +54,7 @@ func (s *suite) replace(t *testing.T) {
 	s.promoted(t, master)
 }
 
-// F4, G3, G7: the Sentinels are told to fail over.
+// F4, G3, G7: the Sentinels fail over by command.
 func (s *suite) masterReplaced(t *testing.T) {
 	after := s.before(t)
 	s.underLoad(t, func() (from, back time.Time) {
@@ -67,8 +67,8 @@ func (s *suite) masterReplaced(t *testing.T) {
 	after()
 }
 
-// G5: likewise while nobody commits anything, by which the nodes would notice
-// it. Keys that are made from the first moment on are known to both.
+// G5: likewise without commits, by which the nodes would notice it. New keys are
+// valid on both nodes from the first moment on.
 func (s *suite) masterReplacedIdle(t *testing.T) {
 	after := s.before(t)
 	s.replace(t)

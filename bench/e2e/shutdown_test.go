@@ -14,17 +14,17 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// stopsIn is when a node that was told to stop has ended (G11).
+// stopsIn is how long a node may take to stop (G11).
 const stopsIn = 10 * time.Second
 
-// terminated waits for the end of a node that was told to stop at a time.
-func terminated(t *testing.T, n *fleet.Node, told time.Time) {
+// terminated waits for the end of a node that got its SIGTERM at a time.
+func terminated(t *testing.T, n *fleet.Node, signalled time.Time) {
 	t.Helper()
 	code, err := n.Wait(limited(t, patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(told); code != 0 || took > stopsIn {
+	if took := time.Since(signalled); code != 0 || took > stopsIn {
 		t.Errorf("%s ended after %s with code %d", n.Name, took.Round(time.Millisecond), code)
 	}
 	n.Forget()
@@ -39,8 +39,8 @@ func unreadyAtOnce(t *testing.T, n *fleet.Node) {
 	})
 }
 
-// balancer sends each request to the next node that was ready when it last
-// looked, as load balancers do.
+// balancer sends each request to the next node that was ready at its last health
+// check, as load balancers do.
 type balancer struct {
 	nodes []*fleet.Node
 	ready []atomic.Bool
@@ -51,7 +51,7 @@ func newBalancer(nodes ...*fleet.Node) *balancer {
 	return &balancer{nodes: nodes, ready: make([]atomic.Bool, len(nodes))}
 }
 
-// look asks all nodes for their readiness until the context ends.
+// look polls the readiness of all nodes until the context ends.
 func (b *balancer) look(ctx context.Context) {
 	for ctx.Err() == nil {
 		for i, n := range b.nodes {
@@ -99,11 +99,11 @@ func (s *suite) rollingRestart(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond)
 	for _, n := range s.Nodes[:2] {
-		told := time.Now()
+		signalled := time.Now()
 		act(t, n.Terminate())
-		terminated(t, n, told)
+		terminated(t, n, signalled)
 		act(t, n.Start(limited(t, patience)))
-		time.Sleep(300 * time.Millisecond) // until the balancer has seen it
+		time.Sleep(300 * time.Millisecond) // until the balancer has checked it
 	}
 	cancel()
 	working.Wait()
@@ -122,7 +122,7 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 
 	var mu sync.Mutex
 	answered := make(map[string]shot)
-	told := make(chan struct{})
+	signalled := make(chan struct{})
 	var missed atomic.Int32
 	for range 8 {
 		sending.Go(func() {
@@ -131,7 +131,7 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 			for {
 				action := s.action("5")
 				answer, err := client.Check(context.Background(), action)
-				if closed(told) && refusedConnection(err) {
+				if closed(signalled) && refusedConnection(err) {
 					return
 				}
 				x := shot{action: action, answer: answer, err: err}
@@ -144,13 +144,13 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 				mu.Lock()
 				answered[answer.Result().CheckID] = x
 				mu.Unlock()
-				time.Sleep(rand.N(50 * time.Millisecond)) // not all in step
+				time.Sleep(rand.N(50 * time.Millisecond)) // not all at once
 			}
 		})
 	}
 	time.Sleep(500 * time.Millisecond)
 	at := time.Now()
-	close(told)
+	close(signalled)
 	act(t, n.Terminate())
 	unreadyAtOnce(t, n)
 	terminated(t, n, at)
@@ -174,26 +174,26 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 	act(t, n.Start(limited(t, patience)))
 }
 
-// G11: a node whose database hangs, with a check in doubt and someone who keeps
-// a connection for metrics open, stops in time and clean all the same.
+// G11: a node whose database hangs, with a check in doubt and an open connection
+// for metrics, still stops in time and cleanly.
 func (s *suite) stopsBesideAHungDatabase(t *testing.T) {
 	n := s.Nodes[0]
 	client := s.client(0)
 	check(t, client, s.action("5"))
 	metricsOf(t, n)
 	act(t, s.Postgres.Stop())
-	refusedBlind(t, must(client.Check(t.Context(), s.action("5")))(t))
-	told := time.Now()
+	refusedInOutage(t, must(client.Check(t.Context(), s.action("5")))(t))
+	signalled := time.Now()
 	act(t, n.Terminate())
 	unreadyAtOnce(t, n)
 	metricsOf(t, n) // it keeps the connection
-	terminated(t, n, told)
+	terminated(t, n, signalled)
 	act(t, s.Postgres.Continue())
 	act(t, n.Start(limited(t, patience)))
 }
 
-// slowCommits makes each commit take about 200 ms: most of the time nobody but
-// this may use the trail.
+// slowCommits makes each commit take about 200 ms, by locking the trail most of
+// the time.
 func (s *suite) slowCommits(ctx context.Context, t *testing.T) {
 	for ctx.Err() == nil {
 		tx, err := s.Postgres.Pool.Begin(context.Background())
@@ -218,7 +218,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// refusedConnection: nobody listened, so that nothing was sent.
+// refusedConnection reports whether there was no listener, so nothing was sent.
 func refusedConnection(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -15,7 +15,7 @@ import (
 func testStandby(t *testing.T, binary string) {
 	s := newSuite(t, binary, fleet.Options{Standby: true})
 	s.inOrder(t, []test{
-		{"G1 durability is told", s.durabilityTold},
+		{"G1 durability is reported", s.durabilityReported},
 		{"G1 primary killed", s.primaryKilled},
 		{"G1 primary stopped", s.primaryStopped},
 		{"a standby that lags loses checks", s.standbyBehind},
@@ -30,7 +30,7 @@ func (s *suite) durability(t *testing.T) string {
 
 // G1, S27: /readyz says whether losing the database's machine can lose
 // anything.
-func (s *suite) durabilityTold(t *testing.T) {
+func (s *suite) durabilityReported(t *testing.T) {
 	if text := s.durability(t); !strings.Contains(text, "synchronous standbys *") {
 		t.Errorf("with a synchronous standby /readyz says %s", text)
 	}
@@ -53,7 +53,7 @@ func (s *suite) restore(t *testing.T) {
 	}
 	act(t, s.Standby.Kill())
 	act(t, s.Standby.Follow(limited(t, patience), s.Postgres))
-	s.durabilityTold(t)
+	s.durabilityReported(t)
 }
 
 // primaryGone ends the primary in some way under load; the standby is promoted,
@@ -80,9 +80,9 @@ func (s *suite) primaryKilled(t *testing.T) { s.primaryGone(t, s.Postgres.Kill) 
 func (s *suite) primaryStopped(t *testing.T) { s.primaryGone(t, s.Postgres.Stop) }
 
 // The bound of G1: without a synchronous standby, what was answered last may be
-// gone after a failover. What the standby has holds; and once Redis is emptied
-// and the nodes are restarted, as the runbook says, no answer names a check
-// that is gone, and its action is judged anew.
+// lost after a failover. What the standby has is kept; and once Redis is emptied
+// and the nodes are restarted, as the runbook says, no answer names a lost check,
+// and its action is evaluated again.
 func (s *suite) standbyBehind(t *testing.T) {
 	s.desynchronise(t)
 	kept, keptKeyed := s.action("41"), s.keyed("42")
@@ -93,10 +93,10 @@ func (s *suite) standbyBehind(t *testing.T) {
 			kept.Counterparty, keptKeyed.Counterparty).Scan(&n)
 		return err == nil && n == 2
 	})
-	act(t, s.Standby.Kill()) // it gets nothing more
+	act(t, s.Standby.Kill()) // it receives nothing more
 	lost, lostKeyed := s.action("43"), s.keyed("44")
 	gone := []fleet.Answer{check(t, s.client(0), lost), check(t, s.client(1), lostKeyed)}
-	for n := range 2 { // from now on the nodes know the check by heart
+	for n := range 2 { // from now on the nodes have the check in memory
 		if r := check(t, s.client(n), lost).Result(); !r.Duplicate() {
 			t.Errorf("sent again before the failover: %+v", r)
 		}
@@ -109,9 +109,9 @@ func (s *suite) standbyBehind(t *testing.T) {
 
 	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
 	for _, n := range s.Nodes {
-		told := time.Now()
+		signalled := time.Now()
 		act(t, n.Terminate())
-		terminated(t, n, told)
+		terminated(t, n, signalled)
 		act(t, n.Start(limited(t, patience)))
 	}
 	for _, before := range gone {
@@ -133,12 +133,12 @@ func (s *suite) standbyBehind(t *testing.T) {
 	s.restore(t)
 }
 
-// desynchronise has the primary wait for no standby any more.
+// desynchronise makes the primary wait for no standby any more.
 func (s *suite) desynchronise(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{"ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"} {
 		_, err := s.Postgres.Pool.Exec(t.Context(), statement)
 		act(t, err)
 	}
-	eventually(t, patience, "/readyz tells it", func() bool { return strings.Contains(s.durability(t), "no synchronous standby") })
+	eventually(t, patience, "/readyz reports it", func() bool { return strings.Contains(s.durability(t), "no synchronous standby") })
 }

@@ -8,13 +8,12 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// staleClaim is when a claim that came to nothing is given to whoever waits
-// for it: about 2.5 s, and what looking into it takes.
+// staleClaim is when a waiter takes over an abandoned claim: about 2.5 s, and the
+// time to look it up.
 const staleClaim = 4*time.Second + slack
 
-// G1, G2, G3: a node is killed while it works. Nothing that it answered is
-// lost, and the other node fails nobody: who waits for the dead node's claims
-// gets them.
+// G1, G2, G3: a node is killed under load. Nothing that it answered is lost, and
+// the other node fails no request: waiters take over the dead node's claims.
 func (s *suite) nodeKilled(t *testing.T) {
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
@@ -37,7 +36,7 @@ type distantNode struct {
 	answer  chan shot // to the check that it was paused with
 }
 
-// distantName is what its database sessions call themselves.
+// distantName is the application_name of its database sessions.
 const distantName = "distant"
 
 func (s *suite) distant(t *testing.T) *distantNode {
@@ -64,8 +63,7 @@ func (s *suite) distant(t *testing.T) *distantNode {
 	return d
 }
 
-// warm sees to it that all connections of a node are made, and the policy is
-// compiled.
+// warm makes all connections of a node and compiles the policy.
 func (s *suite) warm(t *testing.T, d *distantNode) {
 	t.Helper()
 	for range 4 {
@@ -101,8 +99,8 @@ func (s *suite) claims(t *testing.T) int {
 	return len(names)
 }
 
-// resume lets the node's commit arrive late, and when that has come to an end
-// the node go on; it returns the node's answer.
+// resume lets the node's commit arrive late, then continues the node and returns
+// its answer.
 func (s *suite) resume(t *testing.T, p *distantNode) shot {
 	t.Helper()
 	returned := p.network.Returned()
@@ -123,8 +121,8 @@ func (s *suite) resume(t *testing.T, p *distantNode) shot {
 	}
 }
 
-// G3: who waits for a stopped node's claim gets it after about 2.5 s; the
-// resumed node must not pass the same action, though its commit was on its way.
+// G3: a waiter takes over a stopped node's claim after about 2.5 s; the resumed
+// node must not pass the same action, though its commit was in flight.
 func (s *suite) claimOfStoppedNode(t *testing.T) {
 	action := s.action("77")
 	paused := s.pauseWith(t, action)
@@ -136,9 +134,9 @@ func (s *suite) claimOfStoppedNode(t *testing.T) {
 	s.resumesInVain(t, paused, action, first)
 }
 
-// G3: Redis forgets the claim of a stopped node, whose commit then arrives.
-// That belongs to the windows that were lost, and is refused: the action has
-// passed on another node meanwhile.
+// G3: Redis loses the claim of a stopped node, whose commit then arrives. It
+// belongs to an older epoch and is refused: the action has passed on another node
+// meanwhile.
 func (s *suite) commitOfLostWindows(t *testing.T) {
 	action := s.action("79")
 	paused := s.pauseWith(t, action)
@@ -151,7 +149,7 @@ func (s *suite) commitOfLostWindows(t *testing.T) {
 	s.resumesInVain(t, paused, action, first)
 }
 
-// resumesInVain lets a node go on whose action has passed elsewhere.
+// resumesInVain continues a node whose action has passed elsewhere.
 func (s *suite) resumesInVain(t *testing.T, paused *distantNode, action fleet.Action, first fleet.Answer) {
 	t.Helper()
 	second := check(t, s.client(1), action).Result()
@@ -163,7 +161,7 @@ func (s *suite) resumesInVain(t *testing.T, paused *distantNode, action fleet.Ac
 	switch r := late.answer.Result(); {
 	case late.err != nil:
 		t.Error(late)
-	case late.answer.Status == 500: // it was blind; nothing was decided
+	case late.answer.Status == 500: // nothing was decided
 	case !r.Duplicate() || named(t, r) != first.Result().CheckID:
 		t.Errorf("the resumed node answered %s; %s had passed", late, first.Result().CheckID)
 	}
@@ -199,14 +197,13 @@ func (s *suite) keyOfStoppedNode(t *testing.T) {
 }
 
 // G7: a check that was recorded, but answered 500 because PostgreSQL's answer
-// did not come, is given to the next identical request, on any node: without
-// key once, as a replay, then it is what others are duplicates of; with its key
-// each time.
+// was lost, is the answer to the next identical request, on any node: without key
+// once, as a replay, and later ones are its duplicates; with its key each time.
 func (s *suite) recordedThoughRefused(t *testing.T) {
 	d := s.distant(t)
 	for _, action := range []fleet.Action{s.action("81"), s.keyed("82")} {
 		d.network.HoldAnswers()
-		refusedBlind(t, must(d.Client(s.key).Check(t.Context(), action))(t))
+		refusedInOutage(t, must(d.Client(s.key).Check(t.Context(), action))(t))
 		rows := s.rows(t, "counterparty = $1", action.Counterparty)
 		if len(rows) != 1 {
 			t.Fatalf("the commit did not arrive: %+v", rows)
@@ -218,7 +215,7 @@ func (s *suite) recordedThoughRefused(t *testing.T) {
 		}
 		if action.IdempotencyKey == "" {
 			if r := second.Result(); !r.Duplicate() || named(t, r) != rows[0].CheckID {
-				t.Errorf("%s was given to its retry; one more is answered %s", rows[0].CheckID, second)
+				t.Errorf("%s answered its retry; one more is answered %s", rows[0].CheckID, second)
 			}
 		} else if !second.Replayed() || string(second.Body) != string(first.Body) {
 			t.Errorf("the key answered by %s is answered by %s", first, second)

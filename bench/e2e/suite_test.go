@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// slack is for a machine that does other things as well.
+	// slack is for a busy machine.
 	slack = 500 * time.Millisecond
-	// closedIn is when a check is answered although a dependency is away, and
-	// resumeIn when service is back after it (G7).
+	// closedIn is when a check is answered although a dependency is down, and
+	// resumeIn when service resumes after it (G7).
 	closedIn = 2*time.Second + slack
 	resumeIn = 2*time.Second + slack
 	// patience bounds what the contract sets no time for.
@@ -98,7 +98,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G11 stop beside a hung database", s.stopsBesideAHungDatabase},
 		{"S21 hostile text", s.hostileText},
 		{"G8 the trail is proved", s.trailIsProved},
-		{"S25 no secret is told", s.noSecrets},
+		{"S25 no secret is shown", s.noSecrets},
 		{"G7 many windows lost", s.manyWindowsLost},
 	})
 }
@@ -119,7 +119,7 @@ func (s *suite) inOrder(t *testing.T, tests []test) {
 			test.run(t)
 		})
 		if !fine && s.Redis == nil {
-			t.Fatal("what it left behind is not mended")
+			t.Fatal("what it left behind is not repaired")
 		}
 	}
 }
@@ -179,8 +179,8 @@ func standardPolicy() fleet.Policy {
 	}}
 }
 
-// watch shows what the processes said during a test that failed, and fails it
-// for races and panics in them.
+// watch shows the processes' logs of a test that failed, and fails it for races
+// and panics in them.
 func (s *suite) watch(t *testing.T) {
 	before := s.Logs()
 	t.Cleanup(func() {
@@ -196,7 +196,7 @@ func (s *suite) watch(t *testing.T) {
 			}
 		}
 		if t.Failed() && s.Redis != nil {
-			s.mend(t)
+			s.repair(t)
 		}
 	})
 }
@@ -214,8 +214,8 @@ func tail(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// mend brings back what a test that failed left killed or stopped.
-func (s *suite) mend(t *testing.T) {
+// repair restarts what a failed test left killed or stopped.
+func (s *suite) repair(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	type startable interface {
@@ -254,7 +254,7 @@ func (s *suite) newKey(t *testing.T, rpm int) (id, raw string) {
 	return id, raw
 }
 
-// client is node n's, with the key that has plenty.
+// client returns node n's client, with the key of the highest limit.
 func (s *suite) client(n int) *fleet.Client { return s.Nodes[n%2].Client(s.key) }
 
 // post stores a policy and returns its version.
@@ -270,10 +270,10 @@ func (s *suite) post(t *testing.T, n *fleet.Node, p fleet.Policy) int {
 	return stored.Version
 }
 
-// name is distinct each time.
+// name returns a distinct name each time.
 func (s *suite) name(of string) string { return fmt.Sprintf("%s-%d", of, s.names.Add(1)) }
 
-// action returns one that no other equals.
+// action returns a new action.
 func (s *suite) action(amount string) fleet.Action {
 	return fleet.Action{
 		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: json.Number(amount), Currency: "USD",
@@ -370,7 +370,7 @@ func eventually(t *testing.T, within time.Duration, what string, done func() boo
 	}
 }
 
-// act ends the test if what a test does to a process fails.
+// act ends the test on an error.
 func act(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

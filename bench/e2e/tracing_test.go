@@ -27,7 +27,7 @@ const (
 )
 
 // testTracing: with a collector a check's spans arrive under its caller's
-// trace; with one that is away nothing changes; without one nothing runs.
+// trace; an unreachable one changes nothing; without one nothing runs.
 func testTracing(t *testing.T, binary string) {
 	var mu sync.Mutex
 	var spans []*tracepb.Span
@@ -87,7 +87,7 @@ func testTracing(t *testing.T, binary string) {
 		}
 		for _, s := range spans {
 			if text := s.String(); strings.Contains(text, "svc_live_") || strings.Contains(text, "a-party") || strings.Contains(text, "123.45") {
-				t.Errorf("a span tells %s", text)
+				t.Errorf("a span contains %s", text)
 			}
 		}
 	})
@@ -121,16 +121,16 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 		t.Errorf("answered\n%s\nthen\n%s", first, again)
 	}
 	traced(t, n, "svc_live_wrong", body, http.StatusUnauthorized)
-	if told := strings.Contains(n.Log(), "trace_id="+callersTrace); told != on {
-		t.Errorf("the log of the failure names the trace: %t, want %t", told, on)
+	if named := strings.Contains(n.Log(), "trace_id="+callersTrace); named != on {
+		t.Errorf("the log of the failure names the trace: %t, want %t", named, on)
 	}
 	goroutines := must(n.Goroutines(t.Context()))(t)
 	if runs := bytes.Contains(goroutines.Body, []byte("opentelemetry")); goroutines.Status != http.StatusOK || runs != on {
 		t.Errorf("OpenTelemetry has goroutines: %t, want %t (%d)", runs, on, goroutines.Status)
 	}
-	told := time.Now()
+	signalled := time.Now()
 	act(t, n.Terminate())
-	terminated(t, n, told)
+	terminated(t, n, signalled)
 }
 
 // traced sends a check as a part of its caller's trace.

@@ -14,7 +14,7 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// nextVersion is what the binary after this one calls itself.
+// nextVersion is the version of the binary after this one.
 const nextVersion = "the-next"
 
 // upgrade is a fleet of three nodes of this version behind HAProxy. They
@@ -92,7 +92,7 @@ func (u *upgrade) begin(t *testing.T) {
 	u.post(t, u.Nodes[0], standardPolicy())
 }
 
-// migrate does what the runbook says: migrate, then grant, as the owner.
+// migrate follows the runbook: migrate, then grant, as the owner.
 func (u *upgrade) migrate(t *testing.T, binary string) {
 	t.Helper()
 	ctx := limited(t, patience)
@@ -103,8 +103,8 @@ func (u *upgrade) migrate(t *testing.T, binary string) {
 	act(t, u.Postgres.Script(ctx, u.roles.owner, "../../deploy/postgres/grants.sql", u.roles.variables))
 }
 
-// refusesOlderSchema: a node of the next version that cannot migrate ends, and
-// says what to do.
+// refusesOlderSchema: a node of the next version that cannot migrate ends with an
+// error that says what to do.
 func (u *upgrade) refusesOlderSchema(t *testing.T) {
 	n, err := u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service})
 	act(t, err)
@@ -162,7 +162,7 @@ func (u *upgrade) back(t *testing.T) {
 	}
 }
 
-// unharmed returns what is expected of an upgrade: nothing fails.
+// unharmed returns the expectation that nothing fails.
 func unharmed(_, _ time.Time) expectation {
 	return expectation{mayFail: func(shot) bool { return false }, within: closedIn}
 }
@@ -170,20 +170,20 @@ func unharmed(_, _ time.Time) expectation {
 // replace restarts a node with another binary.
 func (u *upgrade) replace(t *testing.T, n *fleet.Node, binary string) {
 	t.Helper()
-	told := time.Now()
+	signalled := time.Now()
 	act(t, n.Terminate())
-	terminated(t, n, told)
+	terminated(t, n, signalled)
 	n.Install(binary)
 	act(t, n.Start(limited(t, patience)))
 	runs := strings.Contains(string(must(n.Metrics(t.Context()))(t).Body), `version="`+nextVersion+`"`)
 	if runs != (binary == u.next) {
 		t.Errorf("%s runs the next version: %t", n.Name, runs)
 	}
-	time.Sleep(time.Second) // until the balancer has seen it
+	time.Sleep(time.Second) // until the balancer has checked it
 }
 
-// remember makes checks whose answers must not change. The function that it
-// gives asks each node for them again, and makes another for the next time.
+// remember makes checks whose answers must not change. The returned function
+// reads them again on each node, and makes another for the next time.
 func (u *upgrade) remember(t *testing.T) (again func()) {
 	t.Helper()
 	type answered struct {
@@ -228,8 +228,8 @@ func (u *upgrade) freshAcross(t *testing.T) {
 	}
 }
 
-// schemaWentBack: if the schema turns out older than a node needs, as after a
-// restore, that node is not ready, and one that needs no more is.
+// schemaWentBack: if the schema is older than a node needs, as after a restore,
+// that node is not ready, and one for the older schema is.
 func (u *upgrade) schemaWentBack(t *testing.T, upgraded, old *fleet.Node) {
 	t.Helper()
 	ctx := limited(t, patience)

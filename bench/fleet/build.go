@@ -16,7 +16,7 @@ import (
 // BuildOptions say how the service is compiled.
 type BuildOptions struct {
 	Race    bool   // with the race detector
-	Version string // what the binary calls itself; empty leaves its default
+	Version string // of the binary; empty leaves its default
 	Module  string // the folder of its go.mod; empty is the one around the working directory
 	// Overlay has files that differ from the module's or are none of it: their
 	// text, by their path within it.
@@ -60,8 +60,7 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 	return binary, nil
 }
 
-// writeOverlay writes the texts into dir and returns the file that tells Go of
-// them.
+// writeOverlay writes the texts into dir and returns the overlay file for go build.
 func writeOverlay(dir, root string, texts map[string]string) (string, error) {
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = make(map[string]string)
@@ -83,8 +82,8 @@ func writeOverlay(dir, root string, texts map[string]string) (string, error) {
 	return file, nil
 }
 
-// dependOn looks at the files that the service is made of. Go then knows that
-// the result of a test depends on them, and does not give an old one.
+// dependOn stats the service's source files, so that go test does not reuse a
+// cached result when they change.
 func dependOn(root string, dirs ...string) error {
 	for _, dir := range dirs {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Client asks one node. It returns answers as they came.
+// Client sends requests to one node and returns raw answers.
 type Client struct {
 	Base     string
 	Key      string // X-API-Key; not sent when empty
@@ -20,7 +20,7 @@ type Client struct {
 	HTTP     *http.Client
 }
 
-// Answer is what a node said and when.
+// Answer is a node's answer, with its times.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -66,7 +66,7 @@ func (a Answer) Number(header string) int64 {
 	return n
 }
 
-// String is for messages of tests.
+// String returns a text for messages of tests.
 func (a Answer) String() string {
 	return fmt.Sprintf("%d after %s: %s", a.Status, a.Took().Round(time.Millisecond), bytes.TrimSpace(a.Body))
 }
@@ -148,7 +148,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (Answer,
 		answer.Done = time.Now()
 		return answer, fmt.Errorf("no answer to %s %s: %w", method, path, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read to its end, or the error is told
+	defer response.Body.Close() //nolint:errcheck // it was read to its end, or the error is returned
 	answer.Status, answer.Header = response.StatusCode, response.Header
 	answer.Body, err = io.ReadAll(response.Body)
 	answer.Done = time.Now()

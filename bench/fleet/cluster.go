@@ -113,8 +113,8 @@ func (c *Cluster) assemble(ctx context.Context, buses []int) error {
 	return nil
 }
 
-// Await waits until every server knows all the others, thinks that the
-// cluster works, and has its copy if it is a replica.
+// Await waits until every server lists all the others, reports that the cluster
+// works, and has its copy if it is a replica.
 func (c *Cluster) Await(ctx context.Context) error {
 	for _, r := range c.Servers {
 		err := r.await(ctx, func(ctx context.Context) error {
@@ -147,7 +147,7 @@ func (c *Cluster) Await(ctx context.Context) error {
 	return nil
 }
 
-// Master returns the server that owns a key now, in the eyes of most.
+// Master returns the server that owns a key now, according to the majority.
 func (c *Cluster) Master(ctx context.Context, key string) (*Redis, error) {
 	votes := make(map[*Redis]int)
 	for _, seen := range c.Servers {
@@ -194,7 +194,7 @@ func (c *Cluster) at(port string) *Redis {
 	return nil
 }
 
-// Masters returns the servers that are masters in their own eyes.
+// Masters returns the servers that report to be masters.
 func (c *Cluster) Masters(ctx context.Context) (masters []*Redis) {
 	for _, r := range c.Servers {
 		info, err := r.Client.Info(ctx, "replication").Result()

@@ -19,7 +19,7 @@ import (
 
 func findRedis() (string, error) { return find("TEST_REDIS_SERVER", "redis-server") }
 
-// findHAProxy also looks where Debian keeps it, off the PATH of users.
+// findHAProxy also searches Debian's folder, which is not on the PATH of users.
 func findHAProxy() (string, error) { return find("TEST_HAPROXY", "haproxy", "/usr/sbin/haproxy") }
 
 func findPrometheus() (string, error) { return find("TEST_PROMETHEUS", "prometheus") }
@@ -51,7 +51,7 @@ func findPostgres() (string, error) {
 	return "", fmt.Errorf("cannot find initdb and postgres in %q; install PostgreSQL or name their folder by TEST_POSTGRES_BIN", candidates)
 }
 
-// postgresFolders are where PostgreSQL's programs may be.
+// postgresFolders returns the folders where PostgreSQL's programs may be.
 func postgresFolders() (folders []string) {
 	if dir, err := exec.Command("pg_config", "--bindir").Output(); err == nil { //nolint:noctx // it prints and ends
 		folders = append(folders, strings.TrimSpace(string(dir)))
@@ -129,9 +129,9 @@ func Environ() []string {
 	return env
 }
 
-// given are the ports of this process' servers: one that does not listen yet,
-// or was killed, must find its own again.
-var given sync.Map
+// usedPorts are the ports of this process' servers: one that does not listen yet,
+// or was killed, must be able to use its own again.
+var usedPorts sync.Map
 
 // freePort returns a loopback port on which nothing listens, each once. It lies
 // below the range that the kernel gives to outgoing connections, so that it is
@@ -147,7 +147,7 @@ func freePort() (int, error) {
 		if err := l.Close(); err != nil {
 			return 0, fmt.Errorf("cannot find a free port: %w", err)
 		}
-		if _, taken := given.LoadOrStore(port, true); !taken {
+		if _, taken := usedPorts.LoadOrStore(port, true); !taken {
 			return port, nil
 		}
 	}
@@ -160,7 +160,7 @@ type endpoint struct {
 	Password string
 }
 
-// onFreePort returns it a port if it has none.
+// onFreePort sets a free port if there is none.
 func (e endpoint) onFreePort() (endpoint, error) {
 	var err error
 	if e.Port == 0 {

@@ -56,7 +56,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context, o Options) error {
-	// Whoever runs PostgreSQL has to get at a folder within.
+	// PostgreSQL's user needs access to a folder within.
 	if err := os.Chmod(f.dir, 0o711); err != nil {
 		return fmt.Errorf("cannot open the fleet's folder: %w", err)
 	}

@@ -73,5 +73,5 @@ func (b *Balancer) Start(ctx context.Context) error {
 // balancerChecks is when HAProxy has looked at every node.
 const balancerChecks = 600 * time.Millisecond
 
-// Client talks to the nodes through the balancer, with an API key.
+// Client returns a client of the nodes through the balancer, with an API key.
 func (b *Balancer) Client(key string) *Client { return &Client{Base: b.API, Key: key, HTTP: b.http} }

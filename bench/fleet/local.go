@@ -18,7 +18,7 @@ import (
 
 // Local is a fleet in the background, which one command starts and another
 // stops: three nodes behind HAProxy, their Redis and PostgreSQL, and a
-// Prometheus that watches them. Nodes connect to PostgreSQL with a role that
+// Prometheus that scrapes them. Nodes connect to PostgreSQL with a role that
 // owns nothing there, as deploy/postgres has it.
 type Local struct {
 	Dir        string // holds all files; "" while there is no fleet
@@ -77,7 +77,7 @@ func OpenLocal(link, binary string, log io.Writer) (*Local, error) {
 	return l, nil
 }
 
-// Close lets other programs at the fleet.
+// Close unlocks the fleet for other programs.
 func (l *Local) Close() error { return l.lock.Close() }
 
 // Up starts what does not run and waits until all is ready. HAProxy of a new
@@ -180,7 +180,7 @@ func (l *Local) create(port int) error {
 	l.Dir = dir
 	text, err := json.Marshal(s)
 	var checkpointKey [32]byte
-	_, _ = rand.Read(checkpointKey[:]) // it never fails
+	_, _ = rand.Read(checkpointKey[:]) // never fails
 	failures = append(failures, err,
 		os.Chmod(dir, 0o711), // PostgreSQL's user has to get at its subfolder
 		os.Symlink(dir, l.link),
@@ -269,8 +269,8 @@ func (l *Local) startServers(ctx context.Context, isNew bool) error {
 	return l.migrate(ctx, isNew)
 }
 
-// migrate does what the runbook says: the roles once, then migrate and grant
-// as the owner.
+// migrate follows the runbook: the roles once, then migrate and grant as the
+// owner.
 func (l *Local) migrate(ctx context.Context, isNew bool) error {
 	root, err := ModuleRoot()
 	if err != nil {

@@ -90,7 +90,7 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// Install has the next start run another binary.
+// Install sets the binary of the next start.
 func (n *Node) Install(binary string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,11 +139,11 @@ func (n *Node) Goroutines(ctx context.Context) (Answer, error) {
 
 func (n *Node) operations() *Client { return &Client{Base: n.Ops, HTTP: n.http} }
 
-// Client talks to the node with an API key; "" sends none.
+// Client returns a client of the node with an API key; "" sends none.
 func (n *Node) Client(key string) *Client { return &Client{Base: n.API, Key: key, HTTP: n.http} }
 
-// Admin talks to the node with an admin key.
+// Admin returns a client of the node with an admin key.
 func (n *Node) Admin(key string) *Client { return &Client{Base: n.API, AdminKey: key, HTTP: n.http} }
 
-// Forget closes the connections that lie idle.
+// Forget closes idle connections.
 func (n *Node) Forget() { n.http.CloseIdleConnections() }

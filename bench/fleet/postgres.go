@@ -20,7 +20,7 @@ import (
 type Postgres struct {
 	*Process
 	URL string
-	// Pool reads and changes what the nodes keep, past them.
+	// Pool reads and changes the nodes' data directly.
 	Pool *pgxpool.Pool
 
 	data string
@@ -43,8 +43,8 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// AdvisedSettings returns those that deploy/CAPACITY.md advises. The memory is taken
-// when it is used.
+// AdvisedSettings returns the settings that deploy/CAPACITY.md advises. Memory is
+// allocated when it is used.
 func AdvisedSettings() []string {
 	return []string{"max_connections=300", "shared_buffers=1GB", "min_wal_size=4GB", "max_wal_size=8GB"}
 }

@@ -19,7 +19,7 @@ import (
 // the same arguments. Signals reach its children too: PostgreSQL has one for
 // each connection. Its output goes to a file, all runs one after another.
 //
-// It dies with this program, unless pidPath is set.
+// It ends with this program, unless pidPath is set.
 type Process struct {
 	name    string
 	path    string
@@ -54,15 +54,15 @@ func (p *Process) start() error {
 	cmd.SysProcAttr = processAttributes(p.as, p.pidPath != "")
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		// The child dies with the thread that started it, which must not end
-		// earlier: one does when a goroutine that was locked to it returns.
+		// The child ends with the thread that started it, and a thread ends when a
+		// goroutine that was locked to it returns.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if started <- err; err != nil {
 			return
 		}
-		_ = cmd.Wait() // the state tells all
+		_ = cmd.Wait() // its result is in ProcessState
 		p.mu.Lock()
 		p.exit = cmd.ProcessState.ExitCode()
 		p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *Process) start() error {
 	if p.pidPath == "" {
 		return nil
 	}
-	// Process ids are used again: the time of the start tells one from another.
+	// Process ids are reused: the start time identifies the process.
 	text := fmt.Sprintf("%d %d\n", p.process.Pid, readStat(p.process.Pid).started)
 	if err := os.WriteFile(p.pidPath, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
@@ -180,7 +180,7 @@ func (p *Process) Kill() error {
 	if _, err := p.Wait(ctx); err != nil {
 		return err
 	}
-	for _, pid := range pids { // orphans are reaped by someone else, perhaps never
+	for _, pid := range pids { // orphans are reaped by init, perhaps never
 		for !readStat(pid).gone() {
 			if ctx.Err() != nil {
 				return fmt.Errorf("a child of %s does not end", p.name)
@@ -293,7 +293,7 @@ func (p *Process) endBy(signal syscall.Signal) (code int, err error) {
 	return code, err
 }
 
-// Log is everything that the process has written so far, in all its runs.
+// Log returns everything that the process has written so far, in all its runs.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(p.logPath)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -338,7 +338,7 @@ func childrenOf(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// stat is what the kernel tells of a process; the zero value if there is none.
+// stat is the kernel's status of a process; the zero value if there is none.
 type stat struct {
 	parent  int
 	state   byte

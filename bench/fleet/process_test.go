@@ -33,7 +33,7 @@ func TestChildOutlivesTheThread(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // the threads end
 	for _, p := range children {
 		if !p.Running() {
-			t.Error("it died")
+			t.Error("it ended")
 		}
 		if err := p.Kill(); err != nil {
 			t.Error(err)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Proxy stands between a node and a server. It can keep back what one of them
-// sends, to deliver it later: a network that lost nothing, but was slow. It can
-// delay everything, lose everything without a word, and reset connections.
+// Proxy is a TCP proxy between a node and a server. It can hold back what one of
+// them sends and deliver it later, delay all data, drop it silently, and reset
+// connections.
 type Proxy struct {
 	Addr     string // where to connect
 	target   string
@@ -30,7 +30,7 @@ type Proxy struct {
 
 // link is a client's connection and the server's.
 type link struct {
-	silent atomic.Bool // for ever: what was lost does not come back
+	silent atomic.Bool // for ever: lost data is not sent again
 }
 
 // gate is one direction.
@@ -60,8 +60,8 @@ func (p *Proxy) Hold() {
 }
 
 // HoldWithin waits for a certain message of a client and keeps back its rest,
-// and everything after it. within is given each chunk that comes; it tells how
-// many bytes of it to deliver, or -1 if the message is not in it.
+// and everything after it. within gets each chunk and returns how many bytes of
+// it to deliver, or -1 if the message is not in it.
 func (p *Proxy) HoldWithin(within func(chunk []byte) int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,9 +100,9 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// Silence loses what is sent, either way, and tells nobody: connections stay
-// half open, those made meanwhile too. Ended by false, new ones work; those
-// that lost something never do again.
+// Silence drops what is sent, either way, without closing connections: they stay
+// half open, new ones too. After Silence(false) new ones work; those that lost
+// data never do again.
 func (p *Proxy) Silence(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *Proxy) Close() error {
 	p.requests.held, p.answers.held, p.over = false, false, true
 	p.moved.Broadcast()
 	for c := range p.conns {
-		_ = c.Close() // wakes whoever reads from it
+		_ = c.Close() // ends reads from it
 	}
 	if err := p.listener.Close(); err != nil {
 		return fmt.Errorf("cannot close a proxy: %w", err)
@@ -163,7 +163,7 @@ func (p *Proxy) keep(c net.Conn, l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
-		_ = c.Close() // there is nobody to serve it
+		_ = c.Close() // nothing would serve it
 		return false
 	}
 	p.conns[c] = l
@@ -198,19 +198,19 @@ func (p *Proxy) carry(to, from net.Conn, l *link, g *gate, count *atomic.Int64) 
 	}
 }
 
-// lateFarewell is when the end of a connection that lost something is told: a
-// half-open one is noticed some time.
-const lateFarewell = 5 * time.Second
+// halfOpenTimeout is after what time the end of a connection that lost data is
+// passed on, as a half-open one is eventually noticed.
+const halfOpenTimeout = 5 * time.Second
 
-// part ends a connection: whoever is at the other end is told.
+// part ends a connection and closes the other end.
 func (p *Proxy) part(to, from net.Conn, l *link) {
 	p.mu.Lock()
 	delete(p.conns, from)
 	p.mu.Unlock()
 	if l.silent.Load() {
-		time.Sleep(lateFarewell)
+		time.Sleep(halfOpenTimeout)
 	}
-	_ = to.Close() // the end, whatever it says
+	_ = to.Close() // ended, even on an error
 }
 
 // divide returns how much of a chunk is delivered before a gate that it closes.

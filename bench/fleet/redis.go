@@ -26,7 +26,7 @@ type Redis struct {
 	URL  string
 	Addr string
 	endpoint
-	// Client reads and changes what the nodes keep, past them.
+	// Client reads and changes the nodes' data directly.
 	Client *redis.Client
 }
 
@@ -55,7 +55,7 @@ func newRedis(name, dir string, at endpoint, lines []string, args ...string) (*R
 		return nil, fmt.Errorf("cannot start Redis: %w", err)
 	}
 	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\n%s\n", at.Port, at.Password, dir, strings.Join(lines, "\n"))
-	if len(args) == 0 { // a sentinel knows nothing of these
+	if len(args) == 0 { // a sentinel does not accept these
 		text = "save \"\"\nappendonly no\n" + text
 	}
 	// The password goes by a file: arguments are visible to every user.

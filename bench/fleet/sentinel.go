@@ -160,7 +160,7 @@ func (s *Sentinel) Master(ctx context.Context) (*Redis, error) {
 	return nil, fmt.Errorf("the sentinels do not agree on a master: %v", votes)
 }
 
-// Failover has the Sentinels make another server master.
+// Failover makes the Sentinels fail over.
 func (s *Sentinel) Failover(ctx context.Context) error {
 	if err := s.Watchers[0].Client.Do(ctx, "sentinel", "failover", sentinelMaster).Err(); err != nil {
 		return fmt.Errorf("cannot fail over: %w", err)
@@ -178,7 +178,7 @@ func (s *Sentinel) Close() error {
 }
 
 // Reverse makes a replica of the master and a master of a replica, by hand, and
-// tells the Sentinels. Nobody's connection is closed.
+// reconfigures the Sentinels. No connection is closed.
 func (s *Sentinel) Reverse(ctx context.Context, master *Redis) error {
 	var next *Redis
 	for _, r := range s.Servers {

@@ -24,7 +24,7 @@ func StartStandby(ctx context.Context, dir string, primary *Postgres, settings .
 	return p, nil
 }
 
-// AnyOf returns the URL of whichever of the servers takes writes.
+// AnyOf returns a URL that connects to the server that takes writes.
 func AnyOf(servers ...*Postgres) string {
 	hosts := make([]string, len(servers))
 	for i, p := range servers {

@@ -75,7 +75,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "fleetctl:", err)
 	}
 	if by, ok := errors.AsType[interrupt](context.Cause(ctx)); ok {
-		code = 128 + int(by.Signal) // as a shell says it
+		code = 128 + int(by.Signal) // as a shell does
 	}
 	os.Exit(code)
 }
@@ -216,7 +216,7 @@ func command(ctx context.Context, args []string) (code int, err error) {
 	cmd.Env = fleet.Environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
-		const notFound = 127 // as a shell says it
+		const notFound = 127 // as a shell does
 		return notFound, fmt.Errorf("cannot run %s: %w", args[0], err)
 	}
 	defer context.AfterFunc(ctx, func() {

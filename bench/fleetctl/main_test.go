@@ -67,7 +67,7 @@ func TestWithServers(t *testing.T) {
 				}
 			}
 			_ = in.Close()
-			_ = c.Wait() // its exit code tells
+			_ = c.Wait() // its exit code is checked
 			if code := c.ProcessState.ExitCode(); code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}

@@ -11,9 +11,9 @@
 // answered: this finds the capacity, and its latencies describe a saturated
 // server. In an open loop requests are due at a fixed rate, whatever the
 // server does, and latency counts from when a request was due, not from when
-// it was at last sent: a server that stalls is charged for everyone who waited.
+// it was at last sent: a server that stalls is charged for every request that waited.
 //
-// What a check costs is told by process, from the processor time that the
-// kernel has accounted to it. Run itself works on few threads, each over many
+// The cost of a check is reported by process, from the processor time that the
+// kernel accounts to it. Run itself works on few threads, each over many
 // raw sockets, to leave the machine to what is measured; it needs Linux.
 package load

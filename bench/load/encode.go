@@ -4,7 +4,7 @@ import "strconv"
 
 // AppendMembers writes the members of the action's JSON object as spendgate's
 // interface names them, without braces and without the idempotency key: what
-// every server is told of it.
+// every server receives.
 func AppendMembers(dst []byte, a *Action) []byte {
 	dst = append(dst, `"agent_id":"`...)
 	dst = AppendAgent(dst, a)

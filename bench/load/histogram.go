@@ -23,7 +23,8 @@ const (
 	classes = (40 - subBits + 1) * perBit
 )
 
-// classOf gives durations below perBit nanoseconds a class each.
+// classOf returns the class of a duration; each one below perBit nanoseconds has
+// its own.
 func classOf(d time.Duration) int {
 	n := uint64(max(d, 0))
 	if n < perBit {

@@ -67,7 +67,7 @@ func TestMergeAddsUp(t *testing.T) {
 	}
 }
 
-// The shares are those that the bars are stated for.
+// The shares are those of the performance targets.
 func TestWorkloadMix(t *testing.T) {
 	const n = 100_000
 	w := DefaultWorkload(7)

@@ -24,7 +24,7 @@ type Options struct {
 	Drain       time.Duration // how long late answers are waited for; 0 means 5 s
 	Requests    uint64        // ends the run early, once about so many were measured; 0 means no limit
 
-	// Processes are whose processor time is told. The generator is added.
+	// Processes are those whose processor time is reported. The generator is added.
 	Processes []Process
 }
 

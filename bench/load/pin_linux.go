@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetApart gives this process, the generator, one processor for itself and the
-// others the rest, so that an open loop's load is not less because of what it
-// causes. It does nothing on a machine with only one.
+// SetApart pins this process, the generator, to one processor and the others to
+// the rest, so that an open loop's load does not slow its generator. It does
+// nothing on a machine with only one.
 func SetApart(processes []Process) error {
 	var mine, theirs unix.CPUSet
 	last := runtime.NumCPU() - 1

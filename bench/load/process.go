@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Process is one whose processor time a run tells, by name.
+// Process is a process whose processor time a run reports, by name.
 type Process struct {
 	Name string
 	PID  int
@@ -68,7 +68,7 @@ func treeTime(s stat, children map[int][]stat) time.Duration {
 	return total
 }
 
-// stat is what /proc/PID/stat tells of a process.
+// stat is the content of /proc/PID/stat.
 type stat struct {
 	pid, parent int
 	own         time.Duration
@@ -105,7 +105,7 @@ func parseStat(pid int, content []byte) (stat, error) {
 	return s, err
 }
 
-// readChildren gives all processes by their parents.
+// readChildren returns all processes by their parents.
 func readChildren() (map[int][]stat, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

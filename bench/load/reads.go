@@ -85,8 +85,8 @@ func (s *Simulations) Judge(_ Verdict, _, body []byte) string {
 	return ""
 }
 
-// Echo asks a server that gives every request the same answer, for what HTTP
-// alone costs. Its requests are those of spendgate.
+// Echo is a server that sends every request the same answer, to measure the cost
+// of HTTP alone. Its requests are those of spendgate.
 type Echo struct{ Spendgate }
 
 // NewEcho makes the target of one worker.

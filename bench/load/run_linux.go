@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// settle is the time from setting the clock to its beginning, in which every
+// startDelay is the time from setting the clock to its beginning, in which every
 // worker's thread gets ready.
-const settle = 20 * time.Millisecond
+const startDelay = 20 * time.Millisecond
 
 // Run sends the load and returns what was measured. It fails when the server
 // cannot be connected to or a process is gone; wrong answers are counted.
@@ -28,7 +28,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c := clock{start: time.Now().Add(settle), warmup: o.Warmup, end: o.Warmup + o.Duration, drain: o.Drain}
+	c := clock{start: time.Now().Add(startDelay), warmup: o.Warmup, end: o.Warmup + o.Duration, drain: o.Drain}
 	if c.drain == 0 {
 		c.drain = defaultDrain
 	}

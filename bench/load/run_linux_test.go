@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// answering is a server that gives every request what its handler says, and
-// the target of it.
+// answering is a server that answers every request with its handler's text, and
+// its target.
 type answering struct {
 	t      *testing.T
 	addr   string
@@ -66,7 +66,7 @@ func (s *answering) options() Options {
 	}
 }
 
-// Goal: an open loop charges the server for everyone who waited while it
+// Goal: an open loop charges the server for every request that waited while it
 // stalled. Method: one connection, whose first answer takes 200 ms. Of the 40
 // requests that are due in that time, only one was sent; all must be late.
 func TestOpenLoopIsCorrectedForLateStarts(t *testing.T) {

@@ -63,7 +63,7 @@ func Summarise(rounds []Result, baselines ...[]Result) Summary {
 	return s
 }
 
-// Processes returns the names of the server's processes that the summaries tell of.
+// Processes returns the names of the server's processes in the summaries.
 func Processes(summaries []Summary) []string {
 	var names []string
 	for _, s := range summaries {

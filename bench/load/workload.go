@@ -13,7 +13,7 @@ type Workload struct {
 	Policies int // each agent is judged by one
 }
 
-// DefaultWorkload returns the one that the project's bars are stated for.
+// DefaultWorkload returns the workload of the project's performance targets.
 func DefaultWorkload(seed uint64) Workload {
 	return Workload{Seed: seed, Keys: 200, Agents: 2000, Policies: 10}
 }
@@ -106,7 +106,7 @@ func (w Workload) Action(serial uint64, a *Action) {
 		}
 		a.Cents, a.Want = escalatingCents+cents, Verdict{Escalate, "needs-a-human"}
 	}
-	a.settleFields()
+	a.clearFields()
 }
 
 // offend makes the action break one rule and names it.
@@ -136,8 +136,8 @@ func (a *Action) offend(offence int, cents uint64) string {
 	}
 }
 
-// settleFields takes off what the action's type does not have.
-func (a *Action) settleFields() {
+// clearFields clears the fields that the action's type does not have.
+func (a *Action) clearFields() {
 	if a.Type != "spend" {
 		a.Vendor = ""
 	}

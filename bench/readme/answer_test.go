@@ -17,8 +17,8 @@ type reading struct{ numbers map[string]int }
 
 func newReading() *reading { return &reading{make(map[string]int)} }
 
-// settle returns the text with nothing left in it of when and where it was made.
-func (r *reading) settle(text string) string {
+// normalize returns the text with times, identifiers and addresses replaced.
+func (r *reading) normalize(text string) string {
 	text = regexp.MustCompile(`[0-9a-f]{32}\b`).ReplaceAllStringFunc(text, func(id string) string {
 		if r.numbers[id] == 0 {
 			r.numbers[id] = len(r.numbers) + 1
@@ -39,8 +39,8 @@ func (r *reading) settle(text string) string {
 	return text
 }
 
-// plain takes out of an output what the eye does not see: the blanks of JSON,
-// carriage returns, blanks at the ends of lines.
+// plain removes invisible differences from an output: the blanks of JSON, carriage
+// returns, blanks at the ends of lines.
 func plain(language, text string) (string, error) {
 	if language == "json" {
 		var out bytes.Buffer
@@ -56,7 +56,7 @@ func plain(language, text string) (string, error) {
 	return strings.TrimSpace(strings.Join(lines, "\n")), nil
 }
 
-// comparison holds what a page shows to what a node answers.
+// comparison compares what a page shows with what a node answers.
 type comparison struct{ shown, got *reading }
 
 func (c comparison) compare(shown block, printed string) error {
@@ -68,11 +68,11 @@ func (c comparison) compare(shown block, printed string) error {
 	if err != nil {
 		return fmt.Errorf("what is printed: %w\n%s", err, printed)
 	}
-	want, settled := c.shown.settle(want), c.got.settle(got)
-	if want == settled {
+	want, normalized := c.shown.normalize(want), c.got.normalize(got)
+	if want == normalized {
 		return nil
 	}
-	return fmt.Errorf("the page shows\n%s\nbut it is\n%s\nthat is, as printed:\n%s", want, settled, printed)
+	return fmt.Errorf("the page shows\n%s\nbut it is\n%s\nthat is, as printed:\n%s", want, normalized, printed)
 }
 
 // The comparison itself can fail.

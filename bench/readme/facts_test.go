@@ -38,8 +38,8 @@ func compareRules(t *testing.T, n *node) {
 	}
 }
 
-// No example leaves a key where git would take it up.
-func noKeyInTheWay(t *testing.T, n *node) {
+// No example leaves a key where git would add it.
+func keysAreIgnored(t *testing.T, n *node) {
 	key, err := os.ReadFile(filepath.Join(n.dir, ".spendgate", "sample.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func noKeyInTheWay(t *testing.T, n *node) {
 	}
 }
 
-// The settings of the table are those that the program knows.
+// The settings of the table are those of the program.
 func compareSettings(t *testing.T, n *node) {
 	refusal := n.command("SPENDGATE_NO_SUCH_SETTING=1", "dev")
 	_, list, found := strings.Cut(refusal, "there are SPENDGATE_... ")
@@ -134,11 +134,11 @@ func compareMetrics(t *testing.T, n *node) {
 	}
 	compareSets(t, "metrics in "+metrics, documented, "metrics of a node", live)
 
-	// Alerts and advice speak of the same ones.
+	// Alerts and advice name the same ones.
 	for _, name := range regexp.MustCompile(`\bspendgate_[a-z_]+`).FindAllString(readPage(t, runbook), -1) {
 		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 		if !slices.Contains(live, name) && !slices.Contains(live, base) && !slices.Contains(ofFleets, name) {
-			t.Errorf("%s speaks of %s, which no node has", runbook, name)
+			t.Errorf("%s names %s, which no node has", runbook, name)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// What the runbook says of log lines is about lines that are written.
+// Every log line that the runbook explains is written.
 func TestLogLines(t *testing.T) {
 	var source strings.Builder
 	err := fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
@@ -207,7 +207,7 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// Links to files and headings lead somewhere.
+// Links to files and headings have targets.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
 	for _, page := range pages(t) {

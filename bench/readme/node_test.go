@@ -42,7 +42,8 @@ func newClone(t *testing.T) *node {
 	return n
 }
 
-// environ returns what the examples and the node see: nothing of the machine's.
+// environ returns the environment of the examples and the node, without the
+// machine's variables.
 func (n *node) environ(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.dir, "LC_ALL=C"}, more...)
 }
@@ -97,7 +98,7 @@ func (n *node) stop(t *testing.T) {
 	}
 }
 
-// here puts the node's addresses in the place of the defaults.
+// here replaces the default addresses by the node's.
 func (n *node) here(text string) string {
 	hosts := `\b(?:localhost|127\.0\.0\.1)`
 	text = regexp.MustCompile(hosts+`:8080\b`).ReplaceAllLiteralString(text, n.api)
@@ -110,7 +111,7 @@ func (n *node) here(text string) string {
 func (n *node) command(env string, args ...string) string {
 	c := exec.Command(n.binary, args...)
 	c.Dir, c.Env = n.dir, n.environ(env)
-	out, _ := c.CombinedOutput() // a wrong call is as good
+	out, _ := c.CombinedOutput() // usage errors are compared too
 	return string(out)
 }
 

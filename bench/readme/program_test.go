@@ -52,7 +52,7 @@ func compileGo(t *testing.T, e example, name string) string {
 	return "'" + binary + "'"
 }
 
-// compileTypeScript checks the program strictly and returns it as JavaScript.
+// compileTypeScript compiles the program to JavaScript, with strict checks.
 func compileTypeScript(t *testing.T, e example, name string) string {
 	t.Helper()
 	modules := os.Getenv("TEST_NODE_MODULES")

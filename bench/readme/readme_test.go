@@ -37,7 +37,7 @@ func TestPages(t *testing.T) {
 		t.Run(page, func(t *testing.T) { runPage(t, n, c, page) })
 	}
 	t.Run("mcp.json", func(t *testing.T) { startAsHosts(t, n) })
-	t.Run("keys", func(t *testing.T) { noKeyInTheWay(t, n) })
+	t.Run("keys", func(t *testing.T) { keysAreIgnored(t, n) })
 	t.Run("rules", func(t *testing.T) { compareRules(t, n) })
 	t.Run("settings", func(t *testing.T) { compareSettings(t, n) })
 	t.Run("commands", func(t *testing.T) { compareCommands(t, n) })
@@ -89,10 +89,10 @@ func TestExamplesAreExecuted(t *testing.T) {
 	}
 }
 
-// TestReadmeIsShort keeps the first page one that is read to its end.
+// TestReadmeIsShort bounds the length of the first page.
 func TestReadmeIsShort(t *testing.T) {
 	if size := len(readPage(t, "README.md")); size > 12<<10 {
-		t.Errorf("README.md has %d bytes, more than 12 KB: put what is not for everybody beside what it describes", size)
+		t.Errorf("README.md has %d bytes, more than 12 KB: move details to the page of their package", size)
 	}
 }
 

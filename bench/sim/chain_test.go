@@ -6,8 +6,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// judgeChains holds the links that the nodes recorded to G8: each chain is one
-// chain without gap or fork, and lists each check with its row once.
+// judgeChains checks G8: every recorded hash chain has no gap or fork, and lists
+// each check with its row once.
 func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"spendgate/audit/audittest"
 )
 
-// TestConformance holds the store that the simulations rest on to the contract of
-// all stores.
+// TestConformance tests the store of the simulations against the contract of all
+// stores.
 func TestConformance(t *testing.T) {
 	const expire = "expire all keys"
 	audittest.Run(t, func(*testing.T) audittest.Subject {

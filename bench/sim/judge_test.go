@@ -10,14 +10,14 @@ import (
 
 const (
 	// slack is what a check may take between its claim and its record: the
-	// times of claims are compared, and the guard judges when it meets one.
+	// times of claims are compared, and the guard decides when it finds one.
 	slack = 5 * time.Second
 	// longest is a check's longest wait: for the dependencies, and for another
 	// check's claim.
 	longest = 8 * time.Second
 )
 
-// judge holds the history to the promises that the model is held to.
+// judge checks the history against the properties that the model checks.
 func (f *simulation) judge(t *testing.T) {
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -77,8 +77,8 @@ func namesRecorded(c *spend.Check, rows []*spend.Check) bool {
 func (f *simulation) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*spend.Check, keys map[string]spend.ID) {
 	passes := make(map[spend.ID]*sent)
 	admitted := 0
-	if f.lame {
-		fail("G7: checks fail after all is well again")
+	if f.unrecovered {
+		fail("G7: checks fail after all faults have ended")
 	}
 	for _, s := range f.sent {
 		if s.took > longest {
@@ -87,7 +87,7 @@ func (f *simulation) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*
 		if s.err != nil && !allowedError(s.err) {
 			fail("check %d: %v", s.number, s.err)
 		}
-		if s.err != nil || s.unheard {
+		if s.err != nil || s.lost {
 			continue
 		}
 		admitted++

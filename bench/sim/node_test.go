@@ -54,7 +54,8 @@ func (n *simNode) close() {
 	_ = n.guard.Close()
 }
 
-// flaky is a node's way to the store, and to Redis, until the node dies.
+// flaky is a node's connection to the store and to Redis, with faults, until the
+// node dies.
 type flaky struct {
 	*memory
 	simulation *simulation
@@ -80,7 +81,7 @@ func (s *flaky) dial(r *fakeRedis) func(context.Context, string, string) (net.Co
 	}
 }
 
-// die cuts the node off: what it sent may still be carried out.
+// die disconnects the node: what it sent may still be executed.
 func (s *flaky) die() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *flaky) draw() (delay time.Duration, fails bool, kind int) {
 	return delay, s.dead || s.rand.IntN(12) == 0, s.rand.IntN(5)
 }
 
-// call is any question: it is late, or has no answer.
+// call is a call to the store: it is delayed, or fails.
 func (s *flaky) call(ctx context.Context) error {
 	delay, fails, _ := s.draw()
 	select {
@@ -155,11 +156,11 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 	case fails && kind == 2: // still in the network
 		later(delay+100*time.Millisecond, time.Millisecond)
 		return unknown
-	case fails && kind == 3 && s.mortal: // the node dies, and its commit lands after others gave it up
+	case fails && kind == 3 && s.mortal: // the node dies, and its commit arrives after others fenced it
 		s.die()
 		later(2*time.Second+delay+2*time.Duration(len(checks))*time.Second, time.Millisecond)
 		return unknown
-	case fails: // inside, for longer than anybody waits
+	case fails: // inside, for longer than every timeout
 		later(time.Microsecond, delay+100*time.Millisecond)
 		time.Sleep(time.Millisecond)
 		return unknown

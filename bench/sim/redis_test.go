@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fakeRedis knows the commands that the guard sends, and no others.
+// fakeRedis implements the commands that the guard sends, and no others.
 type fakeRedis struct {
 	fault func(connection int, command []string) fault // drawn before each command
 
@@ -63,7 +63,7 @@ func (r *fakeRedis) flush() {
 	clear(r.values)
 }
 
-// restart returns the server another run id and an earlier state.
+// restart sets another run id and an earlier state.
 func (r *fakeRedis) restart(runID string, values map[string]entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,8 @@ func (r *fakeRedis) serve(c net.Conn, number int) {
 	}
 }
 
-// takesMemory tells what a full server refuses: of the scripts, those that set.
+// takesMemory reports whether a full server refuses the command: of the scripts,
+// those that set.
 func takesMemory(command []string) bool {
 	switch strings.ToUpper(command[0]) {
 	case "SET", "SETNX", "INCRBY":
@@ -286,7 +287,7 @@ func (r *fakeRedis) set(words []string) string {
 	}
 }
 
-// eval knows the scripts by what they call.
+// eval recognises the scripts by the commands that they call.
 func (r *fakeRedis) eval(script, name string, args []string) string {
 	e, found := r.get(name)
 	switch {

@@ -9,10 +9,10 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// TestClaimGivenBackIsNeverFree (F32): a check takes a dead claim over, which
-// had replaced a recorded one, learns so from the store, and loses the
-// connection when it gives the name back. The name must not be free then:
-// windows are full, and nobody would ask the store again.
+// TestClaimGivenBackIsNeverFree (F32): a check takes over a stale claim that had
+// replaced a recorded one, learns so from the store, and loses the connection
+// when it releases the name. The name must not be free then: windows are loaded,
+// and no later check would query the store.
 func TestClaimGivenBackIsNeverFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newSimulation(t, 1, 2)

@@ -35,10 +35,10 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// shards play at the same time.
+// shards run at the same time.
 const shards = 2
 
-// TestSchedules plays schedules and judges each by its history.
+// TestSchedules runs schedules and checks the history of each.
 func TestSchedules(t *testing.T) {
 	if *seeds == 0 {
 		if *seeds = 500; raced {
@@ -61,18 +61,18 @@ func TestSchedules(t *testing.T) {
 
 // simulation is one schedule.
 type simulation struct {
-	seed      uint64
-	rand      *rand.Rand
-	redis     *fakeRedis
-	store     *memory
-	nodes     []*simNode
-	key       hotpath.Caller
-	limit     int
-	lossless  bool // Redis loses nothing
-	calm      atomic.Bool
-	redisAway atomic.Bool
-	lame      bool // checks fail although all is well again
-	timeline  []string
+	seed        uint64
+	rand        *rand.Rand
+	redis       *fakeRedis
+	store       *memory
+	nodes       []*simNode
+	key         hotpath.Caller
+	limit       int
+	lossless    bool // Redis loses nothing
+	calm        atomic.Bool
+	redisAway   atomic.Bool
+	unrecovered bool // checks fail although all faults have ended
+	timeline    []string
 
 	mu      sync.Mutex
 	sent    []*sent
@@ -82,22 +82,22 @@ type simulation struct {
 
 // sent is one request and what its client saw.
 type sent struct {
-	number  int
-	node    int
-	action  spend.Action
-	need    int // the version answered before
-	began   time.Time
-	took    time.Duration
-	answer  hotpath.Answer
-	err     error
-	unheard bool // its node died first
+	number int
+	node   int
+	action spend.Action
+	need   int // the version answered before
+	began  time.Time
+	took   time.Duration
+	answer hotpath.Answer
+	err    error
+	lost   bool // its node died first
 }
 
 func (s *sent) String() string {
 	var outcome string
 	switch {
-	case s.unheard:
-		outcome = "not heard"
+	case s.lost:
+		outcome = "lost"
 	case s.err != nil:
 		outcome = s.err.Error()
 	default:
@@ -121,7 +121,7 @@ func play(t *testing.T, seed uint64) {
 		f.round()
 	}
 	f.pending.Wait()
-	f.heal()
+	f.endFaults()
 	f.judge(t)
 	f.close()
 	if len(f.redis.unknown) > 0 {
@@ -137,7 +137,7 @@ func play(t *testing.T, seed uint64) {
 	}
 }
 
-// newSimulation has a key and the policies, and nothing fails yet.
+// newSimulation returns a simulation with a key and the policies, without faults.
 func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 	t.Helper()
 	f := &simulation{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
@@ -179,7 +179,7 @@ func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
 	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p, nil); err != nil || f.nodes[node].store.isDead() {
-		return // it promises nothing
+		return // there is no guarantee
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +234,7 @@ func (f *simulation) round() {
 		})
 	}
 	for range f.rand.IntN(3) {
-		f.happen(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
+		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
 	}
 	pause := time.Duration(f.rand.Int64N(int64(4 * time.Second)))
 	if f.rand.IntN(3) == 0 && !f.lossless {
@@ -243,8 +243,8 @@ func (f *simulation) round() {
 	time.Sleep(pause)
 }
 
-// happen lets one thing go wrong.
-func (f *simulation) happen(after time.Duration) {
+// inject injects one fault.
+func (f *simulation) inject(after time.Duration) {
 	kind, node := f.rand.IntN(8), f.rand.IntN(len(f.nodes))
 	policy := [...]string{"short", "long"}[f.rand.IntN(2)]
 	if f.lossless && kind < 4 {
@@ -303,12 +303,12 @@ func (f *simulation) send(node int, a spend.Action) *sent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.answer, s.err, s.took = answer, err, time.Since(s.began)
-	s.unheard = n.store.isDead()
+	s.lost = n.store.isDead()
 	return s
 }
 
-// heal ends the faults. After a while every check must be answered again.
-func (f *simulation) heal() {
+// endFaults ends the faults. After a while every check must be answered again.
+func (f *simulation) endFaults() {
 	f.calm.Store(true)
 	time.Sleep(6 * time.Second)
 	for _, counterparty := range []string{"a", "b"} {
@@ -320,8 +320,8 @@ func (f *simulation) heal() {
 	}
 }
 
-// retry returns a pool that cannot look at its pipes the chance to find the dead
-// ones.
+// retry gives a pool that cannot probe its connections the chance to find the
+// broken ones.
 func (f *simulation) retry(a spend.Action) {
 	for range 12 {
 		if s := f.send(0, a); s.err == nil || errors.Is(s.err, hotpath.ErrRateLimited) {
@@ -330,7 +330,7 @@ func (f *simulation) retry(a spend.Action) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	f.note("nothing answers")
-	f.lame = true
+	f.unrecovered = true
 }
 
 func allowedError(err error) bool {

@@ -57,7 +57,7 @@ func newMemory() *memory {
 	}
 }
 
-// ended returns what a call says whose context has ended.
+// ended returns the error of a call whose context has ended.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -85,7 +85,7 @@ func (m *memory) Commit(ctx context.Context, checks []*spend.Check, link chain.L
 	return m.record(checks, link)
 }
 
-// enter returns the fence at the beginning of each commit.
+// enter checks the fence at the beginning of a commit.
 func (m *memory) enter(f spend.Fence) (*transaction, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,8 +148,8 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	return nil
 }
 
-// wait returns when the open transactions that match have ended. Called with
-// mu held, which it gives up meanwhile; what stops later ones is set before.
+// wait returns when the open transactions that match have ended. It is called with
+// mu held and unlocks it meanwhile; what stops later ones is set before.
 func (m *memory) wait(ctx context.Context, match func(spend.Fence) bool) error {
 	var open []*transaction
 	for t := range m.open {

@@ -11,7 +11,7 @@
 //	                up to three times what the node can carry, also on a slow
 //	                database; one key, policy or action for all
 //
-// Closed loops alternate with a server that gives every request the same
-// answer: the ratios to it say what a check costs beyond HTTP, whatever else
-// the machine was doing. Results are printed and written to bench/results.
+// Closed loops alternate with a server that sends every request the same
+// answer: the ratios to it show what a check costs beyond HTTP, under any other
+// load of the machine. Results are printed and written to bench/results.
 package main

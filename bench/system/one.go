@@ -104,7 +104,7 @@ func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Optio
 	return load.SpreadOver(checks, load.Throughput).Median, nil
 }
 
-// count tells what the node allocated for each check of a run, and how many
+// count records what the node allocated for each check of a run, and how many
 // checks shared its batches.
 func (r *systemReport) count(run string, before, after load.Metrics) {
 	r.Sharing[run] = sharingOf(before, after)

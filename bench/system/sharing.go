@@ -14,7 +14,7 @@ type sharing struct {
 	CommitMS float64 `json:"commit_ms"`
 }
 
-// metrics are those of all nodes, added up.
+// metrics returns the metrics of all nodes, added up.
 func (b *bench) metrics(ctx context.Context) (load.Metrics, error) {
 	all := make(load.Metrics)
 	for _, n := range b.Nodes {

@@ -5,5 +5,5 @@
 // bench/results/violations.json.
 //
 //	violations          measure
-//	violations -table   print the results that are there
+//	violations -table   print existing results
 package main

@@ -10,7 +10,7 @@ import (
 // a few.
 const agents = 100_000
 
-// generated returns when the violation of that number was: one a second.
+// generated returns the time of the n-th violation: one a second.
 func generated(n int) time.Time { return time.Unix(1_780_000_000+int64(n), 0) }
 
 // columns are those that commit_checks fills.

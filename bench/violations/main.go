@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("violations", flag.ContinueOnError)
 	results := flags.String("results", "bench/results", "folder of the results")
-	table := flags.Bool("table", false, "print the results that are there")
+	table := flags.Bool("table", false, "print existing results")
 	most := flags.Int("rows", 10_000_000, "violations in the largest table")
 	if err := flags.Parse(args); err != nil {
 		return err

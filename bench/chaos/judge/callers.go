@@ -14,11 +14,11 @@ type change struct {
 	Limit  *int  `json:"rate_limit_rpm"`
 }
 
-// confirmed reports whether the change is in force when its answer has come.
-// Of one that is not, nobody knows when, or whether, it will be.
+// confirmed reports whether the change was confirmed. Another one may take effect
+// at any time, or never.
 func (c change) confirmed() bool { return c.Status == 200 }
 
-// changes are in the order in which they were sent, by key.
+// changes returns the changes in the order in which they were sent, by key.
 func (e *evidence) changes() map[string][]change {
 	all := make(map[string][]change)
 	for i := range e.Ops {
@@ -80,8 +80,8 @@ const window = time.Minute
 
 // limitsHold: no more requests of a key are admitted in a window than its
 // limit (G6). A key's window opens with its first request, and again with the
-// first after Redis was lost; what was under way in that moment is not judged.
-// Reads are left out, since nodes count them alone while they are blind.
+// first after Redis was lost; requests in flight at that moment are not judged.
+// Reads are left out, because each node counts them itself while Redis is down.
 func (e *evidence) limitsHold() {
 	changes := e.changes()
 	byKey := make(map[string][]*Op)
@@ -93,33 +93,33 @@ func (e *evidence) limitsHold() {
 	for _, k := range e.Keys {
 		ops := byKey[k.ID]
 		slices.SortFunc(ops, func(a, b *Op) int { return int(a.Sent - b.Sent) })
-		for _, life := range e.lives() {
-			e.limitHolds(k, ops, changes[k.ID], life)
+		for _, since := range e.epochs() {
+			e.limitHolds(k, ops, changes[k.ID], since)
 		}
 		e.refusalsAreDue(k, ops, changes[k.ID])
 	}
 }
 
-// life is a time in which Redis forgot nothing.
-type life struct {
-	opened time.Duration // when the memory it began with could first be written
+// epoch is a time in which Redis lost nothing.
+type epoch struct {
+	opened time.Duration // when it could first be written to
 	from   time.Duration
 	to     time.Duration
 	old    bool // it began with an old copy: an older window may end in it
 }
 
-func (e *evidence) lives() []life {
+func (e *evidence) epochs() []epoch {
 	losses := slices.DeleteFunc(slices.Clone(e.Faults), func(f Fault) bool { return !f.Loses })
 	slices.SortFunc(losses, func(a, b Fault) int { return int(a.From - b.From) })
-	lives := []life{{to: 1 << 62}}
+	epochs := []epoch{{to: 1 << 62}}
 	for _, f := range losses {
-		lives[len(lives)-1].to = f.From
-		lives = append(lives, life{opened: f.From, from: f.To, to: 1 << 62, old: true})
+		epochs[len(epochs)-1].to = f.From
+		epochs = append(epochs, epoch{opened: f.From, from: f.To, to: 1 << 62, old: true})
 	}
-	return lives
+	return epochs
 }
 
-func (e *evidence) limitHolds(k Key, ops []*Op, changes []change, l life) {
+func (e *evidence) limitHolds(k Key, ops []*Op, changes []change, l epoch) {
 	limits := limitsBetween(k, changes, l.from, l.to)
 	first, admitted := time.Duration(-1), []*Op(nil)
 	for _, o := range ops {
@@ -145,7 +145,7 @@ func (e *evidence) limitHolds(k Key, ops []*Op, changes []change, l life) {
 	}
 }
 
-// limitsBetween returns those that may have been in force at some time of [from, to].
+// limitsBetween returns the limits that may have been in force within [from, to].
 func limitsBetween(k Key, changes []change, from, to time.Duration) []int {
 	limits := []int{k.Limit}
 	for _, c := range changes {

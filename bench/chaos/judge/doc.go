@@ -1,21 +1,20 @@
-// Package judge decides whether a history of the service is one that the
-// contract allows. It imports nothing of the service: it knows what clients
-// sent and received, and when; what stands in PostgreSQL afterwards; and which
-// faults were injected.
+// Package judge decides whether the contract allows a history of the service. It
+// imports nothing of the service. A history has what clients sent and received,
+// and when; what is in PostgreSQL afterwards; and which faults were injected.
 //
-//	G1   every answer has its row, equal in content, and is read again unchanged; a row has its request,
+//	G1   every answer has its row, equal in content, and reads the same later; a row has its request,
 //	     and a violation if it is no allow
 //	G2   one row and one body per idempotency key; another request under it is refused
 //	G3   at most one pass per fingerprint and window; a duplicate names a recorded pass
 //	G4   no decision by a policy older than one confirmed before the request, and each by the rules of its version
 //	G5   no use of a key after its deactivation was confirmed, and none refused while it is active
 //	G6   no more admissions of a key than its limit in a window, except that losing Redis opens a new one
-//	G7   failures only in and soon after faults, in the form promised and in time; what was recorded but
-//	     answered 500 is given to the next identical request, and to nobody twice
+//	G7   failures only in and soon after faults, in the specified form and in time; what was recorded but
+//	     answered 500 is the answer to the next identical request, and to no second one
 //	G10  nothing is recorded of a simulation
 //	G11  no failure behind the load balancer while nodes are restarted in turn
 //
-// Where a client cannot know what happened (an answer was lost, a change is
-// under way, a window is about to end) every possibility is allowed: what is
-// reported is a violation, whatever the timing was.
+// Where a client cannot know what happened (an answer was lost, a change is in
+// flight, a window is about to end) every possibility is allowed: every finding
+// is a violation under any timing.
 package judge

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// evidence is a history, sorted for the rules.
+// evidence is a history, indexed for the rules.
 type evidence struct {
 	*History
 	checks     []*check            // requests, in the order in which they were sent
@@ -113,7 +113,7 @@ func gather(h *History) (*evidence, error) {
 	return e, nil
 }
 
-// canonical is equal for requests that mean the same (S18).
+// canonical returns a text that is equal for equal requests (S18).
 func (r request) canonical() string {
 	parts := []string{
 		r.AgentID, r.PolicyID, r.ActionType, decimal(string(r.Amount)), strings.ToUpper(r.Currency), r.Counterparty,
@@ -123,7 +123,8 @@ func (r request) canonical() string {
 	return string(text)
 }
 
-// requests returns those that a row may be of: its type may have been inferred.
+// requests returns the canonical requests that may have made a row: its type may
+// have been inferred.
 func (r *Row) requests() []string {
 	q := request{
 		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
@@ -183,8 +184,8 @@ func (r *Row) duplicateOf() (id string, duplicate bool) {
 	return regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(deref(r.Message)), true
 }
 
-// producers returns the requests that may have made a row: the one that was given
-// it as its own, else all that are alike and were sent before it.
+// producers returns the requests that may have made a row: the one it answered,
+// else all equal ones sent before it.
 func (e *evidence) producers(r *Row) []*check {
 	var possible []*check
 	for _, c := range e.answers[r.CheckID] {

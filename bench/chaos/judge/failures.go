@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// failuresAreExcused: requests fail only while something is broken and until
-// service is due again, and a node that fails says so as promised (G7). Behind
-// the load balancer no request fails because nodes are restarted in turn (G11).
+// failuresAreExcused: requests fail only during a fault and until service must
+// have resumed, and in the specified form (G7). Behind the load balancer no
+// request fails because nodes are restarted in turn (G11).
 func (e *evidence) failuresAreExcused() {
 	for i := range e.Ops {
 		o := &e.Ops[i]
@@ -28,7 +28,7 @@ func (e *evidence) failuresAreExcused() {
 			}
 			e.findOp(rule, fmt.Sprintf("a %s through %s failed without a fault: %s", o.Kind, o.Via, said), o)
 		case o.Status >= 500 && o.Via != Balancer && (o.Status != 500 || o.code() != "internal_error" || !o.Retry):
-			e.findOp("G7", fmt.Sprintf("a %s through %s failed otherwise than promised: %s", o.Kind, o.Via, said), o)
+			e.findOp("G7", fmt.Sprintf("a %s through %s failed in another form than specified: %s", o.Kind, o.Via, said), o)
 		}
 	}
 }
@@ -50,8 +50,8 @@ func (e *evidence) excused(o *Op) bool {
 	})
 }
 
-// contended has something in common for requests that wait for each other's
-// claims: the key, or the fingerprint, about.
+// contended returns keys that requests waiting for each other's claims have in
+// common: the idempotency key, or roughly the fingerprint.
 func (r request) contended() []string {
 	wanted := []string{"fingerprint " + r.AgentID + " " + r.Counterparty}
 	if r.IdempotencyKey != "" {
@@ -66,8 +66,8 @@ func (e *evidence) struck(o *Op) bool {
 	})
 }
 
-// answersAreInTime: 2 s, however blind the node is, and what a claim takes to
-// be given up if a node may have left one behind (G7).
+// answersAreInTime: 2 s, whatever the node can reach, plus the timeout of a claim
+// if a node may have left one behind (G7).
 func (e *evidence) answersAreInTime() {
 	for i := range e.Ops {
 		o := &e.Ops[i]

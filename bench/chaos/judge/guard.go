@@ -28,7 +28,7 @@ func (e *evidence) onePasses() {
 	}
 }
 
-// window returns that of the policy which judged the row.
+// window returns the duplicate window of the row's policy.
 func (e *evidence) window(r *Row) time.Duration {
 	if p := e.policies[policyVersion{r.PolicyID, r.PolicyVersion}]; p != nil {
 		return p.window
@@ -63,13 +63,13 @@ func (e *evidence) duplicatesAreOf() {
 	}
 }
 
-// orphansAreGivenOnce: a check without idempotency key is answered to one
-// client. If that was answered 500 although it was recorded, the next identical
-// request is given it; it is not blocked by it (G7).
-func (e *evidence) orphansAreGivenOnce() {
-	for id, given := range e.answers {
-		if len(given) > 1 && given[0].request.IdempotencyKey == "" {
-			e.find("G7", id+" was given to more than one request without key", given...)
+// orphansAnswerOnce: a check without idempotency key answers one request. If that
+// got a 500 although the check was recorded, it answers the next identical
+// request and does not block it (G7).
+func (e *evidence) orphansAnswerOnce() {
+	for id, answered := range e.answers {
+		if len(answered) > 1 && answered[0].request.IdempotencyKey == "" {
+			e.find("G7", id+" answered more than one request without key", answered...)
 		}
 	}
 	blocked := make(map[string][]*check) // by what they are duplicates of
@@ -86,7 +86,7 @@ func (e *evidence) orphansAreGivenOnce() {
 	for id, by := range blocked {
 		orphan := e.rows[id]
 		if orphan == nil || orphan.IdempotencyKey != nil || len(e.answers[id]) > 0 {
-			continue // told elsewhere, or somebody was given it
+			continue // found by another rule, or it answered a request
 		}
 		for _, c := range by {
 			if !slices.Contains(orphan.requests(), c.same) {
@@ -100,20 +100,20 @@ func (e *evidence) orphansAreGivenOnce() {
 }
 
 // refusedBefore returns the requests that may have made an orphan if each was
-// answered 500 before the retry was sent. nil means that somebody may have been
-// given it, that the retry was not one, or that nobody could remember: the mark
-// of an orphan is a lease in Redis like any other.
+// answered 500 before the retry was sent. nil means that it may have answered a
+// request, that the retry was not one, or that the mark of the orphan, a lease in
+// Redis, may be lost.
 func (e *evidence) refusedBefore(retry *check) []*check {
 	var refused []*check
 	for _, c := range e.alike[retry.same] {
 		switch {
 		case c == retry || c.Sent > retry.Done:
 		case c.Status == 0:
-			return nil // it, or the orphan given to it, was lost on its way
+			return nil // its answer, perhaps with the orphan, was lost
 		case c.Status >= 500 && c.Done < retry.Sent:
 			refused = append(refused, c)
 		case c.failed():
-			return nil // it may have been given the orphan, and failed with it
+			return nil // it may have got the orphan, and failed
 		}
 	}
 	if len(refused) == 0 {

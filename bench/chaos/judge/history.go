@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// History is all that is known of a run. Times are since its beginning, by one
+// History is the record of a run. Times are since its beginning, by one
 // monotonic clock.
 type History struct {
 	Run        Run
@@ -20,7 +20,7 @@ type History struct {
 	Policies   []Policy
 }
 
-// Run says what a history is of.
+// Run describes the run of a history.
 type Run struct {
 	Seed  uint64    `json:"seed"`
 	Began time.Time `json:"began"` // what the clocks of the rows showed at time 0
@@ -70,16 +70,16 @@ const Balancer = "balancer"
 
 func (o *Op) failed() bool { return o.Status == 0 || o.Status >= 500 }
 
-// overlaps reports whether the request was under way at some time of [from, to].
+// overlaps reports whether the request was in flight within [from, to].
 func (o *Op) overlaps(from, to time.Duration) bool { return o.Sent <= to && o.Done >= from }
 
 // Fault is something that was done to the fleet.
 type Fault struct {
 	Name    string        `json:"name"`
 	From    time.Duration `json:"from"`
-	To      time.Duration `json:"to"`                // when all was whole again
+	To      time.Duration `json:"to"`                // when it was repaired
 	Excuses []string      `json:"excuses,omitempty"` // through what requests may fail; nil means any
-	Hangs   []string      `json:"hangs,omitempty"`   // what may answer as late as it likes
+	Hangs   []string      `json:"hangs,omitempty"`   // what may answer late
 	Loses   bool          `json:"loses,omitempty"`   // Redis' memory
 	Rolls   bool          `json:"rolls,omitempty"`   // part of a rolling restart
 	Redis   bool          `json:"redis,omitempty"`   // Redis could not be reached, or not from everywhere

@@ -10,19 +10,19 @@ import (
 
 const (
 	// clockMargin is how far the rows' clocks may be from the clients': the
-	// machine is one, but a millisecond is cut off, and a claim is stamped a
-	// little before Redis hears of it.
+	// machine is the same, but times are rounded down to milliseconds, and a claim
+	// is stamped a little before Redis receives it.
 	clockMargin = 100 * time.Millisecond
-	// windowMargin is how far a window's end may be from where its claims'
-	// stamps say: what the guard takes for the same time.
+	// windowMargin is how far a window's end may be from that of its claims'
+	// stamps: what the guard takes for the same time.
 	windowMargin = 2500 * time.Millisecond
-	// resumeIn is when service is back after a fault (G7), answerIn when a
+	// resumeIn is when service resumes after a fault (G7), answerIn when a
 	// request is answered without a fault in a node, and takeOverIn with one:
-	// a claim is given up for dead after 2.5 s.
+	// a claim expires after 2.5 s.
 	resumeIn   = 2 * time.Second
 	answerIn   = 2 * time.Second
 	takeOverIn = 4500 * time.Millisecond
-	// slack is for a machine that has other things to do.
+	// slack is for a busy machine.
 	slack = time.Second
 )
 
@@ -30,7 +30,7 @@ const (
 type Finding struct {
 	Rule string // the guarantee's number
 	Text string
-	Ops  []int // what was sent and has to do with it
+	Ops  []int // the requests involved
 	From time.Duration
 	To   time.Duration
 }
@@ -40,7 +40,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s (%.3f s to %.3f s, requests %v)", f.Rule, f.Text, f.From.Seconds(), f.To.Seconds(), f.Ops)
 }
 
-// find notes a violation by some requests.
+// find records a violation by some requests.
 func (e *evidence) find(rule, text string, of ...*check) {
 	f := Finding{Rule: rule, Text: text}
 	for _, c := range of {
@@ -65,8 +65,7 @@ func (f *Finding) add(o *Op) {
 	f.Ops = append(f.Ops, o.ID)
 }
 
-// findRow notes a violation by what is recorded, with the requests that may
-// have caused it.
+// findRow records a violation by rows, with the requests that may have caused it.
 func (e *evidence) findRow(rule, text string, rows ...*Row) {
 	f := Finding{Rule: rule, Text: text}
 	for _, r := range rows {
@@ -83,18 +82,18 @@ func (e *evidence) findRow(rule, text string, rows ...*Row) {
 }
 
 // Judge returns what the contract does not allow, in the order of its rules.
-// The error is of a history that makes no sense.
+// It fails on a malformed history.
 func Judge(h *History) ([]Finding, error) {
 	e, err := gather(h)
 	if err != nil {
 		return nil, err
 	}
 	for _, rule := range []func(*evidence){
-		(*evidence).answersAreRecorded, (*evidence).rowsWereAsked, (*evidence).readsAgree, (*evidence).violationsMatch,
+		(*evidence).answersAreRecorded, (*evidence).rowsHaveRequests, (*evidence).readsAgree, (*evidence).violationsMatch,
 		(*evidence).keysAreAnsweredOnce, (*evidence).onePasses, (*evidence).duplicatesAreOf,
 		(*evidence).policiesAreStored, (*evidence).policiesAreFresh, (*evidence).decisionsFollowRules,
 		(*evidence).keysAreFresh, (*evidence).limitsHold,
-		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAreGivenOnce,
+		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAnswerOnce,
 		(*evidence).simulationsLeaveNothing,
 	} {
 		rule(e)

@@ -12,7 +12,7 @@ import (
 // defaultWindow is that of a policy without a duplicate_guard (S17).
 const defaultWindow = 5 * time.Minute
 
-// program is a policy version as far as the workload's rules go.
+// program is a policy version with the rule types of the workload.
 type program struct {
 	Policy
 	window time.Duration
@@ -41,8 +41,8 @@ func compile(p *Policy) (*program, error) {
 	return c, nil
 }
 
-// judge returns the decision on an amount and the rule that makes it. It knows
-// the two types of rules that the workload uses, in all currencies.
+// judge returns the decision on an amount and the rule that makes it. It
+// evaluates the two types of rules that the workload uses, in all currencies.
 func (p *program) judge(amount string) (decision, ruleID string) {
 	decision = "allow"
 	for _, r := range p.rules {
@@ -105,7 +105,7 @@ type post struct {
 	version policyVersion
 }
 
-// posts are in the order in which they were confirmed.
+// posts returns the confirmed versions in the order of their confirmation.
 func (e *evidence) posts() (all []post) {
 	for i := range e.Ops {
 		o := &e.Ops[i]

@@ -39,20 +39,20 @@ func (a *result) is(r *Row) bool {
 
 func equal(a, b *string) bool { return (a == nil) == (b == nil) && deref(a) == deref(b) }
 
-// rowsWereAsked: what is recorded was asked for, and not more often than that;
-// what was answered without a key was answered to one request (G1).
-func (e *evidence) rowsWereAsked() {
+// rowsHaveRequests: every row has a request, and no more rows than requests; a
+// check without a key answers one request (G1).
+func (e *evidence) rowsHaveRequests() {
 	asked := make(map[string]int)
 	for i := range e.Rows {
 		r := &e.Rows[i]
 		made := e.producers(r)
 		if len(made) == 0 {
-			e.findRow("G1", fmt.Sprintf("%s is recorded and nobody asked for it: %+v", r.CheckID, *r), r)
+			e.findRow("G1", fmt.Sprintf("%s is recorded without a request: %+v", r.CheckID, *r), r)
 			continue
 		}
 		if len(made) == 1 {
 			if c, at := made[0], e.at(r.AtMS); at < c.Sent-clockMargin || at > c.Done+clockMargin && c.result != nil {
-				e.findRow("G1", fmt.Sprintf("%s is of %s, when its request was not under way", r.CheckID, at), r)
+				e.findRow("G1", fmt.Sprintf("%s is of %s, when its request was not in flight", r.CheckID, at), r)
 			}
 		}
 		same := made[0].same
@@ -154,8 +154,8 @@ func (e *evidence) keysAreAnsweredOnce() {
 	}
 }
 
-// keyReused: a request was refused because the key is another's. That one must
-// be recorded, and have been before the answer (S18).
+// keyReused checks a request that was refused because the key belongs to another
+// request, which must have been recorded before the answer (S18).
 func (e *evidence) keyReused(c *check, rows []*Row) {
 	for _, r := range rows {
 		if !slices.Contains(r.requests(), c.same) && e.at(r.AtMS) <= c.Done+clockMargin {

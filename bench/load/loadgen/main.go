@@ -54,7 +54,7 @@ func parse(args []string) (s settings, err error) {
 	flags.DurationVar(&s.options.Warmup, "warmup", 2*time.Second, "not measured")
 	flags.DurationVar(&s.options.Duration, "duration", 10*time.Second, "measured")
 	flags.BoolVar(&s.asJSON, "json", false, "print JSON")
-	flags.Func("process", "NAME=PID whose processor time is told; NAME=PID+ with all its descendants; may be repeated",
+	flags.Func("process", "NAME=PID whose processor time is reported; NAME=PID+ with all its descendants; may be repeated",
 		func(value string) error {
 			p, err := parseProcess(value)
 			s.options.Processes = append(s.options.Processes, p)

@@ -10,8 +10,8 @@ import (
 	"spendgate/bench/chaos/judge"
 )
 
-// story is a history in the making: what it adds is right until a test spoils it.
-type story struct {
+// builder builds a history that the contract allows, for a test to change.
+type builder struct {
 	judge.History
 	now time.Duration
 	ids int
@@ -26,12 +26,12 @@ const (
 	tooMuch  = "500"
 )
 
-// newStory begins with a key and with version 1 of a policy: above 100 blocked,
+// newBuilder begins with a key and with version 1 of a policy: above 100 blocked,
 // above 50 escalated.
-func newStory() *story {
-	s := &story{now: second}
+func newBuilder() *builder {
+	s := &builder{now: second}
 	s.Run = judge.Run{Seed: 1, Began: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
-	// Room for all, so that what was given out stays in place.
+	// Enough capacity, so that returned pointers stay valid.
 	s.Ops, s.Rows = make([]judge.Op, 0, 64), make([]judge.Row, 0, 64)
 	s.Keys = []judge.Key{{ID: theKey, Limit: 10000}}
 	s.post(1)
@@ -39,7 +39,7 @@ func newStory() *story {
 }
 
 // op adds a request that takes 10 ms; the next begins 10 ms later.
-func (s *story) op(o judge.Op) *judge.Op {
+func (s *builder) op(o judge.Op) *judge.Op {
 	o.ID, o.Agent = len(s.Ops)+1, "agent"
 	if o.Via == "" {
 		o.Via = "node0"
@@ -58,7 +58,7 @@ func text(v any) string {
 	return string(b)
 }
 
-func (s *story) post(version int) *judge.Op {
+func (s *builder) post(version int) *judge.Op {
 	rules := fmt.Sprintf(`[{"rule_id":"cap-%d","rule_type":"max_amount","parameters":{"limit":100,"currency":"USD"}},
 		{"rule_id":"review-%d","rule_type":"escalate_if","parameters":{"amount_above":50}},
 		{"rule_id":"guard","rule_type":"duplicate_guard","parameters":{"window_minutes":1}}]`, version, version)
@@ -87,13 +87,13 @@ func (a action) request() json.RawMessage {
 	return json.RawMessage(text(body))
 }
 
-// ask adds a check that came to nothing yet.
-func (s *story) ask(a action) *judge.Op {
+// ask adds a check without an answer.
+func (s *builder) ask(a action) *judge.Op {
 	return s.op(judge.Op{Kind: judge.Check, Key: theKey, Request: a.request()})
 }
 
 // decided adds a check that was recorded and answered under the latest version.
-func (s *story) decided(a action) (*judge.Op, *judge.Row) {
+func (s *builder) decided(a action) (*judge.Op, *judge.Row) {
 	row := s.record(a, s.now+5*ms)
 	op := s.ask(a)
 	s.answer(op, row, false)
@@ -101,7 +101,7 @@ func (s *story) decided(a action) (*judge.Op, *judge.Row) {
 }
 
 // record adds the row of a check that passed, and its violation.
-func (s *story) record(a action, at time.Duration) *judge.Row {
+func (s *builder) record(a action, at time.Duration) *judge.Row {
 	s.ids++
 	version := len(s.Policies)
 	claimed := s.Run.Began.Add(at).UnixMilli()
@@ -120,7 +120,7 @@ func (s *story) record(a action, at time.Duration) *judge.Row {
 	return &s.Rows[len(s.Rows)-1]
 }
 
-func (s *story) decide(r *judge.Row, decision, rule, reason, message string) {
+func (s *builder) decide(r *judge.Row, decision, rule, reason, message string) {
 	why := "a rule"
 	r.Decision, r.RuleID, r.ReasonCode, r.Message, r.RuleText = decision, &rule, &reason, &message, &why
 	s.Violations = append(s.Violations, judge.Violation{
@@ -131,7 +131,7 @@ func (s *story) decide(r *judge.Row, decision, rule, reason, message string) {
 }
 
 // duplicate adds a check that was blocked as a duplicate of another.
-func (s *story) duplicate(a action, of *judge.Row) *judge.Op {
+func (s *builder) duplicate(a action, of *judge.Row) *judge.Op {
 	id := of.CheckID
 	s.block(s.record(a, s.now+5*ms), id)
 	op := s.ask(a)
@@ -139,13 +139,13 @@ func (s *story) duplicate(a action, of *judge.Row) *judge.Op {
 	return op
 }
 
-func (s *story) block(r *judge.Row, id string) {
+func (s *builder) block(r *judge.Row, id string) {
 	r.ClaimedMS = nil
 	s.decide(r, "block", "guard", "duplicate_action_detected", "identical to "+id)
 }
 
-// answer gives a request a recorded check.
-func (s *story) answer(o *judge.Op, r *judge.Row, replayed bool) {
+// answer answers a request with a recorded check.
+func (s *builder) answer(o *judge.Op, r *judge.Row, replayed bool) {
 	o.Status, o.Replayed = 200, replayed
 	o.Answer = text(map[string]any{
 		"check_id": r.CheckID, "decision": r.Decision, "confidence": r.Confidence, "reason_code": r.ReasonCode, "message": r.Message,
@@ -164,18 +164,18 @@ func refuse(o *judge.Op, status int, code string) {
 }
 
 // patch changes the key.
-func (s *story) patch(change string) *judge.Op {
+func (s *builder) patch(change string) *judge.Op {
 	return s.op(judge.Op{Kind: judge.Patch, Subject: theKey, Request: json.RawMessage(change), Status: 200})
 }
 
-// fault adds a fault that takes no time; it is all over when the story goes on.
-func (s *story) fault(f judge.Fault) {
+// fault adds a fault of no duration.
+func (s *builder) fault(f judge.Fault) {
 	f.From, f.To = s.now, s.now
 	s.Faults = append(s.Faults, f)
 }
 
 // judged returns the findings, of the history as it is read from a file.
-func (s *story) judged(t *testing.T) []judge.Finding {
+func (s *builder) judged(t *testing.T) []judge.Finding {
 	t.Helper()
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
