@@ -105,7 +105,7 @@ func (s *source) text(name string) (string, bool) {
 }
 
 // readFile returns a file's content without the newlines at its end. Its errors
-// do not hold the path, for whoever confuses the two variables puts a secret there.
+// do not hold the path: if the two variables are confused it is a secret.
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err == nil {

@@ -235,7 +235,7 @@ func (f *localFleet) ownsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // nothing is under way
+	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // no query is in flight
 	if _, err := conn.Exec(t.Context(), "UPDATE checks SET amount = 0"); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %v", err)
 	}
@@ -468,7 +468,7 @@ func TestFleetWithoutItsPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // nobody uses it
+	defer l.Close() //nolint:errcheck // it is unused
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	f := newLocalFleet(t, "/bin/true", "API_PORT="+port, "TEST_HAPROXY=/bin/true", "TEST_PROMETHEUS=/bin/true")
 	if code, said := f.run(t, "up"); code != 1 || !strings.Contains(said, "port "+port+" is taken") {
@@ -516,7 +516,7 @@ func TestCleanStopsTheFleet(t *testing.T) {
 	}
 }
 
-// Without packages, and nobody who may install them, it says what is missing.
+// Without packages, and without the right to install them, it says what is missing.
 func TestFleetWithoutPackages(t *testing.T) {
 	f := newLocalFleet(t, "/bin/true", "PATH="+t.TempDir(), "TEST_REDIS_SERVER=/none", "TEST_HAPROXY=/none", "TEST_PROMETHEUS=/none", "TEST_POSTGRES_BIN=/none")
 	code, said := f.run(t, "up")

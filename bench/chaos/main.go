@@ -177,7 +177,7 @@ func verdict(out io.Writer, h *judge.History, logs string) error {
 func judgeAgain(path string, out io.Writer) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("cannot judge again: %w", err)
+		return fmt.Errorf("cannot check a history again: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	h, err := judge.Read(file)

@@ -58,7 +58,7 @@ func script(random *rand.Rand, run string, count int) []step {
 }
 
 // again repeats one of the latest fresh steps; only those with a key can be
-// replayed. It gives a fresh step when there is none.
+// replayed. It returns a fresh step when there is none.
 func (w *writer) again(k kind) step {
 	for range 20 {
 		i := len(w.steps) - 1 - w.random.IntN(min(len(w.steps), 25))

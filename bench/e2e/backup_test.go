@@ -270,7 +270,7 @@ func (b *backup) refuseOldClaims(t *testing.T, node, epoch string) {
 	}
 	service, err := pgx.Connect(t.Context(), b.service)
 	act(t, err)
-	defer service.Close(t.Context()) //nolint:errcheck // nothing is under way
+	defer service.Close(t.Context()) //nolint:errcheck // no query is in flight
 	if _, err := service.Exec(t.Context(), "SELECT begin_commit($1, $2)", node, epoch); err == nil || !strings.Contains(err.Error(), "SG001") {
 		t.Errorf("a commit that was claimed before the restore is answered %v", err)
 	}

@@ -162,7 +162,7 @@ func (s *suite) rateLimit(t *testing.T) {
 	}
 }
 
-// G4: what starts after a policy was answered is judged by it, on every node.
+// G4: what starts after a policy was answered is decided by it, on every node.
 func (s *suite) freshPolicies(t *testing.T) {
 	id := s.name("policy")
 	for round := range 200 {

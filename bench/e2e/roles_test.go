@@ -79,7 +79,7 @@ func (r *roles) work(t *testing.T) {
 	ctx, node := limited(t, patience), r.Nodes[0]
 	owner, err := pgx.Connect(ctx, r.owner)
 	act(t, err)
-	defer owner.Close(ctx) //nolint:errcheck // nothing is under way
+	defer owner.Close(ctx) //nolint:errcheck // no query is in flight
 	// What a node makes and removes by itself, at its start and then daily.
 	day := "checks_" + time.Now().UTC().AddDate(0, 0, 3).Format("20060102")
 	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency_keys VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
@@ -148,7 +148,7 @@ func (r *roles) refused(t *testing.T) {
 	before, tables := r.recorded(t), r.tables(t)
 	service, err := pgx.Connect(ctx, r.service)
 	act(t, err)
-	defer service.Close(ctx) //nolint:errcheck // nothing is under way
+	defer service.Close(ctx) //nolint:errcheck // no query is in flight
 	tried := []string{
 		"SET session_replication_role = replica", "SET ROLE " + r.quoted("owner"), "SET ROLE postgres",
 		`CREATE TABLE mine ()`, `CREATE SCHEMA mine`, "DROP SCHEMA " + schema + " CASCADE",

@@ -80,7 +80,7 @@ func (s *suite) masterReplacedIdle(t *testing.T) {
 		}
 		for _, n := range s.Nodes {
 			if a := must(n.Client(key).Violations(t.Context(), "limit=1"))(t); a.Status == 401 {
-				t.Fatalf("%s after a failover %s does not know a new key: %s", time.Since(back), n.Name, a)
+				t.Fatalf("%s after a failover %s refuses a new key: %s", time.Since(back), n.Name, a)
 			}
 		}
 		known++

@@ -124,7 +124,7 @@ func (s *suite) inOrder(t *testing.T, tests []test) {
 	}
 }
 
-// suite is a fleet of two nodes and what the tests know of it.
+// suite is a fleet of two nodes and the state that its tests share.
 type suite struct {
 	*fleet.Fleet
 	binary      string
@@ -133,7 +133,7 @@ type suite struct {
 	names       atomic.Int64
 	mu          sync.Mutex
 	issued      []string        // raw keys
-	front       *fleet.Balancer // before three nodes; nil where clients know the nodes
+	front       *fleet.Balancer // before three nodes; nil where clients use the nodes directly
 }
 
 // newSuite starts a fleet of the kind that the options choose.

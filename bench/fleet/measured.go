@@ -10,7 +10,7 @@ import (
 )
 
 // StartMeasured starts the servers that benchmarks measure, as in production:
-// PostgreSQL with the settings that are advised and a settled log. Nodes, which
+// PostgreSQL with the settings that are advised and a recycled log. Nodes, which
 // the Makefile has built, are still to be added.
 func StartMeasured(ctx context.Context) (*Fleet, error) {
 	if err := Install(ctx, os.Stderr, "redis-server", "postgresql"); err != nil {
@@ -24,7 +24,7 @@ func StartMeasured(ctx context.Context) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Postgres.Settle(ctx); err != nil {
+	if err := f.Postgres.RecycleWAL(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -49,19 +49,19 @@ func (p *Postgres) Written(ctx context.Context) (wal, stored int64, err error) {
 	return wal, stored, nil
 }
 
-// settledSegments are 4 GB of log: more than a benchmark writes, and what
+// recycledSegments are 4 GB of log: more than a benchmark writes, and what
 // min_wal_size of AdvisedSettings keeps.
-const settledSegments = 256
+const recycledSegments = 256
 
-// Settle brings the write-ahead log into the state that it has on a server that
+// RecycleWAL brings the write-ahead log into the state that it has on a server that
 // has worked for a while: segments are used again. On a new server each has to
 // be made first, filled with zeros, and every commit waits for that, some 50 ms
 // for every 16 MB.
-func (p *Postgres) Settle(ctx context.Context) error {
-	for range settledSegments {
+func (p *Postgres) RecycleWAL(ctx context.Context) error {
+	for range recycledSegments {
 		// A segment with nothing in it is not switched.
 		if _, err := p.Pool.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''); SELECT pg_switch_wal()"); err != nil {
-			return fmt.Errorf("cannot settle PostgreSQL's log: %w", err)
+			return fmt.Errorf("cannot recycle PostgreSQL's log: %w", err)
 		}
 	}
 	if _, err := p.Pool.Exec(ctx, "CHECKPOINT"); err != nil {

@@ -29,7 +29,7 @@ type Sentinel struct {
 }
 
 // StartSentinel starts all servers with their files in dir, and waits until
-// the Sentinels know the replicas and each other.
+// the Sentinels list the replicas and each other.
 func StartSentinel(ctx context.Context, dir string) (*Sentinel, error) {
 	s := new(Sentinel)
 	if err := s.start(ctx, dir); err != nil {

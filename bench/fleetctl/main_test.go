@@ -34,7 +34,7 @@ func TestWithServers(t *testing.T) {
 		"signal":    {does: "exec sleep 600", signal: syscall.SIGTERM, code: 143},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "fleetctl-test-") //nolint:usetesting // whoever runs PostgreSQL has to get at it
+			dir, err := os.MkdirTemp("", "fleetctl-test-") //nolint:usetesting // PostgreSQL's user needs access
 			if err == nil {
 				err = os.Chmod(dir, 0o711)
 			}

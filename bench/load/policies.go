@@ -13,7 +13,7 @@ const (
 	MaxDaysSince       = 30
 	MaxDiscountPercent = 20
 	WindowMinutes      = 5
-	AllowedHours       = "00:00-24:00" // judged, but always open
+	AllowedHours       = "00:00-24:00" // evaluated, but always open
 )
 
 // AllowedDays are the days on which policies are open: all, so that a run

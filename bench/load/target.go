@@ -73,7 +73,7 @@ type response struct {
 	end      int // 0 while the answer is incomplete
 }
 
-// parseResponse finds the first answer in b. It knows what HTTP/1.1 servers
+// parseResponse finds the first answer in b. It accepts what HTTP/1.1 servers
 // send to such requests: a Content-Length, or chunks, whose framing is left in
 // the body. ok is false when b is no HTTP answer.
 func parseResponse(b []byte) (r response, ok bool) {

@@ -187,7 +187,7 @@ func (w *worker) wait(events []unix.EpollEvent) (int, error) {
 		timeout = 10 * time.Millisecond // draining
 	}
 	if len(w.idle) > 0 && w.isDue() {
-		// epoll_wait knows only milliseconds; ppoll on the epoll does better.
+		// epoll_wait takes only milliseconds; ppoll on the epoll does better.
 		timeout = max(w.due(w.sent)-w.now(), 0)
 		polled := []unix.PollFd{{Fd: int32(w.epoll), Events: unix.POLLIN}}
 		until := unix.NsecToTimespec(int64(timeout))

@@ -10,7 +10,7 @@ type Workload struct {
 	Seed     uint64
 	Keys     int // API keys; each agent uses one
 	Agents   int
-	Policies int // each agent is judged by one
+	Policies int // each agent is decided by one
 }
 
 // DefaultWorkload returns the workload of the project's performance targets.

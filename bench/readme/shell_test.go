@@ -51,7 +51,7 @@ func openShell(t *testing.T, dir string, environ []string) *shell {
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		_ = bash.Process.Kill()
-		for range done { // nobody waits for what it still says
+		for range done { // the rest is discarded
 		}
 		_ = bash.Wait()
 	})

@@ -291,7 +291,7 @@ func (r *fakeRedis) set(words []string) string {
 func (r *fakeRedis) eval(script, name string, args []string) string {
 	e, found := r.get(name)
 	switch {
-	case strings.Contains(script, "'PTTL'"): // compare and set, with a life
+	case strings.Contains(script, "'PTTL'"): // compare and set, with an expiry
 		if !found || e.value != args[0] {
 			return pair(0, 0)
 		}

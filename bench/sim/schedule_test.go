@@ -125,7 +125,7 @@ func play(t *testing.T, seed uint64) {
 	f.judge(t)
 	f.close()
 	if len(f.redis.unknown) > 0 {
-		t.Errorf("seed %d: the fake Redis does not know %q", seed, f.redis.unknown)
+		t.Errorf("seed %d: the fake Redis does not implement %q", seed, f.redis.unknown)
 	}
 	if t.Failed() {
 		for _, line := range f.timeline {

@@ -206,7 +206,7 @@ func TestKinds(t *testing.T) {
 	get[apps.Deployment](t, render(t, "blue", nil), "Deployment blue-spendgate")
 }
 
-// Values that the chart does not know, or cannot use, are refused.
+// Unknown and invalid values are refused.
 func TestValues(t *testing.T) {
 	for name, v := range map[string]values{
 		"misspelt":        {"replica": 3},

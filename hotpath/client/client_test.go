@@ -68,8 +68,8 @@ func refuses(status int, code string, headers ...string) respond {
 	return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"because","request_id":"req_1"}}`, code), headers...)
 }
 
-// dies closes the connection without an answer.
-func dies(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+// hangsUp closes the connection without an answer.
+func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 // truncates announces the whole answer and sends half of it.
 func truncates(w http.ResponseWriter) {
@@ -163,7 +163,7 @@ func TestNothingElseAllows(t *testing.T) {
 		"201 with an allow":   says(201, allowed),
 		"202 with an allow":   says(202, allowed),
 		"redirect":            says(302, allowed, "Location: /v1/checks"),
-		"no answer":           dies,
+		"no answer":           hangsUp,
 		"truncated":           truncates,
 		"garbage":             says(200, "<html>allow</html>"),
 		"empty":               says(200, ""),
@@ -227,7 +227,7 @@ func TestNothingElseAllows(t *testing.T) {
 // Of a lost connection, a 5xx and a 429 the same request is sent again, with
 // one idempotency key.
 func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
-	s := serve(t, dies, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"), says(200, allowed))
+	s := serve(t, hangsUp, refuses(500, "internal_error", "Retry-After: 1"), refuses(429, "rate_limit_exceeded", "Retry-After: 7"), says(200, allowed))
 	c, waits := s.client(t, nil)
 	r, err := c.Check(t.Context(), action(t))
 	if err != nil || !r.Allowed() || len(s.sent()) != 4 {
@@ -250,7 +250,7 @@ func TestCheckIsRepeatedUnderOneKey(t *testing.T) {
 
 // The service takes a blank key for none, so it would not recognise a retry.
 func TestBlankKeyIsNone(t *testing.T) {
-	s := serve(t, dies, says(200, allowed))
+	s := serve(t, hangsUp, says(200, allowed))
 	c, _ := s.client(t, nil)
 	a := action(t)
 	a.IdempotencyKey = " \t"
@@ -304,7 +304,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 		}
 	}
 	// A refusal after a lost answer says nothing of the lost one.
-	s := serve(t, dies, refuses(401, "api_key_inactive"))
+	s := serve(t, hangsUp, refuses(401, "api_key_inactive"))
 	c, _ := s.client(t, nil)
 	if _, err := c.Check(t.Context(), action(t)); len(s.sent()) != 2 {
 		t.Error(s.sent())
@@ -320,7 +320,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 		"key":    func(c *Client) error { _, err := c.CreateKey(t.Context(), "n", nil); return err },
 	}
 	for name, write := range writes {
-		for _, answer := range []respond{dies, truncates, refuses(500, "internal_error"), says(502, "<html>"), says(429, "<html>")} {
+		for _, answer := range []respond{hangsUp, truncates, refuses(500, "internal_error"), says(502, "<html>"), says(429, "<html>")} {
 			s := serve(t, answer)
 			c, _ := s.client(t, nil)
 			if err := write(c); err == nil || len(s.sent()) != 1 {
@@ -338,7 +338,7 @@ func TestWritesAreNotRepeated(t *testing.T) {
 			t.Errorf("%s: a refused connection is tried %d times more", name, len(*waits))
 		}
 	}
-	s := serve(t, dies, says(200, `{"key_id":"key_1","active":false}`))
+	s := serve(t, hangsUp, says(200, `{"key_id":"key_1","active":false}`))
 	c, _ := s.client(t, nil)
 	if k, err := c.UpdateKey(t.Context(), "key_1", KeyChange{Active: new(false)}); err != nil || k.Active || len(s.sent()) != 2 {
 		t.Error(k, err, s.sent())

@@ -43,7 +43,7 @@ type Policy struct {
 }
 
 // CreatePolicy stores a policy's next version. When it returns without an
-// error, every check that starts later is judged by this version or a newer
+// error, every check that starts later is decided by this version or a newer
 // one (G4). It is not repeated when it may have been stored: on an error that
 // is no *Error with a 4xx status, look with Policy.
 func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error) {

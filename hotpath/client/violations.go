@@ -38,7 +38,7 @@ type ViolationQuery struct {
 	Cursor     string     `json:"cursor,omitempty"`   // Pagination.NextCursor of a page of the same query
 }
 
-// Pagination is where a page stands.
+// Pagination is the position of a page.
 type Pagination struct {
 	NextCursor string `json:"next_cursor,omitempty"` // empty on the last page
 	HasMore    bool   `json:"has_more"`

@@ -24,8 +24,8 @@ type Explanation struct {
 // Evidence is a word or phrase that counted.
 type Evidence struct {
 	Text   string           // as it stands in the reason text
-	Type   spend.ActionType // what it speaks for; Unspecified: for no financial action
-	Points float64          // less than zero: it speaks against
+	Type   spend.ActionType // what it is evidence for; Unspecified: no financial action
+	Points float64          // less than zero: evidence against
 	Note   Note
 }
 

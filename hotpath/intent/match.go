@@ -29,7 +29,7 @@ type pattern struct {
 	elements []element
 	words    int // elements that are not gaps
 	cue      cueKind
-	class    int // the class it speaks for
+	class    int // the class it is evidence for
 	weights  weights
 }
 

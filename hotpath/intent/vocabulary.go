@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// term is a word the classifier knows, after stemming and aliasing.
+// term is a word in the vocabulary, after stemming and aliasing.
 type term int32
 
 // The terms that are no word of the vocabulary.

@@ -61,7 +61,7 @@ type Finding struct {
 	Reason     spend.Reason // empty on allow
 
 	rule    int        // index of the rule that fired
-	at      weekMinute // when the action was judged
+	at      weekMinute // when the action was evaluated
 	skipped bool       // an applicable rule lacked context and was skipped
 }
 

@@ -175,7 +175,7 @@ func TestCurrencies(t *testing.T) {
 	f(limits(`"USD"`, `"USD"`), "101", "USD", "a", spend.ReasonMaxAmount)
 }
 
-// A policy of many rules is judged by all of them, and a name on a long list
+// A policy of many rules is decided by all of them, and a name on a long list
 // is found, a longer one than any entry not.
 func TestLists(t *testing.T) {
 	long := strings.Repeat("ß", spend.MaxIdentifier)

@@ -31,7 +31,7 @@ func CompactObject(value, path string, faults *Faults) string {
 }
 
 // readObject returns the compact text of an object within the limits of S4, or
-// "" when it is null or at fault; m takes the keys that rules know.
+// "" when it is null or at fault; m takes the keys that rules read.
 func readObject(value, path string, faults *Faults, m *Metadata) string {
 	t := metadataTexts.Get().(*metadataText)
 	defer t.release()
@@ -60,7 +60,7 @@ func readObject(value, path string, faults *Faults, m *Metadata) string {
 	return value
 }
 
-// read takes the value of one key that rules know.
+// read takes the value of one key that rules read.
 func (m *Metadata) read(key, value, path string, faults *Faults) {
 	if value == "null" {
 		return

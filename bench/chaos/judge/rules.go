@@ -121,7 +121,7 @@ func (e *evidence) posts() (all []post) {
 	return all
 }
 
-// policiesAreFresh: no check is judged by a version older than one confirmed
+// policiesAreFresh: no check is decided by a version older than one confirmed
 // before its request was sent (G4). A row that several requests may have made
 // is judged as the first one's.
 func (e *evidence) policiesAreFresh() {
@@ -163,7 +163,7 @@ func (e *evidence) policiesAreFresh() {
 	}
 }
 
-// decisionsFollowRules: a check is judged by the rules of the version that it
+// decisionsFollowRules: a check is decided by the rules of the version that it
 // says (G4).
 func (e *evidence) decisionsFollowRules() {
 	for i := range e.Rows {

@@ -19,7 +19,7 @@ import (
 // Report is a check and what is known of it.
 type Report struct {
 	Check   *spend.Check
-	Policy  *audit.Policy // in the version that judged; nil when unknown
+	Policy  *audit.Policy // in the version of the decision; nil when unknown
 	KeyName string        // of the API key; empty when unknown
 	Source  string        // where the row was read: "PostgreSQL", or an archive's file
 	Chain   Chain
