@@ -121,7 +121,7 @@ bench: fleetctl ## run the Go benchmarks for BENCHTIME (1s) each
 # The benchmarks run the binary in .bin.
 .PHONY: bench-build
 bench-build: build
-	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/system ./bench/peers
+	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/system ./bench/peers ./bench/peers/postgres
 
 .PHONY: bench-system
 bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -duration, ...)
@@ -153,9 +153,12 @@ bench-violations: ## measure listings among up to 10 million violations (some mi
 	@echo "building Cerbos (once, some minutes)"
 	bench/peers/cerbos/build.sh $@
 
+# What bench-peers compares spendgate with.
+PEERS ?= opa cerbos postgres
+
 .PHONY: bench-peers
-bench-peers: bench-build .bin/opa .bin/cerbos ## measure side by side with OPA and Cerbos
-	@.bin/peers $(BENCHFLAGS)
+bench-peers: bench-build $(filter .bin/opa .bin/cerbos,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
+	@.bin/peers -peers '$(PEERS)' $(BENCHFLAGS)
 
 .PHONY: bench-policy
 bench-policy: ## evaluate one policy with spendgate, OPA's library and cedar-go

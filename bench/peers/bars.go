@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"spendgate/bench/load"
@@ -19,7 +20,8 @@ type bar struct {
 }
 
 // judge compares spendgate's ratios, to OPA and to Cerbos, with the bars for
-// that many connections; there are none for other numbers.
+// that many connections; there are none for other numbers, and for peers that
+// were not measured.
 func judge(connections int, s load.Summary) []bar {
 	limits := map[int]struct{ cpuOPA, cpuCerbos, throughputOPA float64 }{
 		16:  {throughputOPA: 1},
@@ -30,7 +32,13 @@ func judge(connections int, s load.Summary) []bar {
 	if !ok {
 		return nil
 	}
-	opa, cerbos := s.Ratios[0], s.Ratios[1]
+	to := make(map[string]load.Ratio)
+	for _, r := range s.Ratios {
+		peer, _, _ := strings.Cut(r.To, " ")
+		to[peer] = r
+	}
+	opa, hasOPA := to["opa"]
+	cerbos, hasCerbos := to["cerbos"]
 	name := func(what string) string { return fmt.Sprintf("%s, %d connections", what, connections) }
 	var bars []bar
 	atMost := func(what string, limit float64, measured load.Spread) {
@@ -38,8 +46,13 @@ func judge(connections int, s load.Summary) []bar {
 			bars = append(bars, bar{Name: name(what), AtMost: limit, Measured: measured, Met: measured.Median <= limit})
 		}
 	}
+	if hasCerbos {
+		atMost("CPU / Cerbos'", limit.cpuCerbos, cerbos.ServerCPU)
+	}
+	if !hasOPA {
+		return bars
+	}
 	atMost("CPU / OPA's", limit.cpuOPA, opa.ServerCPU)
-	atMost("CPU / Cerbos'", limit.cpuCerbos, cerbos.ServerCPU)
 	atMost("p99 / OPA's", 1, opa.P99)
 	return append(bars, bar{
 		Name: name("throughput / OPA's"), AtLeast: limit.throughputOPA, Measured: opa.Throughput,

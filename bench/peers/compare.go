@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"spendgate/bench/fleet"
@@ -14,6 +15,7 @@ import (
 // comparison is the contenders and what was measured of them.
 type comparison struct {
 	load.Plan
+	peers    []string
 	out      io.Writer
 	dir      string
 	workload load.Workload
@@ -62,7 +64,16 @@ func (c *comparison) run(ctx context.Context) error {
 		return err
 	}
 	writeBars(c.out, r.Bars)
-	return load.WriteFile(filepath.Join(c.Results, "peers.json"), func(w io.Writer) error { return load.WriteJSON(w, r) })
+	return load.WriteFile(filepath.Join(c.Results, c.file()), func(w io.Writer) error { return load.WriteJSON(w, r) })
+}
+
+// file is the name of the file of results: a comparison with some of the peers
+// does not replace the one with all.
+func (c *comparison) file() string {
+	if strings.Join(c.peers, " ") == allPeers {
+		return "peers.json"
+	}
+	return "peers-" + strings.Join(c.peers, "-") + ".json"
 }
 
 // agree sends the same actions to every contender; every answer must be right.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,19 +27,23 @@ func main() {
 	}
 }
 
-func parse(args []string) (load.Plan, error) {
+// allPeers are what spendgate can be compared with.
+const allPeers = "opa cerbos postgres"
+
+func parse(args []string) (load.Plan, []string, error) {
 	p := load.Plan{
 		Rounds: 5, Warmup: 2 * time.Second, Duration: 6 * time.Second,
 		Connections: []int{16, 64, 256}, Results: "bench/results",
 	}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	p.Flags(flags)
+	peers := flags.String("peers", allPeers, "peers to compare with, separated by spaces")
 	err := flags.Parse(args)
-	return p, err
+	return p, strings.Fields(*peers), err
 }
 
 func run(ctx context.Context, out io.Writer, args []string) (err error) {
-	plan, err := parse(args)
+	plan, peers, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	c := &comparison{
-		Plan: plan, out: out, dir: dir,
+		Plan: plan, peers: peers, out: out, dir: dir,
 		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()

@@ -21,7 +21,14 @@ type contender struct {
 
 // start starts all contenders; spendgate is the first.
 func (c *comparison) start(ctx context.Context) error {
-	for _, start := range []func(context.Context) (contender, error){c.startSpendgate, c.startOPA, c.startCerbos} {
+	starts := map[string]func(context.Context) (contender, error){
+		"spendgate": c.startSpendgate, "opa": c.startOPA, "cerbos": c.startCerbos, "postgres": c.startPostgres,
+	}
+	for _, name := range append([]string{"spendgate"}, c.peers...) {
+		start := starts[name]
+		if start == nil {
+			return fmt.Errorf("-peers: %q is not among %s", name, allPeers)
+		}
 		contender, err := start(ctx)
 		if err != nil {
 			return err
@@ -109,6 +116,27 @@ func (c *comparison) startCerbos(ctx context.Context) (contender, error) {
 		Args: []string{"server", "--log-level=error", "--config", config},
 		Env:  append(os.Environ(), "GOGC=400", "CERBOS_NO_TELEMETRY=1"),
 	}, func() load.Target { return &cerbos{} })
+}
+
+// startPostgres starts the service over PostgreSQL alone. It uses spendgate's
+// server, whose processor time is added to its own. More connections were no
+// faster on two cores.
+func (c *comparison) startPostgres(ctx context.Context) (contender, error) {
+	addr, err := fleet.FreeAddr()
+	if err != nil {
+		return contender{}, err
+	}
+	noKeys := make([]string, c.workload.Keys) // it has none
+	started, err := c.startPeer(ctx, addr, fleet.Program{
+		Name: "postgres", URL: "/health", Args: []string{"-addr", addr},
+		Env: append(os.Environ(), "DATABASE_URL="+c.fleet.Postgres.URL, "GOGC=400"),
+	}, func() load.Target { return load.NewSpendgate(noKeys) })
+	if err != nil {
+		return contender{}, err
+	}
+	started.processes[0].Name = "service"
+	started.processes = append(started.processes, load.Process{Name: "postgres", PID: c.fleet.Postgres.PID(), Tree: true})
+	return started, nil
 }
 
 // startPeer starts a peer, a binary in .bin, whose arguments say where it
