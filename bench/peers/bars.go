@@ -61,6 +61,9 @@ func judge(connections int, s load.Summary) []bar {
 }
 
 func writeBars(out io.Writer, bars []bar) {
+	if len(bars) == 0 {
+		return
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nbar\tlimit\tmeasured\t")
 	for _, b := range bars {
