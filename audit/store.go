@@ -211,4 +211,8 @@ type Status struct {
 	Clock      time.Time
 	Durability string // in words: "fsync on, synchronous_commit on, no synchronous standby"
 	Safe       bool   // false when a setting lets a crash lose an answered check
+	Breakable  bool   // not Safe, and a crash of the machine can damage the store as a whole
+	// StandbysMissing is how many synchronous standbys commits wait for that are
+	// not connected.
+	StandbysMissing int
 }

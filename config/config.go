@@ -54,10 +54,13 @@ type Config struct {
 	MaxRateLimit   int   // requests a minute that an admin may give a key
 	MaxPolicyBytes int64 // of all versions of all policies
 	LogLevel       slog.Level
-	DataDir        string // empty unless set or the mode is Dev
-	PProf          bool
-	Traces         Traces      // zero unless OTEL_... variables ask for them
-	Checkpoints    Checkpoints // zero in mode Dev
+	// UnsafeDurability lets Serve start on a database whose settings let a crash
+	// of its machine lose answered checks and damage it.
+	UnsafeDurability bool
+	DataDir          string // empty unless set or the mode is Dev
+	PProf            bool
+	Traces           Traces      // zero unless OTEL_... variables ask for them
+	Checkpoints      Checkpoints // zero in mode Dev
 
 	// Notices are remarks on the settings that the process should log when it
 	// starts: what is legal, but perhaps not meant.
@@ -78,9 +81,12 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		MaxRateLimit:   read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
 		MaxPolicyBytes: read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
-		DataDir:        read(s, "DATA_DIR", defaultDataDir(mode), parseText),
-		PProf:          read(s, "PPROF", false, parseBool),
-		Traces:         readTraces(environ, s),
+
+		UnsafeDurability: read(s, "ALLOW_UNSAFE_DURABILITY", false, parseBool),
+
+		DataDir: read(s, "DATA_DIR", defaultDataDir(mode), parseText),
+		PProf:   read(s, "PPROF", false, parseBool),
+		Traces:  readTraces(environ, s),
 	}
 	if slices.ContainsFunc(c.AdminKeys, func(key Secret) bool { return len(key) < minAdminKey }) {
 		s.fault("ADMIN_KEY", fmt.Sprintf("must have at least %d characters in each key", minAdminKey))
@@ -187,4 +193,11 @@ func LoadTools(environ []string) (Tools, error) {
 		return Tools{}, err
 	}
 	return t, nil
+}
+
+// LoadOpsAddr returns where a node with this environment listens for operations.
+func LoadOpsAddr(environ []string) (string, error) {
+	s := newSource(environ)
+	addr := read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr)
+	return addr, errors.Join(s.faults...)
 }

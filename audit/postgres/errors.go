@@ -71,6 +71,15 @@ func keysTaken(detail string) error {
 	return taken
 }
 
+// Refused reports whether the server answered an attempt to use it with a refusal
+// that time does not mend, such as of a wrong password.
+func Refused(err error) bool {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	// Those of connections, conflicts, resources, a server that starts or stops, and one that takes no writes.
+	const mended = "08 25 40 53 55 57"
+	return ok && len(answer.Code) == 5 && !strings.Contains(mended, answer.Code[:2])
+}
+
 // lostConnection reports whether err came from a connection that had worked
 // before, not from the query or from an attempt to connect.
 func lostConnection(err error) bool {

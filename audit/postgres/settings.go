@@ -41,8 +41,8 @@ const (
 			('idle_in_transaction_session_timeout', '5s'), ('idle_session_timeout', '0'),
 			('tcp_keepalives_idle', '5'), ('tcp_keepalives_interval', '2'), ('tcp_keepalives_count', '3'),
 			('tcp_user_timeout', '5000')) AS wanted (name, value)
-		UNION ALL SELECT set_config('synchronous_commit', 'on', false)
-			WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+		UNION ALL SELECT set_config('synchronous_commit', -- always, so that a reload of the server's settings changes nothing here
+			CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
 		UNION ALL SELECT set_config('transaction_timeout', '0', false)
 			WHERE current_setting('transaction_timeout', true) IS NOT NULL -- PostgreSQL 17
 		UNION ALL SELECT set_config('session_replication_role', 'origin', false)

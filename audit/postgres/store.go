@@ -120,12 +120,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		hosts.order(&c.Config)
 		return nil
 	}
-	s.register(o.Registerer)
 	config.AfterConnect = prepareRead
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read tries again
 	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
+	s.register(o.Registerer)
 	return s, nil
 }
 
@@ -198,29 +198,6 @@ func (s *Store) Ping(ctx context.Context) error {
 		return fmt.Errorf("the database's schema is %d, this build needs %d: %w", version, needed, audit.ErrUnavailable)
 	}
 	return nil
-}
-
-// Status implements audit.Store.
-func (s *Store) Status(ctx context.Context) (audit.Status, error) {
-	var clock time.Time
-	var fsync, pages, commit, standbys string
-	err := s.read(ctx, "cannot read the database's settings", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, `SELECT clock_timestamp(), current_setting('fsync'), current_setting('full_page_writes'),
-			current_setting('synchronous_commit'), current_setting('synchronous_standby_names')`).
-			Scan(&clock, &fsync, &pages, &commit, &standbys)
-	})
-	if err != nil {
-		return audit.Status{}, err
-	}
-	replica := "no synchronous standby"
-	if standbys != "" {
-		replica = "synchronous standbys " + standbys
-	}
-	return audit.Status{
-		Clock:      clock,
-		Durability: fmt.Sprintf("fsync %s, full_page_writes %s, synchronous_commit %s, %s", fsync, pages, commit, replica),
-		Safe:       fsync == "on" && pages == "on" && (commit == "on" || commit == "remote_apply"),
-	}, nil
 }
 
 // read runs a query that changes nothing. A connection that was lost while it

@@ -42,6 +42,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 	t.Run("settings", func(t *testing.T) { testSettings(t, binary) })
 	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
+	t.Run("start", func(t *testing.T) { testStart(t, binary) })
 	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
 	t.Run("flood", func(t *testing.T) { testFlood(t, binary) })
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })

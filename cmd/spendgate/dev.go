@@ -39,7 +39,9 @@ func dev(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	level := new(slog.LevelVar)
+	level.Set(c.LogLevel)
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
 	unlock, err := lockFolder(c.DataDir)
 	if err != nil {
 		return err
@@ -61,18 +63,29 @@ func dev(ctx context.Context, p process) error {
 		return err
 	}
 	defer server.Close()
-	n, err := newNode(c, backends{
-		mode: "embedded single node", registry: newRegistry(), store: store, redis: server.Options(), embedded: true,
-	}, log)
+	ops, err := startOperations(c, "embedded single node", log)
 	if err != nil {
 		return err
+	}
+	n, err := newNode(c, backends{ops: ops, store: store, redis: server.Options(), embedded: true}, log)
+	if err != nil {
+		return errors.Join(err, ops.stop(context.Background()))
+	}
+	n.reload = func() {
+		n.readAgain(func() (config.Config, error) {
+			again, err := p.load(config.Dev)
+			if len(again.AdminKeys) == 0 {
+				again.AdminKeys = c.AdminKeys
+			}
+			return again, err
+		}, level)
 	}
 	return n.run(ctx, func(ctx context.Context) error {
 		key, err := n.sample(ctx, c.DataDir)
 		if err != nil {
 			return err
 		}
-		return welcome(p.stdout, baseURL(n.apiAddr), c.DataDir, key)
+		return welcome(p.stdout, baseURL(n.listener.Addr()), c.DataDir, key)
 	})
 }
 
@@ -126,7 +139,7 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 	if key, _, err = n.authorizer.CreateKey(ctx, "sample", sampleKeyRPM); err != nil {
 		return "", err
 	}
-	api, err := newClient(client.Options{BaseURL: baseURL(n.apiAddr), APIKey: key})
+	api, err := newClient(client.Options{BaseURL: baseURL(n.listener.Addr()), APIKey: key})
 	if err != nil {
 		return "", err
 	}

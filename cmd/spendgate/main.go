@@ -54,6 +54,9 @@ func run(ctx context.Context, p process, args []string) int {
 	if err == nil {
 		return 0
 	}
+	if errors.As(err, new(loggedError)) {
+		return 1
+	}
 	// An error that occurred twice, such as with TLS and without, is printed once.
 	lines := slices.Compact(strings.Split(err.Error(), "\n"))
 	fmt.Fprintln(p.stderr, "spendgate:", strings.Join(lines, "\n")) //nolint:errcheck // there is no other place to report it
@@ -70,9 +73,10 @@ func root() command {
 		details: "Settings are environment variables, SPENDGATE_LISTEN_ADDR and so on, each also as ..._FILE.",
 		sub: []command{
 			{
-				name: "serve", summary: "run a node of a fleet (Redis and PostgreSQL)", setup: noFlags(serve),
-				details: "Needs SPENDGATE_REDIS_URL and SPENDGATE_DATABASE_URL. Migrates the schema, then serves the API on\n" +
-					"SPENDGATE_LISTEN_ADDR (:8080), and /metrics, /livez and /readyz on SPENDGATE_OPS_ADDR (:9090).\n" +
+				name: "serve", summary: "run a node of a fleet (Redis and PostgreSQL)", setup: serveCommand,
+				details: "Needs SPENDGATE_REDIS_URL and SPENDGATE_DATABASE_URL, and waits for both. Migrates the schema, then serves the\n" +
+					"API on SPENDGATE_LISTEN_ADDR (:8080); /metrics, /livez and /readyz are on SPENDGATE_OPS_ADDR (:9090) from the start.\n" +
+					"SIGHUP has it read SPENDGATE_LOG_LEVEL_FILE and SPENDGATE_ADMIN_KEY_FILE again.\n" +
 					"SIGTERM makes it not ready, and ends it within 10 s, when its requests are finished.",
 			},
 			{
@@ -84,6 +88,10 @@ func root() command {
 				name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate),
 				details: "Needs SPENDGATE_DATABASE_URL. Nodes do the same when they start. Safe at any time, concurrently, and\n" +
 					"while older nodes are running.",
+			},
+			{
+				name: "healthcheck", summary: "ask a node on this machine whether it is ready", setup: noFlags(healthcheck),
+				details: "Asks /readyz at SPENDGATE_OPS_ADDR (:9090). The exit code is 0 when the node is ready and 1 when it is not.",
 			},
 			keysCommand(),
 			policiesCommand(),

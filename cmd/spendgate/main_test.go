@@ -111,6 +111,7 @@ func TestHelp(t *testing.T) {
 	for _, path := range [][]string{
 		{},
 		{"serve"},
+		{"healthcheck"},
 		{"dev"},
 		{"migrate"},
 		{"keys"},
@@ -137,7 +138,7 @@ func TestHelp(t *testing.T) {
 // The help of a command names the settings without which it does not work.
 func TestHelpNamesWhatIsRequired(t *testing.T) {
 	for args, settings := range map[string]string{
-		"serve": "REDIS_URL DATABASE_URL", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
+		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
 		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL",
 		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
@@ -156,7 +157,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestHelpOfACommand(t *testing.T) {
-	runWith(t, nil, "", "help", "serve").check(t, 0, "usage: spendgate serve\n", "")
+	runWith(t, nil, "", "help", "serve").check(t, 0, "usage: spendgate serve [flags]\n", "")
 	runWith(t, nil, "", "help", "keys", "update").check(t, 0, "usage: spendgate keys update [flags] KEY_ID\n", "")
 	runWith(t, nil, "", "keys", "help", "update").check(t, 0, "usage: spendgate keys update [flags] KEY_ID\n", "")
 	runWith(t, nil, "", "help", "nope").check(t, 2, "", `unknown command "nope"`)

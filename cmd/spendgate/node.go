@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +20,7 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/hotpath/trace/otlp"
 )
@@ -44,15 +44,11 @@ const (
 	countEvery = 2 * time.Second
 	// complainEvery is how often a chore that fails says so, at most.
 	complainEvery = time.Minute
-	// maxSkew is how far the clocks of node, Redis and store may lie apart
-	// before the node is not ready.
-	maxSkew = time.Second
 )
 
 // backends are what makes a node one of a fleet or a single one.
 type backends struct {
-	mode        string // for /readyz
-	registry    *prometheus.Registry
+	ops         *operations
 	store       audit.Store
 	redis       redis.UniversalOptions
 	embedded    bool
@@ -69,16 +65,14 @@ type node struct {
 	writer     *audit.Writer
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
-	ops        *httpapi.Ops
 	tracer     *otlp.Tracer // nil when nobody wants traces
-	apiAddr    net.Addr
-	listeners  []listener
-	unready    atomic.Bool // as the last answer of /readyz says
+	listener   net.Listener // of the API
+	reload     func()       // reads the settings again, on SIGHUP
 	stopChores context.CancelFunc
 	chores     sync.WaitGroup
 }
 
-// newNode wires a node and takes its ports.
+// newNode wires a node and takes the API's port. The store is closed with the node, or if there is none.
 func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
@@ -89,30 +83,27 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	if c.Traces.URL != "" {
 		var err error
 		if n.tracer, err = otlp.New(context.Background(), collector(c.Traces), version, log); err != nil {
+			b.store.Close()
 			return nil, err
 		}
 		record = n.tracer.Record
 	}
 	n.guard = guard.New(guard.Options{
-		Redis: b.redis, KeyPrefix: c.RedisKeyPrefix, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.registry,
+		Redis: b.redis, KeyPrefix: c.RedisKeyPrefix, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.ops.registry,
 	})
 	n.writer = audit.NewWriter(audit.WriterOptions{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
-		Logger: log, Registerer: b.registry,
+		Logger: log, Registerer: b.ops.registry,
 	})
 	n.authorizer = hotpath.New(hotpath.Components{
-		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.registry, Now: time.Now,
+		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,
 	})
-	admins := make([]string, len(c.AdminKeys))
-	for i, key := range c.AdminKeys {
-		admins[i] = string(key)
-	}
 	n.api = httpapi.New(httpapi.Options{
-		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: admins, TrustedProxies: c.TrustedProxies,
+		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
 		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
-		Version: version, Logger: log, Registerer: b.registry, Trace: record,
+		Version: version, Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
-	n.ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: b.registry, Ready: n.ready, Pprof: c.PProf, Logger: log})
+	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))
 	n.startChores(c)
 	if err := n.listen(c); err != nil {
 		n.close(context.Background())
@@ -135,24 +126,51 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// listener is one of a node, and what serves it until the node stops.
-type listener struct {
-	net.Listener
-	serve func(net.Listener) error
+// nodeInfo is a metric that tells the identifier that a node has at present.
+type nodeInfo func() spend.ID
+
+// Describe implements prometheus.Collector.
+func (nodeInfo) Describe(ch chan<- *prometheus.Desc) { ch <- nodeInfoDesc() }
+
+// Collect implements prometheus.Collector.
+func (f nodeInfo) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(nodeInfoDesc(), prometheus.GaugeValue, 1, f().Text(""))
 }
 
-func (n *node) listen(c config.Config) error {
-	api, err := net.Listen("tcp", c.ListenAddr)
+func nodeInfoDesc() *prometheus.Desc {
+	return prometheus.NewDesc("spendgate_node_info",
+		"Always 1; node is the identifier of this process, which others name when they fence it.", []string{"node"}, nil)
+}
+
+func adminKeys(c config.Config) []string {
+	keys := make([]string, len(c.AdminKeys))
+	for i, key := range c.AdminKeys {
+		keys[i] = string(key)
+	}
+	return keys
+}
+
+// readAgain applies what may change while the node runs: the level of the log
+// and the admin keys.
+func (n *node) readAgain(load func() (config.Config, error), level *slog.LevelVar) {
+	c, err := load()
 	if err != nil {
+		n.log.Error("cannot read the settings again; nothing changed", "error", err)
+		return
+	}
+	level.Set(c.LogLevel)
+	n.api.SetAdminKeys(adminKeys(c))
+	n.log.Info("the settings were read again; of them LOG_LEVEL and ADMIN_KEY count at once")
+}
+
+func (n *node) listen(c config.Config) (err error) {
+	if n.listener, err = net.Listen("tcp", c.ListenAddr); err != nil {
 		return fmt.Errorf("SPENDGATE_LISTEN_ADDR: %w", err)
 	}
-	ops, err := net.Listen("tcp", c.OpsAddr)
-	if err != nil {
-		return fmt.Errorf("SPENDGATE_OPS_ADDR: %w", errors.Join(err, api.Close()))
-	}
-	n.apiAddr = api.Addr()
-	n.listeners = []listener{{api, n.api.Serve}, {ops, n.ops.Serve}}
-	n.log.Info("listening", "mode", n.mode, "version", version, "api", api.Addr().String(), "ops", ops.Addr().String())
+	look := n.look
+	n.ops.health.look.Store(&look)
+	n.log.Info("listening", "mode", n.ops.health.mode, "version", version, "node", n.guard.Node().Text(""),
+		"api", n.listener.Addr().String(), "ops", n.ops.listener.Addr().String())
 	return nil
 }
 
@@ -160,42 +178,52 @@ func (n *node) listen(c config.Config) error {
 // serving for a while, requests in flight finished and recorded, closed.
 // started is called once requests are answered.
 func (n *node) run(ctx context.Context, started func(context.Context) error) error {
-	failed := make(chan error, len(n.listeners)+1)
+	failed := make(chan error, 2)
 	var serving sync.WaitGroup
-	for _, l := range n.listeners {
-		serving.Go(func() {
-			if err := l.serve(l.Listener); err != nil {
-				failed <- err
-			}
-		})
-	}
+	serving.Go(func() {
+		if err := n.api.Serve(n.listener); err != nil {
+			failed <- err
+		}
+	})
 	// What a stop broke off did not fail.
 	if err := started(ctx); err != nil && ctx.Err() == nil {
 		failed <- err
 	}
-	var err error
-	select {
-	case <-ctx.Done():
+	err := n.awaitEnd(ctx, failed)
+	if err == nil {
 		n.log.Info("stopping")
 		n.ops.Drain()
 		n.api.Drain()
 		time.Sleep(n.drainDelay)
-	case err = <-failed:
 	}
 	bounded, cancel := context.WithTimeout(context.Background(), finishIn)
 	defer cancel()
 	err = errors.Join(err, n.api.Shutdown(bounded))
 	n.close(bounded)
 	n.flushTraces(bounded)
-	if err := n.ops.Shutdown(bounded); err != nil { // whoever still reads metrics has no claim to them
+	if err := n.ops.stop(bounded); err != nil { // whoever still reads metrics has no claim to them
 		n.log.Warn("cannot finish what was asked of the operations listener", "error", err)
 	}
-	for _, l := range n.listeners {
-		_ = l.Close() // closed already, unless it has not begun to serve: then it must not
-	}
+	_ = n.listener.Close() // closed already, unless it has not begun to serve: then it must not
 	serving.Wait()
 	n.log.Info("stopped")
 	return err
+}
+
+// awaitEnd returns nil when the context ends and an error when a listener fails.
+func (n *node) awaitEnd(ctx context.Context, failed <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case err := <-n.ops.failed:
+			return err
+		case <-n.ops.hangups:
+			n.reload()
+		}
+	}
 }
 
 // close ends what newNode began, but for the listeners. A store that does not
@@ -271,6 +299,12 @@ func (n *node) startChores(c config.Config) {
 	}
 	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
 	chore(countEvery, "cannot count violations", n.store.CountViolations)
+	chore(probeEvery, "", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lookWithin)
+		defer cancel()
+		n.ops.health.note(n.look(ctx)) // which logs what is wrong
+		return nil
+	})
 }
 
 // lastCheckpoint signs what was recorded since the last one.
@@ -283,60 +317,6 @@ func (n *node) lastCheckpoint(ctx context.Context) {
 	if err := n.checkpoints.Write(ctx); err != nil {
 		n.log.Warn("cannot write the last checkpoint", "error", err)
 	}
-}
-
-// ready asks every dependency (S27), and logs when the answer becomes another.
-func (n *node) ready(ctx context.Context) httpapi.Readiness {
-	r := n.ask(ctx)
-	if was := n.unready.Swap(!r.Ready); was && r.Ready {
-		n.log.Info("ready again")
-	} else if !was && !r.Ready {
-		for _, d := range r.Dependencies {
-			if !d.OK {
-				n.log.Warn("not ready", "dependency", d.Name, "error", d.Detail)
-			}
-		}
-	}
-	return r
-}
-
-// ask asks every dependency and compares the clocks.
-func (n *node) ask(ctx context.Context) httpapi.Readiness {
-	r := httpapi.Readiness{Ready: true, Mode: n.mode}
-	report := func(name string, err error, detail string) {
-		if err != nil {
-			r.Ready, detail = false, err.Error()
-		}
-		r.Dependencies = append(r.Dependencies, httpapi.Dependency{Name: name, OK: err == nil, Detail: detail})
-	}
-	err := n.guard.Ping(ctx)
-	if err == nil {
-		var clock time.Time
-		if clock, err = n.guard.Clock(ctx); err == nil {
-			err = skew(clock)
-		}
-	}
-	report("redis", err, "")
-	err = n.store.Ping(ctx)
-	var status audit.Status
-	if err == nil {
-		if status, err = n.store.Status(ctx); err == nil {
-			err = skew(status.Clock)
-		}
-	}
-	report("store", err, "")
-	r.Durability = status.Durability
-	if err == nil && !status.Safe {
-		r.Durability += " (UNSAFE: a crash can lose answered checks)"
-	}
-	return r
-}
-
-func skew(clock time.Time) error {
-	if d := time.Since(clock).Abs(); d > maxSkew {
-		return fmt.Errorf("its clock is %s off this node's", d.Round(time.Millisecond))
-	}
-	return nil
 }
 
 // redisOptions are the connection settings as go-redis takes them.

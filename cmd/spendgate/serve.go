@@ -2,39 +2,193 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit/postgres"
 	"spendgate/config"
+	"spendgate/hotpath/guard"
 )
 
-// serve runs a node of a fleet.
-func serve(ctx context.Context, p process) error {
+const (
+	// The waits between two looks at dependencies that a start needs.
+	firstWait = 250 * time.Millisecond
+	mostWait  = 5 * time.Second
+	// lookWithin bounds one look.
+	lookWithin = 3 * time.Second
+)
+
+// serveCommand runs a node of a fleet, or checks that one could run.
+func serveCommand(flags *flag.FlagSet) action {
+	check := flags.Bool("check", false, "look at the settings, PostgreSQL and Redis, change nothing, and end")
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) > 0 {
+			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		}
+		if *check {
+			return checkServe(ctx, p)
+		}
+		level := new(slog.LevelVar)
+		log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: level}))
+		err := serve(ctx, p, log, level)
+		if err == nil {
+			return nil
+		}
+		for _, line := range slices.Compact(strings.Split(err.Error(), "\n")) {
+			log.Error("cannot serve", "error", line)
+		}
+		return loggedError{err}
+	}
+}
+
+// loggedError is one that the log has already.
+type loggedError struct{ error }
+
+func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVar) error {
+	load := func() (config.Config, error) { return p.load(config.Serve) }
+	c, err := load()
+	if err != nil {
+		return err
+	}
+	level.Set(c.LogLevel)
+	ops, err := startOperations(c, "node of a fleet", log)
+	if err != nil {
+		return err
+	}
+	n, err := newServeNode(ctx, c, ops, log)
+	if err != nil {
+		stopped := ops.stop(context.Background())
+		if ctx.Err() != nil { // told to stop while it waited
+			log.Info("stopped")
+			return stopped
+		}
+		return errors.Join(err, stopped)
+	}
+	n.reload = func() { n.readAgain(load, level) }
+	return n.run(ctx, func(context.Context) error { return nil })
+}
+
+// newServeNode makes a node once PostgreSQL and Redis can be used.
+func newServeNode(ctx context.Context, c config.Config, ops *operations, log *slog.Logger) (*node, error) {
+	store, err := openStore(ctx, c, ops, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, c, store, ops.health); err != nil {
+		store.Close()
+		return nil, err
+	}
+	if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
+		store.Close()
+		return nil, err
+	}
+	checkpoints, err := newCheckpoints(c, store, ops.registry, log)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	return newNode(c, backends{
+		ops: ops, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay, checkpoints: checkpoints,
+	}, log)
+}
+
+func openStore(ctx context.Context, c config.Config, ops *operations, log *slog.Logger) (*postgres.Store, error) {
+	return postgres.Open(ctx, postgres.Options{
+		URL: string(c.DatabaseURL), Logger: log, MaxPolicyBytes: c.MaxPolicyBytes, Registerer: ops.registry,
+	})
+}
+
+// await waits until Redis and PostgreSQL can be used, and logs what it waits for.
+// What waiting does not mend, such as a wrong password, ends it.
+func await(ctx context.Context, c config.Config, store *postgres.Store, h *health) error {
+	for wait := firstWait; ; wait = min(2*wait, mostWait) {
+		f := lookAhead(ctx, c, store)
+		h.last.Store(f)
+		if f.ready() {
+			return nil
+		}
+		for _, d := range f.dependencies {
+			switch {
+			case d.err == nil:
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case hopeless(d.err):
+				return fmt.Errorf("%s: %w", d.name, d.err)
+			default:
+				h.log.Warn("waiting for a dependency", "dependency", d.name, "error", d.err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// lookAhead asks the dependencies that a node is made of, before there is one.
+// It changes nothing.
+func lookAhead(ctx context.Context, c config.Config, store *postgres.Store) *findings {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	f := new(findings)
+	clock, err := guard.Probe(ctx, guard.Options{Redis: redisOptions(c.Redis), KeyPrefix: c.RedisKeyPrefix})
+	f.add("redis", err, clock)
+	status, err := store.Status(ctx)
+	if err == nil {
+		f.status = &status
+		if status.Breakable && !c.UnsafeDurability {
+			err = unsafeError{status.Durability}
+		}
+	}
+	f.add("store", err, status.Clock)
+	return f
+}
+
+// unsafeError says that the database's settings are none to serve on.
+type unsafeError struct{ durability string }
+
+func (e unsafeError) Error() string {
+	return "a crash of PostgreSQL's machine can lose answered checks and damage the database (" + e.durability +
+		"): turn fsync and full_page_writes on, or set SPENDGATE_ALLOW_UNSAFE_DURABILITY=true"
+}
+
+// hopeless reports whether a start need not wait for the cause to go away.
+func hopeless(err error) bool {
+	return errors.As(err, new(unsafeError)) || redis.IsAuthError(err) || postgres.Refused(err)
+}
+
+// checkServe looks at all that serve needs.
+func checkServe(ctx context.Context, p process) error {
 	c, err := p.load(config.Serve)
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	registry := newRegistry()
-	store, err := postgres.Open(ctx, postgres.Options{
-		URL: string(c.DatabaseURL), Logger: log, Migrate: true, MaxPolicyBytes: c.MaxPolicyBytes, Registerer: registry,
-	})
+	log := slog.New(slog.DiscardHandler)
+	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
 	if err != nil {
 		return err
 	}
-	checkpoints, err := newCheckpoints(c, store, registry, log)
-	if err != nil {
+	defer store.Close()
+	_, err = newCheckpoints(c, store, newRegistry(), log)
+	faults := []error{err}
+	for _, d := range lookAhead(ctx, c, store).dependencies {
+		if d.err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", d.name, d.err))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	n, err := newNode(c, backends{
-		mode: "node of a fleet", registry: registry, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay,
-		checkpoints: checkpoints,
-	}, log)
-	if err != nil {
-		return err
-	}
-	return n.run(ctx, func(context.Context) error { return nil })
+	_, err = fmt.Fprintln(p.stdout, "the settings are right, and PostgreSQL and Redis can be used")
+	return err
 }
 
 // migrate brings the schema up to date and ends.

@@ -49,18 +49,23 @@ func TestImage(t *testing.T) {
 	if last.BaseName != "scratch" {
 		t.Errorf("based on %s", last.BaseName)
 	}
-	var user, copied, starts string
+	var user, copied, starts, health string
 	for _, command := range last.Commands {
 		switch c := command.(type) {
 		case *instructions.UserCommand:
 			user = c.User
 		case *instructions.CopyCommand:
 			copied += " " + c.DestPath
+		case *instructions.HealthCheckCommand:
+			health = strings.Join(c.Health.Test, " ")
 		case *instructions.EntrypointCommand:
 			starts += strings.Join(c.CmdLine, " ")
 		case *instructions.CmdCommand:
 			starts += " " + strings.Join(c.CmdLine, " ")
 		}
+	}
+	if health != "CMD /spendgate healthcheck" {
+		t.Errorf("its health is asked by %q", health)
 	}
 	if user != "65532:65532" || copied != " /etc/ssl/certs/ca-certificates.crt /spendgate" || starts != "/spendgate serve" {
 		t.Errorf("user %q, files %q, starts %q", user, copied, starts)

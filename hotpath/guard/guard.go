@@ -105,6 +105,10 @@ func (g *Guard) newIncarnation() {
 	g.node.Store(&id)
 }
 
+// Node returns the identifier of this process among those that claim. It is
+// another after the process was fenced.
+func (g *Guard) Node() spend.ID { return *g.node.Load() }
+
 // RaiseGeneration tells every node that the configuration changed. Checks that
 // start after it returned see the change (G4, G5). The value is random and
 // never used before, so that a lost Redis cannot bring an old one back (F12).

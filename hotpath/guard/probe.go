@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,6 +29,24 @@ func (g *Guard) Ping(ctx context.Context) error {
 	}
 	_, err = g.Ask(ctx, Charge{})
 	return err
+}
+
+// Probe fails when Redis cannot be reached, is not fit for claims or refuses a
+// command that they need, and returns its time. It needs no Guard, and no store.
+func Probe(ctx context.Context, o Options) (now time.Time, err error) {
+	c := connect(o.Redis, o.KeyPrefix, o.Embedded)
+	defer func() { err = errors.Join(err, c.close()) }()
+	err = c.onMaster(ctx, func(server *redis.Client) error {
+		if _, err := c.name(ctx, server); err != nil {
+			return err
+		}
+		if err := c.probe(ctx, server); err != nil {
+			return err
+		}
+		now, err = server.Time(ctx).Result()
+		return err
+	})
+	return now, err
 }
 
 // probe sends each command that the guard sends, for names of its own that

@@ -106,7 +106,7 @@ func setDefault[T int | time.Duration](v *T, value T) {
 type API struct {
 	authorizer authorizer
 	store      audit.Store
-	admins     adminKeys
+	admins     atomic.Pointer[adminKeys]
 	proxies    []netip.Prefix
 	noDemo     bool
 	maxRate    int
@@ -138,7 +138,6 @@ func New(o Options) *API {
 	a := &API{
 		authorizer:  o.Authorizer,
 		store:       o.Store,
-		admins:      hashAdminKeys(o.AdminKeys),
 		proxies:     o.TrustedProxies,
 		noDemo:      o.NoDemo,
 		maxRate:     o.MaxRateLimit,
@@ -150,6 +149,7 @@ func New(o Options) *API {
 		bodies:      budget{most: int64(o.MaxBodies)},
 		strangers:   budget{most: strangersBodies},
 	}
+	a.SetAdminKeys(o.AdminKeys)
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
 	for i, reason := range unauthorizedReasons {

@@ -43,6 +43,13 @@ func hashAdminKeys(keys []string) adminKeys {
 	return hashed
 }
 
+// SetAdminKeys replaces the admin keys. Requests under way may still go by the
+// ones before.
+func (a *API) SetAdminKeys(keys []string) {
+	hashed := hashAdminKeys(keys)
+	a.admins.Store(&hashed)
+}
+
 // match reports whether it is one of the keys.
 func (keys adminKeys) match(sent []byte) bool {
 	hashed, match := sha256.Sum256(sent), 0
@@ -57,7 +64,7 @@ func (keys adminKeys) match(sent []byte) bool {
 // wrong keys gets the same answer, whatever it sends; none sent is none wrong.
 func (a *API) admin(x *exchange) error {
 	sent := x.ctx.Request.Header.PeekCanonical(headerAdminKey)
-	if len(sent) == 0 || !a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.match(sent) }) {
+	if len(sent) == 0 || !a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.Load().match(sent) }) {
 		return errAdminKey
 	}
 	return x.unread

@@ -1,0 +1,201 @@
+package e2e_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"spendgate/bench/fleet"
+)
+
+// start is a node whose servers come, go and change.
+type start struct {
+	binary   string
+	settings fleet.Settings
+	redis    *fleet.Redis
+	postgres *fleet.Postgres
+	node     *fleet.Node
+	key      string // the file of the admin key
+}
+
+// testStart starts a node on a database without fsync: it refuses unless it is
+// told otherwise, waits for what it needs, and tells what it found.
+func testStart(t *testing.T, binary string) {
+	dir := t.TempDir()
+	for _, folder := range []string{filepath.Dir(dir), dir} {
+		act(t, os.Chmod(folder, 0o711)) //nolint:gosec // another user runs PostgreSQL
+	}
+	redis, err := fleet.StartRedis(t.Context(), filepath.Join(dir, "redis"), fleet.RedisOptions{})
+	act(t, err)
+	t.Cleanup(func() { act(t, redis.Close()) })
+	postgres, err := fleet.StartPostgres(t.Context(), filepath.Join(dir, "postgres"), "fsync=off")
+	act(t, err)
+	t.Cleanup(func() { act(t, postgres.Close()) })
+	s := &start{binary: binary, redis: redis, postgres: postgres, key: filepath.Join(dir, "key")}
+	act(t, os.WriteFile(s.key, []byte("admin-key-that-was-0123456789"), 0o600))
+	s.settings = fleet.Settings{"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true"}
+	s.node, err = fleet.NewNode(binary, "serve", "start", dir, s.settings)
+	act(t, err)
+	t.Cleanup(func() { act(t, s.node.Kill()) })
+	t.Run("refusals", s.refusals)
+	t.Run("waiting", s.waiting)
+	t.Run("durability", s.durability)
+	t.Run("SIGHUP", s.hangup)
+	t.Run("outage", s.outage)
+}
+
+// run gives the output of a command that must end with the code.
+func (s *start) run(t *testing.T, want int, with fleet.Settings, args ...string) string {
+	t.Helper()
+	settings := fleet.Settings{"OPS_ADDR": strings.TrimPrefix(s.node.Ops, "http://"), "LISTEN_ADDR": s.node.Addr}
+	for _, all := range []fleet.Settings{s.settings, with} {
+		maps.Copy(settings, all)
+	}
+	code, output, err := fleet.Run(limited(t, patience), s.binary, t.TempDir(), settings, args...)
+	act(t, err)
+	if code != want {
+		t.Errorf("%q exited with %d:\n%s", args, code, output)
+	}
+	return output
+}
+
+// What waiting does not mend ends the start, and -check finds the same.
+func (s *start) refusals(t *testing.T) {
+	wrong := func(text string) string {
+		u, err := url.Parse(text)
+		act(t, err)
+		u.User = url.UserPassword(u.User.Username(), "no-such-password")
+		return u.String()
+	}
+	for want, with := range map[string]fleet.Settings{
+		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true": {"ALLOW_UNSAFE_DURABILITY": "false"},
+		"password authentication failed":         {"DATABASE_URL": wrong(s.postgres.URL)},
+		"WRONGPASS":                              {"REDIS_URL": wrong(s.redis.URL)},
+	} {
+		for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
+			output := s.run(t, 1, with, args...)
+			if !strings.Contains(output, want) || strings.Contains(output, "no-such-password") {
+				t.Errorf("%q says\n%s", args, output)
+			}
+			if json := strings.HasPrefix(output, `{"time":`); json != (len(args) == 1) {
+				t.Errorf("%q says it in another form:\n%s", args, output)
+			}
+		}
+	}
+	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
+		t.Errorf("--check says\n%s", said)
+	}
+	var tables int
+	act(t, s.postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
+	if tables > 0 {
+		t.Errorf("--check made %d tables", tables)
+	}
+	s.run(t, 1, nil, "healthcheck")
+}
+
+func (s *start) waiting(t *testing.T) {
+	act(t, s.redis.Kill())
+	act(t, s.node.Launch())
+	eventually(t, patience, "it says what it waits for", func() bool {
+		return strings.Contains(s.node.Log(), `"msg":"waiting for a dependency","dependency":"redis"`)
+	})
+	live := &fleet.Client{Base: s.node.Ops, HTTP: http.DefaultClient}
+	ok(t, must(live.Do(t.Context(), http.MethodGet, "/livez", nil))(t), http.StatusOK)
+	ok(t, must(s.node.Ready(t.Context()))(t), http.StatusServiceUnavailable)
+	if said := s.run(t, 1, nil, "healthcheck"); !strings.Contains(said, "connection refused") {
+		t.Errorf("healthcheck says\n%s", said)
+	}
+	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP)) // must not end it
+	act(t, s.redis.Start(t.Context()))
+	act(t, s.node.WaitReady(limited(t, patience)))
+	s.run(t, 0, nil, "healthcheck")
+	named := regexp.MustCompile(`"msg":"listening".*"node":"(\S+?)"`).FindStringSubmatch(s.node.Log())
+	if named == nil || metricsOf(t, s.node)[`spendgate_node_info{node="`+named[1]+`"}`] != "1" {
+		t.Errorf("the node is %q in its log", named)
+	}
+}
+
+// alter changes a setting of the running server.
+func (s *start) alter(t *testing.T, setting string) {
+	t.Helper()
+	for _, statement := range []string{"ALTER SYSTEM " + setting, "SELECT pg_reload_conf()"} {
+		_, err := s.postgres.Pool.Exec(t.Context(), statement)
+		act(t, err)
+	}
+}
+
+func (s *start) durability(t *testing.T) {
+	if m := metricsOf(t, s.node); m["spendgate_durability_safe"] != "0" || m["spendgate_ready"] != "1" || m[`spendgate_dependency_up{dependency="store"}`] != "1" {
+		t.Errorf("metrics: %v", m)
+	}
+	if !strings.Contains(readyOf(t, s.node).Durability, "UNSAFE") || !strings.Contains(s.node.Log(), "a crash can lose answered checks") {
+		t.Error("neither /readyz nor the log say it")
+	}
+	s.alter(t, "SET synchronous_standby_names = 'FIRST 1 (elsewhere)'")
+	eventually(t, patience, "the absent standby is told", func() bool {
+		return strings.Contains(readyOf(t, s.node).Durability, "1 of 1 not connected")
+	})
+	if m := metricsOf(t, s.node); m["spendgate_synchronous_standbys_missing"] != "1" || !strings.Contains(s.node.Log(), "a synchronous standby is not connected") {
+		t.Error("the metric or the log does not say it")
+	}
+	s.alter(t, "RESET synchronous_standby_names")
+	eventually(t, patience, "no standby is missed any more", func() bool {
+		return strings.HasSuffix(strings.Split(readyOf(t, s.node).Durability, " (")[0], "no synchronous standby")
+	})
+	// The sessions that there are keep what new ones raise it to.
+	s.alter(t, "SET synchronous_commit = 'off'")
+	eventually(t, patience, "the server has it", func() bool {
+		var commit string
+		act(t, s.postgres.Pool.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit))
+		return commit == "off"
+	})
+	for range 3 {
+		if r := readyOf(t, s.node); !strings.Contains(r.Durability, "synchronous_commit on") {
+			t.Errorf("a session lost its own setting: %+v", r)
+		}
+	}
+	s.alter(t, "RESET synchronous_commit")
+}
+
+func (s *start) hangup(t *testing.T) {
+	const next = "admin-key-to-be-0123456789"
+	status := func() int { return must(s.node.Admin(next).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status }
+	if got := status(); got != http.StatusUnauthorized {
+		t.Errorf("before: %d", got)
+	}
+	act(t, os.WriteFile(s.key, []byte(next), 0o600))
+	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
+	eventually(t, patience, "the new key is taken", func() bool { return status() == http.StatusOK })
+	act(t, os.Remove(s.key))
+	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
+	eventually(t, patience, "a fault is told", func() bool { return strings.Contains(s.node.Log(), "cannot read the settings again; nothing changed") })
+	if got := status(); got != http.StatusOK {
+		t.Errorf("after a fault: %d", got)
+	}
+}
+
+// What /readyz says of a database that is away names neither it nor its user.
+func (s *start) outage(t *testing.T) {
+	act(t, s.postgres.Kill())
+	var body string
+	eventually(t, patience, "/readyz fails", func() bool {
+		a := must(s.node.Ready(context.Background()))(t)
+		body = string(a.Body)
+		return a.Status == http.StatusServiceUnavailable
+	})
+	for _, hidden := range []string{"127.0.0.1", "user=", "database=", "postgres"} {
+		if strings.Contains(body, hidden) {
+			t.Errorf("/readyz says %s", body)
+		}
+	}
+	if m := metricsOf(t, s.node); m["spendgate_ready"] != "0" || m[`spendgate_dependency_up{dependency="store"}`] != "0" {
+		t.Error("the metrics say that all is well")
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/config"
+	"spendgate/hotpath/httpapi"
+)
+
+// operations are what a process has for those who operate it: it is there
+// before the node is, so that probes have an answer while it starts.
+type operations struct {
+	*httpapi.Ops
+	registry *prometheus.Registry
+	health   *health
+	listener net.Listener
+	failed   chan error // what serving ended with
+	hangups  chan os.Signal
+}
+
+// startOperations takes the port of operations and answers there. From now on
+// SIGHUP does not end the process.
+func startOperations(c config.Config, mode string, log *slog.Logger) (*operations, error) {
+	listener, err := net.Listen("tcp", c.OpsAddr)
+	if err != nil {
+		return nil, fmt.Errorf("SPENDGATE_OPS_ADDR: %w", err)
+	}
+	o := &operations{
+		registry: newRegistry(), health: newHealth(mode, log), listener: listener,
+		failed: make(chan error, 1), hangups: make(chan os.Signal, 1),
+	}
+	o.registry.MustRegister(o.health)
+	o.Ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: o.registry, Ready: o.health.ready, Pprof: c.PProf, Logger: log})
+	go func() { o.failed <- o.Serve(listener) }()
+	signal.Notify(o.hangups, syscall.SIGHUP)
+	return o, nil
+}
+
+// stop ends what startOperations began.
+func (o *operations) stop(ctx context.Context) error {
+	signal.Stop(o.hangups)
+	err := o.Shutdown(ctx)
+	if closed := o.listener.Close(); !errors.Is(closed, net.ErrClosed) { // it had not begun to serve
+		err = errors.Join(err, closed)
+	}
+	return err
+}
