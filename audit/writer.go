@@ -57,6 +57,10 @@ type Writer struct {
 	entries sync.Pool // that ended
 	chains  chains    // run's
 	durable []*Entry  // run's: recorded, and not told yet
+	refused struct {  // run's
+		checks int // that no line of the log told of yet
+		logged time.Time
+	}
 
 	mu      sync.Mutex
 	waiting *sync.Cond
@@ -318,7 +322,7 @@ func (w *Writer) commit(batch []*Entry) {
 		default:
 			nodeChain.ended = errors.Is(err, ErrFencedNode)
 			if !errors.Is(err, ErrStaleEpoch) && !nodeChain.ended {
-				w.o.Logger.Error("cannot commit checks; they were refused", "checks", len(batch), "error", err)
+				w.logRefused(len(batch), err)
 			}
 			finishAll(batch, err)
 		}
@@ -333,6 +337,17 @@ func (w *Writer) announce() {
 		w.durable = nil
 		w.done.Go(func() { finishAll(batch, nil) })
 	}
+}
+
+// logRefused logs checks that were refused, once a second at most: while the
+// store is away there are many batches.
+func (w *Writer) logRefused(checks int, err error) {
+	w.refused.checks += checks
+	if time.Since(w.refused.logged) < time.Second {
+		return
+	}
+	w.o.Logger.Error("cannot commit checks; they were refused", "checks", w.refused.checks, "error", err)
+	w.refused.checks, w.refused.logged = 0, time.Now()
 }
 
 func (w *Writer) store(batch []*Entry, link chain.Link) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,7 @@ type trail struct {
 	fenced   []spend.ID
 	retired  []spend.ID
 	recorded []recordedBatch
+	log      slog.Handler // nil discards
 }
 
 type recordedBatch struct {
@@ -82,8 +84,11 @@ func (s *trail) Checks(_ context.Context, ids []spend.ID) (found []*spend.Check,
 
 func (s *trail) newWriter(capacity int) *audit.Writer {
 	s.rows = make(map[spend.ID]*spend.Check)
+	if s.log == nil {
+		s.log = slog.DiscardHandler
+	}
 	return audit.NewWriter(audit.WriterOptions{
-		Trail: s, Capacity: capacity, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Trail: s, Capacity: capacity, Logger: slog.New(s.log), Registerer: prometheus.NewRegistry(),
 		Fence: func(_ context.Context, node spend.ID) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -272,6 +277,24 @@ func TestDeadlines(t *testing.T) {
 		w.Close()
 		if len(s.rows) != 1 || s.rows[waiting.ID] != nil {
 			t.Errorf("%d rows", len(s.rows))
+		}
+	})
+}
+
+// Of a store that is away the log tells once a second, and of all checks.
+func TestRefusedChecksAreSummarized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		s := &trail{log: slog.NewTextHandler(&logged, nil), spoil: func([]*spend.Check) (bool, error) { return false, audit.ErrUnavailable }}
+		w := s.newWriter(100)
+		for range 9 {
+			record(w, check(1, ""))
+		}
+		time.Sleep(2 * time.Second)
+		record(w, check(1, ""))
+		w.Close()
+		if text := logged.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "checks=1 ") || !strings.Contains(text, "checks=9 ") {
+			t.Errorf("logged\n%s", text)
 		}
 	})
 }

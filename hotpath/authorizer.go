@@ -126,6 +126,15 @@ func (a *Authorizer) Knows(c Caller) bool {
 	return id.err == nil && c.keyed
 }
 
+// KeyID returns the ID of the caller's API key, be it active or not, or "" when
+// this node knows none. Like Knows it proves nothing.
+func (a *Authorizer) KeyID(c Caller) string {
+	if k := a.catalog.view().keys[c.hash]; k != nil && c.keyed {
+		return k.name
+	}
+	return ""
+}
+
 // Request is what a check or a simulation needs besides its body.
 type Request struct {
 	Caller  Caller

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
 )
@@ -58,4 +59,21 @@ func standbysNeeded(names string) int {
 		}
 	}
 	return 1
+}
+
+// registerPools registers how many connections of each pool are in use.
+func (s *Store) registerPools(registerer prometheus.Registerer) {
+	register := func(pool, name, help string, value func() float64) {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "spendgate", Subsystem: "audit", Name: name, Help: help, ConstLabels: prometheus.Labels{"pool": pool},
+		}, value))
+	}
+	pool := func(name string, inUse, limit func() float64) {
+		register(name, "connections_in_use", "Connections to the database in use, by pool.", inUse)
+		register(name, "connections_limit", "How many may be in use at once; who needs more waits.", limit)
+	}
+	pool("reads", func() float64 { return float64(s.reads.Stat().AcquiredConns()) }, func() float64 { return float64(s.reads.Stat().MaxConns()) })
+	for name, p := range map[string]*sessions{"commits": s.writers, "control": s.controls} {
+		pool(name, func() float64 { return float64(cap(p.idle) - len(p.idle)) }, func() float64 { return float64(cap(p.idle)) })
+	}
 }

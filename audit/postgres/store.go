@@ -133,6 +133,7 @@ func (s *Store) register(registerer prometheus.Registerer) {
 	if registerer == nil {
 		return
 	}
+	s.registerPools(registerer)
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "audit", Name: "partitions_until_timestamp_seconds",
 		Help: "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",

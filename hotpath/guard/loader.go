@@ -99,7 +99,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	if now := g.windows.Load(); *now == m {
 		g.windows.CompareAndSwap(now, &full)
 	}
-	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "took", time.Since(started).Round(time.Millisecond).String())
+	g.log.Info("duplicate windows are loaded", "fingerprints", loaded, "duration_ms", time.Since(started).Milliseconds())
 	return nil
 }
 

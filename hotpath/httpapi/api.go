@@ -21,6 +21,7 @@ import (
 // authorizer is what the handlers ask of the hotpath.Authorizer.
 type authorizer interface {
 	Knows(c hotpath.Caller) bool
+	KeyID(c hotpath.Caller) string
 	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
 	Authenticate(ctx context.Context, c hotpath.Caller) error
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
@@ -127,6 +128,7 @@ type API struct {
 	strangers   budget // of all others
 
 	overloads     tally
+	unavailable   [len(outages) + 1]tally
 	unauthorized  [len(unauthorizedReasons)]unauthorized
 	adminFailures adminFailures
 	draining      atomic.Bool

@@ -397,7 +397,7 @@ func TestOneLogLinePerFailedRequest(t *testing.T) {
 	}
 	for _, want := range []string{
 		"level=INFO", "level=ERROR", "request_id=" + a.header.Get("X-Request-ID"),
-		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration=",
+		"request_id=" + b.header.Get("X-Request-ID"), "status=404", "code=bad_request", "method=POST", "path=/v1/checks", "duration_ms=", "client=127.0.0.1", "route=/v1/checks",
 	} {
 		if !strings.Contains(logged, want) {
 			t.Errorf("no %q in %s", want, logged)

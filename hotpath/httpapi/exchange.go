@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"mime"
 	"strconv"
@@ -237,83 +236,4 @@ func (x *exchange) writeHeaders() {
 	h.SetCanonical(headerLimit, strconv.AppendInt(b[:0], int64(q.Limit), 10))
 	h.SetCanonical(headerRemaining, strconv.AppendInt(b[:0], int64(q.Remaining), 10))
 	h.SetCanonical(headerReset, strconv.AppendInt(b[:0], q.ResetUnix(), 10))
-}
-
-// maxPathLogged bounds what a client can write into the log.
-const maxPathLogged = 200
-
-// logFailure writes the line of a failed request, which stands for others if there
-// are too many: no keys, no query, no
-// body, and of the path nothing that could pretend to be another line.
-func (a *API) logFailure(x *exchange) {
-	if x.refusal == overloaded {
-		a.logOverload()
-		return
-	}
-	var more []slog.Attr
-	if x.refusal.status == fasthttp.StatusUnauthorized {
-		var due bool
-		if more, due = a.noteUnauthorized(x); !due {
-			return
-		}
-	}
-	level := slog.LevelInfo
-	if x.refusal.status >= 500 {
-		level = slog.LevelError
-	}
-	if !a.log.Enabled(context.Background(), level) {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("request_id", x.id),
-		slog.String("method", printable(string(x.ctx.Method()))),
-		slog.String("path", printable(string(x.ctx.URI().PathOriginal()))),
-		slog.Int("status", x.refusal.status),
-		slog.String("code", x.refusal.code),
-		slog.String("duration", time.Since(x.started).Round(time.Microsecond).String()),
-	}
-	attrs = append(attrs, more...)
-	if id := x.ctx.Request.Header.PeekCanonical(headerClientID); isClientID(id) {
-		attrs = append(attrs, slog.String("client_request_id", string(id)))
-	}
-	if x.traceID != (trace.ID{}) {
-		attrs = append(attrs, slog.String("trace_id", x.traceID.String()))
-	}
-	if level == slog.LevelError {
-		attrs = append(attrs, slog.String("error", x.failure.Error()))
-	}
-	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
-}
-
-// headerClientID is X-Request-ID as fasthttp spells it.
-var headerClientID = []byte("X-Request-Id")
-
-// isClientID reports whether a client's name for its request is fit for the log.
-func isClientID(id []byte) bool {
-	const longest = 128
-	for _, c := range id {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return len(id) > 0 && len(id) <= longest
-}
-
-// logOverload notes a request that was refused for overload. A line for each
-// would cost more than the refusal, when there is nothing to spare (G9).
-func (a *API) logOverload() {
-	if requests, due := a.overloads.add(time.Now()); due {
-		a.log.Warn("at capacity; requests are refused", "requests", requests)
-	}
-}
-
-// printable escapes what is not plain ASCII.
-func printable(s string) string {
-	if len(s) > maxPathLogged {
-		s = s[:maxPathLogged] + "..."
-	}
-	quoted := strconv.QuoteToASCII(s)
-	return quoted[1 : len(quoted)-1]
 }

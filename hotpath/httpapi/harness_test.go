@@ -78,6 +78,13 @@ func (f *fake) keyed(c hotpath.Caller) (string, bool) {
 
 func (f *fake) Knows(c hotpath.Caller) bool { return c == hotpath.KeyCaller([]byte(goodKey)) }
 
+func (f *fake) KeyID(c hotpath.Caller) string {
+	if f.Knows(c) {
+		return "key_known"
+	}
+	return ""
+}
+
 func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ bool) (ratelimit.Quota, error) {
 	return f.admit(c)
 }

@@ -1,17 +1,19 @@
 package httpapi
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics of the API. Every label value is one of a fixed few: a route, one of
-// its methods or "other", a status class.
+// its methods or "other", a status that the API answers with, and its class.
 type metrics struct {
 	requests     *prometheus.CounterVec
 	unauthorized *prometheus.CounterVec
 	checks       prometheus.Histogram
+	durations    *prometheus.HistogramVec // of all other routes
 }
 
 // checkBuckets are seconds: fine around the few milliseconds that a check
@@ -24,8 +26,8 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Name: "http_requests_total",
-			Help: "Requests answered, by route, method and class of status.",
-		}, []string{"route", "method", "class"}),
+			Help: "Requests answered, by route, method, status and its class.",
+		}, []string{"route", "method", "class", "status"}),
 		unauthorized: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Name: "unauthorized_total",
 			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong.",
@@ -35,36 +37,62 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 			Help:    "From the first byte of a check read to its answer written, whatever the answer.",
 			Buckets: checkBuckets(),
 		}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "spendgate", Name: "http_request_duration_seconds",
+			Help:    "From the first byte of a request read to its answer written, by route and method; checks have a metric of their own.",
+			Buckets: checkBuckets(),
+		}, []string{"route", "method"}),
 	}
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "http_requests_in_flight",
 		Help: "Requests at work.",
 	}, func() float64 { return float64(inFlight()) })
 	if registerer != nil {
-		registerer.MustRegister(m.requests, m.unauthorized, m.checks, busy)
+		registerer.MustRegister(m.requests, m.unauthorized, m.checks, m.durations, busy)
 	}
 	return m
 }
 
-// counters are an endpoint's, by the first digit of the status.
-type counters [6]prometheus.Counter
+// counters are an endpoint's. Those of the usual answers were looked up once, so
+// that a request need not, and exist from the start, so that an increase shows
+// the first.
+type counters struct {
+	all           *prometheus.CounterVec
+	route, method string
+	ok, failed    prometheus.Counter // 200 and 500
+}
 
-// of looks an endpoint's counters up once, so that a request need not.
 func (m *metrics) of(route, method string) counters {
-	classes := [...]string{2: "2xx", 4: "4xx", 5: "5xx"}
-	var c counters
-	for digit, class := range classes {
-		if class != "" {
-			c[digit] = m.requests.WithLabelValues(route, method, class)
-		}
+	return counters{
+		all: m.requests, route: route, method: method,
+		ok: m.requests.WithLabelValues(route, method, "2xx", "200"), failed: m.requests.WithLabelValues(route, method, "5xx", "500"),
 	}
-	return c
+}
+
+// answered returns the counter of answers with a status.
+func (c *counters) answered(status int) prometheus.Counter {
+	switch status {
+	case 200:
+		return c.ok
+	case 500:
+		return c.failed
+	}
+	text := strconv.Itoa(status)
+	return c.all.WithLabelValues(c.route, c.method, text[:1]+"xx", text)
+}
+
+// duration returns the histogram of an endpoint.
+func (m *metrics) duration(e *endpoint) prometheus.Observer {
+	if e.timed {
+		return m.checks
+	}
+	return m.durations.WithLabelValues(e.path, e.method)
 }
 
 // observe counts an answered request.
 func (m *metrics) observe(x *exchange) {
-	x.endpoint.counters[x.ctx.Response.StatusCode()/100].Inc()
-	if x.endpoint.timed {
-		m.checks.Observe(time.Since(x.started).Seconds())
+	x.endpoint.counters.answered(x.ctx.Response.StatusCode()).Inc()
+	if x.endpoint.duration != nil {
+		x.endpoint.duration.Observe(time.Since(x.started).Seconds())
 	}
 }

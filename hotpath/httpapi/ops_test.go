@@ -108,14 +108,20 @@ spendgate_http_requests_in_flight 0
 	if after, _ := testutil.GatherAndCount(s.metrics); after != before {
 		t.Errorf("%d series became %d", before, after)
 	}
-	count := func(route, method, class string) float64 {
-		return testutil.ToFloat64(s.api.metrics.requests.WithLabelValues(route, method, class))
+	s.do("POST", "/v1/checks", plainCheck, "X-API-Key: wrong")
+	count := func(route, method, status string) float64 {
+		return testutil.ToFloat64(s.api.metrics.requests.WithLabelValues(route, method, status[:1]+"xx", status))
 	}
-	if count("none", "other", "4xx") != 5 || count("/v1/checks/{check_id}", "other", "4xx") != 2 || count("/v1/checks", "POST", "2xx") != 1 ||
-		count("/v1/checks", "POST", "4xx") != 1 || count("/v1/policies/{policy_id}", "GET", "4xx") != 1 {
+	if count("none", "other", "404") != 5 || count("/v1/checks/{check_id}", "other", "405") != 2 || count("/v1/checks", "POST", "200") != 1 ||
+		count("/v1/checks", "POST", "400") != 1 || count("/v1/checks", "POST", "401") != 1 || count("/v1/policies/{policy_id}", "GET", "404") != 1 {
 		t.Error("requests are counted elsewhere")
 	}
 	if n := testutil.CollectAndCount(s.api.metrics.checks); n != 1 {
 		t.Errorf("%d histograms", n)
+	}
+	const got = `spendgate_http_request_duration_seconds_count{method="GET",route="/v1/policies/{policy_id}"} 1`
+	_, address := startOps(t, OpsOptions{Gatherer: s.metrics})
+	if page := doAt(t, address, "GET", "/metrics", ""); !strings.Contains(page.body, got) {
+		t.Errorf("no %s in\n%s", got, page.body)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fasthttp/router"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
 	"spendgate/hotpath"
@@ -18,10 +19,11 @@ type endpoint struct {
 	serve  func(*exchange) error
 	// free endpoints touch no dependency and are served at any load.
 	free bool
-	// timed endpoints are the checks, whose duration is measured.
+	// timed endpoints are the checks, which are bounded by the Authorizer too.
 	timed bool
 
 	counters counters
+	duration prometheus.Observer // nil of what is no endpoint
 }
 
 // newRouter is the whole interface. The router tells paths apart; methods are
@@ -58,6 +60,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		methods[i] = endpoints[i].method
 		endpoints[i].path = path
 		endpoints[i].counters = a.metrics.of(path, methods[i])
+		endpoints[i].duration = a.metrics.duration(&endpoints[i])
 	}
 	allow := strings.Join(methods, ", ")
 	refused := &endpoint{free: true, counters: a.metrics.of(path, "other")}

@@ -48,11 +48,7 @@ func (a *API) noteUnauthorized(x *exchange) (attrs []slog.Attr, due bool) {
 	if !due {
 		return nil, false
 	}
-	attrs = []slog.Attr{slog.String("reason", u.reason), slog.Int64("requests", requests)}
-	if reason == keyAdmin {
-		attrs = append(attrs, slog.String("client", a.clientAddress(x)))
-	}
-	return attrs, true
+	return []slog.Attr{slog.String("reason", u.reason), slog.Int64("requests", requests)}, true
 }
 
 // tallied is how often a tally is logged.

@@ -81,7 +81,7 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 		if err != nil {
 			result, outcome = failure(t, err), outcomeOf(err)
 		}
-		s.log.Info("tool call", "tool", t.definition.Name, "outcome", outcome, "took", time.Since(started).Round(time.Millisecond))
+		s.log.Info("tool call", "tool", t.definition.Name, "outcome", outcome, "duration_ms", time.Since(started).Milliseconds())
 		return result, nil
 	}
 }
