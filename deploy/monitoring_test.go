@@ -155,6 +155,27 @@ func TestAlertsHaveSections(t *testing.T) {
 	}
 }
 
+// Inhibition is among alerts that there are.
+func TestInhibition(t *testing.T) {
+	alerts := make(map[string]bool)
+	for _, r := range rules(t) {
+		alerts[r.Alert] = true
+	}
+	content, err := os.ReadFile("prometheus/alertmanager.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bSpendgate\w+`).FindAllString(string(content), -1)
+	for _, name := range names {
+		if !alerts[name] {
+			t.Errorf("alertmanager.yaml names %s, which is no alert", name)
+		}
+	}
+	if len(names) == 0 {
+		t.Error("alertmanager.yaml names no alert")
+	}
+}
+
 // The unit tests of the rules pass, and each alert fires and is silent in them.
 func TestRules(t *testing.T) {
 	t.Parallel()
