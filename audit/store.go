@@ -19,6 +19,7 @@ type Store interface {
 	Fences
 	Policies
 	Keys
+	Changes
 
 	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.
@@ -139,8 +140,9 @@ type Fences interface {
 type Policies interface {
 	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
 	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
-	// consecutive under any concurrency (S8). It raises the generation.
-	CreatePolicy(ctx context.Context, p *Policy, now time.Time) error
+	// consecutive under any concurrency (S8). It raises the generation and
+	// records the change with its actor.
+	CreatePolicy(ctx context.Context, by Actor, p *Policy, now time.Time) error
 	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
 }
@@ -159,11 +161,12 @@ type Policy struct {
 
 // Keys keeps API keys, by hash only.
 type Keys interface {
-	// CreateKey stores a new key. It raises the generation.
-	CreateKey(ctx context.Context, k *Key) error
+	// CreateKey stores a new key. It raises the generation and records the
+	// change.
+	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes what is not nil and returns the record, or ErrNotFound.
-	// It raises the generation.
-	UpdateKey(ctx context.Context, id spend.ID, change KeyChange) (*Key, error)
+	// It raises the generation and records the change.
+	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// ListKeys returns a page, newest first, below the ID before (zero begins
 	// at the newest), and the count of all keys.
 	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)

@@ -22,7 +22,7 @@ func TestRateLimitShieldsTheStore(t *testing.T) {
 				n.faults.policy = func() error { read.Add(1); return nil }
 			}
 			const limit = 3
-			raw, _, err := f.nodes[0].CreateKey(t.Context(), "limited", limit)
+			raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, "limited", limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestAuthenticate(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			f := newFleet(t, b, 2)
 			ctx := t.Context()
-			raw, k, err := f.nodes[0].CreateKey(ctx, "one a minute", 1)
+			raw, k, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, "one a minute", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestAuthenticate(t *testing.T) {
 			if _, err := f.nodes[1].Admit(ctx, c, false); err != nil {
 				t.Errorf("its one request: %v", err)
 			}
-			if _, err := f.nodes[0].UpdateKey(ctx, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
+			if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
 				t.Fatal(err)
 			}
 			for name, refused := range map[string]struct {
@@ -84,7 +84,7 @@ func TestAuthenticate(t *testing.T) {
 					t.Errorf("%s: %v, want %v", name, err, refused.want)
 				}
 			}
-			if _, err := f.nodes[0].UpdateKey(ctx, k.ID, audit.KeyChange{Active: new(true)}); err != nil {
+			if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(true)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.nodes[0].Authenticate(ctx, c); err != nil {

@@ -61,7 +61,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 	o := f.mini.Options()
 	p := newProxy(t, &o)
 	far := f.start(o, true)
-	raw, _, err := far.CreateKey(t.Context(), "limited", 5)
+	raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, "limited", 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,12 +258,14 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 	written.faults.epoch = silent
 	ctx := context.Background()
 	for name, call := range map[string]func() error{
-		"policy": func() error { return n.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil) },
-		"key":    func() error { _, _, err := n.CreateKey(ctx, "k", 1); return err },
-		"change": func() error { _, err := n.UpdateKey(ctx, k, audit.KeyChange{}); return err },
+		"policy": func() error {
+			return n.CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
+		},
+		"key":    func() error { _, _, err := n.CreateKey(ctx, audit.Actor{}, "k", 1); return err },
+		"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
 		"read":   func() error { _, err := n.Admit(ctx, f.key, true); return err },
 		"raise": func() error {
-			return written.CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
+			return written.CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
 		},
 	} {
 		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
@@ -286,7 +288,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 			t.Fatalf("%s: %v", raw, err)
 		}
 		k := &audit.Key{ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now()}
-		if err := f.store.CreateKey(ctx, k); err != nil {
+		if err := f.store.CreateKey(ctx, audit.Actor{}, k); err != nil {
 			t.Fatal(err)
 		}
 		for began := time.Now(); admit() != nil; time.Sleep(10 * time.Millisecond) {
@@ -336,7 +338,7 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
 	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}
-	if err := f.nodes[0].CreatePolicy(t.Context(), f.key, p, nil); err != nil {
+	if err := f.nodes[0].CreatePolicy(t.Context(), f.key, audit.Actor{}, p, nil); err != nil {
 		return // refused, which promises nothing
 	}
 	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
@@ -20,8 +21,8 @@ const rawKeyPrefix = "svc_live_"
 // The faults that were found in the rest of the policy, and those in the rules
 // with paths rules[i], are returned together as spend.Faults. After another
 // error the version may exist all the same; versions stay consecutive. The
-// caller was admitted.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy, faults spend.Faults) error {
+// caller was admitted; by says from where it asks.
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := a.catalog.compiles.take(stored); err != nil {
@@ -32,20 +33,25 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, p *audit.Policy
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	a.catalog.view().identify(c).used.note(a.now())
-	err := a.store.CreatePolicy(stored, p, a.now())
+	view := a.catalog.view()
+	view.identify(c).used.note(a.now())
+	if k, ok := view.keys[c.hash]; ok { // also one that was deactivated since it was admitted
+		by.KeyID = k.name
+	}
+	err := a.store.CreatePolicy(stored, by, p, a.now())
 	if errors.Is(err, audit.ErrPoliciesFull) {
 		return err
 	}
 	if err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
+	a.logChange("policy created", by, slog.String("policy_id", p.PolicyID), slog.Int("version", p.Version))
 	return a.guard.RaiseGeneration(ctx)
 }
 
 // CreateKey makes an API key of 1 to 10,000 requests a minute and gives the raw
 // key, which is not kept. After an error the key may exist, and nobody has it.
-func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error) {
+func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, name string, rateLimitRPM int) (raw string, k *audit.Key, err error) {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails: the runtime aborts without randomness
 	raw = rawKeyPrefix + hex.EncodeToString(secret)
@@ -56,20 +62,32 @@ func (a *Authorizer) CreateKey(ctx context.Context, name string, rateLimitRPM in
 	}
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	if err := a.store.CreateKey(stored, k); err != nil {
+	if err := a.store.CreateKey(stored, by, k); err != nil {
 		return "", nil, fmt.Errorf("%w: cannot store a key: %w", ErrUnavailable, err)
 	}
+	a.logKey("key created", by, k)
 	return raw, k, a.guard.RaiseGeneration(ctx)
 }
 
 // UpdateKey changes a key, on every node when it returns (G5). An unknown key
 // is audit.ErrNotFound.
-func (a *Authorizer) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (a *Authorizer) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	k, err := a.store.UpdateKey(stored, id, change)
+	k, err := a.store.UpdateKey(stored, by, id, change)
 	if err != nil {
 		return nil, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
 	}
+	a.logKey("key changed", by, k)
 	return k, a.guard.RaiseGeneration(ctx)
+}
+
+func (a *Authorizer) logKey(message string, by audit.Actor, k *audit.Key) {
+	a.logChange(message, by, slog.String("key_id", k.ID.Text(spend.PrefixKey)), slog.Bool("active", k.Active))
+}
+
+// logChange says what was changed, and who did it.
+func (a *Authorizer) logChange(message string, by audit.Actor, subject ...slog.Attr) {
+	a.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(subject,
+		slog.String("actor", by.Kind()), slog.String("by", by.Name()), slog.String("request_id", by.RequestID), slog.String("address", by.Address))...)
 }

@@ -61,25 +61,25 @@ func (s *faultyStore) Policy(ctx context.Context, policyID string, version int) 
 	return s.Store.Policy(ctx, policyID, version)
 }
 
-func (s *faultyStore) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+func (s *faultyStore) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
 	if s.keys != nil {
 		return s.keys(ctx)
 	}
-	return s.Store.CreatePolicy(ctx, p, now)
+	return s.Store.CreatePolicy(ctx, by, p, now)
 }
 
-func (s *faultyStore) CreateKey(ctx context.Context, k *audit.Key) error {
+func (s *faultyStore) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	if s.keys != nil {
 		return s.keys(ctx)
 	}
-	return s.Store.CreateKey(ctx, k)
+	return s.Store.CreateKey(ctx, by, k)
 }
 
-func (s *faultyStore) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (s *faultyStore) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	if s.keys != nil {
 		return nil, s.keys(ctx)
 	}
-	return s.Store.UpdateKey(ctx, id, change)
+	return s.Store.UpdateKey(ctx, by, id, change)
 }
 
 func (s *faultyStore) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {

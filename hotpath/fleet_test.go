@@ -39,6 +39,7 @@ type fleet struct {
 
 	server        redis.UniversalOptions
 	inProcess     bool
+	log           io.Writer        // of nodes that start; nil for none
 	prefix        string           // of the names of the nodes to start
 	noteUsesEvery time.Duration    // of the nodes to start
 	now           func() time.Time // likewise; nil is time.Now
@@ -68,7 +69,7 @@ func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	for range nodes {
 		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
 	}
-	raw, k, err := f.nodes[0].CreateKey(context.Background(), "test", 10000)
+	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, "test", 10000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +82,9 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(f.t.Output(), nil))
+	}
+	if f.log != nil {
+		log = slog.New(slog.NewTextHandler(f.log, nil))
 	}
 	reg := prometheus.NewRegistry()
 	n := &node{faults: &faultyStore{Store: f.store}, metrics: reg}
@@ -110,7 +114,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 func (f *fleet) post(node int, policyID, rules string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
-	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, p, nil); err != nil {
+	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, audit.Actor{}, p, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return p.Version

@@ -386,7 +386,7 @@ func TestChangesStarveNobody(t *testing.T) {
 func TestKeyChangesAtOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		set := func(active bool) {
-			if _, err := f.nodes[0].UpdateKey(context.Background(), f.keyID, audit.KeyChange{Active: &active}); err != nil {
+			if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Active: &active}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -408,7 +408,7 @@ func TestKeyChangesAtOnce(t *testing.T) {
 func TestRateLimitOfTheFleet(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		limit := 5
-		raw, k, err := f.nodes[0].CreateKey(context.Background(), "limited", limit)
+		raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, "limited", limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func TestRateLimitOfTheFleet(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond) // refunds go with the next pipeline
 		limit = 12
-		if _, err := f.nodes[0].UpdateKey(context.Background(), k.ID, audit.KeyChange{RateLimitRPM: &limit}); err != nil {
+		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, k.ID, audit.KeyChange{RateLimitRPM: &limit}); err != nil {
 			t.Fatal(err)
 		}
 		if n := burst(); n != 7 {

@@ -47,14 +47,14 @@ func TestLastUseOfKeys(t *testing.T) {
 			"check":     func() error { return f.check(0, refundOf(t, "1", "c")).err },
 			"duplicate": func() error { return f.check(1, refundOf(t, "1", "c")).err },
 			"policy": func() error {
-				return f.nodes[0].CreatePolicy(ctx, f.key, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil)
+				return f.nodes[0].CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil)
 			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")
-				if _, err := f.nodes[0].UpdateKey(ctx, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
+				if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(1)}); err != nil {
 					return err
 				}
-				defer f.nodes[0].UpdateKey(ctx, f.keyID, audit.KeyChange{RateLimitRPM: new(10000)}) //nolint:errcheck // the next use would fail
+				defer f.nodes[0].UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{RateLimitRPM: new(10000)}) //nolint:errcheck // the next use would fail
 				if err := f.check(1, a).err; !errors.Is(err, hotpath.ErrRateLimited) {
 					return fmt.Errorf("answered %w", err)
 				}
@@ -81,7 +81,7 @@ func TestLastUseOfKeys(t *testing.T) {
 			}
 		}
 		// A changed record is another in memory, and its uses are still noted.
-		if _, err := admin.UpdateKey(ctx, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+		if _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
 		from := time.Now().Truncate(time.Millisecond)
@@ -102,7 +102,7 @@ func TestLastUseOfKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := admin.UpdateKey(ctx, f.keyID, audit.KeyChange{Active: new(false)}); err != nil {
+		if _, err := admin.UpdateKey(ctx, audit.Actor{}, f.keyID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		for n := range f.nodes {
@@ -130,7 +130,7 @@ func TestLastUseAtTheEnd(t *testing.T) {
 			t.Errorf("noted at once, at %v", at)
 		}
 		// The configuration is loaded anew in between.
-		if _, err := f.nodes[0].UpdateKey(context.Background(), f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
+		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), true); !errors.Is(err, hotpath.ErrUnauthorized) {

@@ -15,12 +15,12 @@ import (
 func policyVersions(t *testing.T, s Subject) {
 	ctx := t.Context()
 	first := newPolicy("refunds")
-	if err := s.CreatePolicy(ctx, first, epochStart.Add(300*time.Microsecond)); err != nil {
+	if err := s.CreatePolicy(ctx, actor(), first, epochStart.Add(300*time.Microsecond)); err != nil {
 		t.Fatal(err)
 	}
 	second := &audit.Policy{PolicyID: "refunds", Name: "Second", Rules: "[]"} // nothing optional
 	later := epochStart.Add(time.Hour)
-	if err := s.CreatePolicy(ctx, second, later); err != nil {
+	if err := s.CreatePolicy(ctx, actor(), second, later); err != nil {
 		t.Fatal(err)
 	}
 	want := *newPolicy("refunds")
@@ -56,7 +56,7 @@ func policyVersionsRace(t *testing.T, s Subject) {
 		wg.Go(func() {
 			p := newPolicy(fmt.Sprintf("policy-%d", i%2))
 			p.Name = fmt.Sprintf("name %d", i)
-			if err := s.CreatePolicy(t.Context(), p, now()); err != nil {
+			if err := s.CreatePolicy(t.Context(), actor(), p, now()); err != nil {
 				t.Error(err)
 				return
 			}
@@ -88,12 +88,12 @@ func keys(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k := newKey()
 	k.Name = "Kasse – ゼロ"
-	if err := s.CreateKey(ctx, k); err != nil {
+	if err := s.CreateKey(ctx, actor(), k); err != nil {
 		t.Fatal(err)
 	}
 	same := newKey()
 	same.Hash = k.Hash
-	if err := s.CreateKey(ctx, same); err == nil {
+	if err := s.CreateKey(ctx, actor(), same); err == nil {
 		t.Error("one hash names two keys")
 	}
 	mustBe := func(want audit.Key) {
@@ -115,12 +115,12 @@ func keys(t *testing.T, s Subject) {
 		if change.RateLimitRPM != nil {
 			want.RateLimitRPM = rpm
 		}
-		if got, err := s.UpdateKey(ctx, k.ID, change); err != nil || *got != want {
+		if got, err := s.UpdateKey(ctx, actor(), k.ID, change); err != nil || *got != want {
 			t.Errorf("update gave %+v, %v; want %+v", got, err, want)
 		}
 		mustBe(want)
 	}
-	if _, err := s.UpdateKey(ctx, spend.NewID(now()), audit.KeyChange{Active: &inactive}); !errors.Is(err, audit.ErrNotFound) {
+	if _, err := s.UpdateKey(ctx, actor(), spend.NewID(now()), audit.KeyChange{Active: &inactive}); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 	if _, err := s.KeyByHash(ctx, spend.HashKey("unknown")); !errors.Is(err, audit.ErrNotFound) {
@@ -132,7 +132,7 @@ func keyPaging(t *testing.T, s Subject) {
 	var want []audit.Key
 	for range 7 {
 		k := newKey()
-		if err := s.CreateKey(t.Context(), k); err != nil {
+		if err := s.CreateKey(t.Context(), actor(), k); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, *k)
@@ -178,11 +178,11 @@ func configChanges(t *testing.T, s Subject) {
 		keys     int
 		policies []string
 	}{
-		{func() error { return s.CreateKey(ctx, a) }, 1, nil},
-		{func() error { return s.CreateKey(ctx, b) }, 1, nil},
-		{func() error { return s.CreatePolicy(ctx, newPolicy("p"), epochStart) }, 0, []string{"p"}},
-		{func() error { return s.CreatePolicy(ctx, newPolicy("p"), epochStart) }, 0, []string{"p"}},
-		{func() error { _, err := s.UpdateKey(ctx, a.ID, audit.KeyChange{Active: &active}); return err }, 1, nil},
+		{func() error { return s.CreateKey(ctx, actor(), a) }, 1, nil},
+		{func() error { return s.CreateKey(ctx, actor(), b) }, 1, nil},
+		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) }, 0, []string{"p"}},
+		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) }, 0, []string{"p"}},
+		{func() error { _, err := s.UpdateKey(ctx, actor(), a.ID, audit.KeyChange{Active: &active}); return err }, 1, nil},
 	} {
 		before := read(0).Generation
 		if unchanged := read(before); len(unchanged.Keys)+len(unchanged.PolicyIDs) != 0 || unchanged.Generation != before {
@@ -202,7 +202,7 @@ func configChanges(t *testing.T, s Subject) {
 	if !slices.Equal(all.Keys, []audit.Key{*a, *b}) || !slices.Equal(all.PolicyIDs, []string{"p"}) {
 		t.Errorf("all: %+v", all)
 	}
-	if _, err := s.UpdateKey(ctx, spend.NewID(now()), audit.KeyChange{}); err == nil || read(0).Generation != all.Generation {
+	if _, err := s.UpdateKey(ctx, actor(), spend.NewID(now()), audit.KeyChange{}); err == nil || read(0).Generation != all.Generation {
 		t.Error("a write that failed raised the generation")
 	}
 }
@@ -215,7 +215,7 @@ func configChangesRace(t *testing.T, s Subject) {
 	for range writers {
 		wg.Go(func() {
 			for range each {
-				if err := s.CreateKey(t.Context(), newKey()); err != nil {
+				if err := s.CreateKey(t.Context(), actor(), newKey()); err != nil {
 					t.Error(err)
 				}
 			}

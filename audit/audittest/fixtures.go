@@ -76,6 +76,11 @@ func keyed(c *spend.Check, key string) *spend.Check {
 // newKeyText is an idempotency key that nothing else uses.
 func newKeyText() string { return "idem-" + rand.Text() }
 
+// actor is one with every field.
+func actor() audit.Actor {
+	return audit.Actor{KeyID: "key_0", Principal: "Kasse – ゼロ", Credential: "0123abcd", RequestID: "req_0123456789ab", Address: "2001:db8::1"}
+}
+
 func newPolicy(id string) *audit.Policy {
 	return &audit.Policy{
 		PolicyID: id, Name: "Refunds – ゼロ", Description: "who may refund what",

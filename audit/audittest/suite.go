@@ -20,6 +20,9 @@ type Subject struct {
 	// FineCounts is the statement that makes the store keep a count for every
 	// few violations; empty if it keeps none.
 	FineCounts string
+	// Unrecorded are further statements that change the configuration without a
+	// record, which the database must refuse.
+	Unrecorded []string
 	// Forbidden are further statements that the database must refuse (G8).
 	Forbidden []string
 }
@@ -59,6 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
 		{"ConfigChangesRace", configChangesRace},
+		{"ChangesAreRecorded", changesAreRecorded},
+		{"NoChangeWithoutRecord", noChangeWithoutRecord},
 		{"BatchOfEachCommit", batchOfEachCommit},
 		{"ChainNeverForks", chainNeverForks},
 		{"WriterMakesChains", writerMakesChains},
@@ -78,7 +83,7 @@ func immutable(t *testing.T, s Subject) {
 	f := fence(t, s)
 	c := blocked(newCheck(f))
 	mustCommit(t, s, c)
-	if err := s.CreatePolicy(ctx, newPolicy("p"), epochStart); err != nil {
+	if err := s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range append([]string{
@@ -90,6 +95,8 @@ func immutable(t *testing.T, s Subject) {
 		"DELETE FROM policies",
 		"UPDATE batches SET seq = 7",
 		"DELETE FROM batches",
+		"UPDATE changes SET subject = 'x'",
+		"DELETE FROM changes",
 	}, s.Forbidden...) {
 		if err := s.Exec(t, statement); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", statement, err)

@@ -18,7 +18,7 @@ func keyUses(t *testing.T, s Subject) {
 		used.ID, idle.ID = idle.ID, used.ID
 	}
 	for _, k := range []*audit.Key{used, idle} {
-		if err := s.CreateKey(ctx, k); err != nil {
+		if err := s.CreateKey(ctx, actor(), k); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,7 +48,7 @@ func keyUses(t *testing.T, s Subject) {
 		t.Errorf("listed %+v, %v; want %+v", listed, err, want)
 	}
 	used.Active = false
-	if got, err := s.UpdateKey(ctx, used.ID, audit.KeyChange{Active: new(false)}); err != nil || *got != *used {
+	if got, err := s.UpdateKey(ctx, actor(), used.ID, audit.KeyChange{Active: new(false)}); err != nil || *got != *used {
 		t.Errorf("update gave %+v, %v; want %+v", got, err, *used)
 	}
 	if got, err := s.KeyByHash(ctx, used.Hash); err != nil || *got != *used {
@@ -66,7 +66,7 @@ func keyUsesRace(t *testing.T, s Subject) {
 	keys := make([]*audit.Key, size)
 	for i := range keys {
 		keys[i] = newKey()
-		if err := s.CreateKey(t.Context(), keys[i]); err != nil {
+		if err := s.CreateKey(t.Context(), actor(), keys[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func keyUsesRace(t *testing.T, s Subject) {
 				if err := s.NoteKeyUses(t.Context(), uses); err != nil {
 					t.Error(err)
 				}
-				if _, err := s.UpdateKey(t.Context(), keys[n].ID, audit.KeyChange{RateLimitRPM: new(round + 1)}); err != nil {
+				if _, err := s.UpdateKey(t.Context(), actor(), keys[n].ID, audit.KeyChange{RateLimitRPM: new(round + 1)}); err != nil {
 					t.Error(err)
 				}
 			}

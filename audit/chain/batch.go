@@ -103,6 +103,6 @@ type Head struct {
 // Heads are the ends of all chains at one moment.
 type Heads struct {
 	Chains     []Head // no order
-	PolicySeq  int64  // 0 without policies
-	PolicyHead spend.Hash
+	ChangeSeq  int64  // 0 without changes of the configuration
+	ChangeHead spend.Hash
 }

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 
@@ -15,30 +14,6 @@ func ViolationColumns() []string {
 		"id", "policy_version", "latency_ms", "action_type", "decision", "confidence", "amount", "currency",
 		"agent_id", "policy_id", "counterparty", "rule_id", "rule_description",
 	}
-}
-
-// PolicyColumns are the columns of a policy in the order in which its row is
-// encoded.
-func PolicyColumns() []string {
-	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation"}
-}
-
-// The domains of the policies' hashes, which SQL computes (hash_policy, append_policy_chain).
-const (
-	policyDomain     = "spendgate policy 1\n"
-	policyHeadDomain = "spendgate policies 1\n"
-)
-
-// HashPolicy returns the hash of a policy's encoded row.
-func HashPolicy(row []byte) spend.Hash {
-	return sha256.Sum256(append([]byte(policyDomain), row...))
-}
-
-// PolicyHead returns the head of a link of the policies' chain: over its number, the
-// head before (zero for the first) and the hash of the policy's row.
-func PolicyHead(seq int64, previous, row spend.Hash) spend.Hash {
-	b := binary.BigEndian.AppendUint64([]byte(policyHeadDomain), uint64(seq))
-	return sha256.Sum256(append(append(b, previous[:]...), row[:]...))
 }
 
 // ErrNotRow is what ParseRow and ParseFields say of anything else.

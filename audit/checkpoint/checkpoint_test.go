@@ -100,7 +100,7 @@ func TestLines(t *testing.T) {
 	write(t, w) // of nothing
 	c.grow(2, 1)
 	c.grow(1, 5)
-	c.heads.PolicySeq, c.heads.PolicyHead = 3, spend.Hash{9}
+	c.heads.ChangeSeq, c.heads.ChangeHead = 3, spend.Hash{9}
 	write(t, w)
 	c.grow(1, 6)
 	write(t, w)
@@ -122,7 +122,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	if l := all[3]; l.Digest != Hex(Digest([]chain.Head{{Chain: spend.ID{2}, Seq: 1, Head: spend.Hash{2, 1}}, {Chain: spend.ID{1}, Seq: 6, Head: spend.Hash{1, 6}}})) ||
-		l.Policies != (Policies{3, Hex{9}}) {
+		l.Changes != (LastChange{3, Hex{9}}) {
 		t.Errorf("line 3: %+v", l)
 	}
 }

@@ -19,15 +19,15 @@ import (
 
 // Line is a checkpoint as it is written, without its signature.
 type Line struct {
-	Version  int       `json:"checkpoint"`
-	Time     time.Time `json:"time"`
-	Full     bool      `json:"full"` // Heads are all there are, else those that changed since an earlier line
-	Heads    []Head    `json:"heads"`
-	Policies Policies  `json:"policies"`
-	Chains   int       `json:"chains"`   // how many there are
-	Digest   Hex       `json:"digest"`   // over the heads of all chains
-	Previous Hex       `json:"previous"` // SHA-256 of the line before; zeros in the first of a file
-	Key      string    `json:"key"`      // PublicKey.ID
+	Version  int        `json:"checkpoint"`
+	Time     time.Time  `json:"time"`
+	Full     bool       `json:"full"` // Heads are all there are, else those that changed since an earlier line
+	Heads    []Head     `json:"heads"`
+	Changes  LastChange `json:"changes"`
+	Chains   int        `json:"chains"`   // how many there are
+	Digest   Hex        `json:"digest"`   // over the heads of all chains
+	Previous Hex        `json:"previous"` // SHA-256 of the line before; zeros in the first of a file
+	Key      string     `json:"key"`      // PublicKey.ID
 	// Acknowledged is there when the line was signed on purpose although the
 	// chains contradict an earlier one. Such a line is full.
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty"`
@@ -35,9 +35,9 @@ type Line struct {
 
 // Acknowledged says what contradicts an earlier line, and why that was accepted.
 type Acknowledged struct {
-	Reason   string `json:"reason"`
-	Chains   []Lost `json:"chains"`   // in no order
-	Policies bool   `json:"policies"` // whether their chain is among them
+	Reason  string `json:"reason"`
+	Chains  []Lost `json:"chains"`  // in no order
+	Changes bool   `json:"changes"` // whether the chain of changes is among them
 }
 
 // Lost is a chain that does not go on from where an earlier line has it end.
@@ -54,8 +54,9 @@ type Head struct {
 	Head  Hex     `json:"head"`
 }
 
-// Policies is the end of the policies' chain; zero when there are none.
-type Policies struct {
+// LastChange is the end of the chain of changes of the configuration; zero when
+// there are none.
+type LastChange struct {
 	Seq  int64 `json:"seq"`
 	Head Hex   `json:"head"`
 }

@@ -18,7 +18,7 @@ import (
 // state is what a file of checkpoints says as of its last whole line.
 type state struct {
 	heads        map[spend.ID]chain.Head
-	policies     Policies
+	changes      LastChange
 	last         []byte    // the line, without its newline; nil for a file with none
 	time         time.Time // of it
 	acknowledged time.Time // of the last line that was signed over a contradiction; zero without one
@@ -40,7 +40,7 @@ func (s *state) apply(text []byte) error {
 	for _, h := range l.Heads {
 		s.heads[spend.ID(h.Chain)] = chain.Head{Chain: spend.ID(h.Chain), Seq: h.Seq, Head: spend.Hash(h.Head)}
 	}
-	s.policies, s.last, s.time = l.Policies, text, l.Time
+	s.changes, s.last, s.time = l.Changes, text, l.Time
 	if l.Acknowledged != nil {
 		s.acknowledged = l.Time
 	}
@@ -70,7 +70,7 @@ func (s *state) check(key PublicKey) error {
 
 // lost are the chains that do not go on from the state: they end earlier, or
 // otherwise. Chains only grow.
-func (s *state) lost(now chain.Heads) (lost []Lost, policies bool) {
+func (s *state) lost(now chain.Heads) (lost []Lost, changes bool) {
 	ends := make(map[spend.ID]chain.Head, len(now.Chains))
 	for _, h := range now.Chains {
 		ends[h.Chain] = h
@@ -80,8 +80,8 @@ func (s *state) lost(now chain.Heads) (lost []Lost, policies bool) {
 			lost = append(lost, Lost{ChainID(chainID), before.Seq, h.Seq})
 		}
 	}
-	before := s.policies
-	return lost, now.PolicySeq < before.Seq || now.PolicySeq == before.Seq && before.Seq > 0 && now.PolicyHead != spend.Hash(before.Head)
+	before := s.changes
+	return lost, now.ChangeSeq < before.Seq || now.ChangeSeq == before.Seq && before.Seq > 0 && now.ChangeHead != spend.Hash(before.Head)
 }
 
 // follower reads a file that others append to, each line once.

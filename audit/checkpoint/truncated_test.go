@@ -38,10 +38,10 @@ func lose(t *testing.T, file string) *chains {
 	c := new(chains)
 	c.grow(1, 5)
 	c.grow(2, 7)
-	c.heads.PolicySeq, c.heads.PolicyHead = 3, spend.Hash{9}
+	c.heads.ChangeSeq, c.heads.ChangeHead = 3, spend.Hash{9}
 	write(t, c.writer(t, file, nil))
 	c.grow(1, 4)
-	c.heads.PolicySeq, c.heads.PolicyHead = 2, spend.Hash{8}
+	c.heads.ChangeSeq, c.heads.ChangeHead = 2, spend.Hash{8}
 	return c
 }
 
@@ -91,7 +91,7 @@ func TestAcknowledge(t *testing.T) {
 	write(t, w)
 	all, _ := lines(t, file)
 	a := all[1].Acknowledged
-	if len(all) != 3 || a == nil || !all[1].Full || a.Reason != "restored" || !a.Policies || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 4}) {
+	if len(all) != 3 || a == nil || !all[1].Full || a.Reason != "restored" || !a.Changes || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 4}) {
 		t.Errorf("lines %+v", all)
 	}
 	if all[2].Acknowledged != nil {

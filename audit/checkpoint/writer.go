@@ -111,21 +111,21 @@ func (w *Writer) write(ctx context.Context, reason string) (failed error) {
 	if err != nil {
 		return err
 	}
-	lost, policies := known.lost(heads)
+	lost, changes := known.lost(heads)
 	w.metrics.truncated.Set(float64(len(lost)))
-	if policies {
+	if changes {
 		w.metrics.truncated.Inc()
 	}
-	contradicts := len(lost) > 0 || policies
+	contradicts := len(lost) > 0 || changes
 	if contradicts {
-		w.complain(lost, policies)
+		w.complain(lost, changes)
 		if reason == "" {
 			return ErrContradiction
 		}
 	}
 	line := w.line(heads, !w.begun || contradicts || reason != "")
 	if reason != "" {
-		line.Acknowledged = &Acknowledged{Reason: reason, Chains: append([]Lost{}, lost...), Policies: policies}
+		line.Acknowledged = &Acknowledged{Reason: reason, Chains: append([]Lost{}, lost...), Changes: changes}
 		w.metrics.truncated.Set(0)
 	}
 	return w.add(f, line)
@@ -169,7 +169,7 @@ func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, *state, 
 	if err != nil {
 		return heads, known, fmt.Errorf("cannot read the heads of the chains: %w", err)
 	}
-	if lost, policies := known.lost(heads); len(lost) == 0 && !policies {
+	if lost, changes := known.lost(heads); len(lost) == 0 && !changes {
 		return heads, known, nil
 	}
 	beside, err := newestBeside(w.o.File, w.o.Key.Public())
@@ -186,14 +186,14 @@ func (w *Writer) heads(ctx context.Context, known *state) (chain.Heads, *state, 
 	return heads, beside, nil
 }
 
-func (w *Writer) complain(lost []Lost, policies bool) {
+func (w *Writer) complain(lost []Lost, changes bool) {
 	const told = 10
 	for _, l := range lost[:min(len(lost), told)] {
 		w.o.Logger.Error("batches of the audit trail are gone: verify it", "chain", spend.ID(l.Chain).Text(""), "had", l.Had, "has", l.Has,
 			"chains", len(lost))
 	}
-	if policies {
-		w.o.Logger.Error("policies of the audit trail are gone: verify it")
+	if changes {
+		w.o.Logger.Error("changes of the configuration are gone from the audit trail: verify it")
 	}
 }
 
@@ -204,8 +204,8 @@ const fullEvery = 1000
 func (w *Writer) line(heads chain.Heads, full bool) Line {
 	line := Line{
 		Version: lineVersion, Time: w.o.Now().UTC(), Full: full || w.file.last == nil || w.file.sinceFull >= fullEvery, Heads: []Head{},
-		Policies: Policies{heads.PolicySeq, Hex(heads.PolicyHead)},
-		Chains:   len(heads.Chains), Digest: Hex(Digest(heads.Chains)), Key: w.o.Key.Public().ID(),
+		Changes: LastChange{heads.ChangeSeq, Hex(heads.ChangeHead)},
+		Chains:  len(heads.Chains), Digest: Hex(Digest(heads.Chains)), Key: w.o.Key.Public().ID(),
 	}
 	for _, h := range heads.Chains {
 		if line.Full || w.file.heads[h.Chain] != h {
@@ -242,7 +242,7 @@ func (w *Writer) add(f *os.File, line Line) error {
 	w.file.offset, w.file.torn = w.file.offset+int64(len(text)), false
 	sum := sha256.Sum256(signed)
 	w.o.Logger.Info("checkpoint", "chains", line.Chains, "digest", hex.EncodeToString(line.Digest[:]),
-		"policies", hex.EncodeToString(line.Policies.Head[:]), "line", hex.EncodeToString(sum[:]), "key", line.Key)
+		"changes", hex.EncodeToString(line.Changes.Head[:]), "line", hex.EncodeToString(sum[:]), "key", line.Key)
 	return nil
 }
 

@@ -14,11 +14,10 @@ import (
 )
 
 // CreatePolicy implements audit.Policies.
-func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
-	row, err := s.control(ctx, textStatement{"SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7)", [][]byte{
+func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
+	row, err := s.control(ctx, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, ", by,
 		[]byte(p.PolicyID), []byte(p.Name), []byte(p.Description), []byte(p.Rules), []byte(p.Metadata), intText(now.UnixMilli()),
-		intText(s.maxPolicyBytes),
-	}})
+		intText(s.maxPolicyBytes)))
 	if err != nil {
 		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
 	}
@@ -59,10 +58,9 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 }
 
 // CreateKey implements audit.Keys.
-func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
-	_, err := s.control(ctx, textStatement{"SELECT create_key($1, $2, $3, $4, $5, $6)", [][]byte{
-		hexText(k.ID[:]), hexText(k.Hash[:]), []byte(k.Name), intText(int64(k.RateLimitRPM)), strconv.AppendBool(nil, k.Active), intText(k.CreatedAt.UnixMilli()),
-	}})
+func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
+	_, err := s.control(ctx, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, ", by,
+		hexText(k.ID[:]), hexText(k.Hash[:]), []byte(k.Name), intText(int64(k.RateLimitRPM)), strconv.AppendBool(nil, k.Active), intText(k.CreatedAt.UnixMilli())))
 	if err != nil {
 		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
 	}
@@ -70,7 +68,7 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 }
 
 // UpdateKey implements audit.Keys.
-func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var name, rpm, active []byte // null for what stays
 	if change.Name != nil {
 		name = append([]byte{}, *change.Name...)
@@ -81,8 +79,8 @@ func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChan
 	if change.Active != nil {
 		active = strconv.AppendBool(nil, *change.Active)
 	}
-	row, err := s.control(ctx, textStatement{`SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0)
-		FROM update_key($1, $2, $3, $4)`, [][]byte{hexText(id[:]), name, rpm, active}})
+	row, err := s.control(ctx, byActor(`SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0)
+		FROM update_key($1, $2, $3, $4, `, by, hexText(id[:]), name, rpm, active))
 	if err == nil && row == nil {
 		err = audit.ErrNotFound
 	}

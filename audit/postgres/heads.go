@@ -21,9 +21,9 @@ const lastBatches = `WITH RECURSIVE chains AS (
 // Heads returns the ends of all chains, of this node and of all others, as they
 // are now.
 func (s *Store) Heads(ctx context.Context) (heads chain.Heads, err error) {
-	// One statement: the policies as they were when the chains were.
+	// One statement: the changes as they were when the chains were.
 	const query = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chains
-		UNION ALL (SELECT NULL, seq, head FROM policy_chain ORDER BY seq DESC LIMIT 1)`
+		UNION ALL (SELECT NULL, seq, head FROM changes ORDER BY seq DESC LIMIT 1)`
 	_, err = collect(ctx, s, "cannot read the heads of the chains", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var chainID *[16]byte
 		var h chain.Head
@@ -33,7 +33,7 @@ func (s *Store) Heads(ctx context.Context) (heads chain.Heads, err error) {
 		}
 		copy(h.Head[:], head)
 		if chainID == nil {
-			heads.PolicySeq, heads.PolicyHead = h.Seq, h.Head
+			heads.ChangeSeq, heads.ChangeHead = h.Seq, h.Head
 		} else {
 			h.Chain = spend.ID(*chainID)
 			heads.Chains = append(heads.Chains, h)

@@ -350,12 +350,12 @@ func TestRunbookSQL(t *testing.T) {
 		}
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
-	if err := s.CreatePolicy(t.Context(), p, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
+	if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	leaked := sha256.Sum256([]byte("svc_live_0123456789abcdef0123456789abcdef")) // the page's
 	k := &audit.Key{ID: spend.NewID(time.Now()), Hash: leaked, Name: "leaked", RateLimitRPM: 1, CreatedAt: time.Now()}
-	if err := s.CreateKey(t.Context(), k); err != nil {
+	if err := s.CreateKey(t.Context(), audit.Actor{}, k); err != nil {
 		t.Fatal(err)
 	}
 	queries := regexp.MustCompile(`psql "\$DATABASE_URL" -c "(SELECT [^"]+)"`).FindAllStringSubmatch(string(page), -1)

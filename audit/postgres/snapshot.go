@@ -259,8 +259,9 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 			return err
 		}
 		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations),
-			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies)`)).
-			Scan(&t.Checks, &t.Violations, &t.Batches, &t.Policies)
+			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
+			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes)`)).
+			Scan(&t.Checks, &t.Violations, &t.Batches, &t.Policies, &t.Keys, &t.Changes)
 	})
 	if err != nil {
 		return t, fmt.Errorf("cannot count the rows of the audit trail: %w", err)

@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/verify"
 	"spendgate/hotpath/spend"
@@ -108,15 +110,57 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 	return heads, latest, nil
 }
 
-// PolicyChain implements verify.Evidence.
-func (s *Snapshot) PolicyChain(ctx context.Context, each func(verify.PolicyLink) error) error {
-	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var l verify.PolicyLink
-		return stream(ctx, tx, []any{&l.Seq, &l.PolicyID, &l.Version, &l.Row, &l.Head}, func() error { return each(l) },
-			s.in("SELECT seq, policy_id, version, hash, head FROM {schema}.policy_chain ORDER BY seq"))
+// Changes implements verify.Evidence.
+func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) error {
+	query := "COPY (SELECT " + columnList(chain.ChangeColumns()) + ",head FROM " + s.schema + ".changes ORDER BY seq) TO STDOUT (FORMAT binary)"
+	var fields [][]byte
+	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
+		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
+			return err
+		}
+		c := verify.Change{Seq: integer(fields[0]), Policy: string(fields[1]) == string(audit.PolicyCreated), Subject: string(fields[2]), Version: int(integer(fields[3]))}
+		c.At, _ = chain.Time(fields[10]) // a column of that type
+		head := fields[13]
+		copyHash(&c.Hash, fields[12])
+		copyHash(&c.Head, head)
+		// The row without its head.
+		c.Row = binary.BigEndian.AppendUint16(nil, uint16(len(chain.ChangeColumns())))
+		c.Row = append(c.Row, row[2:len(row)-4-len(head)]...)
+		return each(c)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot read the policies' chain: %w", err)
+		return fmt.Errorf("cannot read the changes: %w", err)
+	}
+	return nil
+}
+
+// integer is a field's big-endian value; 0 for null.
+func integer(field []byte) (n int64) {
+	for _, b := range field {
+		n = n<<8 | int64(b)
+	}
+	return n
+}
+
+// copyHash leaves the zero hash for what is none.
+func copyHash(h *spend.Hash, field []byte) {
+	if len(field) == len(h) {
+		copy(h[:], field)
+	}
+}
+
+// Keys implements verify.Evidence.
+func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
+	query := "COPY (SELECT " + columnList(chain.KeyColumns()) + " FROM " + s.schema + ".keys ORDER BY id) TO STDOUT (FORMAT binary)"
+	err := s.copyRows(ctx, s.read, query, func(row []byte) error {
+		fields, err := chain.ParseRow(nil, row)
+		if err != nil {
+			return err
+		}
+		return each(spend.ID(fields[0]), row)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the keys: %w", err)
 	}
 	return nil
 }
@@ -129,11 +173,7 @@ func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion,
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
-		var version int32
-		for _, b := range fields[1] {
-			version = version<<8 | int32(b)
-		}
-		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(version)}, row)
+		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(integer(fields[1]))}, row)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read the policies: %w", err)

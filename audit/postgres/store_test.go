@@ -131,9 +131,13 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			FineCounts: "UPDATE violation_count_state SET bucket_size = 4",
+			Unrecorded: []string{
+				`UPDATE keys SET hash = '\x00'`,
+				`INSERT INTO keys SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation + 1 FROM keys`,
+			},
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",
-				"TRUNCATE policy_chain", "UPDATE policy_chain SET seq = 7", "DELETE FROM policy_chain",
+				"TRUNCATE changes",
 				"UPDATE " + today + " SET agent_id = 'x'", "DELETE FROM " + today,
 				"TRUNCATE violations, checks CASCADE",
 				"INSERT INTO violations SELECT * FROM violations ON CONFLICT (id) DO UPDATE SET agent_id = 'x'",

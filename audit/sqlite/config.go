@@ -18,7 +18,7 @@ func raise(tx *sql.Tx) (generation int64, err error) {
 }
 
 // CreatePolicy implements audit.Policies.
-func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
 	stored := *p
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		generation, err := raise(tx)
@@ -38,7 +38,10 @@ func (s *Store) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time
 		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
 			created.Int64, now.UnixMilli(), generation)
-		return err
+		if err != nil {
+			return err
+		}
+		return record(tx, audit.ChangeOfPolicy(&stored, generation, by, time.Now()))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
@@ -64,7 +67,7 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 const keyColumns = "id, hash, name, rpm, active, created_at, last_used"
 
 // CreateKey implements audit.Keys.
-func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
+func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		generation, err := raise(tx)
 		if err != nil {
@@ -72,7 +75,12 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 		}
 		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
 			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), generation)
-		return err
+		if err != nil {
+			return err
+		}
+		stored := *k
+		stored.CreatedAt = fromMilli(k.CreatedAt.UnixMilli())
+		return record(tx, audit.ChangeOfKey(audit.KeyCreated, &stored, generation, by, time.Now()))
 	})
 	if err != nil {
 		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
@@ -81,7 +89,7 @@ func (s *Store) CreateKey(ctx context.Context, k *audit.Key) error {
 }
 
 // UpdateKey implements audit.Keys.
-func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var k audit.Key
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		generation, err := raise(tx)
@@ -95,7 +103,10 @@ func (s *Store) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChan
 		if errors.Is(err, sql.ErrNoRows) {
 			return audit.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, time.Now()))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot update key %s: %w", id.Text(spend.PrefixKey), err)

@@ -96,7 +96,7 @@ CREATE TABLE policies (
     metadata    TEXT NOT NULL,
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
-    generation         INTEGER NOT NULL,
+    generation  INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
     PRIMARY KEY (policy_id, version)
 ) STRICT;
 
@@ -110,10 +110,29 @@ CREATE TABLE keys (
     active     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     last_used  INTEGER,            -- null when never; changes without generation
-    generation        INTEGER NOT NULL
+    generation INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED
 ) STRICT;
 
 CREATE INDEX keys_generation ON keys (generation);
+
+-- Every change of policies and keys, and who made it (G8), as in PostgreSQL. No
+-- policy and no key is without the change of its generation.
+CREATE TABLE changes (
+    seq        INTEGER PRIMARY KEY, -- from 1, without gaps: the generation that the change made
+    kind       TEXT NOT NULL,
+    subject    TEXT NOT NULL,
+    version    INTEGER,
+    actor      TEXT NOT NULL,
+    key_id     TEXT,
+    principal  TEXT,
+    credential TEXT,
+    request_id TEXT,
+    address    TEXT,
+    at         INTEGER NOT NULL,
+    details    TEXT NOT NULL,
+    hash       BLOB NOT NULL,
+    head       BLOB NOT NULL
+) STRICT;
 
 -- G8: the database itself refuses changes. INSERT OR REPLACE deletes without
 -- firing a delete trigger, so an insert over an existing row is refused too.
@@ -149,5 +168,25 @@ BEGIN SELECT RAISE(ABORT, 'policies are immutable'); END;
 CREATE TRIGGER policies_replace BEFORE INSERT ON policies
 WHEN EXISTS (SELECT 1 FROM policies WHERE policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'policies are immutable'); END;
+
+CREATE TRIGGER changes_update BEFORE UPDATE ON changes
+BEGIN SELECT RAISE(ABORT, 'changes are immutable'); END;
+CREATE TRIGGER changes_delete BEFORE DELETE ON changes
+BEGIN SELECT RAISE(ABORT, 'changes are immutable'); END;
+CREATE TRIGGER changes_replace BEFORE INSERT ON changes
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.seq)
+BEGIN SELECT RAISE(ABORT, 'changes are immutable'); END;
+
+-- What is written has a generation that is recorded after it, in the same
+-- transaction: no policy and no key changes without its record. Uses of keys do.
+CREATE TRIGGER policies_unrecorded BEFORE INSERT ON policies
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'policies are immutable: the change is not recorded'); END;
+CREATE TRIGGER keys_unrecorded BEFORE INSERT ON keys
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
+CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, generation ON keys
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
 
 PRAGMA user_version = 1;

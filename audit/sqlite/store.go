@@ -91,7 +91,7 @@ func makePrivate(path string) error {
 // fullfsync matters on macOS alone, where a plain sync does not reach the disk.
 func dataSource(path, extra string) string {
 	pragmas := fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
-		"&_pragma=fullfsync(1)&_pragma=recursive_triggers(1)&", busyTimeout.Milliseconds())
+		"&_pragma=fullfsync(1)&_pragma=recursive_triggers(1)&_pragma=foreign_keys(1)&", busyTimeout.Milliseconds())
 	// A path is not a URL: escape what would end it.
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas + extra
 }

@@ -45,7 +45,13 @@ func TestStore(t *testing.T) {
 				return n
 			},
 			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
+			Unrecorded: []string{
+				"UPDATE keys SET hash = x'00'", "REPLACE INTO keys SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
+				"INSERT INTO keys SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
+				"INSERT INTO keys SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation + 1 FROM keys",
+			},
 			Forbidden: []string{
+				"REPLACE INTO changes SELECT * FROM changes",
 				"REPLACE INTO checks SELECT * FROM checks",
 				"REPLACE INTO violations SELECT * FROM violations",
 				"REPLACE INTO policies SELECT * FROM policies",

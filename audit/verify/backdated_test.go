@@ -53,7 +53,7 @@ func TestBackdatedPolicy(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	p := &audit.Policy{PolicyID: "refunds", Name: "of an hour ago", Rules: `[]`, Metadata: `{}`}
-	if err := tr.store.CreatePolicy(t.Context(), p, time.Now().Add(-time.Hour)); err != nil {
+	if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	tr.finds(nil)
@@ -66,14 +66,14 @@ func TestAcknowledgedLoss(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	tr.forget(tr.chains[0], tr.last(tr.chains[0]))
-	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM policy_chain WHERE seq = 3")
+	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM changes WHERE seq = 3")
 	if err := tr.checkpoints.Write(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) {
 		t.Fatalf("got %v", err)
 	}
 	if err := tr.newCheckpoints().Acknowledge(t.Context(), "restored"); err != nil {
 		t.Fatal(err)
 	}
-	policies := "acknowledged link 3 of the policies"
+	policies := "acknowledged change 3 of the configuration"
 	tr.finds(tr.held, chainFinding("acknowledged", tr.chains[0]), policies)
 	if _, s, err := tr.verify(tr.held); err != nil || !s.Clean() {
 		t.Errorf("not clean: %+v, %v", s, err)

@@ -192,8 +192,8 @@ func TestCutOff(t *testing.T) {
 		"everything": func(tr *trail) []string {
 			tr.forget(tr.chains[0], 1)
 			tr.forget(tr.chains[1], 1)
-			tr.exec("DELETE FROM policies; DELETE FROM policy_chain")
-			return []string{chainFinding("removed", tr.chains[0]), chainFinding("removed", tr.chains[1]), "removed link 3 of the policies"}
+			tr.exec("DELETE FROM policies; DELETE FROM changes")
+			return []string{chainFinding("removed", tr.chains[0]), chainFinding("removed", tr.chains[1]), "removed change 3 of the configuration"}
 		},
 		"rewritten": func(tr *trail) []string {
 			of := tr.chains[0]
@@ -278,15 +278,15 @@ func TestTamperedPolicies(t *testing.T) {
 	for _, c := range []struct{ tamper, want string }{
 		{"DELETE FROM policies WHERE version = 2", "removed " + second},
 		{"INSERT INTO policies SELECT policy_id, 4, name, description, rules, metadata, created_at, updated_at, generation FROM policies WHERE version = 2", `inserted policy "refunds" version 4`},
-		{"UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2", "altered link 2 of the policies"},
-		{"UPDATE policy_chain SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered link 2 of the policies, altered " + second},
-		{"DELETE FROM policy_chain WHERE seq = 2", "removed link 2 of the policies, inserted " + second},
+		{"UPDATE changes SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2", "altered change 2 of the configuration"},
+		{"UPDATE changes SET hash = set_byte(hash, 0, 255 - get_byte(hash, 0)) WHERE seq = 2", "altered change 2 of the configuration, altered " + second},
+		{"DELETE FROM changes WHERE seq = 2", "removed change 2 of the configuration, inserted " + second},
 	} {
-		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM policies; CREATE TEMPORARY TABLE links AS SELECT * FROM policy_chain")
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM policies; CREATE TEMPORARY TABLE links AS SELECT * FROM changes")
 		tr.exec("%s", c.tamper)
 		tr.finds(nil, strings.Split(c.want, ", ")...)
 		tr.exec(`DELETE FROM policies; INSERT INTO policies SELECT * FROM kept; DROP TABLE kept;
-			DELETE FROM policy_chain; INSERT INTO policy_chain SELECT * FROM links; DROP TABLE links`)
+			DELETE FROM changes; INSERT INTO changes SELECT * FROM links; DROP TABLE links`)
 	}
 	// Who has the rights of a node alone cannot slip one in.
 	tr.exec("SET session_replication_role = origin")
@@ -338,8 +338,8 @@ func TestTamperedCheckpoints(t *testing.T) {
 			t.Errorf("%s: %d lines were passed over", name, torn)
 		}
 	}
-	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM policy_chain WHERE seq = 3")
-	tr.finds(tr.held, "removed link 3 of the policies") // once, not with each line
+	tr.exec("DELETE FROM policies WHERE version = 3; DELETE FROM changes WHERE seq = 3")
+	tr.finds(tr.held, "removed change 3 of the configuration") // once, not with each line
 	found, s, err := tr.verify(func(o *verify.Options) { tr.held(o); o.PublicKey = other.Public() })
 	if err != nil || len(found) != 5 || s.Checkpoints != 0 { // four lines, and that there are none
 		t.Errorf("with another key: %v, %v", found, err)

@@ -67,13 +67,13 @@ type checkpointWalk struct {
 	file     string     // as findings name it: " of NAME", or nothing
 	previous spend.Hash // of the last line that was whole
 	history  *history
-	policies map[int64]spend.Hash // heads of the policies' chain, by number
+	changes  map[int64]spend.Hash // heads of the changes, by number
 }
 
 func (w *checkpointWalk) chainHeads(ctx context.Context) error {
-	w.policies = make(map[int64]spend.Hash)
-	return w.o.Evidence.PolicyChain(ctx, func(l PolicyLink) error {
-		w.policies[l.Seq] = toHash(l.Head)
+	w.changes = make(map[int64]spend.Hash)
+	return w.o.Evidence.Changes(ctx, func(c Change) error {
+		w.changes[c.Seq] = c.Head
 		return nil
 	})
 }
@@ -106,13 +106,13 @@ func (w *checkpointWalk) line(ctx context.Context, number int, text []byte) erro
 	if l.Acknowledged != nil {
 		w.known.accepts = append(w.known.accepts, accepted(l))
 	}
-	head, ok := w.policies[l.Policies.Seq]
-	if wrong := !ok || head != spend.Hash(l.Policies.Head); l.Policies.Seq > 0 && wrong {
+	head, ok := w.changes[l.Changes.Seq]
+	if wrong := !ok || head != spend.Hash(l.Changes.Head); l.Changes.Seq > 0 && wrong {
 		kind, what := Altered, "has another head than"
 		if !ok {
 			kind, what = Removed, "is not there; it was at"
 		}
-		w.known.dispute(policiesName, disputed{l.Time, Finding{kind, policyLinkName(l.Policies.Seq), what + " the checkpoint of " + stamp(l.Time)}})
+		w.known.dispute(changesName, disputed{l.Time, Finding{kind, changeName(l.Changes.Seq), what + " the checkpoint of " + stamp(l.Time)}})
 	}
 	return w.compare(ctx, l)
 }

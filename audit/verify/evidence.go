@@ -48,17 +48,20 @@ type Evidence interface {
 	// from the answer. latest has the last number of each chain that exists.
 	Heads(ctx context.Context, places []Place) (heads map[Place]spend.Hash, latest map[spend.ID]int64, err error)
 
-	// PolicyChain calls each for every link, in the order of their numbers.
-	PolicyChain(ctx context.Context, each func(PolicyLink) error) error
+	// Changes calls each for every change of the configuration, in the order of
+	// their numbers.
+	Changes(ctx context.Context, each func(Change) error) error
 	// Policies calls each for every policy, with its row encoded.
 	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
+	// Keys calls each for every API key, with its row encoded.
+	Keys(ctx context.Context, each func(id spend.ID, row []byte) error) error
 
 	// Totals counts all rows without a key to find them by.
 	Totals(ctx context.Context) (Totals, error)
 }
 
 // Totals are how many rows the tables hold.
-type Totals struct{ Checks, Violations, Batches, Policies int64 }
+type Totals struct{ Checks, Violations, Batches, Policies, Keys, Changes int64 }
 
 // Overview is what a reading holds altogether.
 type Overview struct {
@@ -121,10 +124,14 @@ type PolicyVersion struct {
 	Version  int
 }
 
-// PolicyLink is a link of the policies' chain as it is stored.
-type PolicyLink struct {
-	PolicyVersion
-	Seq  int64
-	Row  []byte
-	Head []byte
+// Change is a change of the configuration as it is stored.
+type Change struct {
+	Seq     int64
+	Policy  bool   // whether it is of a policy, else of a key
+	Subject string // policy_id or key_id
+	Version int    // of the policy
+	At      time.Time
+	Hash    spend.Hash // of the row of the policy or key as it left it; zero for what is no hash
+	Row     []byte     // encoded; good until the call returns
+	Head    spend.Hash // likewise
 }

@@ -25,10 +25,10 @@ func newKnown() known { return known{disputes: make(map[string]*dispute)} }
 
 // history is what one file says of the lengths of chains, and when.
 type history struct {
-	last     time.Time // of the last line
-	steps    map[spend.ID][]step
-	policies []step
-	state    map[spend.ID]chain.Head // at the last line
+	last    time.Time // of the last line
+	steps   map[spend.ID][]step
+	changes []step
+	state   map[spend.ID]chain.Head // at the last line
 }
 
 // step says that a line is the first to have a batch up to seq.
@@ -49,7 +49,7 @@ func (h *history) add(l checkpoint.Line) {
 		chainID := spend.ID(head.Chain)
 		h.steps[chainID] = grow(h.steps[chainID], head.Seq)
 	}
-	h.policies = grow(h.policies, l.Policies.Seq)
+	h.changes = grow(h.changes, l.Changes.Seq)
 	h.last = l.Time
 }
 
@@ -74,15 +74,15 @@ func (k *known) lacking(chainID spend.ID, seq int64) (latest time.Time, accepted
 	return latest, accepted
 }
 
-// lackingPolicy is lacking for a link of the policies' chain.
-func (k *known) lackingPolicy(seq int64) (latest time.Time, accepted bool) {
+// lackingChange is lacking for a change of the configuration.
+func (k *known) lackingChange(seq int64) (latest time.Time, accepted bool) {
 	for _, h := range k.files {
-		if at := h.lacking(h.policies, seq); at.After(latest) {
+		if at := h.lacking(h.changes, seq); at.After(latest) {
 			latest = at
 		}
 	}
 	for _, a := range k.accepts {
-		accepted = accepted || a.at.After(latest) && a.policies >= seq
+		accepted = accepted || a.at.After(latest) && a.changes >= seq
 	}
 	return latest, accepted
 }
@@ -100,27 +100,27 @@ func (k *known) chains() map[spend.ID]int64 {
 
 // acceptance is a checkpoint that was signed over a contradiction on purpose.
 type acceptance struct {
-	at       time.Time
-	reason   string
-	lost     map[string]bool    // chains that contradict earlier checkpoints, by name
-	chains   map[spend.ID]int64 // where all chains ended
-	policies int64
+	at      time.Time
+	reason  string
+	lost    map[string]bool    // chains that contradict earlier checkpoints, by name
+	chains  map[spend.ID]int64 // where all chains ended
+	changes int64
 }
 
 func accepted(l checkpoint.Line) acceptance {
-	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]bool), make(map[spend.ID]int64), l.Policies.Seq}
+	a := acceptance{l.Time, l.Acknowledged.Reason, make(map[string]bool), make(map[spend.ID]int64), l.Changes.Seq}
 	for _, lost := range l.Acknowledged.Chains {
 		a.lost[chainName(spend.ID(lost.Chain))] = true
 	}
-	a.lost[policiesName] = l.Acknowledged.Policies
+	a.lost[changesName] = l.Acknowledged.Changes
 	for _, head := range l.Heads {
 		a.chains[spend.ID(head.Chain)] = head.Seq
 	}
 	return a
 }
 
-// policiesName names the policies' chain among the others.
-const policiesName = "policies"
+// changesName names the chain of changes among the others.
+const changesName = "changes"
 
 // dispute is a chain that is not as checkpoints have it.
 type dispute struct{ first, last disputed }

@@ -82,7 +82,14 @@ func TestStrangerAgrees(t *testing.T) {
 		},
 		"policies": func(tr *trail) {
 			tr.exec("UPDATE policies SET rules = '[1]' WHERE version = 1; DELETE FROM policies WHERE version = 3")
-			tr.exec("UPDATE policy_chain SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2")
+			tr.exec("UPDATE changes SET head = set_byte(head, 0, 255 - get_byte(head, 0)) WHERE seq = 2")
+		},
+		"keys": func(tr *trail) {
+			tr.addKey()
+			tr.exec("UPDATE changes SET details = '{}' WHERE seq = 5")
+			tr.exec("UPDATE keys SET hash = '\\x00'; INSERT INTO keys SELECT '%s', '\\x01', name, rpm, active, created_at, last_used, generation FROM keys",
+				spend.NewID(time.Now()).Text(""))
+			tr.exec("DELETE FROM policies WHERE version = 1")
 		},
 		"cut off": func(tr *trail) {
 			tr.forget(tr.chains[0], tr.last(tr.chains[0]))

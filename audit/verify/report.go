@@ -35,12 +35,13 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Sub
 
 // Summary is what was verified and how it ended.
 type Summary struct {
-	Checks, Violations, Batches, Chains, Policies int64
-	Checkpoints                                   int64
-	LastCheckpoint                                time.Time // zero without any
-	LastCheck                                     time.Time // that is there, or listed; zero without any
-	TornCheckpoints                               int64     // lines that were not written to their end, and passed over
-	Findings                                      map[Kind]int64
+	Checks, Violations, Batches, Chains int64
+	Policies, Keys, Changes             int64
+	Checkpoints                         int64
+	LastCheckpoint                      time.Time // zero without any
+	LastCheck                           time.Time // that is there, or listed; zero without any
+	TornCheckpoints                     int64     // lines that were not written to their end, and passed over
+	Findings                            map[Kind]int64
 }
 
 // Clean reports whether everything is as it was recorded.
@@ -50,7 +51,8 @@ func (s Summary) Clean() bool {
 
 // tally is a Summary in the making.
 type tally struct {
-	checks, violations, batches, chains, policies, checkpoints atomic.Int64
+	checks, violations, batches, chains, checkpoints atomic.Int64
+	policies, keys, changes                          atomic.Int64
 
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
@@ -92,7 +94,8 @@ func (t *tally) summary() Summary {
 	}
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
-		Policies: t.policies.Load(), Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
+		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
+		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}
 }

@@ -58,7 +58,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.checkpoints(ctx), // first: the chains are held to them
 		v.parallel(ctx, v.timeTasks),
 		v.parallel(ctx, v.chainTasks),
-		v.policies(ctx),
+		v.configuration(ctx),
 	)
 	v.sumUp()
 	if err == nil {
@@ -164,6 +164,8 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"violations", t.violations.Load(), held.Violations},
 		{"batches", t.batches.Load(), held.Batches},
 		{"policies", t.policies.Load(), held.Policies},
+		{"keys", t.keys.Load(), held.Keys},
+		{"changes", t.changes.Load(), held.Changes},
 	} {
 		if table.met != table.held {
 			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held, table.met)

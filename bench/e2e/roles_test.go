@@ -131,10 +131,10 @@ func (r *roles) work(t *testing.T) {
 
 // may lists what the service's role may do to a table besides reading it.
 var may = map[string][]string{
-	"checks": {"INSERT"}, "violations": {"INSERT"}, "policies": {"INSERT"}, "batches": {"INSERT"}, "policy_chain": {"INSERT"},
+	"checks": {"INSERT"}, "violations": {"INSERT"}, "batches": {"INSERT"},
 	"idempotency_keys": {"INSERT", "UPDATE", "DELETE"},
-	"keys":             {"INSERT", "UPDATE"}, "fenced_nodes": {"INSERT", "UPDATE"},
-	"epoch": {"UPDATE"}, "horizon": {"UPDATE"}, "config": {"UPDATE"},
+	"fenced_nodes":     {"INSERT", "UPDATE"},
+	"epoch":            {"UPDATE"}, "horizon": {"UPDATE"},
 }
 
 // quoted returns a name as SQL has it: schema, owner or service.
@@ -159,6 +159,7 @@ func (r *roles) refused(t *testing.T) {
 		`SELECT recount_violations()`, `SELECT split_bucket('', '00000000000000000000000000000000')`,
 		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`,
 		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
+		"UPDATE keys SET active = true", "UPDATE keys SET hash = ''", "UPDATE keys SET last_used = NULL, rpm = 1",
 		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
@@ -222,7 +223,7 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(v::text, E'\n' ORDER BY id) FROM SCHEMA.violations AS v),
 		(SELECT string_agg(p::text, E'\n') FROM SCHEMA.policies AS p),
 		(SELECT string_agg(b::text, E'\n' ORDER BY chain_id, seq) FROM SCHEMA.batches AS b),
-		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.policy_chain AS p),
+		(SELECT string_agg(p::text, E'\n' ORDER BY seq) FROM SCHEMA.changes AS p),
 		(SELECT string_agg(d::text, E'\n' ORDER BY day) FROM SCHEMA.archived_days AS d),
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
 		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))

@@ -33,6 +33,7 @@ type memory struct {
 	changed    map[string]int64 // policy to generation
 	keys       map[spend.ID]audit.Key
 	keyChanged map[spend.ID]int64
+	changes    []audit.Change
 	generation int64
 }
 
@@ -288,7 +289,7 @@ func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page a
 	return page, ended(ctx)
 }
 
-func (m *memory) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Time) error {
+func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -303,6 +304,7 @@ func (m *memory) CreatePolicy(ctx context.Context, p *audit.Policy, now time.Tim
 	m.policies[p.PolicyID] = append(versions, *p)
 	m.generation++
 	m.changed[p.PolicyID] = m.generation
+	m.recordChange(audit.ChangeOfPolicy(p, m.generation, by, time.Now()))
 	return nil
 }
 
@@ -320,7 +322,7 @@ func (m *memory) Policy(ctx context.Context, policyID string, version int) (*aud
 	return &p, ended(ctx)
 }
 
-func (m *memory) CreateKey(ctx context.Context, k *audit.Key) error {
+func (m *memory) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -333,10 +335,11 @@ func (m *memory) CreateKey(ctx context.Context, k *audit.Key) error {
 	}
 	m.generation++
 	m.keys[k.ID], m.keyChanged[k.ID] = *k, m.generation
+	m.recordChange(audit.ChangeOfKey(audit.KeyCreated, k, m.generation, by, time.Now()))
 	return nil
 }
 
-func (m *memory) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
+func (m *memory) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, ok := m.keys[id]
@@ -354,7 +357,32 @@ func (m *memory) UpdateKey(ctx context.Context, id spend.ID, change audit.KeyCha
 	}
 	m.generation++
 	m.keys[id], m.keyChanged[id] = k, m.generation
+	m.recordChange(audit.ChangeOfKey(audit.KeyChanged, &k, m.generation, by, time.Now()))
 	return &k, ended(ctx)
+}
+
+// recordChange adds a change to the chain.
+func (m *memory) recordChange(c audit.Change) {
+	var previous spend.Hash
+	if n := len(m.changes); n > 0 {
+		previous = m.changes[n-1].Head
+	}
+	c.Head = chain.ChangeHead(previous, c.Row())
+	m.changes = append(m.changes, c)
+}
+
+func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audit.Change, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.changes {
+		ofPolicy := c.Kind == audit.PolicyCreated
+		if c.Seq > q.After && !c.At.Before(q.Since) && len(found) < q.Limit &&
+			(q.PolicyID == "" || ofPolicy && c.Subject == q.PolicyID) &&
+			(q.KeyID == "" || !ofPolicy && c.Subject == q.KeyID || c.By.KeyID == q.KeyID) {
+			found = append(found, c)
+		}
+	}
+	return found, ended(ctx)
 }
 
 func (m *memory) ListKeys(ctx context.Context, before spend.ID, limit int) (page []audit.Key, more bool, total int64, err error) {

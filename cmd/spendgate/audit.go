@@ -44,6 +44,7 @@ func auditCommand() command {
 				details: "Prints the secret key for SPENDGATE_CHECKPOINT_KEY, and the public key for those who verify.",
 			},
 			auditShowCommand(),
+			auditChangesCommand(),
 			auditDetachCommand(),
 			auditRestoredCommand(),
 		},

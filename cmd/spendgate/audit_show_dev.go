@@ -18,11 +18,7 @@ import (
 
 // reportOfDev reads the store of a single node.
 func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport.Report, error) {
-	path := filepath.Join(dataDir, storeFile)
-	if _, err := os.Stat(path); err != nil { // opening it would make it
-		return nil, fmt.Errorf("--data-dir: %w", err)
-	}
-	store, err := sqlite.Open(ctx, path, slog.New(slog.DiscardHandler))
+	store, err := openDev(ctx, dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +30,7 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s is not in the record", id.Text(spend.PrefixCheck))
 	}
-	r := &checkreport.Report{Check: found[0], Source: path}
+	r := &checkreport.Report{Check: found[0], Source: filepath.Join(dataDir, storeFile)}
 	at := place{Place: verify.Place{Chain: r.Check.Fence.Node}}
 	if at.Seq, at.entry, err = store.Place(ctx, at.Chain, id); err != nil {
 		return nil, err
@@ -45,6 +41,15 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 	}
 	r.KeyName, err = keyName(ctx, store, r.Check.KeyID)
 	return r, err
+}
+
+// openDev opens the store of a single node.
+func openDev(ctx context.Context, dataDir string) (*sqlite.Store, error) {
+	path := filepath.Join(dataDir, storeFile)
+	if _, err := os.Stat(path); err != nil { // opening it would make it
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	return sqlite.Open(ctx, path, slog.New(slog.DiscardHandler))
 }
 
 // keyName is empty for a key that is not there.

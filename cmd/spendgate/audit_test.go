@@ -2,12 +2,17 @@ package main
 
 import (
 	"encoding/base64"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/sqlite"
+	"spendgate/hotpath/spend"
 )
 
 func TestAuditKeygen(t *testing.T) {
@@ -58,11 +63,65 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 		{"audit verify --checkpoint " + lines + " --public-key x", []string{database}, 1, "32 bytes"},
 		{"audit verify --checkpoint " + lines + "2 --public-key x", []string{database}, 1, "cannot open the checkpoints"},
 		{"audit verify", []string{database}, 1, "cannot read the audit trail"},
+		{"audit changes", nil, 1, "SPENDGATE_DATABASE_URL: is required"},
+		{"audit changes all", []string{database}, 2, "takes no arguments"},
+		{"audit changes --since yesterday", []string{database}, 2, `--since cannot be "yesterday": must be a date (2026-03-01)`},
+		{"audit changes --key=", []string{database}, 2, "--key cannot be \"\": must not be empty"},
+		{"audit changes --data-dir " + lines, nil, 1, "--data-dir: "},
 		{"audit checkpoint", []string{database}, 1, "SPENDGATE_CHECKPOINT_KEY"},
 	} {
 		r := runWith(t, c.environ, "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.stderr) || r.stdout != "" {
 			t.Errorf("%s: exit %d, %s", c.args, r.code, r.stderr)
 		}
+	}
+}
+
+// TestAuditChanges lists what is in the store of a single node.
+func TestAuditChanges(t *testing.T) {
+	folder := t.TempDir()
+	store, err := sqlite.Open(t.Context(), filepath.Join(folder, storeFile), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	began := time.Now()
+	id := spend.NewID(began)
+	key := &audit.Key{ID: id, Hash: spend.HashKey("secret"), Name: "till\x1b[2J", RateLimitRPM: 7, Active: true, CreatedAt: began}
+	admin := audit.Actor{Credential: "0123abcd", RequestID: "req_1", Address: "192.0.2.1"}
+	if err := store.CreateKey(t.Context(), audit.Actor{Principal: "spendgate dev"}, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.UpdateKey(t.Context(), admin, id, audit.KeyChange{Active: new(false)}); err != nil {
+		t.Fatal(err)
+	}
+	const policies = 501 // more than a page
+	for range policies {
+		p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}
+		if err := store.CreatePolicy(t.Context(), audit.Actor{KeyID: "key_1", Principal: "till 1"}, p, began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(args ...string) []string {
+		r := runWith(t, nil, "", append([]string{"audit", "changes", "--data-dir", folder}, args...)...)
+		if r.code != 0 || r.stderr != "" {
+			t.Fatalf("%v: exit %d, %s", args, r.code, r.stderr)
+		}
+		return strings.Split(strings.TrimSpace(r.stdout), "\n")
+	}
+	keyID := id.Text(spend.PrefixKey)
+	table := list("--key", keyID)
+	if len(table) != 3 || !strings.HasPrefix(table[0], "NO ") || strings.Contains(table[1], "\x1b") ||
+		!strings.Contains(strings.Join(strings.Fields(table[1]), " "), "key.created "+keyID+" system spendgate dev") ||
+		!strings.Contains(strings.Join(strings.Fields(table[2]), " "), "key.changed "+keyID+" admin 0123abcd 192.0.2.1 req_1") {
+		t.Errorf("printed %q", table)
+	}
+	lines := list("--json", "--policy", "p", "--since", began.UTC().Add(-time.Minute).Format(time.RFC3339))
+	last := `"kind":"policy.created","subject":"p","version":501,"actor":"key","key_id":"key_1","principal":"till 1","details":{"name":"P"}}`
+	if len(lines) != policies || !strings.Contains(lines[policies-1], last) {
+		t.Errorf("%d lines, the last is %s", len(lines), lines[len(lines)-1])
+	}
+	if later := list("--json", "--since", "2999-01-01"); len(later) != 1 || later[0] != "" {
+		t.Errorf("printed %q", later)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"spendgate/audit"
 	"spendgate/audit/sqlite"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
@@ -136,7 +137,7 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return strings.TrimSpace(string(content)), err
 	}
-	if key, _, err = n.authorizer.CreateKey(ctx, "sample", sampleKeyRPM); err != nil {
+	if key, _, err = n.authorizer.CreateKey(ctx, audit.Actor{Principal: "spendgate dev"}, "sample", sampleKeyRPM); err != nil {
 		return "", err
 	}
 	api, err := newClient(client.Options{BaseURL: baseURL(n.listener.Addr()), APIKey: key})

@@ -4,7 +4,7 @@
 --   psql -v service=spendgate -v schema=spendgate -f grants.sql
 --
 -- What was recorded cannot be changed by the service: no UPDATE, DELETE or
--- TRUNCATE of checks, violations, policies and their chains, no trigger to disable, no table
+-- TRUNCATE of checks, violations, policies, changes and their chains, no trigger to disable, no table
 -- to drop. Partitions are reached through checks alone.
 \set ON_ERROR_STOP on
 
@@ -16,12 +16,19 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, policies, batches, policy_chain TO :"service";
+GRANT SELECT, INSERT ON checks, violations, batches TO :"service";
+
+-- The configuration changes by functions that record each change; the use of a key
+-- is no change.
+GRANT SELECT ON policies, keys, changes, config TO :"service";
+GRANT UPDATE (last_used) ON keys TO :"service";
+GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, actor),
+    create_key(uuid, text, text, integer, boolean, bigint, actor), update_key(uuid, text, integer, boolean, actor) TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO :"service";
-GRANT SELECT, INSERT, UPDATE ON keys, fenced_nodes TO :"service";
-GRANT SELECT, UPDATE ON epoch, horizon, config TO :"service";
+GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
+GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
 GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts TO :"service";
 
 -- Counts of violations are changed by a function that can do nothing else.

@@ -7,14 +7,20 @@ import (
 	"slices"
 )
 
-// clientAddress is whose demo limit counts (S24): the peer's, or, if that is a
-// trusted proxy, the last address in X-Forwarded-For that is not. Of IPv6 it is
+// client is the peer's address, or, if that is a trusted proxy, the last address
+// in X-Forwarded-For that is not.
+func (a *API) client(x *exchange) netip.Addr {
+	peer := addressOf(x.ctx.RemoteAddr())
+	if a.trusted(peer) {
+		return a.forwardedFor(peer, x.ctx.Request.Header.PeekAll(headerForwarded))
+	}
+	return peer
+}
+
+// clientAddress is whose demo limit counts (S24): the client's. Of IPv6 it is
 // the network of 64 bits, whose addresses are all one client's to choose.
 func (a *API) clientAddress(x *exchange) string {
-	client := addressOf(x.ctx.RemoteAddr())
-	if a.trusted(client) {
-		client = a.forwardedFor(client, x.ctx.Request.Header.PeekAll(headerForwarded))
-	}
+	client := a.client(x)
 	if client.Is6() {
 		return netip.PrefixFrom(client, 64).Masked().String()
 	}

@@ -26,9 +26,9 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) error
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
-	CreatePolicy(ctx context.Context, c hotpath.Caller, p *audit.Policy, faults spend.Faults) error
-	CreateKey(ctx context.Context, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
-	UpdateKey(ctx context.Context, id spend.ID, change audit.KeyChange) (*audit.Key, error)
+	CreatePolicy(ctx context.Context, c hotpath.Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error
+	CreateKey(ctx context.Context, by audit.Actor, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
+	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 }
 
 // The defaults of Options.

@@ -3,8 +3,10 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/hotpath"
 )
 
@@ -68,4 +70,18 @@ func (a *API) admin(x *exchange) error {
 		return errAdminKey
 	}
 	return x.unread
+}
+
+// actor returns what the request says of who makes a change; the key is the
+// Authorizer's to add.
+func (a *API) actor(x *exchange) audit.Actor {
+	return audit.Actor{RequestID: x.id, Address: a.client(x).String()}
+}
+
+// adminActor is actor of a request that admin let pass.
+func (a *API) adminActor(x *exchange) audit.Actor {
+	sum := sha256.Sum256(x.ctx.Request.Header.PeekCanonical(headerAdminKey))
+	by := a.actor(x)
+	by.Credential = hex.EncodeToString(sum[:4]) // too little to find the key by
+	return by
 }

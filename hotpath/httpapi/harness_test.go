@@ -36,6 +36,7 @@ type fake struct {
 	requests []hotpath.Request // of those that were checked
 	demo     []hotpath.Caller
 	keys     int
+	by       []audit.Actor // of changes
 
 	admitErr error // of Admit, Check and Simulate, once the caller is known
 	workErr  error // of what comes after admission
@@ -123,7 +124,8 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy, faults spend.Faults) error {
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
+	f.by = append(f.by, by)
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults
 	}
@@ -131,12 +133,14 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, p *audit.Policy
 	return f.workErr
 }
 
-func (f *fake) CreateKey(_ context.Context, name string, rpm int) (string, *audit.Key, error) {
+func (f *fake) CreateKey(_ context.Context, by audit.Actor, name string, rpm int) (string, *audit.Key, error) {
+	f.by = append(f.by, by)
 	f.keys++
 	return goodKey, &audit.Key{ID: testID(instant), Name: name, RateLimitRPM: rpm, Active: true, CreatedAt: time.UnixMilli(instant)}, f.workErr
 }
 
-func (f *fake) UpdateKey(_ context.Context, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
+func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
+	f.by = append(f.by, by)
 	k := &audit.Key{ID: id, Name: "n", RateLimitRPM: 100, Active: true, CreatedAt: time.UnixMilli(instant)}
 	if c.Active != nil {
 		k.Active = *c.Active

@@ -18,7 +18,7 @@ func (a *API) postKey(x *exchange) error {
 	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, a.maxRate) }); err != nil {
 		return err
 	}
-	raw, key, err := a.authorizer.CreateKey(x.context(), k.name, k.rateLimitRPM)
+	raw, key, err := a.authorizer.CreateKey(x.context(), a.adminActor(x), k.name, k.rateLimitRPM)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *API) patchKey(x *exchange) error {
 	if err != nil {
 		return errKeyNotFound
 	}
-	key, err := a.authorizer.UpdateKey(x.context(), id, change)
+	key, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
 	if errors.Is(err, audit.ErrNotFound) {
 		return errKeyNotFound
 	}

@@ -25,7 +25,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), c, p, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), c, a.actor(x), p, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)

@@ -149,20 +149,6 @@ CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON batches
     EXECUTE FUNCTION refuse_change();
 
--- The policies have one chain: its writers take turns (raise_generation).
-CREATE TABLE policy_chain (
-    seq       bigint  PRIMARY KEY, -- from 1, without gaps
-    policy_id text    NOT NULL,
-    version   integer NOT NULL,
-    hash      bytea   NOT NULL, -- of the policy's row
-    head      bytea   NOT NULL
-);
-
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON policy_chain
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON policy_chain
-    EXECUTE FUNCTION refuse_change();
-
 -- Violations.
 
 -- A violation has the identifier of its check. Column xid is the transaction
@@ -294,19 +280,6 @@ CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON policies
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON policies
     EXECUTE FUNCTION refuse_change();
 
--- No policy without its place in the chain.
-CREATE FUNCTION require_chained_policy() RETURNS trigger
-LANGUAGE plpgsql
-AS $$ BEGIN
-    IF NOT EXISTS (SELECT FROM policy_chain AS c WHERE c.policy_id = NEW.policy_id AND c.version = NEW.version) THEN
-        RAISE EXCEPTION 'a policy is created by create_policy';
-    END IF;
-    RETURN NULL;
-END $$;
-
-CREATE CONSTRAINT TRIGGER chained AFTER INSERT ON policies DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION require_chained_policy();
-
 CREATE TABLE keys (
     id         uuid        PRIMARY KEY,
     hash       bytea       NOT NULL UNIQUE, -- SHA-256 of the raw key
@@ -319,6 +292,65 @@ CREATE TABLE keys (
 );
 
 CREATE INDEX keys_generation ON keys (generation);
+
+-- Every change of policies and keys, and who made it (G8). The changes have one
+-- hash chain: their writers take turns (raise_generation).
+CREATE TABLE changes (
+    seq        bigint      PRIMARY KEY, -- from 1, without gaps: the generation that the change made
+    kind       text        NOT NULL,    -- policy.created, key.created, key.changed
+    subject    text        NOT NULL,    -- the policy_id or key_id
+    version    integer,                 -- of the policy
+    actor      text        NOT NULL,    -- key, admin or system; what is not known of it is null
+    key_id     text,                    -- the API key that it was made with
+    principal  text,
+    credential text,                    -- the admin key that it was made with: 8 hex digits of its SHA-256
+    request_id text,
+    address    text,                    -- of the client
+    at         timestamptz NOT NULL,    -- by this server's clock
+    details    text        NOT NULL,    -- JSON: what is to be read of the policy or key, never a secret
+    hash       bytea       NOT NULL,    -- of the row of the policy or key as the change left it
+    head       bytea       NOT NULL
+);
+
+CREATE INDEX changes_subject ON changes (subject, seq);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON changes
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON changes
+    EXECUTE FUNCTION refuse_change();
+
+-- No policy without the record of its creation.
+CREATE FUNCTION require_recorded_policy() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = NEW.policy_id AND c.version = NEW.version
+            AND c.kind = 'policy.created' AND c.hash = hash_policy(NEW)) THEN
+        RAISE EXCEPTION 'policy % version % is not recorded: a policy is created by create_policy', NEW.policy_id, NEW.version;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER recorded AFTER INSERT ON policies DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_recorded_policy();
+
+-- No key otherwise than its newest change left it. Uses of keys are no changes.
+CREATE FUNCTION require_recorded_key() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF hash_key(OLD) = hash_key(NEW) THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    IF hash_key(NEW) IS DISTINCT FROM (SELECT c.hash FROM changes AS c
+            WHERE c.subject = name_key(NEW.id) AND c.kind <> 'policy.created' ORDER BY c.seq DESC LIMIT 1) THEN
+        RAISE EXCEPTION 'the change of % is not recorded: keys are changed by create_key and update_key', name_key(NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER recorded AFTER INSERT OR UPDATE ON keys DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_recorded_key();
 
 -- Functions that commit checks.
 
@@ -495,46 +527,86 @@ END $$;
 
 -- Every write of configuration begins with this, and so holds the row to its
 -- end: generations commit in order, the versions of a policy are consecutive,
--- and the policies have one chain.
+-- and the changes have one chain.
 CREATE FUNCTION raise_generation() RETURNS bigint
 LANGUAGE sql
 AS $$ UPDATE config SET generation = generation + 1 RETURNING generation $$;
 
--- A field as COPY writes it in the binary format: its length, then its value.
+-- A field as COPY writes it in the binary format: its length, -1 for null, then
+-- its value.
 CREATE FUNCTION encode_field(value bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE
-AS $$ SELECT int4send(length(value)) || value $$;
+AS $$ SELECT coalesce(int4send(length(value)) || value, int4send(-1)) $$;
+
+CREATE FUNCTION encode_field(value text) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$ SELECT encode_field(convert_to(value, 'UTF8')) $$;
 
 CREATE FUNCTION hash_policy(p policies) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
     SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(9::smallint)
-        || encode_field(convert_to(p.policy_id, 'UTF8')) || encode_field(int4send(p.version))
-        || encode_field(convert_to(p.name, 'UTF8')) || encode_field(convert_to(p.description, 'UTF8'))
-        || encode_field(convert_to(p.rules, 'UTF8')) || encode_field(convert_to(p.metadata, 'UTF8'))
+        || encode_field(p.policy_id) || encode_field(int4send(p.version))
+        || encode_field(p.name) || encode_field(p.description)
+        || encode_field(p.rules) || encode_field(p.metadata)
         || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
         || encode_field(int8send(p.generation)))
 $$;
 
--- Adds a policy to the chain. Called under the lock of raise_generation.
-CREATE FUNCTION append_policy_chain(p policies) RETURNS void
+CREATE FUNCTION hash_key(k keys) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(7::smallint)
+        || encode_field(uuid_send(k.id)) || encode_field(k.hash) || encode_field(k.name)
+        || encode_field(int4send(k.rpm)) || encode_field(boolsend(k.active))
+        || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation)))
+$$;
+
+-- The key_id of a key.
+CREATE FUNCTION name_key(id uuid) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT 'key_' || replace(id::text, '-', '') $$;
+
+-- Who makes a change, and from where.
+CREATE TYPE actor AS (
+    kind       text,
+    key_id     text,
+    principal  text,
+    credential text,
+    request_id text,
+    address    text
+);
+
+-- Adds a change to the record. Called under the lock of raise_generation, whose
+-- number it has.
+CREATE FUNCTION record_change(generation bigint, kind text, subject text, version integer, who actor, details jsonb, hash bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    last     bigint;
-    previous bytea;
-    hash     bytea := hash_policy(p);
+    made     timestamptz := date_trunc('milliseconds', clock_timestamp());
+    previous bytea       := (SELECT c.head FROM changes AS c ORDER BY c.seq DESC LIMIT 1);
 BEGIN
-    SELECT c.seq, c.head INTO last, previous FROM policy_chain AS c ORDER BY c.seq DESC LIMIT 1;
-    last := coalesce(last, 0) + 1;
-    INSERT INTO policy_chain (seq, policy_id, version, hash, head)
-        VALUES (last, p.policy_id, p.version, hash, sha256(convert_to(E'spendgate policies 1\n', 'UTF8')
-            || int8send(last) || coalesce(previous, decode(repeat('00', 32), 'hex')) || hash));
+    INSERT INTO changes (seq, kind, subject, version, actor, key_id, principal, credential, request_id, address, at, details, hash, head)
+        VALUES (generation, kind, subject, version, who.kind, who.key_id, who.principal, who.credential, who.request_id, who.address,
+            made, details::text, hash, sha256(convert_to(E'spendgate change 1\n', 'UTF8')
+                || coalesce(previous, decode(repeat('00', 32), 'hex')) || int2send(13::smallint)
+                || encode_field(int8send(generation)) || encode_field(kind) || encode_field(subject) || encode_field(int4send(version))
+                || encode_field(who.kind) || encode_field(who.key_id) || encode_field(who.principal) || encode_field(who.credential)
+                || encode_field(who.request_id) || encode_field(who.address) || encode_field(timestamptz_send(made))
+                || encode_field(details::text) || encode_field(hash)));
 END $$;
+
+-- Records what a key is now.
+CREATE FUNCTION record_key(kind text, k keys, who actor) RETURNS void
+LANGUAGE sql
+AS $$
+    SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
+        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active), hash_key(k))
+$$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
-    max_bytes bigint, OUT new_version integer, OUT created_ms bigint)
+    max_bytes bigint, who actor, OUT new_version integer, OUT created_ms bigint)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -552,33 +624,39 @@ BEGIN
     INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
         VALUES (new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation)
         RETURNING * INTO created;
-    PERFORM append_policy_chain(created);
+    PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_build_object('name', new_name), hash_policy(created));
 END $$;
 
-CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint) RETURNS void
+CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint := raise_generation();
+    created        keys;
 BEGIN
     INSERT INTO keys (id, hash, name, rpm, active, created_at, generation)
-        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation);
+        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation)
+        RETURNING * INTO created;
+    PERFORM record_key('key.created', created, who);
 END $$;
 
 -- Changes what is not null. Returns no row when there is no such key.
-CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean) RETURNS SETOF keys
+CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint;
+    made           keys;
 BEGIN
     IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
         RETURN;
     END IF;
     new_generation := raise_generation();
-    RETURN QUERY UPDATE keys AS k
+    UPDATE keys AS k
         SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation
-        WHERE k.id = changed RETURNING k.*;
+        WHERE k.id = changed RETURNING k.* INTO made;
+    PERFORM record_key('key.changed', made, who);
+    RETURN NEXT made;
 END $$;
 
 -- Functions that manage the partitions of checks.
@@ -866,12 +944,15 @@ END $$;
 -- Rights. Nodes need not own what they write to (deploy/postgres/grants.sql).
 -- What they may only do as a whole runs with the owner's rights, and with a
 -- search_path in which a caller can put nothing; a partition belongs to the owner
--- of checks, whoever asks for it.
+-- of checks, whoever asks for it, and policies and keys change with their record
+-- alone.
 DO $$
 DECLARE
     fixed text;
 BEGIN
-    FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()'] LOOP
+    FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
+            'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, actor)',
+            'create_key(uuid, text, text, integer, boolean, bigint, actor)', 'update_key(uuid, text, integer, boolean, actor)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
     EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
@@ -883,4 +964,6 @@ ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan
 ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
-    count_violations(integer), split_bucket(text, uuid), recount_violations() FROM PUBLIC;
+    count_violations(integer), split_bucket(text, uuid), recount_violations(),
+    create_policy(text, text, text, text, text, bigint, bigint, actor), create_key(uuid, text, text, integer, boolean, bigint, actor),
+    update_key(uuid, text, integer, boolean, actor) FROM PUBLIC;

@@ -30,6 +30,8 @@ VIOLATION = (
     "counterparty,rule_id,rule_description"
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation"
+KEY = "id,hash,name,rpm,active,created_at,generation"
+CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
 def sha(domain, *parts):
@@ -87,7 +89,7 @@ class Verifier:
         self.url = url
         self.findings = set()
         self.heads = {}  # (chain_id, seq) to head
-        self.links = {}  # seq to head, of the policies
+        self.links = {}  # seq to head, of the changes
         self.left = set()  # checks of days whose archive is not at hand
 
     def find(self, kind, subject):
@@ -185,32 +187,47 @@ class Verifier:
         for check in violations.keys() - self.left:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
 
-    def policies(self):
-        chained, seq, before = {}, 0, [ZERO]
-        for _, (number, policy, version, row, head) in copy(
-                self.url, "SELECT seq,policy_id,version,hash,head FROM policy_chain ORDER BY seq"):
-            number = integer(number)
+    def configuration(self):
+        created, newest, seq, before = {}, {}, 0, [ZERO]
+        for row, fields in copy(self.url, f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
+            number, head = integer(fields[0]), fields[13]
+            name = f"change {number} of the configuration"
             if number != seq + 1:
-                self.find("removed", f"link {seq + 1} of the policies")
+                self.find("removed", f"change {seq + 1} of the configuration")
                 before = []
             seq = number
             self.links[seq] = head
-            chained[policy, version] = row
-            computed = [sha("spendgate policies 1", struct.pack(">q", seq), previous, row) for previous in before]
+            if fields[1] != b"policy.created":
+                newest[fields[2]] = fields[12]
+            elif (fields[2], fields[3]) in created:
+                self.find("altered", name)
+            else:
+                created[fields[2], fields[3]] = fields[12]
+            hashed = struct.pack(">h", 13) + row[2:len(row) - 4 - len(head)]
+            computed = [sha("spendgate change 1", previous, hashed) for previous in before]
             if before and head not in computed:
-                self.find("altered", f"link {seq} of the policies")
+                self.find("altered", name)
                 before = [head, computed[-1]]
             else:
                 before = [head]
         for row, fields in copy(self.url, f"SELECT {POLICY} FROM policies"):
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
-            stored = chained.pop((fields[0], fields[1]), None)
+            stored = created.pop((fields[0], fields[1]), None)
             if stored is None:
                 self.find("inserted", name)
             elif stored != sha("spendgate policy 1", row):
                 self.find("altered", name)
-        for policy, version in chained:
+        for row, fields in copy(self.url, f"SELECT {KEY} FROM keys"):
+            key = f"key_{fields[0].hex()}"
+            stored = newest.pop(key.encode(), None)
+            if stored is None:
+                self.find("inserted", f"key {key}")
+            elif stored != sha("spendgate key 1", row):
+                self.find("altered", f"key {key}")
+        for policy, version in created:
             self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
+        for key in newest:
+            self.find("removed", f"key {key.decode()}")
 
     def checkpoints(self, lines, key):
         previous, state = ZERO, {}
@@ -242,9 +259,9 @@ class Verifier:
                     self.find("removed", f"chain {chain_id.hex()}")
                 elif there != head:
                     self.find("altered", f"batch {seq} of chain {chain_id.hex()}")
-            seq = line["policies"]["seq"]
-            if seq and self.links.get(seq) != bytes.fromhex(line["policies"]["head"]):
-                self.find("altered" if seq in self.links else "removed", f"link {seq} of the policies")
+            seq = line["changes"]["seq"]
+            if seq and self.links.get(seq) != bytes.fromhex(line["changes"]["head"]):
+                self.find("altered" if seq in self.links else "removed", f"change {seq} of the configuration")
 
 
 # Ed25519, to verify: a point is (x, y) on -x^2 + y^2 = 1 + d x^2 y^2 modulo P.
@@ -302,7 +319,7 @@ def main():
     args = parser.parse_args()
     v = Verifier(args.url)
     v.checks(v.batches(), args.archive)
-    v.policies()
+    v.configuration()
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
             v.checkpoints(lines, base64.b64decode(args.public_key))

@@ -1,0 +1,144 @@
+package audittest
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// changesAreRecorded makes a change of every kind, by actors of every kind, and
+// reads the record: it is whole, in order, chained, and of what is stored.
+func changesAreRecorded(t *testing.T, s Subject) {
+	ctx, began := t.Context(), now()
+	admin, key, system := actor(), actor(), audit.Actor{Principal: "test"}
+	key.Credential = ""
+	p, k := newPolicy("p"), newKey()
+	k.Name = `Kasse – ゼロ <"\\">`
+	if err := s.CreatePolicy(ctx, key, p, epochStart); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateKey(ctx, system, k); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.UpdateKey(ctx, admin, spend.NewID(now()), audit.KeyChange{Active: new(false)}); !errors.Is(err, audit.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if err := s.NoteKeyUses(ctx, []audit.KeyUse{{ID: k.ID, At: epochStart}}); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := s.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := mustRecord(t, s, audit.ChangeQuery{})
+	want := []audit.Change{
+		audit.ChangeOfPolicy(p, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
+		audit.ChangeOfKey(audit.KeyChanged, changed, 3, admin, time.Time{}),
+	}
+	var previous spend.Hash
+	for i, c := range got {
+		if head := chain.ChangeHead(previous, c.Row()); c.Head != head {
+			t.Errorf("change %d has the head %x, computed %x", c.Seq, c.Head, head)
+		}
+		previous = c.Head
+		if c.At.Before(began.Add(-clockTolerance)) || c.At.After(now().Add(clockTolerance)) {
+			t.Errorf("change %d was made at %v", c.Seq, c.At)
+		}
+		if i < len(want) {
+			if details(t, c.Details) != details(t, want[i].Details) {
+				t.Errorf("change %d tells %s, want %s", c.Seq, c.Details, want[i].Details)
+			}
+			want[i].At, want[i].Head, want[i].Details = c.At, c.Head, c.Details
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("recorded\n%+v\nwant\n%+v", got, want)
+	}
+	for _, c := range []struct {
+		query audit.ChangeQuery
+		want  []int64
+	}{
+		{audit.ChangeQuery{PolicyID: "p"}, []int64{1}},
+		{audit.ChangeQuery{PolicyID: k.ID.Text(spend.PrefixKey)}, nil},
+		{audit.ChangeQuery{KeyID: k.ID.Text(spend.PrefixKey)}, []int64{2, 3}},
+		{audit.ChangeQuery{KeyID: key.KeyID}, []int64{1, 3}}, // made with it
+		{audit.ChangeQuery{KeyID: "p"}, nil},
+		{audit.ChangeQuery{Since: now().Add(time.Hour)}, nil},
+		{audit.ChangeQuery{Since: began.Add(-time.Hour)}, []int64{1, 2, 3}},
+		{audit.ChangeQuery{After: 2}, []int64{3}},
+		{audit.ChangeQuery{Limit: 2}, []int64{1, 2}},
+	} {
+		var numbers []int64
+		for _, found := range mustRecord(t, s, c.query) {
+			numbers = append(numbers, found.Seq)
+		}
+		if !slices.Equal(numbers, c.want) {
+			t.Errorf("%+v: got %d, want %d", c.query, numbers, c.want)
+		}
+	}
+}
+
+// mustRecord reads changes; a limit of 0 is none.
+func mustRecord(t *testing.T, s Subject, q audit.ChangeQuery) []audit.Change {
+	t.Helper()
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	changes, err := s.Changes(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+// details is a JSON object in one order, without white space.
+func details(t *testing.T, object string) string {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal([]byte(object), &members); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// noChangeWithoutRecord changes the configuration past the record.
+func noChangeWithoutRecord(t *testing.T, s Subject) {
+	ctx := t.Context()
+	k := newKey()
+	if err := s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateKey(ctx, actor(), k); err != nil {
+		t.Fatal(err)
+	}
+	const policy = "INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation) " +
+		"SELECT policy_id, 2, name, description, rules, metadata, created_at, updated_at, "
+	for _, statement := range append([]string{
+		policy + "generation FROM policies", policy + "generation + 2 FROM policies",
+		"UPDATE keys SET rpm = 7", "UPDATE keys SET rpm = 7, generation = generation + 1", "UPDATE keys SET generation = 1",
+	}, s.Unrecorded...) {
+		if err := s.Exec(t, statement); err == nil {
+			t.Errorf("%s: was not refused", statement)
+		}
+	}
+	if got, err := s.KeyByHash(ctx, k.Hash); err != nil || !reflect.DeepEqual(got, k) {
+		t.Errorf("the key is now %+v, %v", got, err)
+	}
+	if p, err := s.Policy(ctx, "p", 0); err != nil || p.Version != 1 {
+		t.Errorf("the policy is now %+v, %v", p, err)
+	}
+	if recorded := mustRecord(t, s, audit.ChangeQuery{}); len(recorded) != 2 {
+		t.Errorf("%d changes are recorded, want 2", len(recorded))
+	}
+}

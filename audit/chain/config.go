@@ -1,0 +1,97 @@
+package chain
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// PolicyColumns are the columns of a policy in the order in which its row is
+// encoded.
+func PolicyColumns() []string {
+	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation"}
+}
+
+// KeyColumns are the columns of an API key in the order in which its row is
+// encoded: all but last_used, which is no configuration.
+func KeyColumns() []string {
+	return []string{"id", "hash", "name", "rpm", "active", "created_at", "generation"}
+}
+
+// ChangeColumns are the columns of a change of the configuration in the order in
+// which its row is encoded: all but its head.
+func ChangeColumns() []string {
+	return []string{
+		"seq", "kind", "subject", "version", "actor", "key_id", "principal", "credential", "request_id", "address",
+		"at", "details", "hash",
+	}
+}
+
+// The domains of the configuration's hashes, which SQL computes as well
+// (hash_policy, hash_key, record_change).
+const (
+	policyDomain = "spendgate policy 1\n"
+	keyDomain    = "spendgate key 1\n"
+	changeDomain = "spendgate change 1\n"
+)
+
+// HashPolicy returns the hash of a policy's encoded row.
+func HashPolicy(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(policyDomain), row...))
+}
+
+// HashKey returns the hash of a key's encoded row.
+func HashKey(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(keyDomain), row...))
+}
+
+// ChangeHead returns the head of a change: over the head before (zero for the
+// first) and the encoded row.
+func ChangeHead(previous spend.Hash, row []byte) spend.Hash {
+	return sha256.Sum256(append(append([]byte(changeDomain), previous[:]...), row...))
+}
+
+// epoch2000 is from when PostgreSQL counts the microseconds of a time.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// EncodeRow returns a row of these fields as PostgreSQL encodes it. A nil is
+// null.
+func EncodeRow(fields ...any) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(len(fields)))
+	for _, f := range fields {
+		switch f := f.(type) {
+		case nil:
+			b = appendNull(b)
+		case string:
+			b = appendField(b, f)
+		case []byte:
+			b = appendField(b, f)
+		case bool:
+			var n byte
+			if f {
+				n = 1
+			}
+			b = appendLetter(b, n)
+		case int32:
+			b = appendInt32(b, f)
+		case int64:
+			b = appendInt64(b, f)
+		case time.Time:
+			b = appendInt64(b, f.Sub(epoch2000).Microseconds())
+		default:
+			panic(fmt.Sprintf("BUG: a field of type %T is not encoded", f))
+		}
+	}
+	return b
+}
+
+// Time returns the time in an encoded field.
+func Time(field []byte) (time.Time, bool) {
+	if len(field) != 8 {
+		return time.Time{}, false
+	}
+	return epoch2000.Add(time.Duration(binary.BigEndian.Uint64(field)) * time.Microsecond), true
+}

@@ -1,0 +1,121 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Changes is the record of every change of policies and keys, which is made
+// with the change and never altered (G8).
+type Changes interface {
+	// Changes returns changes that match the query, in the order of their numbers.
+	Changes(ctx context.Context, q ChangeQuery) ([]Change, error)
+}
+
+// ChangeQuery selects changes. Zero fields do not filter.
+type ChangeQuery struct {
+	PolicyID string    // of the policy
+	KeyID    string    // of the key, or made with the key
+	Since    time.Time // inclusive
+	After    int64     // only greater numbers
+	Limit    int
+}
+
+// ChangeKind says what was changed.
+type ChangeKind string
+
+// The kinds of changes.
+const (
+	PolicyCreated ChangeKind = "policy.created"
+	KeyCreated    ChangeKind = "key.created"
+	KeyChanged    ChangeKind = "key.changed"
+)
+
+// Actor is who changes the configuration, and from where. Empty fields are not
+// known, or do not apply.
+type Actor struct {
+	KeyID      string // of the API key
+	Principal  string // of the API key, or the name of what acts by itself
+	Credential string // which admin key: the first 8 digits of its SHA-256, in hex
+	RequestID  string
+	Address    string // of the client
+}
+
+// Kind returns what kind of credential the actor has: admin, key, or system for
+// none.
+func (a *Actor) Kind() string {
+	switch {
+	case a.Credential != "":
+		return "admin"
+	case a.KeyID != "":
+		return "key"
+	}
+	return "system"
+}
+
+// Name returns what tells the actor from others of its kind.
+func (a *Actor) Name() string { return cmp.Or(a.Credential, a.KeyID, a.Principal) }
+
+// Change is the record of one change.
+type Change struct {
+	Seq     int64 // 1, 2, 3: also the generation that the change made
+	Kind    ChangeKind
+	Subject string // the policy_id or key_id
+	Version int    // of the policy; 0 for a key
+	By      Actor
+	At      time.Time  // by the store's clock
+	Details string     // a JSON object: what the policy or key is now; never a secret
+	Hash    spend.Hash // of the row of the policy or key as it is now
+	Head    spend.Hash // over all of it and the head of the change before
+}
+
+// Row returns the change as its head is computed of it (chain.ChangeColumns).
+func (c *Change) Row() []byte {
+	var version any
+	if c.Version != 0 {
+		version = int32(c.Version)
+	}
+	return chain.EncodeRow(c.Seq, string(c.Kind), c.Subject, version, c.By.Kind(), orNil(c.By.KeyID), orNil(c.By.Principal),
+		orNil(c.By.Credential), orNil(c.By.RequestID), orNil(c.By.Address), c.At, c.Details, c.Hash[:])
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// ChangeOfPolicy returns the record of a new version of a policy, without its
+// head. PostgreSQL makes its own (create_policy).
+func ChangeOfPolicy(p *Policy, generation int64, by Actor, at time.Time) Change {
+	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation)
+	return Change{
+		Seq: generation, Kind: PolicyCreated, Subject: p.PolicyID, Version: p.Version, By: by, At: at.UTC().Truncate(time.Millisecond),
+		Details: object(map[string]any{"name": p.Name}), Hash: chain.HashPolicy(row),
+	}
+}
+
+// ChangeOfKey returns the record of a new or changed key, without its head.
+// PostgreSQL makes its own (record_key).
+func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Time) Change {
+	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation)
+	return Change{
+		Seq: generation, Kind: kind, Subject: k.ID.Text(spend.PrefixKey), By: by, At: at.UTC().Truncate(time.Millisecond),
+		Details: object(map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}), Hash: chain.HashKey(row),
+	}
+}
+
+func object(members map[string]any) string {
+	b, err := json.Marshal(members)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the details of a change have no JSON: %v", err))
+	}
+	return string(b)
+}

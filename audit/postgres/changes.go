@@ -1,0 +1,45 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+)
+
+// byActor completes the call of a function whose last argument is the actor.
+func byActor(call string, by audit.Actor, args ...[]byte) textStatement {
+	n := len(args)
+	call += fmt.Sprintf("ROW($%d, $%d, $%d, $%d, $%d, $%d)::actor)", n+1, n+2, n+3, n+4, n+5, n+6)
+	args = append(args, []byte(by.Kind()))
+	for _, s := range []string{by.KeyID, by.Principal, by.Credential, by.RequestID, by.Address} {
+		if s == "" {
+			args = append(args, nil)
+		} else {
+			args = append(args, []byte(s))
+		}
+	}
+	return textStatement{call, args}
+}
+
+// Changes implements audit.Changes.
+func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Change, error) {
+	return collect(ctx, s, "cannot read the changes", scanChange, `SELECT seq, kind, subject, coalesce(version, 0),
+			coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''), coalesce(request_id, ''), coalesce(address, ''),
+			at, details, hash, head
+		FROM changes WHERE seq > $1 AND ($2 = '' OR subject = $2 AND kind = 'policy.created')
+			AND ($3 = '' OR subject = $3 AND kind <> 'policy.created' OR key_id = $3) AND at >= $4 ORDER BY seq LIMIT $5`,
+		q.After, q.PolicyID, q.KeyID, q.Since, q.Limit)
+}
+
+func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
+	var hash, head []byte
+	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
+		&c.At, &c.Details, &hash, &head)
+	copy(c.Hash[:], hash)
+	copy(c.Head[:], head)
+	c.At = c.At.UTC()
+	return c, err
+}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+const changeColumns = "seq, kind, subject, version, actor, key_id, principal, credential, request_id, address, at, details, hash, head"
+
+// record adds a change to the chain.
+func record(tx *sql.Tx, c audit.Change) error {
+	var previous []byte
+	err := tx.QueryRow("SELECT head FROM changes ORDER BY seq DESC LIMIT 1").Scan(&previous)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	var before spend.Hash
+	copy(before[:], previous)
+	c.Head = chain.ChangeHead(before, c.Row())
+	_, err = tx.Exec("INSERT INTO changes ("+changeColumns+") VALUES (?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		c.Seq, string(c.Kind), c.Subject, c.Version, c.By.Kind(), orNull(c.By.KeyID), orNull(c.By.Principal), orNull(c.By.Credential),
+		orNull(c.By.RequestID), orNull(c.By.Address), c.At.UnixMilli(), c.Details, c.Hash[:], c.Head[:])
+	return err
+}
+
+// Changes implements audit.Changes.
+func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Change, error) {
+	return collect(ctx, s.reader, "cannot read the changes", scanChange, `SELECT seq, kind, subject, coalesce(version, 0),
+			coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''), coalesce(request_id, ''), coalesce(address, ''),
+			at, details, hash, head
+		FROM changes WHERE seq > ?1 AND (?2 = '' OR subject = ?2 AND kind = 'policy.created')
+			AND (?3 = '' OR subject = ?3 AND kind <> 'policy.created' OR key_id = ?3) AND at >= ?4 ORDER BY seq LIMIT ?5`,
+		q.After, q.PolicyID, q.KeyID, q.Since.UnixMilli(), q.Limit)
+}
+
+func scanChange(row scanner) (c audit.Change, err error) {
+	var at int64
+	var hash, head []byte
+	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
+		&at, &c.Details, &hash, &head)
+	copy(c.Hash[:], hash)
+	copy(c.Head[:], head)
+	c.At = fromMilli(at)
+	return c, err
+}

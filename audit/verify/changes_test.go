@@ -1,0 +1,121 @@
+package verify_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// addKey makes change 4, a new key, and change 5, the same key deactivated.
+func (tr *trail) addKey() (name string) {
+	tr.t.Helper()
+	k := &audit.Key{ID: spend.NewID(time.Now()), Name: "till", RateLimitRPM: 7, Active: true, CreatedAt: time.Now()}
+	_, _ = rand.Read(k.Hash[:]) // never fails
+	by := audit.Actor{KeyID: "key_1", Principal: "p", Credential: "01234567", RequestID: "req_1", Address: "192.0.2.1"}
+	if err := tr.store.CreateKey(tr.t.Context(), by, k); err != nil {
+		tr.t.Fatal(err)
+	}
+	if _, err := tr.store.UpdateKey(tr.t.Context(), by, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
+		tr.t.Fatal(err)
+	}
+	return "key " + k.ID.Text(spend.PrefixKey)
+}
+
+// TestTamperedKeys alters each column of a key behind the back of its record,
+// brings an earlier state back, removes it and puts one in. That it is used is no
+// change.
+func TestTamperedKeys(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	key := tr.addKey()
+	tr.exec("UPDATE keys SET last_used = now()")
+	tr.finds(tr.held)
+	other := "key key_00000000000000000000000000000001"
+	tampered := map[string]string{
+		"UPDATE keys SET active = true, generation = 4": "altered " + key,
+		"DELETE FROM keys": "removed " + key,
+		`INSERT INTO keys SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted " + other,
+	}
+	for _, column := range tr.columns("keys") {
+		to := map[string]string{
+			"text": "%s || ' '", "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'",
+			"boolean": "NOT %s", "bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
+		}[column[1]]
+		if column[0] != "last_used" && column[0] != "id" {
+			tampered[fmt.Sprintf("UPDATE keys SET %s = %s", column[0], fmt.Sprintf(to, column[0]))] = "altered " + key
+		}
+	}
+	if len(tampered) < 3+6 {
+		t.Fatalf("only %d ways: %v", len(tampered), tampered)
+	}
+	for tamper, want := range tampered {
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM keys")
+		tr.exec("%s", tamper)
+		tr.finds(nil, want)
+		tr.exec("DELETE FROM keys; INSERT INTO keys SELECT * FROM kept; DROP TABLE kept")
+	}
+	tr.finds(tr.held)
+}
+
+// TestTamperedChanges alters each column of a change.
+func TestTamperedChanges(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	key := tr.addKey()
+	const change = "change 4 of the configuration"
+	for _, column := range tr.columns("changes") {
+		to := map[string]string{
+			"text": "%s || ' '", "timestamp with time zone": "%s + interval '1 microsecond'", "integer": "7",
+			"bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
+		}[column[1]]
+		want := []string{"altered " + change}
+		switch column[0] {
+		case "seq":
+			continue // see below
+		case "subject":
+			want = append(want, "removed "+key+" ")
+		}
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM changes")
+		if set := fmt.Sprintf(to, column[0]); column[1] == "integer" {
+			tr.exec("UPDATE changes SET %s = 7 WHERE seq = 4", column[0])
+		} else {
+			tr.exec("UPDATE changes SET %s = %s WHERE seq = 4", column[0], set)
+		}
+		tr.finds(nil, want...)
+		tr.exec("DELETE FROM changes; INSERT INTO changes SELECT * FROM kept; DROP TABLE kept")
+	}
+	tr.exec("UPDATE changes SET seq = 6 WHERE seq = 5")
+	tr.finds(nil, "removed change 5 of the configuration")
+	tr.exec("UPDATE changes SET seq = 5 WHERE seq = 6")
+	tr.finds(tr.held)
+	// The end cut off, key and all: only a checkpoint tells.
+	tr.sign()
+	tr.exec("DELETE FROM changes WHERE seq >= 4; DELETE FROM keys")
+	tr.finds(nil)
+	tr.finds(tr.held, "removed change 5 of the configuration")
+}
+
+// TestBackdatedChange names a change that is older than a checkpoint without it.
+func TestBackdatedChange(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	tr.addKey()
+	tr.exec("UPDATE changes SET at = at - interval '1 hour' WHERE seq = 5")
+	changes, err := tr.store.Changes(t.Context(), audit.ChangeQuery{After: 3, Limit: 2})
+	if err != nil || len(changes) != 2 {
+		t.Fatalf("%v, %v", changes, err)
+	}
+	head := chain.ChangeHead(changes[0].Head, changes[1].Row())
+	if bytes.Equal(head[:], changes[1].Head[:]) {
+		t.Error("the head does not depend on the time")
+	}
+	tr.exec(`UPDATE changes SET head = '\x%x' WHERE seq = 5`, head[:])
+	tr.finds(nil)
+	tr.finds(tr.held, "inserted change 5 of the configuration")
+}

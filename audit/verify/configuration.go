@@ -1,0 +1,133 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// configuration compares all policies and keys with the chain of changes,
+// whatever the range: there are few.
+func (v *verifier) configuration(ctx context.Context) error {
+	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), previous: []spend.Hash{{}}}
+	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
+		return err
+	}
+	if err := v.o.Evidence.Policies(ctx, w.policy); err != nil {
+		return err
+	}
+	if err := v.o.Evidence.Keys(ctx, w.key); err != nil {
+		return err
+	}
+	for p := range w.policies {
+		v.tally.find(Removed, policyName(p), "its creation is recorded")
+	}
+	for id, newest := range w.keys {
+		v.tally.find(Removed, keyName(id), "%s has it", changeName(newest.seq))
+	}
+	return nil
+}
+
+// changeWalk goes along the chain of changes.
+type changeWalk struct {
+	*verifier
+	seq      int64
+	previous []spend.Hash // what the head before may have been; none when it is not there
+	policies map[PolicyVersion]recorded
+	keys     map[string]recorded // by key_id, the newest change of each
+}
+
+// recorded is a row as a change left it.
+type recorded struct {
+	seq int64
+	row spend.Hash
+}
+
+func (w *changeWalk) change(c Change) error {
+	w.tally.changes.Add(1)
+	name := changeName(c.Seq)
+	if c.Seq != w.seq+1 {
+		w.tally.find(Removed, changeName(w.seq+1), "and all up to number %d: the one after cannot be checked then", c.Seq-1)
+		w.previous = nil
+	}
+	w.seq = c.Seq
+	switch p := (PolicyVersion{c.Subject, c.Version}); {
+	case !c.Policy:
+		w.keys[c.Subject] = recorded{c.Seq, c.Hash}
+	case w.policies[p].seq > 0:
+		w.tally.find(Altered, name, "%s was created twice", policyName(p))
+	default:
+		w.policies[p] = recorded{c.Seq, c.Hash}
+	}
+	w.late(name, c.Seq, c.At)
+	var computed spend.Hash
+	for _, p := range w.previous {
+		if computed = chain.ChangeHead(p, c.Row); computed == c.Head {
+			w.previous = []spend.Hash{computed}
+			return nil
+		}
+	}
+	if len(w.previous) > 0 {
+		w.tally.find(Altered, name, "its head does not follow from it and the head before")
+		w.previous = []spend.Hash{c.Head, computed}
+		return nil
+	}
+	w.previous = []spend.Hash{c.Head}
+	return nil
+}
+
+func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
+	w.tally.policies.Add(1)
+	switch created, ok := w.policies[p]; {
+	case !ok:
+		w.tally.find(Inserted, policyName(p), "its creation is not recorded")
+	case chain.HashPolicy(row) != created.row:
+		w.tally.find(Altered, policyName(p), "its row is not the one that %s recorded", changeName(created.seq))
+	default:
+		fields, err := chain.ParseFields(nil, row)
+		if i := slices.Index(chain.PolicyColumns(), "updated_at"); err == nil && i < len(fields) {
+			if updated, ok := chain.Time(fields[i]); ok {
+				w.late(policyName(p), created.seq, updated)
+			}
+		}
+	}
+	delete(w.policies, p)
+	return nil
+}
+
+func (w *changeWalk) key(id spend.ID, row []byte) error {
+	w.tally.keys.Add(1)
+	keyID := id.Text(spend.PrefixKey)
+	switch newest, ok := w.keys[keyID]; {
+	case !ok:
+		w.tally.find(Inserted, keyName(keyID), "no change has it")
+	case chain.HashKey(row) != newest.row:
+		w.tally.find(Altered, keyName(keyID), "it is not as its newest change, %s, left it", changeName(newest.seq))
+	}
+	delete(w.keys, keyID)
+	return nil
+}
+
+// late names what was made before a checkpoint that does not have its change.
+func (w *changeWalk) late(name string, seq int64, at time.Time) {
+	lacking, acknowledged := w.known.lackingChange(seq)
+	if !lacking.After(at.Add(lateCommit)) {
+		return
+	}
+	kind := Inserted
+	if acknowledged {
+		kind = Acknowledged
+	}
+	w.tally.find(kind, name, "it is older than the checkpoint of %s, which does not have %s: it was inserted afterwards, "+
+		"or a clock was behind", stamp(lacking), changeName(seq))
+}
+
+func policyName(p PolicyVersion) string {
+	return fmt.Sprintf("policy %q version %d", p.PolicyID, p.Version)
+}
+func keyName(keyID string) string { return "key " + keyID }
+func changeName(seq int64) string { return fmt.Sprintf("change %d of the configuration", seq) }
