@@ -61,14 +61,20 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("recorded\n%+v\nwant\n%+v", got, want)
 	}
+	changesAreFiltered(t, s, k.ID.Text(spend.PrefixKey), key.KeyID, began)
+}
+
+// changesAreFiltered asks for some of the changes that changesAreRecorded made
+// of one key, and with another.
+func changesAreFiltered(t *testing.T, s Subject, changed, author string, began time.Time) {
 	for _, c := range []struct {
 		query audit.ChangeQuery
 		want  []int64
 	}{
 		{audit.ChangeQuery{PolicyID: "p"}, []int64{1}},
-		{audit.ChangeQuery{PolicyID: k.ID.Text(spend.PrefixKey)}, nil},
-		{audit.ChangeQuery{KeyID: k.ID.Text(spend.PrefixKey)}, []int64{2, 3}},
-		{audit.ChangeQuery{KeyID: key.KeyID}, []int64{1, 3}}, // made with it
+		{audit.ChangeQuery{PolicyID: changed}, nil},
+		{audit.ChangeQuery{KeyID: changed}, []int64{2, 3}},
+		{audit.ChangeQuery{KeyID: author}, []int64{1, 3}}, // made with it
 		{audit.ChangeQuery{KeyID: "p"}, nil},
 		{audit.ChangeQuery{Since: now().Add(time.Hour)}, nil},
 		{audit.ChangeQuery{Since: began.Add(-time.Hour)}, []int64{1, 2, 3}},
