@@ -348,7 +348,7 @@ func (b *backup) show(t *testing.T, before map[string][]byte) {
 		break
 	}
 	code, out, err := fleet.Run(limited(t, patience), b.binary, b.dir, settings, "audit", "verify")
-	if err != nil || code != 0 || !strings.Contains(out, "clean: ") {
+	if err != nil || code != 0 || !strings.Contains(out, "\nclean ") {
 		t.Errorf("audit verify after the restore: %d, %v\n%s", code, err, out)
 	}
 }

@@ -30,7 +30,7 @@ func (s *suite) trailIsProved(t *testing.T) {
 	claimed()
 	for range 3 {
 		check(t, s.client(0), s.action("88"))
-		if code, output := s.prove(t); code != 0 || !strings.Contains(output, "clean: ") {
+		if code, output := s.prove(t); code != 0 || !strings.Contains(output, "\nclean ") {
 			t.Fatalf("exit %d\n%s", code, output)
 		}
 	}

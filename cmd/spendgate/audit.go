@@ -31,7 +31,7 @@ func auditCommand() command {
 				name: "verify", summary: "recompute the trail's hash chains and name what is not as it was", setup: auditVerify,
 				details: "Reads one moment of the database of SPENDGATE_DATABASE_URL while nodes go on writing. Names on standard\n" +
 					"output, a line each, what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
-					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing.",
+					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing: it says up to when it vouches.",
 			},
 			{
 				name: "checkpoint", summary: "sign the heads of all chains now", setup: auditCheckpoint,

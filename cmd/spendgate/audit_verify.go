@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +25,7 @@ type verification struct {
 	files    []string
 	key      string
 	archives string
+	metrics  string
 	workers  int
 }
 
@@ -33,7 +33,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	v := verification{to: timeFlag{last: true}}
 	flags.Var(&v.from, "from", "only checks from this `TIME` on, a date or RFC 3339")
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
-	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints; once for each file", func(text string) error {
+	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each", func(text string) error {
 		var file string
 		err := notEmpty(&file)(text)
 		v.files = append(v.files, file)
@@ -41,6 +41,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	})
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of days that were detached are in `DIR`")
+	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
 	return func(ctx context.Context, p process, args []string) error {
 		if len(args) > 0 || v.workers < 1 {
@@ -52,90 +53,86 @@ func auditVerify(flags *flag.FlagSet) action {
 		if v.from.at.After(time.Now()) {
 			return usageError{text: "--from lies in the future"}
 		}
-		return v.run(ctx, p)
+		if v.metrics != "" && v.ranged() {
+			return usageError{text: "--metrics-file tells of the whole trail: leave --from and --to out"}
+		}
+		summary, err := v.run(ctx, p)
+		if err == nil {
+			err = v.tell(p.stdout, summary)
+		}
+		if _, usage := errors.AsType[usageError](err); v.metrics == "" || usage {
+			return err
+		}
+		return errors.Join(err, writeMetrics(v.metrics, summary, err, time.Now()))
 	}
 }
 
-func (v verification) run(ctx context.Context, p process) error {
+// ranged reports whether not the whole of the trail is verified.
+func (v verification) ranged() bool { return !v.from.at.IsZero() || !v.to.at.IsZero() }
+
+func (v verification) run(ctx context.Context, p process) (s verify.Summary, err error) {
 	c, err := p.load(config.Audit)
 	if err != nil {
-		return err
+		return s, err
 	}
 	show := &progress{out: p.stderr}
 	o := verify.Options{
 		From: v.from.at, To: v.to.at, Archives: v.archives, Workers: v.workers, Progress: show.at,
 		Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) }, //nolint:errcheck // the count at the end tells
 	}
-	for _, file := range v.files {
+	files, err := checkpointFiles(v.files)
+	if err != nil {
+		return s, err
+	}
+	for _, file := range files {
 		// As it is now: what is signed later may be of later than the reading.
 		lines, closeFile, err := openNow(file)
 		if err != nil {
-			return err
+			return s, err
 		}
 		defer closeFile()
-		if len(v.files) == 1 {
+		if len(files) == 1 {
 			file = ""
 		}
 		o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: file, Lines: lines})
 	}
 	if len(v.files) > 0 {
 		if v.key == "" && c.Checkpoints.Key == "" {
-			return usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
+			return s, usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
 		}
 		if o.PublicKey, err = publicKey(v.key, c.Checkpoints.Key); err != nil {
-			return err
+			return s, err
 		}
 	}
 	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), v.workers)
 	if err != nil {
-		return err
+		return s, err
 	}
 	defer snapshot.Close()
 	o.Evidence = snapshot
-	summary, err := verify.Verify(ctx, o)
-	if err != nil {
-		return fmt.Errorf("the trail could not be verified: %w", err)
+	if s, err = verify.Verify(ctx, o); err != nil {
+		return s, fmt.Errorf("the trail could not be verified: %w", err)
 	}
-	return v.tell(p.stdout, summary)
+	return s, nil
 }
 
-// tell ends with an error unless everything is as it was recorded.
-func (v verification) tell(w io.Writer, s verify.Summary) error {
-	_, err := fmt.Fprintf(w, "verified %d checks, %d violations and %d policies in %d batches of %d chains\n",
-		s.Checks, s.Violations, s.Policies, s.Batches, s.Chains)
-	if err != nil {
-		return err
-	}
-	against := "no checkpoints given: a chain whose end was cut off, or a whole chain that is gone, does not show"
-	switch {
-	case s.Checkpoints > 0:
-		against = fmt.Sprintf("held to %d checkpoints, the last of %s", s.Checkpoints, s.LastCheckpoint.UTC().Format(time.RFC3339))
-	case len(v.files) > 0:
-		against = "held to no checkpoint: the file has none with a signature of this key"
-	}
-	if s.TornCheckpoints > 0 {
-		against += fmt.Sprintf("; %d lines of the file were not written to their end", s.TornCheckpoints)
-	}
-	if _, err := fmt.Fprintln(w, against); err != nil {
-		return err
-	}
-	if s.Clean() {
-		what := "everything is as it was recorded"
-		if s.Checks+s.Violations+s.Batches == 0 {
-			what = "no check was recorded there"
+// checkpointFiles names the files that are meant: of a folder all in it.
+func checkpointFiles(paths []string) (files []string, err error) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			files = append(files, path) // opening it says what is wrong
+			continue
 		}
-		_, err := fmt.Fprintln(w, "clean:", what)
-		return err
+		inside, err := filepath.Glob(filepath.Join(path, "*.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		if len(inside) == 0 {
+			return nil, fmt.Errorf("there are no checkpoints in %s", path)
+		}
+		files = append(files, inside...)
 	}
-	var counts []string
-	for kind, n := range s.Findings {
-		counts = append(counts, fmt.Sprintf("%d %s", n, kind))
-	}
-	slices.Sort(counts)
-	if len(counts) == 1 && s.Findings[verify.Unchecked] > 0 {
-		return errors.New("not all of the trail could be checked: " + counts[0])
-	}
-	return errors.New("the trail is not as it was recorded: " + strings.Join(counts, ", "))
+	return files, nil
 }
 
 func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {

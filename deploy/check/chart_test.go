@@ -55,6 +55,7 @@ func everything() values {
 			"dashboard":      values{"enabled": true},
 			"runbookURL":     "https://runbooks.internal/spendgate/",
 		},
+		"verify":         values{"enabled": true, "textfileDir": "/var/lib/node-exporter"},
 		"podAnnotations": values{"a": "b"},
 		"env": []any{
 			values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"},
@@ -81,6 +82,8 @@ func blank(apiVersion, kind string) any {
 		return &apps.Deployment{}
 	case "autoscaling/v2 HorizontalPodAutoscaler":
 		return &autoscaling.HorizontalPodAutoscaler{}
+	case "batch/v1 CronJob":
+		return &batch.CronJob{}
 	case "batch/v1 Job":
 		return &batch.Job{}
 	case "monitoring.coreos.com/v1 PrometheusRule":
@@ -188,7 +191,7 @@ func TestChartHasNoFaults(t *testing.T) {
 func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
-	optional := []string{"ConfigMap spendgate-dashboard", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
+	optional := []string{"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
 	for name, c := range map[string]struct {
 		v    values
 		want []string
@@ -217,6 +220,7 @@ func TestValues(t *testing.T) {
 		"6 minutes":       {"checkpoints": values{"interval": "6m"}},
 		"301 seconds":     {"checkpoints": values{"interval": "301s"}},
 		"no interval":     {"checkpoints": values{"interval": "0s"}},
+		"verify unkeyed":  {"checkpoints": values{"claim": "proofs"}, "verify": values{"enabled": true}},
 		"no egress":       {"networkPolicy": values{"egressPorts": []any{}}},
 	} {
 		if _, err := tryRender("spendgate", v); err == nil {

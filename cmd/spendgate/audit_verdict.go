@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"spendgate/audit/verify"
+)
+
+// errNothingVerified ends a verification of the whole trail that met no check.
+var errNothingVerified = errors.New("NOTHING WAS VERIFIED: the trail holds no check; is this the right database, and the right schema?")
+
+// tell ends with an error unless everything is as it was recorded, as far as can
+// be told.
+func (v verification) tell(w io.Writer, s verify.Summary) error {
+	_, err := fmt.Fprintf(w, "verified %d checks, %d violations and %d policies in %d batches of %d chains\n%s\n",
+		s.Checks, s.Violations, s.Policies, s.Batches, s.Chains, v.heldTo(s))
+	if err != nil {
+		return err
+	}
+	if !s.Clean() {
+		return unclean(s)
+	}
+	if s.Checks == 0 && !v.ranged() {
+		return errNothingVerified
+	}
+	_, err = fmt.Fprintln(w, "clean"+v.extent(s))
+	return err
+}
+
+// heldTo says what the chains were compared with.
+func (v verification) heldTo(s verify.Summary) string {
+	against := "no checkpoints given: a chain whose end was cut off, or a whole chain that is gone, does not show"
+	switch {
+	case s.Checkpoints > 0:
+		against = fmt.Sprintf("held to %d checkpoints, the last of %s", s.Checkpoints, stamp(s.LastCheckpoint))
+	case len(v.files) > 0:
+		against = "held to no checkpoint: the file has none with a signature of this key"
+	}
+	if s.TornCheckpoints > 0 {
+		against += fmt.Sprintf("; %d lines of the file were not written to their end", s.TornCheckpoints)
+	}
+	return against
+}
+
+// extent says up to when a clean verification can vouch for the trail. What came
+// later may have been cut off, and a database that was restored has lost it:
+// what is left does not show that.
+func (v verification) extent(s verify.Summary) string {
+	acknowledged := ""
+	if n := s.Findings[verify.Acknowledged]; n > 0 {
+		acknowledged = fmt.Sprintf(", but for %d acknowledged losses", n)
+	}
+	if s.Checks == 0 {
+		return acknowledged + ": no check was recorded there"
+	}
+	if s.Checkpoints == 0 {
+		return fmt.Sprintf("%s as far as it can be told: what is there, up to the check of %s, is as it was recorded. Without a checkpoint nothing tells whether more was",
+			acknowledged, stamp(s.LastCheck))
+	}
+	if !s.LastCheck.After(s.LastCheckpoint) {
+		return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. Whether more was recorded later does not show",
+			acknowledged, stamp(s.LastCheckpoint))
+	}
+	return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. What is there from later, up to the check of %s, is too; "+
+		"whether more was recorded later does not show", acknowledged, stamp(s.LastCheckpoint), stamp(s.LastCheck))
+}
+
+func unclean(s verify.Summary) error {
+	var counts []string
+	for kind, n := range s.Findings {
+		counts = append(counts, fmt.Sprintf("%d %s", n, kind))
+	}
+	slices.Sort(counts)
+	if s.Findings[verify.Unchecked] > 0 && len(s.Findings) == 1 {
+		return errors.New("not all of the trail could be checked: " + counts[0])
+	}
+	return errors.New("the trail is not as it was recorded: " + strings.Join(counts, ", "))
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+const (
+	lastSuccessMetric = "spendgate_verify_last_success_timestamp_seconds"
+	metricsNamespace  = "spendgate_verify"
+)
+
+// writeMetrics replaces a file for the textfile collector of Prometheus' node
+// exporter. A verification that failed keeps when the last one did not.
+func writeMetrics(path string, s verify.Summary, failed error, now time.Time) error {
+	success := float64(now.Unix())
+	if failed != nil {
+		var err error
+		if success, err = lastSuccess(path); err != nil {
+			return err
+		}
+	}
+	registry := prometheus.NewRegistry()
+	gauge := func(name, help string, value float64) {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help})
+		g.Set(value)
+		registry.MustRegister(g)
+	}
+	gauge("last_run_timestamp_seconds", "When the audit trail was last verified, successfully or not, as Unix time.", float64(now.Unix()))
+	gauge("last_success_timestamp_seconds", "When it was last found to be as recorded, as Unix time; 0 for never.", success)
+	gauge("checks", "Checks that the last run compared with the hash chains.", float64(s.Checks))
+	checkpoint := float64(0)
+	if !s.LastCheckpoint.IsZero() {
+		checkpoint = float64(s.LastCheckpoint.Unix())
+	}
+	gauge("checkpoint_timestamp_seconds", "Up to when the last run could vouch for the trail, as Unix time: the last checkpoint; 0 without any.", checkpoint)
+	findings := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: metricsNamespace, Name: "findings", Help: "What the last run found, by kind.",
+	}, []string{"kind"})
+	for _, kind := range []verify.Kind{verify.Altered, verify.Removed, verify.Inserted, verify.Unchecked, verify.Acknowledged} {
+		findings.WithLabelValues(string(kind)).Set(float64(s.Findings[kind]))
+	}
+	registry.MustRegister(findings)
+	if err := prometheus.WriteToTextfile(path, registry); err != nil {
+		return fmt.Errorf("cannot write the metrics: %w", err)
+	}
+	return nil
+}
+
+// lastSuccess reads when a verification last succeeded from the metrics of an
+// earlier one; 0 when there are none.
+func lastSuccess(path string) (float64, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the metrics of the run before: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(file)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the metrics of the run before: %w", err)
+	}
+	if f := families[lastSuccessMetric]; f != nil && len(f.Metric) == 1 {
+		return f.Metric[0].GetGauge().GetValue(), nil
+	}
+	return 0, nil
+}

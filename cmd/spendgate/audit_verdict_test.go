@@ -1,0 +1,143 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/verify"
+)
+
+// TestVerdict says up to when the trail is vouched for, and never that a trail of
+// which nothing was met is clean.
+func TestVerdict(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC) }
+	ranged := verification{from: timeFlag{at: at(0)}}
+	for name, c := range map[string]struct {
+		v    verification
+		s    verify.Summary
+		want string
+		err  string
+	}{
+		"without checkpoints": {s: verify.Summary{Checks: 5, LastCheck: at(7)}, want: "clean as far as it can be told: what is there, up to the check of 2026-03-01T12:07:00Z,"},
+		"all before the checkpoint": {
+			s:    verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8)},
+			want: "clean up to the checkpoint of 2026-03-01T12:08:00Z: everything until then is as it was recorded. Whether more was recorded later does not show\n",
+		},
+		"some behind the checkpoint": {
+			s:    verify.Summary{Checks: 5, LastCheck: at(9), Checkpoints: 2, LastCheckpoint: at(8)},
+			want: "up to the check of 2026-03-01T12:09:00Z, is too; whether more was recorded later does not show",
+		},
+		"acknowledged": {
+			s:    verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8), Findings: map[verify.Kind]int64{verify.Acknowledged: 3}},
+			want: "clean, but for 3 acknowledged losses up to the checkpoint",
+		},
+		"nothing":              {err: "NOTHING WAS VERIFIED"},
+		"nothing in a range":   {v: ranged, want: "clean: no check was recorded there"},
+		"findings":             {s: verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Altered: 1, verify.Acknowledged: 1}}, err: "not as it was recorded: 1 acknowledged, 1 altered"},
+		"what was not checked": {s: verify.Summary{Checks: 5, Findings: map[verify.Kind]int64{verify.Unchecked: 2}}, err: "not all of the trail could be checked: 2 unchecked"},
+	} {
+		var out strings.Builder
+		err := c.v.tell(&out, c.s)
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: %v\n%s", name, err, out.String())
+		}
+		if err != nil && strings.Contains(out.String(), "clean") {
+			t.Errorf("%s: called clean", name)
+		}
+	}
+}
+
+// TestVerifyMetrics keeps when a verification last succeeded while others fail.
+func TestVerifyMetrics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "verify.prom")
+	run := func(at int64, s verify.Summary, failed error, want ...string) {
+		t.Helper()
+		if err := writeMetrics(file, s, failed, time.Unix(at, 0)); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range want {
+			if !strings.Contains(string(content), "\n"+line+"\n") {
+				t.Errorf("no %q in\n%s", line, content)
+			}
+		}
+	}
+	fault := errors.New("made to fail")
+	run(100, verify.Summary{}, fault, "spendgate_verify_last_run_timestamp_seconds 100", "spendgate_verify_last_success_timestamp_seconds 0")
+	run(200, verify.Summary{Checks: 7, LastCheckpoint: time.Unix(190, 0)}, nil, "spendgate_verify_last_success_timestamp_seconds 200",
+		"spendgate_verify_checks 7", "spendgate_verify_checkpoint_timestamp_seconds 190", `spendgate_verify_findings{kind="altered"} 0`)
+	run(300, verify.Summary{Findings: map[verify.Kind]int64{verify.Altered: 2}}, fault, "spendgate_verify_last_run_timestamp_seconds 300",
+		"spendgate_verify_last_success_timestamp_seconds 200", `spendgate_verify_findings{kind="altered"} 2`)
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeMetrics(file, verify.Summary{}, fault, time.Unix(400, 0)); err == nil {
+		t.Error("a file of something else was replaced")
+	}
+}
+
+// TestVerifyWritesMetrics also when the database cannot be reached, but not when
+// it was called wrongly.
+func TestVerifyWritesMetrics(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "verify.prom")
+	database := []string{"SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}
+	if r := runWith(t, database, "", "audit", "verify", "--metrics-file", file, "--from", "2026-03-01"); r.code != 2 {
+		t.Errorf("of a range: exit %d, %s", r.code, r.stderr)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("metrics of a call that was wrong")
+	}
+	r := runWith(t, database, "", "audit", "verify", "--metrics-file", file)
+	if content, err := os.ReadFile(file); r.code != 1 || err != nil || !strings.Contains(string(content), "last_run") {
+		t.Errorf("exit %d, %v: %s", r.code, err, content)
+	}
+}
+
+// TestCheckpointFiles takes all files of a folder.
+func TestCheckpointFiles(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := checkpointFiles([]string{dir}); err == nil {
+		t.Error("an empty folder")
+	}
+	for _, name := range []string{"a.jsonl", "b.jsonl", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := checkpointFiles([]string{"other", dir})
+	if err != nil || len(files) != 3 || files[0] != "other" || filepath.Base(files[2]) != "b.jsonl" {
+		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// TestVerifyUnit: the unit for systemd calls verify as it can be called, and may
+// write where it writes.
+func TestVerifyUnit(t *testing.T) {
+	unit, err := os.ReadFile("../../deploy/systemd/spendgate-verify.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/spendgate ")
+	line, _, _ = strings.Cut(line, "\n")
+	_, writable, _ := strings.Cut(string(unit), "\nReadWritePaths=")
+	dir := t.TempDir()
+	lines := filepath.Join(dir, "lines.jsonl")
+	if err := os.WriteFile(lines, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), strings.TrimSpace(writable), dir).Replace(line)
+	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "", strings.Fields(line)...)
+	if r.code != 1 || !strings.Contains(r.stderr, "cannot read the audit trail") {
+		t.Errorf("%s: exit %d, %s", line, r.code, r.stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "spendgate_verify.prom")); err != nil {
+		t.Error(err)
+	}
+}
