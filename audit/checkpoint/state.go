@@ -149,8 +149,12 @@ const acknowledgedField = `"acknowledged":{`
 
 // newestBeside reads the newest of the other files of checkpoints in the folder
 // of a file: where each process has a file of its own, what was signed last is
-// in the file of another. nil when there is none of this key.
+// in the file of another. Such files have the extension of this one, which has
+// one. nil when there is none of this key.
 func newestBeside(path string, key PublicKey) (*state, error) {
+	if filepath.Ext(path) == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
 	paths, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"+filepath.Ext(path)))
 	if err != nil {
 		return nil, err
@@ -159,6 +163,9 @@ func newestBeside(path string, key PublicKey) (*state, error) {
 	for _, other := range paths {
 		if filepath.Base(other) == filepath.Base(path) {
 			continue
+		}
+		if info, err := os.Stat(other); err != nil || !info.Mode().IsRegular() {
+			continue // gone meanwhile, or no file
 		}
 		last, err := lastLineOf(other)
 		if err != nil {

@@ -107,6 +107,9 @@ func TestFilesBeside(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "other.jsonl"), []byte("{}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "folder.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	two, three := c.writer(t, filepath.Join(dir, "node2.jsonl"), nil), c.writer(t, filepath.Join(dir, "node3.jsonl"), nil)
 	refuses(t, two, 2)
 	if err := three.Acknowledge(t.Context(), "restored"); err != nil {
@@ -115,6 +118,16 @@ func TestFilesBeside(t *testing.T) {
 	write(t, two)
 	write(t, c.writer(t, filepath.Join(dir, "node1.jsonl"), nil))
 	write(t, c.writer(t, filepath.Join(dir, "node4.jsonl"), nil))
+}
+
+// TestFileWithoutExtension is alone in its folder, whatever else there is.
+func TestFileWithoutExtension(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := lose(t, filepath.Join(dir, "one"))
+	write(t, c.writer(t, filepath.Join(dir, "two"), nil))
 }
 
 // TestFilePutAway: a process remembers what it signed in a file that is gone.
