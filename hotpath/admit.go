@@ -36,7 +36,7 @@ func (a *Authorizer) Authenticate(ctx context.Context, c Caller) error {
 	if view.identify(c).err == nil {
 		return nil
 	}
-	r, err := a.guard.Ask(ctx, guard.Charge{})
+	r, err := a.guard.Ask(ctx, ratelimit.Charge{})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 		id := view.identify(c)
 		charge := id.charge
 		if ad.paid != nil {
-			charge = guard.Charge{}
+			charge = ratelimit.Charge{}
 		}
 		r, err := a.guard.Ask(ctx, charge)
 		if err != nil {

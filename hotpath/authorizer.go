@@ -99,7 +99,7 @@ func DemoCaller(address string) Caller { return Caller{demo: address} }
 // identity is a caller as a view of the configuration knows it.
 type identity struct {
 	key    string // its ID; empty of a caller without one
-	charge guard.Charge
+	charge ratelimit.Charge
 	used   *lastUse // nil of a caller without a key
 	err    error    // ErrUnauthorized or ErrKeyInactive
 }
@@ -107,7 +107,7 @@ type identity struct {
 // identify looks a caller up. The answer holds once the view is proved fresh.
 func (v *view) identify(c Caller) identity {
 	if c.demo != "" {
-		return identity{charge: guard.Charge{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
+		return identity{charge: ratelimit.Charge{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
 	}
 	k, ok := v.keys[c.hash]
 	switch {
@@ -116,7 +116,7 @@ func (v *view) identify(c Caller) identity {
 	case !k.Active:
 		return identity{err: ErrKeyInactive}
 	}
-	return identity{key: k.name, charge: guard.Charge{Key: k.counter, Limit: k.RateLimitRPM}, used: k.used}
+	return identity{key: k.name, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}, used: k.used}
 }
 
 // Knows reports whether this node knows the caller's API key, as it last looked.

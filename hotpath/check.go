@@ -149,7 +149,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		at.Generation = ""
 	}
 	if at.Charge = c.identity.charge; c.admission.paid != nil {
-		at.Charge = guard.Charge{}
+		at.Charge = ratelimit.Charge{}
 	}
 	return program, nil
 }

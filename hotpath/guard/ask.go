@@ -11,7 +11,7 @@ import (
 // ask is what one request wants from the next round trip, and the answers.
 type ask struct {
 	windows marker // that its names belong to
-	charge  Charge
+	charge  ratelimit.Charge
 	claims  [2]claim
 	swap    *swap
 	gets    []string

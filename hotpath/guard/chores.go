@@ -128,7 +128,7 @@ func (b *batcher) add(c chore) {
 }
 
 // refuse remembers a refusal and refunds it.
-func (b *batcher) refuse(charge Charge, place ratelimit.Place) {
+func (b *batcher) refuse(charge ratelimit.Charge, place ratelimit.Place) {
 	b.mu.Lock()
 	b.memory.NoteRefusal(charge.Key, charge.Limit, place)
 	b.mu.Unlock()

@@ -33,7 +33,7 @@ type Attempt struct {
 	KeyHash     spend.Hash    // zero without an idempotency key
 	RequestSHA  spend.Hash
 	Generation  string    // that the policy and the key were loaded under; empty when they are known to be fresh
-	Charge      Charge    // counted once, however often Claim is called
+	Charge      ratelimit.Charge    // counted once, however often Claim is called
 	Deadline    time.Time // when it may no longer claim what another failed to record
 
 	asked ask  // with the latest hot batch

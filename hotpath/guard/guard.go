@@ -177,13 +177,6 @@ func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err er
 	return epoch, err == nil && where.marker.epoch == epoch && where.marker.server == where.server, err
 }
 
-// Charge is a request to be counted against a caller's limit. The zero Charge
-// counts nothing.
-type Charge struct {
-	Key   string // the counter's name in Redis
-	Limit int
-}
-
 // Reading is what one round trip told a request that claims nothing.
 type Reading struct {
 	Generation string // compare with the one that the configuration was loaded under
@@ -193,7 +186,7 @@ type Reading struct {
 }
 
 // Ask counts a request and reads the generation.
-func (g *Guard) Ask(ctx context.Context, charge Charge) (Reading, error) {
+func (g *Guard) Ask(ctx context.Context, charge ratelimit.Charge) (Reading, error) {
 	var a ask
 	if err := g.trip(ctx, &a, func(a *ask, _ marker) { a.charge = charge }); err != nil {
 		return Reading{}, err
@@ -203,7 +196,7 @@ func (g *Guard) Ask(ctx context.Context, charge Charge) (Reading, error) {
 
 // Refuse takes a refused request off its window again and remembers the
 // refusal until the window ends.
-func (g *Guard) Refuse(charge Charge, r Reading) {
+func (g *Guard) Refuse(charge ratelimit.Charge, r Reading) {
 	if r.Counted {
 		g.batch.refuse(charge, r.Place)
 	}
@@ -232,7 +225,7 @@ func (g *Guard) trip(ctx context.Context, a *ask, build func(*ask, marker)) erro
 		*a = ask{windows: known}
 		build(a, known)
 		if counted {
-			a.charge = Charge{}
+			a.charge = ratelimit.Charge{}
 		}
 		err := g.batch.do(a)
 		if a.reading.lost {

@@ -20,6 +20,7 @@ import (
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/resp"
 	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
 )
 
 func newGuard(t *testing.T) *Guard {
@@ -48,7 +49,7 @@ func newGuard(t *testing.T) *Guard {
 func newLoadable(t *testing.T) (*Guard, *redis.Client) {
 	t.Helper()
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+	if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
 		t.Fatal(err)
 	}
 	server, err := g.conns.master(t.Context())
@@ -72,7 +73,7 @@ func (g *Guard) trips(t *testing.T) uint64 {
 // sent must not pass for one of the epoch in force.
 func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+	if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
 		t.Fatal(err)
 	}
 	current := ask{windows: *g.windows.Load()}
@@ -89,7 +90,7 @@ func TestAskOfAnOlderEpochIsVoid(t *testing.T) {
 // loader finished meanwhile: it may have come by before the claim.
 func TestAskStaysLazy(t *testing.T) {
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+	if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(5 * time.Second); !g.windows.Load().full; time.Sleep(time.Millisecond) {
@@ -197,7 +198,7 @@ func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 // generation alone. Each claim would have to be released again.
 func TestRefusedFromMemoryClaimsNothing(t *testing.T) {
 	g, server := newLoadable(t)
-	charge := Charge{Key: "r:{0}:k", Limit: 1}
+	charge := ratelimit.Charge{Key: "r:{0}:k", Limit: 1}
 	for i, want := range []Kind{Pass, Limited, Limited} {
 		at := Attempt{Fingerprint: spend.Hash{byte(i)}, Window: time.Hour, Charge: charge, Deadline: time.Now().Add(time.Second)}
 		if out, err := g.Claim(t.Context(), &at); err != nil || out.Kind != want {
@@ -251,7 +252,7 @@ func TestMarkedClaimIsReleased(t *testing.T) {
 			g.batch.later(markOrphan(name, h))
 			g.Release(&at)
 		}
-		if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+		if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
 			t.Fatal(err)
 		}
 		if held := server.Get(t.Context(), name).Val(); held != "" {
@@ -357,7 +358,7 @@ func TestSuitableServers(t *testing.T) {
 // although the batcher is idle when the first of them asks.
 func TestReadyAsksShareATrip(t *testing.T) {
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), Charge{}); err != nil {
+	if _, err := g.Ask(t.Context(), ratelimit.Charge{}); err != nil {
 		t.Fatal(err)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone

@@ -27,7 +27,7 @@ func (g *Guard) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.Ask(ctx, Charge{})
+	_, err = g.Ask(ctx, ratelimit.Charge{})
 	return err
 }
 
