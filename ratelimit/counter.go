@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 )
 
 // KeyPrefix begins the name of every counter; the braces keep all of them in

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/ratelimit"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )

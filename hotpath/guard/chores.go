@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/ratelimit"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 )
 
 // How long Redis may take. A batch that must connect first still ends in time

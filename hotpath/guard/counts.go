@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/ratelimit"
 )
 

@@ -18,7 +18,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath/guard/embedded"
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )

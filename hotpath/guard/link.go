@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 )
 
 // link is the one connection that claims travel on. It belongs to the

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/hotpath/guard/embedded"
-	"spendgate/hotpath/resp"
+	"spendgate/hotpath/pipeline/resp"
 	"spendgate/hotpath/spend"
 )
 
