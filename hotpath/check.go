@@ -246,14 +246,14 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		c.reclaims = true
 		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
 	case errors.Is(err, audit.ErrKeyTaken):
-		out, err := a.guard.KeyTaken(ctx, &c.attempt)
+		out, again, err := a.guard.KeyTaken(ctx, &c.attempt)
 		if out.Kind == guard.Replay {
 			a.metrics.replays.Inc()
 		}
 		if out.Kind == guard.KeyReused {
 			err = ErrKeyReused
 		}
-		return Answer{Check: out.Check, Replayed: true}, out.Kind == 0, err
+		return Answer{Check: out.Check, Replayed: true}, again, err
 	case errors.Is(err, audit.ErrPending):
 		// The client is answered 500 now; claims and slot stay until it is
 		// known what became of the commit.

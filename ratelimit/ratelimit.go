@@ -8,11 +8,15 @@
 // again, since they do not count, but only from the window they were counted
 // in; until then the counter is too high, never too low.
 //
-// The commands of this package travel in the pipeline of hotpath/guard. Losing
+// This package is the arithmetic; hotpath/pipeline sends the commands. Losing
 // Redis opens a new window.
 package ratelimit
 
 import "time"
+
+// KeyPrefix begins the name of every counter; the braces keep all of them in
+// one slot of a Redis Cluster.
+const KeyPrefix = "r:{0}:"
 
 // Window is how long a counter lives from its first request.
 const Window = 60 * time.Second

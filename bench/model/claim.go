@@ -7,9 +7,9 @@ type pc uint8
 const (
 	pcUnused pc = iota
 	pcBegin
-	pcHotBatch
-	pcHotFingerprint // SET f
-	pcHotMarker      // GET m
+	pcSendClaims
+	pcClaimFingerprint // SET f
+	pcReadMarker       // GET m
 	pcRenew
 	pcLoad    // of the configuration: not begun
 	pcLoading // under way
@@ -26,8 +26,8 @@ const (
 	pcTakeAged  // takeFingerprint of a recorded claim
 	pcAdoptOrphan
 	pcVerifyFresh
-	pcLengthen // verifyFresh: the long window's life is kept in Redis too
-	pcGiveBack // verifyFresh: f goes to the check that the store knows
+	pcLengthen // the long window's life is kept in Redis too
+	pcGiveBack // f goes to the check that the store knows
 	pcCommit
 	pcResolve
 	pcResolveLook
@@ -41,13 +41,13 @@ func (x *explorer) attempt(s *state, i int) {
 		// Nothing, or the node's to do.
 	case pcBegin:
 		x.begin(s, i)
-	case pcHotBatch:
-		x.hotBatch(s, i)
-	case pcHotFingerprint:
+	case pcSendClaims:
+		x.sendClaims(s, i)
+	case pcClaimFingerprint:
 		t := *s
-		x.hotFingerprint(&t, i)
-	case pcHotMarker:
-		x.hotMarker(s, i)
+		x.claimFingerprint(&t, i)
+	case pcReadMarker:
+		x.readMarker(s, i)
 	case pcAwaitKey, pcLookKey, pcFenceKey, pcAbsentUnderKey, pcTakeKey:
 		x.awaitKey(s, i)
 	case pcAwaitFingerprint, pcLookFingerprint, pcFenceFingerprint, pcAbsent:
@@ -103,7 +103,7 @@ func (x *explorer) prepare(t *state, i int) {
 	if a.fresh {
 		a.view = label{}
 	}
-	a.pc = pcHotBatch
+	a.pc = pcSendClaims
 }
 
 // vet looks at the server of a new connection; false means that its windows
@@ -138,15 +138,15 @@ func (x *explorer) renewed(t *state, i int) {
 		x.prepare(t, i)
 		return
 	}
-	a.pc = pcHotBatch
+	a.pc = pcSendClaims
 }
 
-// hotBatch is the pipeline's beginning: the generation, and k.
-func (x *explorer) hotBatch(s *state, i int) {
+// sendClaims is the batch's beginning: the generation, and k.
+func (x *explorer) sendClaims(s *state, i int) {
 	t := *s
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	if f := (fence{n.inc, n.windows.epoch}); a.fence != f {
-		x.drop(&t, i)
+		x.releaseClaims(&t, i)
 		a.fence = f
 	}
 	a.run, a.lazy = n.windows.run, !n.windows.full
@@ -157,15 +157,15 @@ func (x *explorer) hotBatch(s *state, i int) {
 	}
 	srv := x.server(&t, i)
 	a.read = srv.generation
-	if x.is(GenerationOfEarlierTrip) && n.memory != 0 {
+	if x.is(GenerationOfEarlierBatch) && n.memory != 0 {
 		a.read = n.memory
 	}
 	if x.is(MarkerFirst) {
 		a.early = srv.marker
 	}
 	a.sentK, a.sentF = false, false
-	if !x.Checks[i].Key || a.k.mine {
-		x.hotFingerprint(&t, i)
+	if !x.Checks[i].Key || a.key.mine {
+		x.claimFingerprint(&t, i)
 		return
 	}
 	check, ok := t.freshID(i)
@@ -173,23 +173,23 @@ func (x *explorer) hotBatch(s *state, i int) {
 		x.cut = true
 		return
 	}
-	a.k = held{value: value{check, n.inc, t.now, pending}}
+	a.key = claim{value: value{check, n.inc, t.now, pending}}
 	a.sentK = true
 	k := x.key(&t, i)
 	if a.heldK = *k; k.check == 0 {
-		*k = a.k.value
+		*k = a.key.value
 	}
-	a.pc = pcHotFingerprint
-	x.emitStep(&t, step{text: "hotBatch: SET k finds", who: i, found: a.heldK})
+	a.pc = pcClaimFingerprint
+	x.emitStep(&t, step{text: "sendClaims: SET k finds", who: i, found: a.heldK})
 	x.lose(&t, i)
 }
 
-// hotFingerprint is SET f, in the pipeline that t has begun.
-func (x *explorer) hotFingerprint(t *state, i int) {
+// claimFingerprint is SET f, in the batch that t has begun.
+func (x *explorer) claimFingerprint(t *state, i int) {
 	a := &t.attempts[i]
-	a.pc = pcHotMarker
-	if a.f.mine {
-		x.emit(t, "hotBatch: holds f", i)
+	a.pc = pcReadMarker
+	if a.fingerprint.mine {
+		x.emit(t, "sendClaims: holds f", i)
 		return
 	}
 	check, ok := t.freshID(i)
@@ -198,18 +198,18 @@ func (x *explorer) hotFingerprint(t *state, i int) {
 		return
 	}
 	window := tick(x.Checks[i].Window)
-	a.f = held{value: value{check, a.fence.node, t.now, pending}, until: t.now + window}
+	a.fingerprint = claim{value: value{check, a.fence.node, t.now, pending}, until: t.now + window}
 	a.sentF = true
 	late := *t
 	f := x.fingerprint(t, i)
 	if a.heldF = f.value; f.check == 0 {
-		*f = slot{a.f.value, a.f.until}
+		*f = slot{a.fingerprint.value, a.fingerprint.until}
 	}
-	x.emitStep(t, step{text: "hotBatch: SET f finds", who: i, found: a.heldF})
+	x.emitStep(t, step{text: "sendClaims: SET f finds", who: i, found: a.heldF})
 	x.lose(t, i)
 	if late.budgets.lateSets > 0 {
 		late.budgets.lateSets--
-		c := chore{choreLateSet, late.nodes[x.node(i)].hot, a.fence.epoch, false, uint8(x.Checks[i].Fingerprint), a.f.value, value{}, a.f.until}
+		c := deferred{deferredLateSet, late.nodes[x.node(i)].hot, a.fence.epoch, false, uint8(x.Checks[i].Fingerprint), a.fingerprint.value, value{}, a.fingerprint.until}
 		if x.queue(&late, c) {
 			x.fail(&late, i)
 			x.emitFault(&late, "SET f times out, to be carried out later", i)
@@ -217,7 +217,7 @@ func (x *explorer) hotFingerprint(t *state, i int) {
 	}
 }
 
-// lose: the replies to a pipeline that was carried out so far are lost.
+// lose: the replies to a batch that was carried out so far are lost.
 func (x *explorer) lose(s *state, i int) {
 	if s.budgets.lostReplies == 0 {
 		return
@@ -228,26 +228,26 @@ func (x *explorer) lose(s *state, i int) {
 	x.emitFault(&t, "the replies are lost", i)
 }
 
-// fail sweeps what the pipeline may have claimed and ends the attempt.
+// fail sweeps what the batch may have claimed and ends the attempt.
 func (x *explorer) fail(t *state, i int) {
-	x.releases(t, i)
+	x.undo(t, i)
 	x.end(t, i, answeredError, 0)
 }
 
-// releases undo what the trip may have claimed.
-func (x *explorer) releases(t *state, i int) {
+// undo releases what the round trip may have claimed.
+func (x *explorer) undo(t *state, i int) {
 	a := &t.attempts[i]
 	if a.sentF {
-		x.release(t, i, false, a.f.value)
+		x.queueRelease(t, i, false, a.fingerprint.value)
 	}
 	if a.sentK {
-		x.release(t, i, true, a.k.value)
+		x.queueRelease(t, i, true, a.key.value)
 	}
 	a.sentK, a.sentF = false, false
 }
 
-// hotMarker is the pipeline's end: the marker certifies it, or nothing does.
-func (x *explorer) hotMarker(s *state, i int) {
+// readMarker is the batch's end: the marker certifies it, or nothing does.
+func (x *explorer) readMarker(s *state, i int) {
 	x.lose(s, i)
 	t := *s
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
@@ -258,9 +258,9 @@ func (x *explorer) hotMarker(s *state, i int) {
 	a.early = marker{}
 	known := marker{a.fence.epoch, a.run, false}
 	if !x.certifies(found, known) || a.read == 0 {
-		x.releases(&t, i)
+		x.undo(&t, i)
 		x.renew(&t, i)
-		x.emit(&t, "hotBatch: the marker is another", i)
+		x.emit(&t, "sendClaims: the marker is another", i)
 		return
 	}
 	if n.windows.sameWindows(known) && found.full {
@@ -268,46 +268,46 @@ func (x *explorer) hotMarker(s *state, i int) {
 	}
 	a.lazy = a.lazy || !found.full
 	if a.sentK {
-		a.k.mine = a.heldK.check == 0
+		a.key.mine = a.heldK.check == 0
 	}
 	if a.sentF {
-		a.f.mine = a.heldF.check == 0
+		a.fingerprint.mine = a.heldF.check == 0
 		a.verify = a.lazy && !x.is(NoLazyLookup)
 	}
 	a.sentK, a.sentF = false, false
-	if x.is(GenerationOfEarlierTrip) {
+	if x.is(GenerationOfEarlierBatch) {
 		n.memory = x.server(&t, i).generation
 	}
 	text := x.claim(&t, i)
-	x.emit(&t, "hotBatch: certified; "+text, i)
+	x.emit(&t, "sendClaims: certified; "+text, i)
 }
 
-// certifies reports whether the marker that a trip found is the known one.
+// certifies reports whether the marker that a round trip found is the known one.
 func (x *explorer) certifies(found, known marker) bool {
 	return found.sameWindows(known) || x.is(NoRunID) && found.epoch == known.epoch
 }
 
-// claim decides what the certified pipeline means.
+// claim decides what the certified batch means.
 func (x *explorer) claim(t *state, i int) string {
 	a := &t.attempts[i]
 	heldK, heldF := a.heldK, a.heldF
 	a.heldK, a.heldF = value{}, value{}
 	switch read := (label{a.fence.epoch, a.read}); {
 	case a.view != label{} && a.view != read && !x.is(NoGeneration):
-		x.drop(t, i)
+		x.releaseClaims(t, i)
 		a.view = read
 		a.pc = pcLoad
 		return "the configuration is newer"
-	case x.Checks[i].Key && !a.k.mine:
+	case x.Checks[i].Key && !a.key.mine:
 		a.read = 0
 		if !x.is(LoserKeepsFingerprint) {
-			x.letGo(t, i, &a.f, false)
+			x.releaseClaim(t, i, &a.fingerprint, false)
 		}
-		a.pc, a.met, a.k, a.lazy = pcAwaitKey, heldK, held{}, false
+		a.pc, a.met, a.key, a.lazy = pcAwaitKey, heldK, claim{}, false
 		return "k is another's"
-	case !a.f.mine:
+	case !a.fingerprint.mine:
 		a.read = 0
-		a.f, a.lazy = held{}, false
+		a.fingerprint, a.lazy = claim{}, false
 		a.pc, a.met, a.waited = pcAwaitFingerprint, heldF, false
 		if x.is(BlockUnverified) {
 			return x.duplicate(t, i, heldF)

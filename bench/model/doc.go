@@ -8,7 +8,7 @@
 // for stale at any moment, so that no promise rests on a timeout. Time moves in
 // ticks, for windows of different lengths and for what expires.
 //
-// Explore visits all states, nearest first, and gives the shortest way to one
+// Explore visits all states, nearest first, and returns the shortest way to one
 // that breaks a promise:
 //
 //   - at most one pass per fingerprint and window, and one answered pass (G3)
@@ -26,7 +26,7 @@
 // searches can see, and what the defence is for.
 //
 // What it leaves out: rate limits, clocks that jump (F23), the expiry of
-// idempotency keys, retries of chores (which are carried out in any order
+// idempotency keys, retries of deferred commands (which are carried out in any order
 // instead), several buckets (all names lie in one slot), and batches of several
-// checks in one pipeline or commit.
+// checks in one batch or commit.
 package model

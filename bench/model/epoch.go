@@ -169,7 +169,7 @@ func (x *explorer) loadPasses(s, t *state, n int) {
 	for _, r := range contested {
 		u := *s
 		held := names[x.fingerprintOf(r.check)].value
-		if x.inAirOn(&u, n, held.check) {
+		if x.inFlightOn(&u, n, held.check) {
 			continue
 		}
 		if held.node.process() != n && !x.fenceNode(&u, held.node) {
@@ -180,12 +180,12 @@ func (x *explorer) loadPasses(s, t *state, n int) {
 	}
 }
 
-func (x *explorer) inAirOn(s *state, n int, check id) bool {
+func (x *explorer) inFlightOn(s *state, n int, check id) bool {
 	if check == 0 || check.owner() >= len(x.Checks) || x.node(check.owner()) != n {
 		return false
 	}
 	a := &s.attempts[check.owner()]
-	return a.pc != pcEnd && a.pc != pcDead && (a.f.value.check == check || a.k.value.check == check || a.txn == check)
+	return a.pc != pcEnd && a.pc != pcDead && (a.fingerprint.value.check == check || a.key.value.check == check || a.txn == check)
 }
 
 // settleStale puts the pass in the place of a claim that will never be

@@ -26,7 +26,7 @@ type Model struct {
 	Crashes     int // of node 0
 	Flushes     int // Redis loses its memory
 	LostCommits int // a connection is lost in COMMIT
-	LostReplies int // a pipeline's replies are lost
+	LostReplies int // a batch's replies are lost
 	LateSets    int // a SET is carried out after its client gave up
 	Deadlines   int // a client is answered 500 while its commit is under way
 	Failovers   int // another server is promoted; the old one goes on
@@ -74,7 +74,7 @@ type successor struct {
 	state state
 }
 
-// explorer gives a state's successors.
+// explorer returns a state's successors.
 type explorer struct {
 	Model
 	out []successor
@@ -101,7 +101,7 @@ func (x *explorer) successors(s *state) []successor {
 		x.attempt(s, i)
 	}
 	x.commits(s)
-	x.choresOf(s)
+	x.deferredOf(s)
 	for n := range s.nodes {
 		if s.nodes[n].alive {
 			x.renewalOf(s, n)

@@ -33,9 +33,9 @@ func (x *explorer) crash(t *state, n int) {
 			*a = attempt{pc: pcDead}
 		}
 	}
-	for i := range t.chores {
-		if c := &t.chores[i]; c.kind != choreLateSet && int(c.node) == n {
-			*c = chore{}
+	for i := range t.deferred {
+		if c := &t.deferred[i]; c.kind != deferredLateSet && int(c.node) == n {
+			*c = deferred{}
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (x *explorer) failover(s *state) {
 }
 
 // connectionsOf a node move to the promoted server, each when it likes, but
-// not in the middle of a pipeline: its replies would be lost, which is another
+// not in the middle of a batch: its replies would be lost, which is another
 // fault.
 func (x *explorer) connectionsOf(s *state, n int) {
 	if x.Failovers == 0 || s.budgets.failovers > 0 {
@@ -82,7 +82,7 @@ func (x *explorer) connectionsOf(s *state, n int) {
 	busy := false
 	for i := range x.Checks {
 		pc := s.attempts[i].pc
-		busy = busy || x.node(i) == n && (pc == pcHotFingerprint || pc == pcHotMarker)
+		busy = busy || x.node(i) == n && (pc == pcClaimFingerprint || pc == pcReadMarker)
 	}
 	if s.nodes[n].hot == 0 && !busy {
 		t := *s

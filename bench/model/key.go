@@ -1,8 +1,8 @@
 package model
 
-// inAir reports whether a claim is another attempt's of the same living node:
-// a flight that is waited for.
-func (x *explorer) inAir(s *state, i int, check id) bool {
+// inFlight reports whether a claim is another attempt's of the same living node:
+// it is waited for.
+func (x *explorer) inFlight(s *state, i int, check id) bool {
 	if check == 0 || check.owner() >= len(x.Checks) || check.owner() == i {
 		return false
 	}
@@ -11,14 +11,14 @@ func (x *explorer) inAir(s *state, i int, check id) bool {
 	if x.node(o) != x.node(i) || a.pc == pcEnd || a.pc == pcDead {
 		return false
 	}
-	return a.f.value.check == check || a.k.value.check == check || a.txn == check
+	return a.fingerprint.value.check == check || a.key.value.check == check || a.txn == check
 }
 
 // suspect takes the claim that was met for stale.
 func (x *explorer) suspect(t *state, i int, next pc) {
 	a := &t.attempts[i]
 	a.pc = next
-	if o := a.met.check.owner(); o < len(x.Checks) && x.inAirOn(t, x.node(o), a.met.check) {
+	if o := a.met.check.owner(); o < len(x.Checks) && x.inFlightOn(t, x.node(o), a.met.check) {
 		if t.budgets.suspicions == 0 {
 			return
 		}
@@ -38,7 +38,7 @@ func (x *explorer) awaitKey(s *state, i int) {
 	a := &t.attempts[i]
 	switch a.pc {
 	case pcAwaitKey:
-		if x.inAir(s, i, a.met.check) {
+		if x.inFlight(s, i, a.met.check) {
 			return
 		}
 		if t.key != 0 {
@@ -49,18 +49,18 @@ func (x *explorer) awaitKey(s *state, i int) {
 		a.pc = pcLookKey
 		x.emit(&t, "awaitKey: is not recorded", i)
 	case pcLookKey:
-		if !x.trip(&t, i) {
+		if !x.roundTrip(&t, i) {
 			return
 		}
 		if *x.key(&t, i) != a.met {
-			a.pc, a.met = pcHotBatch, value{}
+			a.pc, a.met = pcSendClaims, value{}
 			x.emit(&t, "awaitKey: k changed", i)
 			return
 		}
 		switch {
-		case x.inAir(s, i, a.met.check):
+		case x.inFlight(s, i, a.met.check):
 			a.pc = pcAwaitKey
-			x.emit(&t, "awaitKey: the holder is in the air", i)
+			x.emit(&t, "awaitKey: the holder is in flight", i)
 		case x.isOwn(i, a.met.node):
 			a.pc = pcAbsentUnderKey
 			x.emit(&t, "awaitKey: k was left behind", i)
@@ -87,14 +87,14 @@ func (x *explorer) awaitKey(s *state, i int) {
 	}
 }
 
-// takeKey swaps k; a hot batch is next, whether it worked or not.
+// takeKey swaps k; a the claims are sent next, whether it worked or not.
 func (x *explorer) takeKey(t *state, i int) {
 	a := &t.attempts[i]
-	if !x.trip(t, i) {
+	if !x.roundTrip(t, i) {
 		return
 	}
 	old := a.met
-	a.met, a.pc = value{}, pcHotBatch
+	a.met, a.pc = value{}, pcSendClaims
 	if *x.key(t, i) != old {
 		x.emit(t, "takeKey: k changed", i)
 		return
@@ -104,14 +104,14 @@ func (x *explorer) takeKey(t *state, i int) {
 		x.cut = true
 		return
 	}
-	a.k = held{mine: true, value: value{check, a.fence.node, t.now, pending}}
-	*x.key(t, i) = a.k.value
+	a.key = claim{mine: true, value: value{check, a.fence.node, t.now, pending}}
+	*x.key(t, i) = a.key.value
 	x.emit(t, "takeKey: takes k", i)
 }
 
-// trip is a pipeline of one command and the marker. It gives false when it is
+// roundTrip is a batch of one command and the marker. It returns false when it is
 // void; what follows then is emitted.
-func (x *explorer) trip(t *state, i int) bool {
+func (x *explorer) roundTrip(t *state, i int) bool {
 	a := &t.attempts[i]
 	if !x.vet(t, x.node(i)) {
 		x.renew(t, i)
@@ -127,19 +127,19 @@ func (x *explorer) trip(t *state, i int) bool {
 		}
 		return true
 	}
-	x.lostTrip(t, i)
+	x.lostRoundTrip(t, i)
 	x.emit(t, "the marker is another", i)
 	return false
 }
 
-// lostTrip: the epoch is another now; what was met there means nothing.
-func (x *explorer) lostTrip(t *state, i int) {
+// lostRoundTrip: the epoch is another now; what was met there means nothing.
+func (x *explorer) lostRoundTrip(t *state, i int) {
 	a := &t.attempts[i]
 	switch a.pc {
 	case pcGiveBack:
-		a.f.mine = false
+		a.fingerprint.mine = false
 	case pcLengthen:
-		x.letGo(t, i, &a.f, false)
+		x.releaseClaim(t, i, &a.fingerprint, false)
 	default:
 	}
 	a.met = value{}

@@ -55,7 +55,7 @@ func TestMutations(t *testing.T) {
 		{"GivenBackNotRemembered", GivenBackNotRemembered, "successors that die"},
 		{"ContestedSwapTrusted", ContestedSwapTrusted, "loader"},
 		{"NoGeneration", NoGeneration, "configuration"},
-		{"GenerationOfEarlierTrip", GenerationOfEarlierTrip, "configuration"},
+		{"GenerationOfEarlierBatch", GenerationOfEarlierBatch, "configuration"},
 		{"AnswerBeforeRaise", AnswerBeforeRaise, "configuration"},
 		{"JoinsEarlierLoad", JoinsEarlierLoad, "configuration"},
 		{"RaiseNotConfirmed", RaiseNotConfirmed, "split brain and configuration"},

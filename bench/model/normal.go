@@ -40,8 +40,8 @@ func (s *state) references() use {
 		u.ids |= 1<<t.row.check | 1<<t.row.of
 		u.fence(t.fence)
 	}
-	for i := range s.chores {
-		c := &s.chores[i]
+	for i := range s.deferred {
+		c := &s.deferred[i]
 		u.epochs |= 1 << c.epoch
 		u.value(c.mine)
 		u.value(c.old)
@@ -66,7 +66,7 @@ func (s *state) references() use {
 		u.label(a.view)
 		u.nonces |= 1 << a.read
 		u.epochs |= 1 << a.early.epoch
-		for _, v := range [...]value{a.heldK, a.heldF, a.f.value, a.f.replaced, a.k.value, a.met} {
+		for _, v := range [...]value{a.heldK, a.heldF, a.fingerprint.value, a.fingerprint.replaced, a.key.value, a.met} {
 			u.value(v)
 		}
 	}
@@ -112,14 +112,14 @@ func (s *state) normalize() {
 	}
 	slices.SortFunc(s.rows[:], func(a, b row) int { return int(b.check) - int(a.check) })
 	slices.SortFunc(s.txns[:], func(a, b txn) int { return int(b.row.check) - int(a.row.check) })
-	slices.SortFunc(s.chores[:], func(a, b chore) int { return b.order() - a.order() })
+	slices.SortFunc(s.deferred[:], func(a, b deferred) int { return b.order() - a.order() })
 }
 
-func (c chore) order() int {
+func (c deferred) order() int {
 	return int(c.kind)<<24 | int(c.mine.check)<<16 | int(c.mine.state)<<12 | int(c.node)<<8 | int(c.epoch)
 }
 
-// lowest gives the first of n numbers from first on that is not in use.
+// lowest returns the first of n numbers from first on that is not in use.
 func lowest(used uint64, first, n int) (int, bool) {
 	for i := first; i < first+n; i++ {
 		if used&(1<<i) == 0 {

@@ -3,7 +3,7 @@ package model
 // pass judges the attempt and appends its check to the writer's queue.
 func (x *explorer) pass(t *state, i int) {
 	a := &t.attempts[i]
-	x.append(t, i, row{check: a.f.value.check, since: a.f.value.since, until: a.f.until, version: a.version})
+	x.append(t, i, row{check: a.fingerprint.value.check, since: a.fingerprint.value.since, until: a.fingerprint.until, version: a.version})
 }
 
 // duplicate appends a check that names the one it met. It has an ID of its own
@@ -136,8 +136,8 @@ func (x *explorer) record(s *state, i int) {
 		x.emit(&t, "learns that its node is fenced", i)
 	case txnKeyTaken:
 		if !t.attempts[i].settling { // k stays: whoever meets it asks the store first
-			x.letGo(&t, i, &t.attempts[i].f, false)
-			t.attempts[i].k = held{}
+			x.releaseClaim(&t, i, &t.attempts[i].fingerprint, false)
+			t.attempts[i].key = claim{}
 		}
 		x.replay(&t, i)
 		x.emit(&t, "keyTaken: is answered the other's check", i)
@@ -147,7 +147,7 @@ func (x *explorer) record(s *state, i int) {
 // committed ends an attempt whose check is recorded. Its claims stay.
 func (x *explorer) committed(t *state, i int) {
 	a := &t.attempts[i]
-	a.f, a.k = held{}, held{}
+	a.fingerprint, a.key = claim{}, claim{}
 	kind := answeredPass
 	if r := t.row(a.txn); r != nil && r.of != 0 {
 		kind = answeredDuplicate
@@ -159,7 +159,7 @@ func (x *explorer) committed(t *state, i int) {
 // whose client was refused already is released.
 func (x *explorer) reclaim(t *state, i int, staleEpoch bool) {
 	a := &t.attempts[i]
-	x.drop(t, i)
+	x.releaseClaims(t, i)
 	a.txn = 0
 	if a.settling {
 		x.end(t, i, answeredError, 0)
@@ -181,7 +181,7 @@ func (x *explorer) reclaim(t *state, i int, staleEpoch bool) {
 	x.renew(t, i)
 }
 
-// retire gives the node another incarnation, if it still is the attempt's.
+// retire names the node anew, if it still is the attempt's.
 func (x *explorer) retire(t *state, i int) {
 	n := &t.nodes[x.node(i)]
 	if n.inc != t.attempts[i].fence.node {
@@ -204,12 +204,12 @@ func (x *explorer) abandon(s *state, i int) {
 	a := &t.attempts[i]
 	t.budgets.deadlines--
 	a.settling = true
-	if a.f.mine && !x.Checks[i].Key {
-		c := chore{kind: choreMarkOrphan, node: uint8(x.node(i)), epoch: a.fence.epoch, fp: uint8(x.Checks[i].Fingerprint), mine: a.f.value}
+	if a.fingerprint.mine && !x.Checks[i].Key {
+		c := deferred{kind: deferredMarkOrphan, node: uint8(x.node(i)), epoch: a.fence.epoch, fp: uint8(x.Checks[i].Fingerprint), mine: a.fingerprint.value}
 		if !x.queue(&t, c) {
 			return
 		}
-		a.f.value = a.f.value.as(orphan)
+		a.fingerprint.value = a.fingerprint.value.as(orphan)
 	}
 	x.emitFault(&t, "abandon: is answered 500", i)
 }
@@ -237,7 +237,7 @@ func (x *explorer) resolve(s *state, i int) {
 
 // end ends an attempt with nothing held.
 func (x *explorer) end(t *state, i int, kind answer, answered id) {
-	x.drop(t, i)
+	x.releaseClaims(t, i)
 	a := &t.attempts[i]
 	if a.settling {
 		kind, answered = answeredError, 0
@@ -245,38 +245,38 @@ func (x *explorer) end(t *state, i int, kind answer, answered id) {
 	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need}
 }
 
-// drop releases what the attempt holds: f before k.
-func (x *explorer) drop(t *state, i int) {
-	x.letGo(t, i, &t.attempts[i].f, false)
-	x.letGo(t, i, &t.attempts[i].k, true)
+// releaseClaims releases what the attempt holds: f before k.
+func (x *explorer) releaseClaims(t *state, i int) {
+	x.releaseClaim(t, i, &t.attempts[i].fingerprint, false)
+	x.releaseClaim(t, i, &t.attempts[i].key, true)
 }
 
-// letGo releases one claim later. A recorded claim that it had replaced gets
-// its place back; an unverified one is left to be taken over.
-func (x *explorer) letGo(t *state, i int, h *held, key bool) {
+// releaseClaim releases one claim later. A recorded claim that it had replaced is
+// put back; an unverified one is left to be taken over.
+func (x *explorer) releaseClaim(t *state, i int, h *claim, key bool) {
 	switch {
 	case !h.mine || h.unverified:
 	case h.replaced.check != 0:
-		c := chore{
-			kind: choreRestore, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, fp: uint8(x.Checks[i].Fingerprint),
+		c := deferred{
+			kind: deferredRestore, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, fp: uint8(x.Checks[i].Fingerprint),
 			mine: h.value, old: h.replaced, until: h.replacedUntil,
 		}
 		x.queueFor(t, c)
 	default:
-		x.release(t, i, key, h.value)
+		x.queueRelease(t, i, key, h.value)
 	}
-	*h = held{}
+	*h = claim{}
 }
 
-func (x *explorer) release(t *state, i int, key bool, v value) {
-	x.queueFor(t, chore{
-		kind: choreRelease, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, key: key,
+func (x *explorer) queueRelease(t *state, i int, key bool, v value) {
+	x.queueFor(t, deferred{
+		kind: deferredRelease, node: uint8(x.node(i)), epoch: t.attempts[i].fence.epoch, key: key,
 		fp: uint8(x.Checks[i].Fingerprint), mine: v,
 	})
 }
 
-// queueFor queues a chore unless it could do nothing: its value is nowhere.
-func (x *explorer) queueFor(t *state, c chore) {
+// queueFor queues a deferred command unless it could do nothing: its value is nowhere.
+func (x *explorer) queueFor(t *state, c deferred) {
 	e := x.name(c.epoch)
 	here := false
 	for n := range t.servers {
@@ -286,22 +286,22 @@ func (x *explorer) queueFor(t *state, c chore) {
 		}
 		here = here || x.same(held, c.mine) || held.check == c.mine.check
 	}
-	for n := range t.chores {
-		here = here || t.chores[n].kind == choreLateSet && t.chores[n].mine == c.mine
+	for n := range t.deferred {
+		here = here || t.deferred[n].kind == deferredLateSet && t.deferred[n].mine == c.mine
 	}
 	if here {
 		x.queue(t, c)
 	}
 }
 
-// queue gives false when there is no room.
-func (x *explorer) queue(t *state, c chore) bool {
+// queue returns false when there is no room.
+func (x *explorer) queue(t *state, c deferred) bool {
 	if c.key {
 		c.fp = 0
 	}
-	for n := range t.chores {
-		if t.chores[n].kind == noChore {
-			t.chores[n] = c
+	for n := range t.deferred {
+		if t.deferred[n].kind == noCommand {
+			t.deferred[n] = c
 			return true
 		}
 	}
@@ -317,17 +317,17 @@ func (x *explorer) same(a, b value) bool {
 	return a == b
 }
 
-// choresOf carries chores out, in any order: those that fail are sent again.
-func (x *explorer) choresOf(s *state) {
-	for n := range s.chores {
-		if s.chores[n].kind == noChore {
+// deferredOf carries deferred commands out, in any order: those that fail are sent again.
+func (x *explorer) deferredOf(s *state) {
+	for n := range s.deferred {
+		if s.deferred[n].kind == noCommand {
 			continue
 		}
 		t := *s
-		c := t.chores[n]
-		t.chores[n] = chore{}
+		c := t.deferred[n]
+		t.deferred[n] = deferred{}
 		srv := &t.servers[c.node]
-		if c.kind != choreLateSet {
+		if c.kind != deferredLateSet {
 			if !x.vet(&t, int(c.node)) {
 				continue
 			}
@@ -338,12 +338,12 @@ func (x *explorer) choresOf(s *state) {
 		case c.key && x.same(*k, c.mine):
 			*k = value{}
 		case c.key:
-		case c.kind == choreLateSet && f.check == 0 && c.until > t.now:
+		case c.kind == deferredLateSet && f.check == 0 && c.until > t.now:
 			*f = slot{c.mine, c.until}
-		case c.kind == choreLateSet || !x.same(f.value, c.mine):
-		case c.kind == choreMarkOrphan:
+		case c.kind == deferredLateSet || !x.same(f.value, c.mine):
+		case c.kind == deferredMarkOrphan:
 			f.state = orphan
-		case c.kind == choreRestore && c.until > t.now && !x.is(ReleaseInsteadOfRestore):
+		case c.kind == deferredRestore && c.until > t.now && !x.is(ReleaseInsteadOfRestore):
 			*f = slot{c.old, c.until}
 		default:
 			*f = slot{}

@@ -10,7 +10,7 @@ const (
 	maxFingerprints = 2
 	maxTxns         = 4
 	maxRows         = 5
-	maxChores       = 6
+	maxDeferred     = 6
 	idsPerCheck     = 8 // that may be in use at one time
 	incPerNode      = 4
 	maxNonces       = 12
@@ -83,8 +83,8 @@ type fence struct {
 	epoch epoch
 }
 
-// held is one claim of an attempt.
-type held struct {
+// claim is one claim of an attempt.
+type claim struct {
 	mine          bool
 	unverified    bool
 	value         value
@@ -107,16 +107,16 @@ type attempt struct {
 	fence fence
 	run   uint8
 	lazy  bool
-	read  nonce  // the generation that the trip read
+	read  nonce  // the generation that the batch read
 	early marker // read first, when that is the mutation
 
-	sentK, sentF bool
-	heldK, heldF value // found by the trip's SET NX GET
-	f, k         held
-	verify       bool
-	met          value // the claim that is waited for
-	waited       bool
-	duplicateOf  id
+	sentK, sentF     bool
+	heldK, heldF     value // found by the batch's SET NX GET
+	fingerprint, key claim
+	verify           bool
+	met              value // the claim that is waited for
+	waited           bool
+	duplicateOf      id
 
 	txn      id
 	settling bool // the client was answered 500
@@ -164,9 +164,9 @@ type row struct {
 	version uint8
 }
 
-// chore is a command that is carried out some time later.
-type chore struct {
-	kind  choreKind
+// deferred is a command that is carried out some time later.
+type deferred struct {
+	kind  deferredKind
 	node  uint8 // its queue; the server, of a late SET
 	epoch epoch
 	key   bool // the name is an idempotency key's
@@ -176,14 +176,14 @@ type chore struct {
 	until tick
 }
 
-type choreKind uint8
+type deferredKind uint8
 
 const (
-	noChore choreKind = iota
-	choreRelease
-	choreRestore
-	choreMarkOrphan
-	choreLateSet
+	noCommand deferredKind = iota
+	deferredRelease
+	deferredRestore
+	deferredMarkOrphan
+	deferredLateSet
 )
 
 type view struct {
@@ -277,7 +277,7 @@ type state struct {
 	key      id // the row under the idempotency key
 	rows     [maxRows]row
 	txns     [maxTxns]txn
-	chores   [maxChores]chore
+	deferred [maxDeferred]deferred
 	nodes    [maxNodes]node
 	attempts [maxChecks]attempt
 	servers  [maxServers]server

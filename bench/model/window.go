@@ -7,17 +7,17 @@ func (x *explorer) awaitFingerprint(s *state, i int) {
 	switch a.pc {
 	case pcAwaitFingerprint:
 		switch {
-		case x.inAir(s, i, a.met.check):
+		case x.inFlight(s, i, a.met.check):
 			if a.waited {
 				return
 			}
 			a.waited = true
-			x.emit(&t, "awaitFingerprint: waits for a flight", i)
+			x.emit(&t, "awaitFingerprint: waits for a claim in flight", i)
 		case !t.recorded(a.met.check):
 			a.pc = pcLookFingerprint
 			x.emit(&t, "awaitFingerprint: the holder is not recorded", i)
 		case a.waited:
-			a.pc, a.met = pcHotBatch, value{}
+			a.pc, a.met = pcSendClaims, value{}
 			x.emit(&t, "awaitFingerprint: the holder was recorded meanwhile", i)
 		default:
 			text := x.meetRecorded(&t, i)
@@ -42,17 +42,17 @@ func (x *explorer) awaitFingerprint(s *state, i int) {
 
 func (x *explorer) lookFingerprint(t *state, i int) {
 	a := &t.attempts[i]
-	if !x.trip(t, i) {
+	if !x.roundTrip(t, i) {
 		return
 	}
 	switch {
 	case x.fingerprint(t, i).value != a.met:
-		a.pc, a.met = pcHotBatch, value{}
+		a.pc, a.met = pcSendClaims, value{}
 		x.emit(t, "look: f changed", i)
 		return
-	case x.inAir(t, i, a.met.check):
+	case x.inFlight(t, i, a.met.check):
 		a.pc = pcAwaitFingerprint
-		x.emit(t, "look: the holder is in the air", i)
+		x.emit(t, "look: the holder is in flight", i)
 		return
 	}
 	if x.isOwn(i, a.met.node) {
@@ -86,16 +86,16 @@ func (x *explorer) meetRecorded(t *state, i int) string {
 	}
 }
 
-// adoptOrphan gives the next equal request the answer that its client missed.
+// adoptOrphan answers the next equal request with what its client missed.
 func (x *explorer) adoptOrphan(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
-	if !x.trip(&t, i) {
+	if !x.roundTrip(&t, i) {
 		return
 	}
 	f := x.fingerprint(&t, i)
 	if f.value != a.met && !x.is(OrphanNotSwapped) {
-		a.pc, a.met = pcHotBatch, value{}
+		a.pc, a.met = pcSendClaims, value{}
 		x.emit(&t, "adoptOrphan: f changed", i)
 		return
 	}
@@ -109,12 +109,12 @@ func (x *explorer) adoptOrphan(s *state, i int) {
 func (x *explorer) takeFingerprint(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
-	if !x.trip(&t, i) {
+	if !x.roundTrip(&t, i) {
 		return
 	}
 	f := x.fingerprint(&t, i)
 	if f.value != a.met {
-		a.pc, a.met = pcHotBatch, value{}
+		a.pc, a.met = pcSendClaims, value{}
 		x.emit(&t, "takeFingerprint: f changed", i)
 		return
 	}
@@ -130,13 +130,13 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	}
 	x.loseSwap(s, &t, i, swap)
 	swap(&t)
-	a.f = held{mine: true, value: mine, until: f.until}
+	a.fingerprint = claim{mine: true, value: mine, until: f.until}
 	a.met, a.verify = value{}, a.lazy && !x.is(NoLazyLookup)
 	switch {
 	case aged && !x.is(ReplacedNotRemembered):
-		a.f.replaced, a.f.replacedUntil = replaced, left
+		a.fingerprint.replaced, a.fingerprint.replacedUntil = replaced, left
 	case !aged && !x.is(TakeoverTrusted):
-		a.verify, a.f.unverified = true, !x.is(UnverifiedReleased)
+		a.verify, a.fingerprint.unverified = true, !x.is(UnverifiedReleased)
 	}
 	if a.pc = pcVerifyFresh; a.verify {
 		x.emitStep(&t, step{text: "takeFingerprint: takes f from", who: i, found: replaced})
@@ -201,7 +201,7 @@ func (x *explorer) verifyFresh(s *state, i int) {
 func (x *explorer) askPasses(t *state, i int) {
 	a, window := &t.attempts[i], x.Checks[i].Window
 	r, ok := x.livePass(t, x.Checks[i].Fingerprint)
-	a.verify, a.f.unverified = false, false
+	a.verify, a.fingerprint.unverified = false, false
 	if !ok {
 		x.pass(t, i)
 		x.emit(t, "verifyFresh: no pass is in force; commits a pass", i)
@@ -209,14 +209,14 @@ func (x *explorer) askPasses(t *state, i int) {
 	}
 	aged := int(t.now)-int(r.since) >= window
 	if aged || !x.is(GivenBackNotRemembered) {
-		a.f.replaced, a.f.replacedUntil = passHolder(r), r.until
+		a.fingerprint.replaced, a.fingerprint.replacedUntil = passHolder(r), r.until
 	}
 	if !aged {
 		a.pc, a.met = pcGiveBack, passHolder(r)
 		x.emit(t, "verifyFresh: a pass is in force", i)
 		return
 	}
-	a.f.until = max(a.f.until, r.until)
+	a.fingerprint.until = max(a.fingerprint.until, r.until)
 	if r.until <= t.now+tick(window) || x.is(LifeNotLengthened) {
 		x.pass(t, i)
 		x.emit(t, "verifyFresh: a pass has aged out; commits a pass", i)
@@ -227,42 +227,42 @@ func (x *explorer) askPasses(t *state, i int) {
 }
 
 func (x *explorer) lengthen(s, t *state, i int) {
-	if !x.trip(t, i) {
+	if !x.roundTrip(t, i) {
 		return
 	}
 	a, f := &t.attempts[i], x.fingerprint(t, i)
-	if f.value != a.f.value {
-		x.letGo(t, i, &a.f, false)
-		a.pc, a.met = pcHotBatch, value{}
-		x.emit(t, "verifyFresh: f changed", i)
+	if f.value != a.fingerprint.value {
+		x.releaseClaim(t, i, &a.fingerprint, false)
+		a.pc, a.met = pcSendClaims, value{}
+		x.emit(t, "lengthen: f changed", i)
 		return
 	}
-	until := a.f.replacedUntil
+	until := a.fingerprint.replacedUntil
 	swap := func(t *state) { f := x.fingerprint(t, i); f.until = max(f.until, until) }
 	x.loseSwap(s, t, i, swap)
 	swap(t)
 	a.met = value{}
 	x.pass(t, i)
-	x.emit(t, "verifyFresh: keeps the longer life; commits a pass", i)
+	x.emit(t, "lengthen: keeps the longer life; commits a pass", i)
 }
 
 func (x *explorer) giveBack(s, t *state, i int) {
-	if !x.trip(t, i) {
+	if !x.roundTrip(t, i) {
 		return
 	}
 	a, f := &t.attempts[i], x.fingerprint(t, i)
-	h, old := a.met, a.f.value
+	h, old := a.met, a.fingerprint.value
 	r := t.row(h.check)
 	if f.value != old || r == nil || r.until <= t.now {
-		a.f.mine = false
-		a.pc, a.met = pcHotBatch, value{}
-		x.emit(t, "verifyFresh: f changed", i)
+		a.fingerprint.mine = false
+		a.pc, a.met = pcSendClaims, value{}
+		x.emit(t, "giveBack: f changed", i)
 		return
 	}
 	until := r.until
 	swap := func(t *state) { *x.fingerprint(t, i) = slot{h, until} }
 	x.loseSwap(s, t, i, swap)
 	swap(t)
-	a.f.mine = false
-	x.emit(t, "verifyFresh: gives f back; "+x.meetRecorded(t, i), i)
+	a.fingerprint.mine = false
+	x.emit(t, "giveBack: gives f back; "+x.meetRecorded(t, i), i)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
@@ -16,7 +17,7 @@ const (
 	staleAfter = 2500 * time.Millisecond
 	// maxWait bounds a check's wait for others' claims.
 	maxWait = staleAfter + 1500*time.Millisecond
-	// How often a foreign claim is looked at: 5, 10, 20, 20 ... ms.
+	// How often another's claim is looked at: 5, 10, 20, 20 ... ms.
 	pollFirst, pollMost = 5 * time.Millisecond, 20 * time.Millisecond
 )
 
@@ -32,31 +33,35 @@ type Attempt struct {
 	Window      time.Duration // of the policy that judges
 	KeyHash     spend.Hash    // zero without an idempotency key
 	RequestSHA  spend.Hash
-	Generation  string    // that the policy and the key were loaded under; empty when they are known to be fresh
-	Charge      ratelimit.Charge    // counted once, however often Claim is called
-	Deadline    time.Time // when it may no longer claim what another failed to record
+	Generation  string           // that the policy and the key were loaded under; empty when they are known to be fresh
+	Charge      ratelimit.Charge // counted once, however often Claim is called
+	Deadline    time.Time        // when it may no longer claim what another failed to record
 
-	asked ask  // with the latest hot batch
-	f     held // the fingerprint
-	k     held // the idempotency key
-	fence spend.Fence
-	inAir []*flight
-	few   [2]*flight // where inAir begins
-	paid  bool       // Charge was counted, at place
-	place ratelimit.Place
-	// verify: f was free only as far as Redis knows.
+	request     request // of the latest round trip that claimed
+	fingerprint claim
+	key         claim
+	fence       spend.Fence
+
+	inFlight       []*inFlightClaim
+	inFlightBuffer [2]*inFlightClaim // where inFlight begins
+
+	counted bool // Charge was counted, at place
+	place   ratelimit.Place
+	// verify: the fingerprint was free only as far as Redis knows.
 	verify bool
 }
 
-// held is one claim of an attempt.
-type held struct {
+// claim is a name that an attempt has claimed, or tried to.
+type claim struct {
 	mine  bool
 	name  string
 	value string
-	plain string    // the value before Abandon marked it an orphan; Redis may hold either
-	id    spend.ID  // fresh for each SET
-	since time.Time // Redis' clock
-	until time.Time // latest end of any window left on the name
+	// unmarked is the value before Abandon marked it as an orphan; Redis may hold
+	// either.
+	unmarked string
+	id       spend.ID  // fresh for each SET
+	since    time.Time // by Redis' clock
+	until    time.Time // latest end of any window left on the name
 	// replaced is the recorded claim that this one took over because it had
 	// aged out of this policy's window; others' may still see it.
 	replaced      *holder
@@ -87,6 +92,23 @@ type Outcome struct {
 	Reading Reading      // of the round trip that decided
 }
 
+// step says how an attempt goes on.
+type step struct {
+	next    next
+	outcome Outcome // when done
+}
+
+type next int
+
+const (
+	proceed next = iota // nothing is decided by what was looked at
+	retry               // send the claims again
+	done
+)
+
+func pass() step                      { return step{done, Outcome{Kind: Pass}} }
+func duplicateOf(check spend.ID) step { return step{done, Outcome{Kind: Duplicate, Of: check}} }
+
 func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
 
 // Claim asks for the right to record the attempt. With Pass and Duplicate the
@@ -95,80 +117,12 @@ func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
 func (g *Guard) Claim(ctx context.Context, at *Attempt) (Outcome, error) {
 	out, err := g.claim(ctx, at)
 	if err != nil || out.Kind != Pass && out.Kind != Duplicate {
-		g.drop(at)
+		g.releaseClaims(at)
 	}
 	if err != nil || out.Kind != Pass && out.Kind != Duplicate && out.Kind != Stale {
-		g.flights.end(at, nil)
+		g.inFlight.resolveAll(at, nil)
 	}
 	return out, err
-}
-
-// claim is the claim state machine; the package comment shows it whole.
-func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
-	for {
-		a, err := g.hotBatch(ctx, at)
-		if err != nil {
-			return Outcome{}, err
-		}
-		reading := at.read(a)
-		if at.Generation != "" && reading.Generation != at.Generation {
-			return Outcome{Kind: Stale, Reading: reading}, nil
-		}
-		// Without a charge, the request was counted and judged before.
-		if _, admitted := reading.Place.Judge(at.Charge.Limit); at.Charge.Key != "" && !admitted {
-			if !reading.Counted && reading.Place.Ended(reading.Now) {
-				g.drop(at) // refused from memory, in a window that is over
-				continue
-			}
-			g.Refuse(at.Charge, reading)
-			return Outcome{Kind: Limited, Reading: reading}, nil
-		}
-		var out Outcome
-		var again bool
-		switch {
-		case at.keyed() && !at.k.mine:
-			g.letGo(&at.f) // nobody waits on k while holding f
-			out, again, err = g.awaitKey(ctx, at, a.claims[0].held)
-		case !at.f.mine:
-			out, again, err = g.awaitFingerprint(ctx, at, a.claims[1].held)
-		default:
-			out = Outcome{Kind: Pass}
-		}
-		if err == nil && !again && out.Kind == Pass && at.verify {
-			out, again, err = g.verifyFresh(ctx, at)
-		}
-		if err != nil {
-			return Outcome{}, err
-		}
-		if !again {
-			out.Reading = reading
-			return out, nil
-		}
-	}
-}
-
-// read takes what a hot batch says of the attempt as a request.
-func (at *Attempt) read(a *ask) Reading {
-	if a.counted {
-		at.paid = true
-	}
-	if a.charge.Key != "" || a.counted {
-		at.place = a.place
-	}
-	return Reading{a.reading.generation, at.place, at.paid, a.reading.now}
-}
-
-// hotBatch claims what the attempt does not hold yet.
-func (g *Guard) hotBatch(ctx context.Context, at *Attempt) (*ask, error) {
-	for range maxDrifts {
-		a, err := g.claimOnce(ctx, at)
-		if err != nil || !at.drifted(a) {
-			return a, err
-		}
-		at.read(a)
-		g.drop(at) // stamped with a wrong time; Redis' is known now
-	}
-	return nil, fmt.Errorf("%w: redis' clock keeps jumping", ErrUnavailable)
 }
 
 // maxDrift is more than a claim waits to be sent; maxDrifts is how often one
@@ -178,98 +132,197 @@ const (
 	maxDrifts = 4
 )
 
+// claim sends the claims until what they met decides the attempt.
+func (g *Guard) claim(ctx context.Context, at *Attempt) (Outcome, error) {
+	drifts := 0
+	for {
+		if err := g.sendClaims(ctx, at); err != nil {
+			return Outcome{}, err
+		}
+		reading := at.read()
+		if at.drifted() {
+			g.releaseClaims(at) // stamped with a wrong time; Redis' is known now
+			if drifts++; drifts == maxDrifts {
+				return Outcome{}, fmt.Errorf("%w: redis' clock keeps jumping", ErrUnavailable)
+			}
+			continue
+		}
+		s, err := g.decide(ctx, at, reading)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if s.next == done {
+			s.outcome.Reading = reading
+			return s.outcome, nil
+		}
+	}
+}
+
+// decide takes the states of an attempt, as PROTOCOL.md has them, in order.
+func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s step, err error) {
+	if at.Generation != "" && reading.Generation != at.Generation {
+		return step{done, Outcome{Kind: Stale}}, nil
+	}
+	if s = g.limit(at, reading); s.next != proceed {
+		return s, nil
+	}
+	switch {
+	case at.keyed() && !at.key.mine:
+		g.releaseClaim(&at.fingerprint) // nobody waits for a key while holding a fingerprint
+		return g.awaitKey(ctx, at, at.request.Sets[keySet].Found)
+	case !at.fingerprint.mine:
+		s, err = g.awaitFingerprint(ctx, at, at.request.Sets[fingerprintSet].Found)
+	default:
+		s = pass()
+	}
+	if err == nil && s.outcome.Kind == Pass && at.verify {
+		return g.verifyFresh(ctx, at)
+	}
+	return s, err
+}
+
+// limit refuses an attempt that is over its rate limit. Without a charge, the
+// request was counted and judged before.
+func (g *Guard) limit(at *Attempt, reading Reading) step {
+	if at.Charge.Key == "" {
+		return step{}
+	}
+	if _, admitted := reading.Place.Judge(at.Charge.Limit); admitted {
+		return step{}
+	}
+	if !reading.Counted && reading.Place.Ended(reading.Now) {
+		g.releaseClaims(at) // refused from memory, in a window that is over
+		return step{next: retry}
+	}
+	g.Refuse(at.Charge, reading)
+	return step{done, Outcome{Kind: Limited}}
+}
+
+// read returns what the round trip says of the attempt as a request.
+func (at *Attempt) read() Reading {
+	r := &at.request
+	if r.Counted {
+		at.counted = true
+	}
+	if r.Charge.Key != "" || r.Counted {
+		at.place = r.Place
+	}
+	return Reading{r.reading.generation, at.place, at.counted, r.reading.now}
+}
+
 // drifted reports whether a claim just made was stamped by a clock that is not
 // Redis': the node was suspended, or has never heard this server. Its age
 // would be wrong.
-func (at *Attempt) drifted(a *ask) bool {
-	return at.k.mine && a.claims[0].name != "" && at.k.drifted(a) || at.f.mine && a.claims[1].name != "" && at.f.drifted(a)
+func (at *Attempt) drifted() bool {
+	r := &at.request
+	return at.key.mine && r.Sets[keySet].Name != "" && at.key.drifted(r) ||
+		at.fingerprint.mine && r.Sets[fingerprintSet].Name != "" && at.fingerprint.drifted(r)
 }
 
-func (h held) drifted(a *ask) bool { return a.reading.now.Sub(h.since).Abs() > maxDrift }
+func (c *claim) drifted(r *request) bool { return r.reading.now.Sub(c.since).Abs() > maxDrift }
 
-// claimOnce sends one hot batch.
-func (g *Guard) claimOnce(ctx context.Context, at *Attempt) (*ask, error) {
-	a := &at.asked
-	err := g.trip(ctx, a, func(ask *ask, w marker) {
+// Where a request has its two claims.
+const (
+	keySet = iota
+	fingerprintSet
+)
+
+// sendClaims claims what the attempt does not hold yet.
+func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
+	r := &at.request
+	err := g.roundTrip(ctx, r, func(r *request, w marker) {
 		node := *g.node.Load()
 		if at.fence.Epoch != w.epoch || at.fence.Node != node {
 			// Claims of an older epoch are void; those of an older incarnation
 			// could not be committed.
-			g.drop(at)
+			g.releaseClaims(at)
 			at.fence = spend.Fence{Node: node, Epoch: w.epoch}
 		}
-		if !at.paid {
-			ask.charge = at.Charge
+		if !at.counted {
+			r.Charge = at.Charge
 		}
-		now := g.batch.now()
-		if at.keyed() && !at.k.mine {
-			at.k = g.fresh(at, keyName(w.epoch, at.KeyHash), now, keyLife)
-			at.k.value = holder{pending, node, at.k.id, now.UnixMilli()}.String()
-			ask.claims[0] = claim{name: at.k.name, value: at.k.value, px: keyLife}
+		if at.keyed() && !at.key.mine {
+			at.key = g.newClaim(at, keyName(w.epoch, at.KeyHash), keyLife)
+			r.Sets[keySet] = pipeline.Set{Name: at.key.name, Value: at.key.value, Life: keyLife}
 		}
-		if !at.f.mine {
-			at.f = g.fresh(at, fingerprintName(w.epoch, at.Fingerprint), now, at.Window)
-			at.f.value = holder{pending, node, at.f.id, now.UnixMilli()}.String()
-			ask.claims[1] = claim{name: at.f.name, value: at.f.value, px: at.Window}
+		if !at.fingerprint.mine {
+			at.fingerprint = g.newClaim(at, fingerprintName(w.epoch, at.Fingerprint), at.Window)
+			r.Sets[fingerprintSet] = pipeline.Set{Name: at.fingerprint.name, Value: at.fingerprint.value, Life: at.Window}
 		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if c := &a.claims[0]; c.name != "" {
-		at.k.mine = c.held == ""
+	if s := &r.Sets[keySet]; s.Name != "" {
+		at.key.mine = s.Found == ""
 	}
-	if c := &a.claims[1]; c.name != "" {
-		at.f.mine = c.held == ""
-		at.verify = !a.reading.windows.full
+	if s := &r.Sets[fingerprintSet]; s.Name != "" {
+		at.fingerprint.mine = s.Found == ""
+		at.verify = !r.reading.windows.full
 	}
-	return a, nil
+	return nil
 }
 
-// fresh prepares a claim under an ID of its own and registers it, so that
+// newClaim prepares a claim under an ID of its own and registers it, so that
 // others on this node can wait for it from the moment Redis has it.
-func (g *Guard) fresh(at *Attempt, name string, now time.Time, life time.Duration) held {
-	h := held{name: name, id: spend.NewID(time.Now()), since: now, until: now.Add(life)}
-	g.flights.join(at, h.id)
-	return h
+func (g *Guard) newClaim(at *Attempt, name string, life time.Duration) claim {
+	now := g.redis.Latest()
+	c := claim{name: name, id: spend.NewID(time.Now()), since: now, until: now.Add(life)}
+	c.value = holder{pending, at.fence.Node, c.id, now.UnixMilli()}.String()
+	g.inFlight.add(at, c.id)
+	return c
 }
 
-// awaitKey: k is another attempt's. Its row in the store decides; without one
-// the holder is waited for, and taken over once it is stale.
-func (g *Guard) awaitKey(ctx context.Context, at *Attempt, value string) (out Outcome, again bool, err error) {
-	h, err := parseHolder(value)
+// awaitKey waits for the claim of another attempt on the key. Its row in the
+// store decides; without one the holder is waited for, and taken over once it is
+// stale.
+func (g *Guard) awaitKey(ctx context.Context, at *Attempt, value string) (step, error) {
+	w, cancel, err := g.newWait(ctx, at, at.key.name, value)
 	if err != nil {
-		g.mend(err, at.asked.windows)
-		return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return step{}, err
 	}
-	w, cancel := g.newWait(ctx, at, at.k.name, value)
 	defer cancel()
 	for {
-		if f := g.flights.find(h.check); f != nil && f.of != at {
-			check, err := g.await(w.ctx, at, f)
-			if err != nil {
-				return out, false, err
-			}
-			if check != nil && check.Action.IdempotencyKey != "" {
-				return at.replay(check), false, nil
-			}
+		if s, err := g.replayOf(w.ctx, at, w.holder.check); err != nil || s.next == done {
+			return s, err
 		}
-		if check, err := g.records.underKey(w.ctx, at.KeyHash); err != nil || check != nil {
-			return at.replay(check), false, err
+		state, err := w.look()
+		switch {
+		case err != nil:
+			return step{}, err
+		case state == changed:
+			return step{next: retry}, nil
+		case state == stale:
+			return g.takeStaleKey(ctx, w)
 		}
-		changed, stale, err := w.look(h)
-		if err != nil || changed {
-			return out, true, err
-		}
-		if !stale {
-			continue
-		}
-		if check, err := g.absentUnderKey(w.ctx, h.node, at.KeyHash); err != nil || check != nil {
-			return at.replay(check), false, err
-		}
-		g.metrics.takeovers.Inc()
-		return out, true, g.takeKey(ctx, at, value)
 	}
+}
+
+// replayOf answers with the check recorded under the attempt's key. The holder
+// of its claim is waited for if it is this node's.
+func (g *Guard) replayOf(ctx context.Context, at *Attempt, holder spend.ID) (step, error) {
+	if c := g.inFlight.find(holder); c != nil && c.attempt != at {
+		check, err := g.await(ctx, at, c)
+		if err != nil {
+			return step{}, err
+		}
+		if check != nil && check.Action.IdempotencyKey != "" {
+			return at.replay(check), nil
+		}
+	}
+	check, err := g.records.underKey(ctx, at.KeyHash)
+	return at.replay(check), err
+}
+
+// takeStaleKey swaps the key to this attempt once it is certain that its holder
+// will never be recorded. Whether it worked or not, the claims are sent again.
+func (g *Guard) takeStaleKey(ctx context.Context, w *wait) (step, error) {
+	check, err := g.absentUnderKey(w.ctx, w.holder.node, w.at.KeyHash)
+	if err != nil || check != nil {
+		return w.at.replay(check), err
+	}
+	g.metrics.takeovers.Inc()
+	return step{next: retry}, g.takeKey(ctx, w.at, w.value)
 }
 
 // absentUnderKey makes what the node has recorded final and looks again: no
@@ -281,58 +334,56 @@ func (g *Guard) absentUnderKey(ctx context.Context, node spend.ID, keyHash spend
 	return g.records.underKey(ctx, keyHash)
 }
 
-// takeKey swaps k to this attempt; whether it worked or not, a hot batch is
-// next.
+// takeKey swaps the key to this attempt.
 func (g *Guard) takeKey(ctx context.Context, at *Attempt, old string) error {
-	mine, a, err := g.take(ctx, at, at.k.name, old, keyLife, false)
-	if a != nil {
-		at.k = mine
+	mine, r, err := g.take(ctx, at, pipeline.Swap{Name: at.key.name, Old: old, Life: keyLife})
+	if r != nil {
+		at.key = mine
 	}
 	return err
 }
 
-// take swaps a name that still has the old value to a fresh claim of the
-// attempt. It gives no ask when that was not to be done.
-func (g *Guard) take(ctx context.Context, at *Attempt, name, old string, life time.Duration, keepLonger bool) (mine held, a *ask, err error) {
-	a, err = g.swap(ctx, at, func() swap {
-		now := g.batch.now()
-		mine = g.fresh(at, name, now, life)
-		mine.value = holder{pending, at.fence.Node, mine.id, now.UnixMilli()}.String()
-		return swap{name: name, old: old, new: mine.value, px: life, keepLonger: keepLonger}
+// take swaps a name that still has the old value to a new claim of the attempt.
+// It returns no request when that was not done.
+func (g *Guard) take(ctx context.Context, at *Attempt, s pipeline.Swap) (mine claim, r *request, err error) {
+	r, err = g.swap(ctx, at, func() pipeline.Swap {
+		mine = g.newClaim(at, s.Name, s.Life)
+		s.New = mine.value
+		return s
 	})
-	if a != nil && mine.drifted(a) {
-		g.flights.leave(mine.id) // to be taken over at once, with a better time
-		a = nil
+	if r != nil && mine.drifted(r) {
+		g.inFlight.abandon(mine.id) // to be taken over at once, with a better time
+		r = nil
 	}
-	mine.mine = a != nil
-	return mine, a, err
+	mine.mine = r != nil
+	return mine, r, err
 }
 
-// swap replaces a value in the attempt's epoch. It gives no ask when the value
-// is another by now, or the epoch: the hot batch then starts over.
-func (g *Guard) swap(ctx context.Context, at *Attempt, build func() swap) (*ask, error) {
-	a := new(ask)
-	err := g.trip(ctx, a, func(a *ask, w marker) {
+// swap replaces a value in the attempt's epoch. It returns no request when the
+// value is another by now, or the epoch: the claims are then sent again.
+func (g *Guard) swap(ctx context.Context, at *Attempt, build func() pipeline.Swap) (*request, error) {
+	r := new(request)
+	err := g.roundTrip(ctx, r, func(r *request, w marker) {
 		if w.epoch == at.fence.Epoch {
 			s := build()
-			a.swap = &s
+			r.Swap = &s
 		}
 	})
-	if err != nil || a.swap == nil || !a.swap.done {
+	if err != nil || r.Swap == nil || !r.Swap.Done {
 		return nil, err
 	}
-	return a, nil
+	return r, nil
 }
 
-// replay answers a recorded check of the attempt's key: again if the request
-// is the same by meaning, else not at all (S18).
-func (at *Attempt) replay(check *spend.Check) Outcome {
+// replay answers with a recorded check of the attempt's key, if there is one:
+// again if the request is the same by meaning, else not at all (S18).
+func (at *Attempt) replay(check *spend.Check) step {
 	switch {
 	case check == nil:
-		return Outcome{}
+		return step{}
 	case check.RequestSHA != at.RequestSHA:
-		return Outcome{Kind: KeyReused}
+		return step{done, Outcome{Kind: KeyReused}}
 	default:
-		return Outcome{Kind: Replay, Check: check}
+		return step{done, Outcome{Kind: Replay, Check: check}}
 	}
 }

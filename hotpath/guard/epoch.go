@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
@@ -39,7 +40,7 @@ type renewal struct {
 // windows are lost. stale is the marker that the caller found void.
 func (g *Guard) renew(ctx context.Context, stale marker) error {
 	g.mu.Lock()
-	if *g.windows.Load() != stale && !g.conns.foreign.Load() {
+	if *g.windows.Load() != stale && !g.foreign.Load() {
 		g.mu.Unlock()
 		return nil // another check saw to it
 	}
@@ -87,9 +88,9 @@ func (g *Guard) notOurs(err error) {
 func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 	var last disagreement
 	for range renewAttempts {
-		g.conns.foreign.Store(false)
+		g.foreign.Store(false)
 		var done bool
-		err := g.conns.onMaster(ctx, func(server *redis.Client) (err error) {
+		err := g.redis.OnMaster(ctx, func(server *redis.Client) (err error) {
 			done, err = g.enterEpoch(ctx, server, &last)
 			return err
 		})
@@ -114,7 +115,7 @@ type disagreement struct {
 }
 
 // enterEpoch adopts the epoch that Redis and Postgres agree on, or begins one.
-// It gives false when another node may be faster.
+// It returns false when another node may be faster.
 func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disagreement) (done bool, err error) {
 	epoch, err := g.store.Epoch(ctx)
 	if err != nil {
@@ -136,7 +137,7 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 		}
 		return g.beginEpoch(ctx, server, epoch, w)
 	}
-	if err := g.conns.mendGeneration(ctx, server); err != nil {
+	if err := g.mendGeneration(ctx, server); err != nil {
 		return false, err
 	}
 	g.enter(found)
@@ -146,9 +147,9 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 
 // mendGeneration replaces a generation that is missing, empty or no text. A new
 // one is never wrong: nodes load the configuration once more.
-func (c *connections) mendGeneration(ctx context.Context, server *redis.Client) error {
-	key := c.key(generationKey)
-	if nonce, err := server.GetRange(ctx, key, 0, 0).Result(); err == nil && nonce != "" || err != nil && !mistyped(err) {
+func (g *Guard) mendGeneration(ctx context.Context, server *redis.Client) error {
+	key := g.redis.Key(generationKey)
+	if nonce, err := server.GetRange(ctx, key, 0, 0).Result(); err == nil && nonce != "" || err != nil && !pipeline.WrongType(err) {
 		return err
 	}
 	return server.Set(ctx, key, rand.Text(), 0).Err()
@@ -188,14 +189,14 @@ func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend
 	if err != nil || current != next.epoch {
 		return false, err
 	}
-	if err := server.Set(ctx, g.conns.key(generationKey), rand.Text(), 0).Err(); err != nil {
+	if err := server.Set(ctx, g.redis.Key(generationKey), rand.Text(), 0).Err(); err != nil {
 		return false, err
 	}
-	if swapped, err := g.conns.swapMarker(ctx, server, w.text, next.String()); err != nil || !swapped {
+	if swapped, err := g.swapMarker(ctx, server, w.text, next.String()); err != nil || !swapped {
 		return false, err
 	}
 	level := slog.LevelWarn
-	if g.conns.embedded {
+	if g.embedded {
 		level = slog.LevelInfo // every start of an in-process Redis
 	}
 	g.log.Log(ctx, level, "a new epoch began: redis' windows were lost, or new; duplicates are looked up in the store until they are loaded",
@@ -214,7 +215,7 @@ type entry struct {
 // enter makes the windows those of this node's next claims.
 func (g *Guard) enter(m marker) {
 	g.refused = ""
-	g.batch.forgetWindows()
+	g.redis.ForgetWindows()
 	g.entered.Store(&entry{m.epoch, time.Now()})
 	g.windows.Store(&m)
 	select {

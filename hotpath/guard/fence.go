@@ -91,7 +91,7 @@ func (g *Guard) fence(node spend.ID, call *fenceCall) {
 	close(call.done)
 }
 
-// Retire gives the node a new incarnation if it still is the given one: that
+// Retire names the node anew if it still is the given one: that
 // one was fenced, by this node or another.
 func (g *Guard) Retire(node spend.ID) {
 	g.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
@@ -26,7 +27,7 @@ var errEpochsChange = errors.New("epochs keep changing")
 
 // Options are what a Guard is made of.
 type Options struct {
-	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the guard's
+	Redis      redis.UniversalOptions // addresses and credentials; timeouts and retries are the pipeline's
 	KeyPrefix  string                 // of every name in Redis, without braces: they choose a cluster's slot
 	Embedded   bool                   // an in-process Redis that dies with the process
 	Store      audit.Store
@@ -37,13 +38,17 @@ type Options struct {
 // Guard claims idempotency keys and fingerprints. It is safe for concurrent
 // use; close it after the last check is settled.
 type Guard struct {
-	conns   *connections
-	store   audit.Store
-	log     *slog.Logger
-	metrics *metrics
-	batch   *batcher
-	records *records
-	flights *flights
+	redis    *pipeline.Client
+	embedded bool // as in Options
+	store    audit.Store
+	log      *slog.Logger
+	metrics  *metrics
+	records  *records
+	inFlight *inFlight
+
+	snapshots  snapshots
+	settleTime time.Duration // how long another node may read from the server of an older epoch
+	foreign    atomic.Bool   // a batch met a foreign server since the last renewal
 
 	windows atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
 	entered atomic.Pointer[entry]    // the latest epoch that is known
@@ -52,11 +57,11 @@ type Guard struct {
 
 	deployment atomic.Pointer[spend.ID] // nil until the store told it
 
-	mu         sync.Mutex // renewing, abandoned, and changes of node
+	mu         sync.Mutex // renewing, endedEpoch, and changes of node
 	renewing   *renewal   // under way
 	superseded superseded // belongs to the renewal under way
 	refused    string     // likewise: the error last logged by notOurs
-	abandoned  time.Time  // when this node last ended an epoch
+	endedEpoch time.Time  // when this node last ended an epoch
 
 	load chan struct{} // nudges the loader
 	stop context.CancelFunc
@@ -67,15 +72,17 @@ type Guard struct {
 func New(o Options) *Guard {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Guard{
-		conns: connect(o.Redis, o.KeyPrefix, o.Embedded), store: o.Store, log: o.Logger,
-		flights: newFlights(), load: make(chan struct{}, 1), stop: stop,
+		embedded: o.Embedded, store: o.Store, log: o.Logger,
+		inFlight: newInFlight(), load: make(chan struct{}, 1), stop: stop,
 	}
 	g.windows.Store(&marker{})
 	g.metrics = newMetrics(o.Registerer, &g.windows)
 	g.newIncarnation()
-	g.batch = newBatcher(g.conns, &g.windows, g.metrics)
-	g.records = newRecords(o.Store, g.batch.reached)
-	g.done.Go(g.batch.run)
+	options := redisOptions(o)
+	options.Verify, options.Vet = g.verify, g.vet
+	g.redis = pipeline.New(options)
+	g.settleTime = g.redis.SettleTime()
+	g.records = newRecords(o.Store, g.redis.Earliest)
 	g.done.Go(func() { g.runLoader(ctx) })
 	return g
 }
@@ -83,21 +90,20 @@ func New(o Options) *Guard {
 // Close sends the releases that wait and disconnects.
 func (g *Guard) Close() error {
 	g.stop()
-	g.batch.close()
 	g.done.Wait()
-	return g.conns.close()
+	return g.redis.Close()
 }
 
-// Clock is Redis' time.
+// Clock returns Redis' time.
 func (g *Guard) Clock(ctx context.Context) (now time.Time, err error) {
-	err = g.conns.onMaster(ctx, func(server *redis.Client) error {
+	err = g.redis.OnMaster(ctx, func(server *redis.Client) error {
 		now, err = server.Time(ctx).Result()
 		return err
 	})
 	return now, err
 }
 
-// newIncarnation gives the node another name for new work; the old one may be
+// newIncarnation names the node anew for new work; the old incarnation may be
 // fenced.
 func (g *Guard) newIncarnation() {
 	id := spend.NewID(time.Now())
@@ -139,7 +145,7 @@ func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
 		seen = &entry{epoch, time.Now()}
 		g.entered.Store(seen)
 	}
-	left := g.conns.settleIn - time.Since(seen.at)
+	left := g.settleTime - time.Since(seen.at)
 	if left <= 0 {
 		return nil
 	}
@@ -152,7 +158,7 @@ func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
 }
 
 // raise changes the generation on the server that is taken for the master, and
-// gives the epoch in force. Unless inForce, that server has another: then
+// returns the epoch in force. Unless inForce, that server has another: then
 // nobody who may commit reads it. Nor on a promoted replica, whose marker is
 // still the old master's: until a claim meets it, others commit what they claim
 // on the old master.
@@ -160,11 +166,11 @@ func (g *Guard) raise(ctx context.Context) (epoch spend.ID, inForce bool, err er
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	var where windowsOf
-	err = g.conns.onMaster(ctx, func(server *redis.Client) (err error) {
+	err = g.redis.OnMaster(ctx, func(server *redis.Client) (err error) {
 		if _, err := g.inspect(ctx, server); err != nil {
 			return err // another's generation stays as it is
 		}
-		if err := server.Set(ctx, g.conns.key(generationKey), rand.Text(), 0).Err(); err != nil {
+		if err := server.Set(ctx, g.redis.Key(generationKey), rand.Text(), 0).Err(); err != nil {
 			return err
 		}
 		where, err = g.inspect(ctx, server)
@@ -187,69 +193,72 @@ type Reading struct {
 
 // Ask counts a request and reads the generation.
 func (g *Guard) Ask(ctx context.Context, charge ratelimit.Charge) (Reading, error) {
-	var a ask
-	if err := g.trip(ctx, &a, func(a *ask, _ marker) { a.charge = charge }); err != nil {
+	var r request
+	if err := g.roundTrip(ctx, &r, func(r *request, _ marker) { r.Charge = charge }); err != nil {
 		return Reading{}, err
 	}
-	return Reading{a.reading.generation, a.place, a.counted, a.reading.now}, nil
+	return Reading{r.reading.generation, r.Place, r.Counted, r.reading.now}, nil
 }
 
 // Refuse takes a refused request off its window again and remembers the
 // refusal until the window ends.
 func (g *Guard) Refuse(charge ratelimit.Charge, r Reading) {
 	if r.Counted {
-		g.batch.refuse(charge, r.Place)
+		g.redis.Refuse(charge, r.Place)
 	}
 }
 
-// mend ends the epoch if the error is of a name that holds what no node writes,
-// so that the next request for it finds another name.
-func (g *Guard) mend(err error, m marker) {
-	if errors.Is(err, errForeignValue) {
-		go g.abandon(m)
+// Ping fails when a check would, as far as Redis goes: it cannot be reached, is
+// not fit for claims, holds another deployment's windows, refuses a command that
+// claims need, or its windows are lost and no epoch can be begun.
+func (g *Guard) Ping(ctx context.Context) error {
+	err := g.redis.OnMaster(ctx, func(server *redis.Client) error {
+		if _, err := g.inspect(ctx, server); err != nil {
+			return err // before anything is written
+		}
+		return probe(ctx, &g.redis.Servers, server)
+	})
+	if err != nil {
+		return err
 	}
+	_, err = g.Ask(ctx, ratelimit.Charge{})
+	return err
 }
 
-// trip makes one round trip within the epoch in force, renewing it as often as
-// it takes. build makes the ask for an epoch, anew before each try.
-func (g *Guard) trip(ctx context.Context, a *ask, build func(*ask, marker)) error {
-	counted, place := false, ratelimit.Place{} // a request is counted once, however often it is sent
-	for range renewAttempts {
-		known := *g.windows.Load()
-		if known.epoch.IsZero() {
-			if err := g.renew(ctx, known); err != nil {
-				return err
-			}
-			continue
-		}
-		*a = ask{windows: known}
-		build(a, known)
-		if counted {
-			a.charge = ratelimit.Charge{}
-		}
-		err := g.batch.do(a)
-		if a.reading.lost {
-			err = nil // what its commands were answered is void, refusals too
-		}
-		if err != nil && !errors.Is(err, errForeignServer) {
-			g.mend(err, known)
+// Probe fails when Redis cannot be reached, is not fit for claims or refuses a
+// command that they need, and returns its time. It needs no Guard, and no store.
+func Probe(ctx context.Context, o Options) (now time.Time, err error) {
+	s := pipeline.NewServers(redisOptions(o))
+	defer func() { err = errors.Join(err, s.Disconnect()) }()
+	err = s.OnMaster(ctx, func(server *redis.Client) error {
+		if _, err := s.ServerName(ctx, server); err != nil {
 			return err
 		}
-		if err == nil && !counted && a.counted {
-			counted, place = true, a.place
-		}
-		if err == nil && !a.reading.lost {
-			if counted {
-				a.place, a.counted = place, true
-			}
-			return nil
-		}
-		if err == nil {
-			g.batch.later(a.releases()...) // void, but perhaps under names that stay
-		}
-		if err := g.renew(ctx, known); err != nil {
+		if err := probe(ctx, s, server); err != nil {
 			return err
 		}
+		now, err = server.Time(ctx).Result()
+		return err
+	})
+	return now, err
+}
+
+// probe sends each command that the guard sends, for names of its own that
+// vanish, and on the others only what changes nothing.
+func probe(ctx context.Context, s *pipeline.Servers, server *redis.Client) error {
+	lease := s.Key("l:{0}:probe:" + rand.Text())
+	swap := func(name string) []any { // another value than any that is there
+		return []any{"eval", swapMarkerScript, 1, s.Key(name), rand.Text(), ""}
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
+	return s.Probe(ctx, server, []string{keyPrefix + "probe:", fingerprintPrefix + "probe:"}, [][]any{
+		{"set", lease, 1, "nx", "px", 1000}, {"del", lease}, swap(markerKey), swap(generationKey),
+	})
+}
+
+// redisOptions returns the options without hooks.
+func redisOptions(o Options) pipeline.Options {
+	return pipeline.Options{
+		Redis: o.Redis, KeyPrefix: o.KeyPrefix, Embedded: o.Embedded, Registerer: o.Registerer,
+		First: pipeline.Value{Name: generationKey, Length: maxGeneration}, Last: pipeline.Value{Name: markerKey, Length: maxMarker},
+	}
 }

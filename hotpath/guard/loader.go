@@ -3,12 +3,14 @@ package guard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
@@ -44,11 +46,11 @@ func (g *Guard) runLoader(ctx context.Context) {
 // first, and certifies the epoch as full: from then on a name that is free in
 // Redis has no live window in the store.
 func (g *Guard) loadWindows(ctx context.Context, m marker) error {
-	server, err := g.conns.master(ctx)
+	server, err := g.redis.Master(ctx)
 	if err != nil {
 		return err
 	}
-	name := g.conns.key(loaderName(m.epoch))
+	name := g.redis.Key(loaderName(m.epoch))
 	lease, err := server.SetNX(ctx, name, g.node.Load().Text(""), loaderLease).Result()
 	if err == nil && !lease {
 		// One without an end is no node's: it would keep the windows lazy for ever.
@@ -65,7 +67,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	var before spend.ID
 	var contested []audit.LivePass
 	for {
-		passes, err := g.store.PagePasses(ctx, before, g.batch.reached().UnixMilli(), loaderPage)
+		passes, err := g.store.PagePasses(ctx, before, g.redis.Earliest().UnixMilli(), loaderPage)
 		if err != nil {
 			return fmt.Errorf("cannot read live windows: %w", err)
 		}
@@ -93,7 +95,7 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	}
 	full := m
 	full.full = true
-	if swapped, err := g.conns.swapMarker(ctx, server, m.String(), full.String()); err != nil || !swapped {
+	if swapped, err := g.swapMarker(ctx, server, m.String(), full.String()); err != nil || !swapped {
 		return err // lost again meanwhile: whoever notices begins another epoch
 	}
 	if now := g.windows.Load(); *now == m {
@@ -103,17 +105,17 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 	return nil
 }
 
-// loadPasses writes recorded passes under names that are free. It gives those
+// loadPasses writes recorded passes under names that are free. It returns those
 // whose name a claim without record holds: such a claim may yet be released,
 // and then the name must not be free.
 func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
 	pipe := server.Pipeline()
-	pipe.PExpire(ctx, g.conns.key(loaderName(m.epoch)), loaderLease)
-	now := g.batch.reached()
+	pipe.PExpire(ctx, g.redis.Key(loaderName(m.epoch)), loaderLease)
+	now := g.redis.Earliest()
 	cmds := make([]*redis.StringCmd, len(passes))
 	for i, p := range passes {
 		if left := p.UntilMS - now.UnixMilli(); left > 0 {
-			cmds[i] = redis.NewStringCmd(ctx, "set", g.conns.key(fingerprintName(m.epoch, p.Fingerprint)), passHolder(p).String(),
+			cmds[i] = redis.NewStringCmd(ctx, "set", g.redis.Key(fingerprintName(m.epoch, p.Fingerprint)), passHolder(p).String(),
 				"nx", "get", "px", left)
 			_ = pipe.Process(ctx, cmds[i])
 		}
@@ -125,7 +127,7 @@ func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, 
 		if cmds[i] == nil {
 			continue // over by now
 		}
-		// Exec gives the first error only, and that of a name that was free is
+		// Exec returns the first error only, and that of a name that was free is
 		// one, redis.Nil: so each reply is looked at (F43).
 		if err := cmds[i].Err(); failed(err) {
 			return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))
@@ -164,20 +166,20 @@ func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m mar
 	} else if recorded, dead, err := g.outcome(ctx, h, now); err != nil || !dead {
 		return recorded, err
 	}
-	left := max(1, p.UntilMS-now.UnixMilli())
-	lives, err := server.Eval(ctx, swapScript, []string{g.conns.key(fingerprintName(m.epoch, p.Fingerprint))},
-		value, passHolder(p).String(), left, 1).Int64Slice()
 	// Another value by now, or none at all, is contested anew (F33).
-	return err == nil && lives[0] > 0, err
+	return g.redis.Swap(ctx, server, pipeline.Swap{
+		Name: fingerprintName(m.epoch, p.Fingerprint), Old: value, New: passHolder(p).String(),
+		Life: time.UnixMilli(p.UntilMS).Sub(now), KeepLonger: true,
+	})
 }
 
-// outcome tells whether a claim is recorded, or dead: never to be recorded.
+// outcome reports whether a claim is recorded, or dead: never to be recorded.
 // Neither is known of one that is young or of this process.
 func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (recorded, dead bool, err error) {
 	if recorded, err = g.records.recorded(ctx, h.check); err != nil || recorded {
 		return recorded, false, err
 	}
-	if h.age(now) <= staleAfter || g.flights.find(h.check) != nil {
+	if h.age(now) <= staleAfter || g.inFlight.find(h.check) != nil {
 		return false, false, nil
 	}
 	if err := g.makeFinal(ctx, h.node); err != nil {
@@ -186,3 +188,6 @@ func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (recorded,
 	recorded, err = g.records.recorded(ctx, h.check)
 	return recorded, err == nil && !recorded, err
 }
+
+// failed reports an error that is more than "no such key".
+func failed(err error) bool { return err != nil && !errors.Is(err, redis.Nil) }

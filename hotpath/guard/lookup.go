@@ -10,32 +10,32 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// lookupTimeout bounds one question to the store on behalf of waiting checks.
+// lookupTimeout bounds one query of the store on behalf of waiting checks.
 const lookupTimeout = 800 * time.Millisecond
 
-// lookup asks the store for many waiters at once: while one question is under
-// way the next gathers. A waiter is only ever answered by a question that
-// began after it asked, so that "absent" means absent now.
+// lookup asks the store for many waiters at once: while one query is under
+// way the next gathers. A waiter is only ever answered by a query that began
+// after it asked, so that "absent" means absent now.
 type lookup[K comparable, V any] struct {
 	load func(context.Context, []K) (map[K]V, error)
 
 	mu      sync.Mutex
-	next    *question[K, V]
+	next    *query[K, V]
 	running bool
 }
 
-type question[K comparable, V any] struct {
-	keys   map[K]struct{}
-	found  map[K]V
-	err    error
-	answer chan struct{}
+type query[K comparable, V any] struct {
+	keys  map[K]struct{}
+	found map[K]V
+	err   error
+	done  chan struct{}
 }
 
-// get gives the value of a key, if the store has one.
+// get returns the value of a key, if the store has one.
 func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
 	l.mu.Lock()
 	if l.next == nil {
-		l.next = &question[K, V]{keys: make(map[K]struct{}), answer: make(chan struct{})}
+		l.next = &query[K, V]{keys: make(map[K]struct{}), done: make(chan struct{})}
 	}
 	q := l.next
 	q.keys[key] = struct{}{}
@@ -45,7 +45,7 @@ func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error)
 	}
 	l.mu.Unlock()
 	select {
-	case <-q.answer:
+	case <-q.done:
 	case <-ctx.Done():
 		return v, false, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
@@ -56,7 +56,7 @@ func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error)
 	return v, ok, nil
 }
 
-// run asks questions until nobody waits.
+// run sends queries until nobody waits.
 func (l *lookup[K, V]) run() {
 	for {
 		l.mu.Lock()
@@ -67,12 +67,12 @@ func (l *lookup[K, V]) run() {
 			return
 		}
 		l.mu.Unlock()
-		l.ask(q)
+		l.send(q)
 	}
 }
 
-func (l *lookup[K, V]) ask(q *question[K, V]) {
-	defer close(q.answer)
+func (l *lookup[K, V]) send(q *query[K, V]) {
+	defer close(q.done)
 	keys := make([]K, 0, len(q.keys))
 	for k := range q.keys {
 		keys = append(keys, k)
@@ -119,7 +119,7 @@ func (r *records) recorded(ctx context.Context, id spend.ID) (bool, error) {
 	return ok, err
 }
 
-// underKey gives the check recorded under an idempotency key, or nil.
+// underKey returns the check recorded under an idempotency key, or nil.
 func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Check, error) {
 	id, ok, err := r.byKey.get(ctx, keyHash)
 	if err != nil || !ok {

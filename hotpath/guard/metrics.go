@@ -2,17 +2,11 @@ package guard
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the guard tells Prometheus.
 type metrics struct {
-	batchSize     prometheus.Histogram
-	tripSeconds   prometheus.Histogram
-	tripErrors    prometheus.Counter
-	choresDropped prometheus.Counter
 	waits         prometheus.Counter
 	takeovers     prometheus.Counter
 	fences        prometheus.Counter
@@ -27,19 +21,9 @@ func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *met
 		return c
 	}
 	m := &metrics{
-		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "redis", Name: "batch_size",
-			Help: "Requests that shared one Redis round trip.", Buckets: prometheus.ExponentialBuckets(1, 2, 11),
-		}),
-		tripSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "redis", Name: "round_trip_seconds",
-			Help: "Time of one Redis round trip.", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
-		}),
-		tripErrors:    counter("round_trip_errors_total", "Redis round trips that failed: those of checks, which were refused, and those of releases, which are tried again."),
-		choresDropped: counter("chores_dropped_total", "Releases and refunds given up while Redis was away."),
-		waits:         counter("waits_total", "Checks that waited for another check's claim."),
-		takeovers:     counter("takeovers_total", "Claims taken over from a check that will never be recorded."),
-		fences:        counter("fences_total", "Node incarnations fenced."),
+		waits:     counter("waits_total", "Checks that waited for another check's claim."),
+		takeovers: counter("takeovers_total", "Claims taken over from a check that will never be recorded."),
+		fences:    counter("fences_total", "Node incarnations fenced."),
 		epochs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Subsystem: "guard", Name: "epochs_total",
 			Help: "Epochs of Redis' windows begun (how=started) or taken from another node (how=adopted).",
@@ -58,11 +42,6 @@ func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *met
 		}
 		return 1
 	})
-	reg.MustRegister(m.batchSize, m.tripSeconds, m.epochs, lazy)
+	reg.MustRegister(m.epochs, lazy)
 	return m
-}
-
-func (m *metrics) batch(size int, took time.Duration) {
-	m.batchSize.Observe(float64(size))
-	m.tripSeconds.Observe(took.Seconds())
 }

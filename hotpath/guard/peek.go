@@ -17,10 +17,10 @@ type Seen struct {
 // claims nothing (G10). A claim that is not recorded yet is not seen. Keys of
 // the answer are the fingerprints found.
 func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.Hash]Seen, error) {
-	var a ask
-	err := g.trip(ctx, &a, func(a *ask, w marker) {
+	var r request
+	err := g.roundTrip(ctx, &r, func(r *request, w marker) {
 		for _, fp := range fingerprints {
-			a.gets = append(a.gets, fingerprintName(w.epoch, fp))
+			r.Gets = append(r.Gets, fingerprintName(w.epoch, fp))
 		}
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.
 	}
 	found := make(map[spend.Hash]Seen, len(fingerprints))
 	for i, fp := range fingerprints {
-		seen, ok, err := g.peekOne(ctx, fp, a.reading.values[i], a.reading)
+		seen, ok, err := g.peekOne(ctx, fp, r.Values[i], r.reading)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
@@ -29,13 +30,13 @@ type windowsOf struct {
 // inspect reads a server's name and marker. It fails when the server is not fit
 // for claims, or its windows are another's.
 func (g *Guard) inspect(ctx context.Context, server *redis.Client) (w windowsOf, err error) {
-	if w.server, err = g.conns.name(ctx, server); err != nil {
+	if w.server, err = g.redis.ServerName(ctx, server); err != nil {
 		return w, err
 	}
-	key := g.conns.key(markerKey)
+	key := g.redis.Key(markerKey)
 	w.text, err = server.GetRange(ctx, key, 0, maxMarker-1).Result()
-	if mistyped(err) {
-		w.text, err = noText, nil
+	if pipeline.WrongType(err) {
+		w.text, err = pipeline.NotText, nil
 	}
 	if err != nil {
 		return w, fmt.Errorf("cannot read the marker: %w", err)
@@ -68,29 +69,29 @@ func (g *Guard) ownDeployment(ctx context.Context) (spend.ID, error) {
 }
 
 // swapMarkerScript compares with "" for a marker that is not there, and with
-// noText for one of another type. It compares as much as is read of a marker.
+// pipeline.NotText for one of another type. It compares as much as is read of a marker.
 const swapMarkerScript = `local seen = redis.pcall('GETRANGE', KEYS[1], 0, 255)
 if type(seen) == 'table' then seen = '?' end
 if seen ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`
 
-func (c *connections) swapMarker(ctx context.Context, server *redis.Client, seen, next string) (bool, error) {
-	n, err := server.Eval(ctx, swapMarkerScript, []string{c.key(markerKey)}, seen, next).Int()
+func (g *Guard) swapMarker(ctx context.Context, server *redis.Client, seen, next string) (bool, error) {
+	n, err := server.Eval(ctx, swapMarkerScript, []string{g.redis.Key(markerKey)}, seen, next).Int()
 	return n == 1, err
 }
 
-// abandonEvery bounds how often a node ends an epoch by itself.
-const abandonEvery = 5 * time.Second
+// endEpochEvery bounds how often a node ends an epoch by itself.
+const endEpochEvery = 5 * time.Second
 
-// abandon ends the epoch of windows in which a name holds what no node writes.
+// endEpoch ends the epoch of windows in which a name holds what no node writes.
 // A claim may have stood there: its holder is not known any more, and could yet
 // be recorded. The next epoch refuses it, whoever it is, and has other names.
-func (g *Guard) abandon(m marker) {
+func (g *Guard) endEpoch(m marker) {
 	g.mu.Lock()
-	early := !g.abandoned.IsZero() && time.Since(g.abandoned) < abandonEvery
+	early := !g.endedEpoch.IsZero() && time.Since(g.endedEpoch) < endEpochEvery
 	if !early {
-		g.abandoned = time.Now()
+		g.endedEpoch = time.Now()
 	}
 	g.mu.Unlock()
 	now := *g.windows.Load() // it may be full meanwhile
@@ -99,8 +100,8 @@ func (g *Guard) abandon(m marker) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
-	err := g.conns.onMaster(ctx, func(server *redis.Client) error {
-		_, err := g.conns.swapMarker(ctx, server, now.String(), "")
+	err := g.redis.OnMaster(ctx, func(server *redis.Client) error {
+		_, err := g.swapMarker(ctx, server, now.String(), "")
 		return err
 	})
 	g.log.Error("a name in redis holds what no node writes; who can write there? A new epoch begins, and duplicates are looked up in the store",

@@ -4,53 +4,61 @@ import (
 	"context"
 	"time"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
-// Stamp gives the attempt's check its identity: the ID that f names, so that a
-// later duplicate finds the row, the window it leaves and the fence that its
-// commit must pass. A duplicate gets an ID of its own and leaves no window.
+// Stamp sets the identity of the attempt's check: the ID that the fingerprint's
+// claim names, so that a later duplicate finds the row, the window it leaves and
+// the fence that its commit must pass. A duplicate gets an ID of its own and
+// leaves no window.
 func (g *Guard) Stamp(at *Attempt, out Outcome, check *spend.Check) {
 	check.Fence = at.fence
 	if out.Kind == Pass {
-		check.ID = at.f.id
-		check.Pass = spend.Pass{ClaimedMS: at.f.since.UnixMilli(), UntilMS: at.f.until.UnixMilli()}
+		check.ID = at.fingerprint.id
+		check.Pass = spend.Pass{ClaimedMS: at.fingerprint.since.UnixMilli(), UntilMS: at.fingerprint.until.UnixMilli()}
 		return
 	}
 	check.ID = spend.NewID(time.Now())
 	check.Pass = spend.Pass{}
-	g.flights.join(at, check.ID)
+	g.inFlight.add(at, check.ID)
 }
 
 // Committed ends an attempt whose check is recorded. Its claims stay.
 func (g *Guard) Committed(at *Attempt, check *spend.Check) {
-	at.f, at.k = held{}, held{}
-	g.flights.end(at, check)
+	at.fingerprint, at.key = claim{}, claim{}
+	g.inFlight.resolveAll(at, check)
 }
 
-// Abandon says of an attempt whose commit is under way that its client is
+// Abandon marks an attempt whose commit is under way and whose client is
 // answered 500 now: if it is recorded in the end, the next identical request
 // may have it (F10, G7). With a key the row alone sees to that. The mark
 // precedes the answer, so that the retry finds it. Without a record the mark
 // means nothing.
 func (g *Guard) Abandon(at *Attempt) {
-	h, err := parseHolder(at.f.value)
-	if !at.f.mine || at.keyed() || err != nil {
+	f := &at.fingerprint
+	h, err := parseHolder(f.value)
+	if !f.mine || at.keyed() || err != nil {
 		return
 	}
 	marked := make(chan struct{})
-	a := &ask{swap: orphaned(at.f.name, h)}
-	at.f.plain, at.f.value = at.f.value, a.swap.new
+	mark := markOrphan(f.name, h)
+	f.unmarked, f.value = f.value, mark.New
 	go func() { // which the attempt may not outlast
 		defer close(marked)
-		if g.batch.do(a) != nil {
-			g.batch.later(markOrphan(a.swap.name, h))
+		if g.redis.Do(&pipeline.Request{Swap: &mark}) != nil {
+			g.redis.SwapLater(markOrphan(mark.Name, h))
 		}
 	}()
 	select {
 	case <-marked:
 	case <-time.After(abandonPatience):
 	}
+}
+
+// markOrphan returns the swap that marks a claim, however long it lives.
+func markOrphan(name string, h holder) pipeline.Swap {
+	return pipeline.Swap{Name: name, Old: h.String(), New: h.as(orphan).String(), KeepLonger: true}
 }
 
 // abandonPatience is how long an answer that is late already waits for a mark
@@ -61,15 +69,15 @@ const abandonPatience = 150 * time.Millisecond
 // nothing behind that would block its retry (G7). An attempt that ended
 // already stays as it is.
 func (g *Guard) Release(at *Attempt) {
-	g.drop(at)
-	g.flights.end(at, nil)
+	g.releaseClaims(at)
+	g.inFlight.resolveAll(at, nil)
 }
 
 // Reclaim prepares an attempt whose commit was refused by the fence for another
 // Claim: in the epoch now in force, or as a new incarnation.
 func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error {
 	refused := at.fence
-	g.drop(at)
+	g.releaseClaims(at)
 	if !staleEpoch {
 		g.Retire(refused.Node)
 		return nil
@@ -81,45 +89,46 @@ func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error
 }
 
 // KeyTaken resolves an attempt whose idempotency key another check holds in the
-// store: a replay or a refusal. An outcome without kind means that the row is
-// gone again: claim once more. The claim of the key stays: whoever meets it
-// asks the store first, so that no further retry costs a commit its time.
-func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
-	g.letGo(&at.f)
+// store: a replay or a refusal, or again to claim once more, since the row is gone.
+// The claim of the key stays: whoever meets it asks the store first, so that no
+// further retry costs a commit its time.
+func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (out Outcome, again bool, err error) {
+	g.releaseClaim(&at.fingerprint)
 	check, err := g.records.underKey(ctx, at.KeyHash)
 	if check == nil {
-		g.letGo(&at.k)
+		g.releaseClaim(&at.key)
 	}
-	at.k = held{}
+	at.key = claim{}
 	if err != nil || check != nil {
-		g.flights.end(at, nil)
+		g.inFlight.resolveAll(at, nil)
 	}
-	return at.replay(check), err
+	s := at.replay(check)
+	return s.outcome, err == nil && s.next != done, err
 }
 
-// drop releases what the attempt holds: f before k, so that nobody who finds k
-// free runs into f.
-func (g *Guard) drop(at *Attempt) {
-	g.letGo(&at.f)
-	g.letGo(&at.k)
+// releaseClaims releases what the attempt holds: the fingerprint first, so that
+// nobody who finds the key free meets the fingerprint.
+func (g *Guard) releaseClaims(at *Attempt) {
+	g.releaseClaim(&at.fingerprint)
+	g.releaseClaim(&at.key)
 }
 
-// letGo releases one claim in the next pipeline. A recorded claim that it had
-// replaced gets its place back; where that is not known, the claim is left to
-// be taken over, which asks the store.
-func (g *Guard) letGo(h *held) {
-	// plain first: else a mark that lands between the two releases would stay.
-	for _, value := range []string{h.plain, h.value} {
+// releaseClaim releases one claim with the next batch. A recorded claim that it
+// had replaced is put back; where that is not known, the claim is left to be
+// taken over, which asks the store.
+func (g *Guard) releaseClaim(c *claim) {
+	// unmarked first: else a mark that lands between the two releases would stay.
+	for _, value := range []string{c.unmarked, c.value} {
 		switch {
-		case !h.mine || h.unverified || value == "":
-		case h.replaced != nil:
-			g.batch.later(restore(h.name, value, *h.replaced, h.replacedUntil))
+		case !c.mine || c.unverified || value == "":
+		case c.replaced != nil:
+			g.redis.Restore(c.name, value, c.replaced.String(), c.replacedUntil)
 		default:
-			g.batch.later(release(h.name, value))
+			g.redis.Release(c.name, value)
 		}
 	}
-	if !h.id.IsZero() {
-		g.flights.leave(h.id)
+	if !c.id.IsZero() {
+		g.inFlight.abandon(c.id)
 	}
-	*h = held{}
+	*c = claim{}
 }

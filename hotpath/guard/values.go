@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
@@ -17,14 +18,19 @@ import (
 const (
 	markerKey     = "m:{0}"
 	generationKey = "g:{0}"
+
+	keyPrefix         = "k:{0}:"
+	fingerprintPrefix = "f:{0}:"
 )
 
-// keyName is where an idempotency key is claimed in an epoch. The epoch in the
+// keyName returns where an idempotency key is claimed in an epoch. The epoch in the
 // name makes late writers of older epochs harmless (F6).
-func keyName(epoch spend.ID, h spend.Hash) string { return claimName("k:{0}:", epoch, h) }
+func keyName(epoch spend.ID, h spend.Hash) string { return claimName(keyPrefix, epoch, h) }
 
-// fingerprintName is where a fingerprint is claimed in an epoch.
-func fingerprintName(epoch spend.ID, h spend.Hash) string { return claimName("f:{0}:", epoch, h) }
+// fingerprintName returns where a fingerprint is claimed in an epoch.
+func fingerprintName(epoch spend.ID, h spend.Hash) string {
+	return claimName(fingerprintPrefix, epoch, h)
+}
 
 func claimName(prefix string, epoch spend.ID, h spend.Hash) string {
 	b := append(epoch.Append(make([]byte, 0, 80), prefix), ':') // on the stack
@@ -59,12 +65,12 @@ func (h holder) String() string {
 	return string(strconv.AppendInt(b, h.claimedMS, 10))
 }
 
-// age is how long the claim has stood at now, by Redis' clock.
+// age returns how long the claim has stood at now, by Redis' clock.
 func (h holder) age(now time.Time) time.Duration {
 	return time.Duration(max(0, now.UnixMilli()-h.claimedMS)) * time.Millisecond
 }
 
-// as is the same claim in another state.
+// as returns the same claim in another state.
 func (h holder) as(s state) holder {
 	h.state = s
 	return h
@@ -72,18 +78,9 @@ func (h holder) as(s state) holder {
 
 var errForeignValue = errors.New("a claim in Redis has a value that no node writes")
 
-// noText stands for a value of another type. No node writes it.
-const noText = "?"
-
-// mistyped reports whether an answer of Redis says that a name holds no text,
-// or too much of it.
-func mistyped(err error) bool {
-	return err != nil && (strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "TOOLONG "))
-}
-
 // foreignValue marks the error of a command that met what no node writes.
 func foreignValue(err error) error {
-	if mistyped(err) {
+	if pipeline.WrongType(err) {
 		return fmt.Errorf("%w: %w", errForeignValue, err)
 	}
 	return err

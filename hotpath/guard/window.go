@@ -5,58 +5,67 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/hotpath/pipeline"
 	"spendgate/hotpath/spend"
 )
 
-// awaitFingerprint: f is another attempt's. Recorded, it makes this one a
-// duplicate, a replay or its successor; not recorded, it is waited for, and
-// taken over once it is stale.
-func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string) (out Outcome, again bool, err error) {
-	h, err := parseHolder(value)
+// awaitFingerprint waits for the claim of another attempt on the fingerprint.
+// Recorded, it makes this one a duplicate, a replay or its successor; not
+// recorded, it is waited for, and taken over once it is stale.
+func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string) (step, error) {
+	w, cancel, err := g.newWait(ctx, at, at.fingerprint.name, value)
 	if err != nil {
-		g.mend(err, at.asked.windows)
-		return out, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return step{}, err
 	}
-	w, cancel := g.newWait(ctx, at, at.f.name, value)
 	defer cancel()
+	h := w.holder
 	for {
-		own := g.flights.find(h.check)
+		own := g.inFlight.find(h.check)
 		recorded, err := g.recorded(w.ctx, at, h.check)
 		if err != nil {
-			return out, false, err
+			return step{}, err
 		}
 		if recorded && (own != nil || w.pause > 0) {
-			return out, true, nil // it was waited for: its state may be another now
+			return step{next: retry}, nil // it was waited for: its state may be another now
 		}
 		if recorded {
 			return g.meetRecorded(w.ctx, at, h)
 		}
-		changed, stale, err := w.look(h)
-		if err != nil || changed {
-			return out, true, err
+		state, err := w.look()
+		switch {
+		case err != nil:
+			return step{}, err
+		case state == changed:
+			return step{next: retry}, nil
+		case state == stale:
+			return g.takeStaleFingerprint(ctx, w)
 		}
-		if !stale {
-			continue
-		}
-		if err := g.makeFinal(w.ctx, h.node); err != nil {
-			return out, false, err
-		}
-		if recorded, err = g.records.recorded(w.ctx, h.check); err != nil || recorded {
-			if err == nil {
-				return g.meetRecorded(w.ctx, at, h)
-			}
-			return out, false, err
-		}
-		g.metrics.takeovers.Inc()
-		taken, err := g.takeFingerprint(ctx, at, h, nil)
-		at.verify, at.f.unverified = taken, taken
-		return Outcome{Kind: Pass}, !taken, err
 	}
 }
 
+// takeStaleFingerprint takes the fingerprint over once it is certain that its
+// holder will never be recorded.
+func (g *Guard) takeStaleFingerprint(ctx context.Context, w *wait) (step, error) {
+	if err := g.makeFinal(w.ctx, w.holder.node); err != nil {
+		return step{}, err
+	}
+	recorded, err := g.records.recorded(w.ctx, w.holder.check)
+	if err != nil {
+		return step{}, err
+	}
+	if recorded {
+		return g.meetRecorded(w.ctx, w.at, w.holder)
+	}
+	g.metrics.takeovers.Inc()
+	s, err := g.takeFingerprint(ctx, w.at, w.holder, nil)
+	taken := s.next == done
+	w.at.verify, w.at.fingerprint.unverified = taken, taken
+	return s, err
+}
+
 // makeFinal sees to it that what the node has not recorded by now it never
-// will: by a fence, or because it is this process, all of whose flights are
-// known.
+// will: by a fence, or because it is this process, all of whose claims in
+// flight are known.
 func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 	if g.fencing.isOwn(node) {
 		return nil
@@ -64,14 +73,14 @@ func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 	return g.Fence(ctx, node)
 }
 
-// recorded waits for another flight of this node and asks the store about
-// everything else.
+// recorded reports whether the check is in the trail. A claim of this node that
+// is in flight is waited for; about all else the store is asked.
 func (g *Guard) recorded(ctx context.Context, at *Attempt, id spend.ID) (bool, error) {
-	f := g.flights.find(id)
-	if f == nil || f.of == at {
+	c := g.inFlight.find(id)
+	if c == nil || c.attempt == at {
 		return g.records.recorded(ctx, id)
 	}
-	check, err := g.await(ctx, at, f)
+	check, err := g.await(ctx, at, c)
 	if err != nil {
 		return false, err
 	}
@@ -82,28 +91,30 @@ func (g *Guard) recorded(ctx context.Context, at *Attempt, id spend.ID) (bool, e
 	return false, nil
 }
 
-// flightPatience is how long a flight is waited for before the store is asked
-// whether it answers at all: with a store that does not, nobody waits on (G7).
-const flightPatience = 300 * time.Millisecond
+// inFlightPatience is how long a claim in flight is waited for before the store
+// is asked whether it answers at all: with a store that does not, nobody waits
+// on (G7).
+const inFlightPatience = 300 * time.Millisecond
 
 // errOthersFailed refuses a check that waited for others which failed: their
 // store is away, and taking turns at it could go on for ever (G7).
 var errOthersFailed = fmt.Errorf("%w: another check's commit failed", ErrUnavailable)
 
-// late reports whether the attempt may no longer claim what others let go.
+// late reports whether the attempt may no longer claim what others released.
 func (at *Attempt) late() bool { return !at.Deadline.IsZero() && time.Now().After(at.Deadline) }
 
-// flightAtLeast is how long a flight is waited for by a check that is late
-// already, because it waited for a dead node's claim first.
-const flightAtLeast = time.Second
+// inFlightAtLeast is how long a claim in flight is waited for by a check that is
+// late already, because it waited for a dead node's claim first.
+const inFlightAtLeast = time.Second
 
-// await waits for a flight of this node, until the check is late: a commit that
-// hangs while the store answers what it is asked ends no earlier (G7).
-func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check, error) {
-	until := maxTime(at.Deadline, time.Now().Add(flightAtLeast))
+// await waits for a claim of this node in flight, until the check is late: a
+// commit that hangs while the store answers what it is asked ends no earlier
+// (G7).
+func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spend.Check, error) {
+	until := maxTime(at.Deadline, time.Now().Add(inFlightAtLeast))
 	for {
-		slice, cancel := context.WithTimeout(ctx, min(flightPatience, time.Until(until)))
-		check, err := g.flights.wait(slice, f)
+		slice, cancel := context.WithTimeout(ctx, min(inFlightPatience, time.Until(until)))
+		check, err := g.inFlight.wait(slice, c)
 		cancel()
 		if err == nil && check == nil && at.late() {
 			return nil, errOthersFailed
@@ -114,106 +125,125 @@ func (g *Guard) await(ctx context.Context, at *Attempt, f *flight) (*spend.Check
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		if _, _, err := g.records.checks.get(ctx, f.id); err != nil {
+		if _, _, err := g.records.checks.get(ctx, c.id); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// meetRecorded: f's holder is in the trail.
-func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (out Outcome, again bool, err error) {
-	if h.age(g.batch.reached()) >= at.Window {
+// meetRecorded decides an attempt whose fingerprint is held by a recorded check.
+func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, error) {
+	if h.age(g.redis.Earliest()) >= at.Window {
 		old := h.as(committed)
-		taken, err := g.takeFingerprint(ctx, at, h, &old)
-		return Outcome{Kind: Pass}, !taken, err
+		return g.takeFingerprint(ctx, at, h, &old)
 	}
 	if at.keyed() {
-		// My own key's check, recorded by a node that died before k knew it,
-		// is no duplicate.
+		// My own key's check, recorded by a node that died before the key's
+		// claim named it, is no duplicate.
 		if check, err := g.records.underKey(ctx, at.KeyHash); err != nil || check != nil {
-			return at.replay(check), false, err
+			return at.replay(check), err
 		}
 	}
 	if h.state == orphan && !at.keyed() {
-		if out, again, err := g.adoptOrphan(ctx, at, h); err != nil || again || out.Kind != 0 {
-			return out, again, err
+		if s, err := g.adoptOrphan(ctx, at, h); err != nil || s.next != proceed {
+			return s, err
 		}
 	}
-	return Outcome{Kind: Duplicate, Of: h.check}, false, nil
+	return duplicateOf(h.check), nil
 }
 
-// adoptOrphan answers a check that was recorded but whose client got a 500 to
-// the next equal request, once (F10).
-func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (out Outcome, again bool, err error) {
+// adoptOrphan answers with a check that was recorded but whose client got a 500,
+// if the request is equal, once (F10).
+func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, error) {
 	check, ok, err := g.records.checks.get(ctx, h.check)
 	if err != nil || !ok || check.RequestSHA != at.RequestSHA {
-		return out, false, err
+		return step{}, err
 	}
-	a, err := g.swap(ctx, at, func() swap {
-		return swap{name: at.f.name, old: h.String(), new: h.as(committed).String(), keepLonger: true}
+	r, err := g.swap(ctx, at, func() pipeline.Swap {
+		return pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), New: h.as(committed).String(), KeepLonger: true}
 	})
-	if err != nil || a == nil {
-		return out, err == nil, err
-	}
-	return Outcome{Kind: Replay, Check: check}, false, nil
-}
-
-// takeFingerprint swaps f to this attempt. replaced is the recorded claim that
-// it succeeds, if any.
-func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, replaced *holder) (taken bool, err error) {
-	mine, a, err := g.take(ctx, at, at.f.name, h.String(), at.Window, true)
-	if err != nil || a == nil {
-		return false, err
-	}
-	mine.until = mine.since.Add(a.swap.life)
-	mine.replaced, mine.replacedUntil = replaced, time.Now().Add(a.swap.lifeLeft)
-	at.f = mine
-	at.verify = !a.reading.windows.full
-	return true, nil
-}
-
-// verifyFresh: f is mine as far as Redis knows; the store may know better. A
-// pass found there gets f back, and this attempt meets it like any other.
-func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (out Outcome, again bool, err error) {
-	pass, ok, err := g.records.passes.get(ctx, at.Fingerprint)
 	if err != nil {
-		return out, false, err
+		return step{}, err
 	}
-	at.verify, at.f.unverified = false, false
-	h, now := passHolder(pass), g.batch.reached()
-	left := time.UnixMilli(pass.UntilMS).Sub(now)
+	if r == nil {
+		return step{next: retry}, nil
+	}
+	return step{done, Outcome{Kind: Replay, Check: check}}, nil
+}
+
+// takeFingerprint swaps the fingerprint to this attempt, which passes then.
+// replaced is the recorded claim that it succeeds, if any.
+func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, replaced *holder) (step, error) {
+	mine, r, err := g.take(ctx, at, pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), Life: at.Window, KeepLonger: true})
+	if err != nil {
+		return step{}, err
+	}
+	if r == nil {
+		return step{next: retry}, nil
+	}
+	mine.until = mine.since.Add(r.Swap.NewLife)
+	mine.replaced, mine.replacedUntil = replaced, time.Now().Add(r.Swap.LifeLeft)
+	at.fingerprint = mine
+	at.verify = !r.reading.windows.full
+	return pass(), nil
+}
+
+// verifyFresh looks the fingerprint up that is this attempt's as far as Redis
+// knows; the store may know better. A pass found there gets the name back, and
+// this attempt meets it like any other.
+func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
+	found, ok, err := g.records.passes.get(ctx, at.Fingerprint)
+	if err != nil {
+		return step{}, err
+	}
+	at.verify, at.fingerprint.unverified = false, false
+	h, now := passHolder(found), g.redis.Earliest()
+	left := time.UnixMilli(found.UntilMS).Sub(now)
 	if !ok || left <= 0 {
-		return Outcome{Kind: Pass}, false, nil
+		return pass(), nil
 	}
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
-	at.f.replaced, at.f.replacedUntil = &h, time.Now().Add(left)
-	if h.age(now) >= at.Window { // out of this policy's window
-		at.f.until = maxTime(at.f.until, now.Add(left))
-		if left <= at.Window {
-			return Outcome{Kind: Pass}, false, nil
-		}
-		a, err := g.swap(ctx, at, func() swap {
-			return swap{name: at.f.name, old: at.f.value, new: at.f.value, px: left, keepLonger: true}
-		})
-		if err != nil {
-			return out, false, err
-		}
-		if a == nil {
-			g.letGo(&at.f)
-			return out, true, nil
-		}
-		return Outcome{Kind: Pass}, false, nil
+	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
+	if h.age(now) < at.Window {
+		return g.giveBack(ctx, at, h, left)
 	}
-	a, err := g.swap(ctx, at, func() swap {
-		return swap{name: at.f.name, old: at.f.value, new: h.String(), px: left}
+	at.fingerprint.until = maxTime(at.fingerprint.until, now.Add(left))
+	if left <= at.Window {
+		return pass(), nil
+	}
+	return g.lengthen(ctx, at, left)
+}
+
+// lengthen makes the attempt's claim live as long as a pass that it succeeds,
+// which is out of this policy's window alone.
+func (g *Guard) lengthen(ctx context.Context, at *Attempt, left time.Duration) (step, error) {
+	f := &at.fingerprint
+	r, err := g.swap(ctx, at, func() pipeline.Swap {
+		return pipeline.Swap{Name: f.name, Old: f.value, New: f.value, Life: left, KeepLonger: true}
 	})
 	if err != nil {
-		return out, false, err
+		return step{}, err
 	}
-	at.f.mine = false
-	if a == nil {
-		return out, true, nil
+	if r == nil {
+		g.releaseClaim(f)
+		return step{next: retry}, nil
+	}
+	return pass(), nil
+}
+
+// giveBack puts a pass of the store in the place of the attempt's claim.
+func (g *Guard) giveBack(ctx context.Context, at *Attempt, h holder, left time.Duration) (step, error) {
+	f := &at.fingerprint
+	r, err := g.swap(ctx, at, func() pipeline.Swap {
+		return pipeline.Swap{Name: f.name, Old: f.value, New: h.String(), Life: left}
+	})
+	if err != nil {
+		return step{}, err
+	}
+	f.mine = false
+	if r == nil {
+		return step{next: retry}, nil
 	}
 	return g.meetRecorded(ctx, at, h)
 }
@@ -223,56 +253,4 @@ func maxTime(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// wait looks again and again at a claim of another node.
-type wait struct {
-	g           *Guard
-	at          *Attempt
-	ctx         context.Context
-	name, value string
-	pause       time.Duration
-}
-
-func (g *Guard) newWait(ctx context.Context, at *Attempt, name, value string) (*wait, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, maxWait)
-	return &wait{g: g, at: at, ctx: ctx, name: name, value: value}, cancel
-}
-
-// look reports whether the claim changed, or is stale: without a record too
-// long, or of this very process, whose flights are all known. It pauses when
-// the claim is neither.
-func (w *wait) look(h holder) (changed, stale bool, err error) {
-	var a ask
-	if err := w.g.trip(w.ctx, &a, func(a *ask, _ marker) { a.gets = []string{w.name} }); err != nil {
-		return false, false, err
-	}
-	switch value := a.reading.values[0]; {
-	case a.reading.windows.epoch != w.at.fence.Epoch:
-		return true, false, nil // the name is another now
-	case value == "" && w.at.late():
-		return false, false, errOthersFailed
-	case value != w.value:
-		return true, false, nil
-	}
-	if h.age(a.reading.now) > staleAfter || w.grounded(h) {
-		return false, true, nil
-	}
-	if w.pause == 0 {
-		w.g.metrics.waits.Inc()
-	}
-	w.pause = min(max(2*w.pause, pollFirst), pollMost)
-	select {
-	case <-time.After(w.pause):
-		return false, false, nil
-	case <-w.ctx.Done():
-		return false, false, fmt.Errorf("%w: waited too long for another check's claim", ErrUnavailable)
-	}
-}
-
-// grounded reports whether the claim is this process's own and nothing is in
-// the air for it: left behind by a flight that ended, or by this very attempt.
-func (w *wait) grounded(h holder) bool {
-	f := w.g.flights.find(h.check)
-	return w.g.fencing.isOwn(h.node) && (f == nil || f.of == w.at)
 }

@@ -1,4 +1,4 @@
-package guard
+package pipeline
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type sentinels struct {
 	client *redis.Client // of the master last named; nil before
 }
 
-// newSentinels takes the options of the guarded servers.
+// newSentinels takes the options of the servers that the sentinels watch.
 func newSentinels(o redis.UniversalOptions) *sentinels {
 	s := &sentinels{name: o.MasterName, server: *o.Simple()}
 	for _, addr := range o.Addrs {
@@ -34,8 +34,8 @@ func newSentinels(o redis.UniversalOptions) *sentinels {
 	return s
 }
 
-// master gives a client of the server that most of the sentinels name. The one
-// that it gave for another server is closed.
+// master returns a client of the server that most of the sentinels name. The one
+// that it returned for another server is closed.
 func (s *sentinels) master(ctx context.Context) (*redis.Client, error) {
 	addr, err := s.vote(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *sentinels) master(ctx context.Context) (*redis.Client, error) {
 	return s.client, nil
 }
 
-// vote gives the address that more than half of the sentinels name, as soon as
+// vote returns the address that more than half of the sentinels name, as soon as
 // they do; else, since some may be down, the one that most name.
 func (s *sentinels) vote(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ioTimeout)
@@ -105,8 +105,8 @@ func (s *sentinels) vote(ctx context.Context) (string, error) {
 	return most, nil
 }
 
-// watch tells when another server has become master. The old one may go on
-// answering as a master for ten seconds; what is claimed there by then is
+// watch calls switched when another server has become master. The old one may go
+// on answering as a master for ten seconds; what is claimed there by then is
 // refused by the fence in the commit, but reads commit nothing.
 func (s *sentinels) watch(ctx context.Context, switched func()) {
 	ticker := time.NewTicker(watchEvery)
@@ -132,7 +132,7 @@ func (s *sentinels) watch(ctx context.Context, switched func()) {
 const (
 	watchEvery = 300 * time.Millisecond
 	// switchSettled is when every node has turned to a new master: a question
-	// that was under way, the next one, and the pipeline under way then.
+	// that was under way, the next one, and the batch in flight then.
 	switchSettled = watchEvery + 3*ioTimeout
 )
 

@@ -1,4 +1,4 @@
-package guard
+package pipeline
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"spendgate/hotpath/pipeline/resp"
 )
 
-// link is the one connection that claims travel on. It belongs to the
-// batcher's goroutine.
+// link is the connection of the batches. It belongs to the goroutine that sends
+// them.
 type link struct {
 	connect func(context.Context) (*resp.Conn, error)
 	conn    *resp.Conn    // nil when not connected

@@ -1,0 +1,197 @@
+package pipeline
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/pipeline/resp"
+)
+
+// newClient returns a client that has sent a batch to a server in this process.
+func newClient(t *testing.T) *Client {
+	t.Helper()
+	server, err := embedded.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Options{
+		Redis: server.Options(), Embedded: true, Registerer: prometheus.NewRegistry(),
+		First: Value{"first", 16}, Last: Value{"last", 16},
+		Verify: func(string, string) bool { return true },
+	})
+	t.Cleanup(func() {
+		_ = c.Close()
+		server.Close()
+	})
+	if err := c.Do(&Request{}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// roundTrips returns how many batches were sent.
+func (c *Client) roundTrips(t *testing.T) uint64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.metrics.batchSize.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetHistogram().GetSampleCount()
+}
+
+// F5: the value that is read last decides whether a batch holds. A connection
+// whose batch does not hold is given up.
+func TestRefusedBatchIsVoid(t *testing.T) {
+	c := newClient(t)
+	valid := false
+	c.o.Verify = func(string, string) bool { return valid }
+	r := Request{Gets: []string{"name"}}
+	if err := c.Do(&r); err != nil || !r.Void {
+		t.Errorf("a refused batch: void %t, %v", r.Void, err)
+	}
+	valid = true
+	dialled, dial := false, c.hot.connect
+	c.hot.connect = func(ctx context.Context) (*resp.Conn, error) {
+		dialled = true
+		return dial(ctx)
+	}
+	r = Request{Gets: []string{"name"}}
+	if err := c.Do(&r); err != nil || r.Void || !dialled {
+		t.Errorf("the next batch: void %t, on a new connection %t, %v", r.Void, dialled, err)
+	}
+}
+
+// S17: what begins now is stamped with the latest time that it can be on Redis'
+// clock, what is over is judged by the earliest (F49).
+func TestClockOfASlowRoundTrip(t *testing.T) {
+	c := newClient(t)
+	told, now := time.Now(), time.Now()
+	c.clock.Store(&clockReading{redis: told, sent: now.Add(-time.Hour), received: now.Add(-time.Minute)})
+	if ahead := c.Latest().Sub(told); ahead < time.Hour {
+		t.Errorf("what begins now may be stamped %v too early", time.Hour-ahead)
+	}
+	if ahead := c.Earliest().Sub(told); ahead < time.Minute || ahead > time.Hour/2 {
+		t.Errorf("the earliest time is %v after the reading", ahead)
+	}
+}
+
+// A value is swapped as well in the last millisecond of its life, of which
+// nothing is left in Redis' unit.
+func TestSwapInTheLastMillisecond(t *testing.T) {
+	c := newClient(t)
+	server, err := c.Master(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Set(t.Context(), "name", "old", time.Second).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := &Request{Swap: &Swap{Name: "name", Old: "old", New: "new", Life: time.Microsecond}}
+	if err := c.Do(r); err != nil || !r.Swap.Done {
+		t.Error("not swapped", err)
+	}
+}
+
+func TestSuitableServers(t *testing.T) {
+	for info, ok := range map[string]bool{
+		"redis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\n":  true,
+		"redis_version:8.2.0\r\n":                                  true,
+		"redis_version:6.2.0\r\nmaxmemory_policy:noeviction\r\n":   false,
+		"redis_version:7.0.15\r\nmaxmemory_policy:allkeys-lru\r\n": false,
+		"": false,
+	} {
+		if err := suitable(info); (err == nil) != ok {
+			t.Errorf("%q: %v", info, err)
+		}
+	}
+}
+
+// Requests that are read from the network together share a round trip, although
+// the client is idle when the first of them comes.
+func TestReadyRequestsShareARoundTrip(t *testing.T) {
+	c := newClient(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone
+	var n uint64
+	for range 5 { // the scheduler may interrupt one of them
+		if n = doTogether(t, c, 32); n == 1 {
+			return
+		}
+	}
+	t.Errorf("32 requests took %d round trips", n)
+}
+
+// G7: Redis hangs, and more requests wait than several batches take. None is
+// refused later than 2 s. If only the one connection was dead, those that
+// waited behind it are answered on the next.
+func TestManyRequestsOfAHungRedis(t *testing.T) {
+	for name, alone := range map[string]bool{"server": false, "connection": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t)
+			dial, hung := c.hot.connect, make(chan struct{}, 16)
+			c.hot.connect = func(ctx context.Context) (*resp.Conn, error) {
+				if alone && len(hung) > 0 {
+					return dial(ctx)
+				}
+				hung <- struct{}{}
+				time.Sleep(50 * time.Millisecond) // others come before the round trip's time begins
+				ours, _ := net.Pipe()             // nobody reads
+				return resp.NewConn(ours), nil
+			}
+			c.hot.suspect.Store(true)
+			requests := make([]Request, 4*maxBatch)
+			started := time.Now()
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = c.Do(&requests[0]) })
+			for len(hung) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for i := range requests[1:] {
+				wg.Go(func() { _ = c.Do(&requests[1+i]) })
+			}
+			wg.Wait()
+			if took := time.Since(started); took > 2*time.Second {
+				t.Errorf("the last was answered after %s", took)
+			}
+			for i := range requests {
+				if answered := alone && i > 0; (requests[i].err == nil) != answered {
+					t.Fatalf("request %d: %v", i, requests[i].err)
+				}
+			}
+		})
+	}
+}
+
+// doTogether lets many goroutines send a request at once and counts the round
+// trips.
+func doTogether(t *testing.T, c *Client, n int) uint64 {
+	t.Helper()
+	before := c.roundTrips(t)
+	requests := make([]Request, n)
+	read := make(chan struct{})
+	var waiting, done sync.WaitGroup
+	for i := range requests {
+		waiting.Add(1)
+		done.Go(func() {
+			waiting.Done()
+			<-read
+			_ = c.Do(&requests[i])
+		})
+	}
+	waiting.Wait()
+	close(read)
+	done.Wait()
+	for i := range requests {
+		if requests[i].err != nil {
+			t.Fatal(requests[i].err)
+		}
+	}
+	return c.roundTrips(t) - before
+}
