@@ -54,7 +54,7 @@ func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
 	}
 }
 
-// G6: the reply to a pipeline of refunds is lost. Sent again, it would admit
+// G6: the reply to a batch of refunds is lost. Sent again, it would admit
 // more than the limit.
 func TestRefundIsNotSentTwice(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)

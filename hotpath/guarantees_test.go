@@ -322,7 +322,7 @@ func TestFailedCheckDoesNotBlockItsRetry(t *testing.T) {
 }
 
 // F5: the marker alone tells that windows were lost, even if everything else
-// that a pipeline reads is there.
+// that a batch reads is there.
 func TestMarkerAloneTells(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		action := refundOf(t, "10", "c")
@@ -430,7 +430,7 @@ func TestRateLimitOfTheFleet(t *testing.T) {
 		if n := burst(); n != 0 {
 			t.Errorf("admitted %d more", n)
 		}
-		time.Sleep(50 * time.Millisecond) // refunds go with the next pipeline
+		time.Sleep(50 * time.Millisecond) // refunds go with the next batch
 		limit = 12
 		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, k.ID, audit.KeyChange{RateLimitRPM: &limit}); err != nil {
 			t.Fatal(err)

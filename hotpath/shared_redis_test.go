@@ -206,7 +206,7 @@ func only(f *fleet, pattern string) string {
 	return names[0]
 }
 
-// One caller's spoilt counter fails nobody else's check in the same pipelines.
+// One caller's spoilt counter fails nobody else's check in the same batches.
 func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	for _, b := range backends(t) {
 		t.Run(b.name, func(t *testing.T) {

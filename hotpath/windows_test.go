@@ -75,7 +75,7 @@ func TestFailedSuccessorLeavesLongerWindows(t *testing.T) {
 		t.Fatalf("recorded by a store that fails: %s", o)
 	}
 	f.nodes[0].faults.onCommit(nil)
-	time.Sleep(50 * time.Millisecond) // the release goes with the next pipeline
+	time.Sleep(50 * time.Millisecond) // the release goes with the next batch
 	if o := f.check(1, under(a, "long")); !o.names(first.answer.Check.ID.Text("chk_")) {
 		t.Errorf("after the failed successor: %s", o)
 	}

@@ -203,7 +203,7 @@ func (f *simulation) redisFaults() func(int, []string) fault {
 			return drawn
 		}
 		if n := r.IntN(60); n == 0 && command[0] == "SET" && !f.lossless {
-			f.redis.flush() // between two commands of a pipeline
+			f.redis.flush() // between two commands of a batch
 		}
 		switch r.IntN(150) {
 		case 0:

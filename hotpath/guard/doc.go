@@ -1,6 +1,7 @@
 // Package guard decides who may record a check: one per idempotency key, one
-// per fingerprint and window, over all nodes (G2, G3), and carries the rate
-// counters and the configuration's generation along in the same round trip.
+// per fingerprint and window, over all nodes (G2, G3). PROTOCOL.md describes how,
+// with the states of an attempt and the interleavings that the F numbers name;
+// package model searches them exhaustively, and package sim plays them.
 //
 // # Who is authoritative
 //
@@ -12,22 +13,17 @@
 //
 // # The states of an attempt
 //
-//	k is foreign   release f, wait on k: recorded -> replay or refusal;
-//	               gone -> claim again; stale -> fence its node, take k over
-//	f is foreign   recorded: aged out -> take it over; my own key's -> replay;
-//	               orphan and the same request -> replay once; else duplicate
-//	               not recorded: wait; gone -> claim again; stale -> fence its
-//	               node, look again, take it over
-//	f is mine      windows lazy, or f was taken over: look the fingerprint up
-//	               in the store; found -> hand f to its check; else pass
+//	the key is another's          wait for it: replay, refuse, or take it over
+//	the fingerprint is another's  recorded: duplicate, replay, or succeed it;
+//	                              else wait for it, or take it over
+//	the fingerprint is its own    windows lazy, or taken over: look it up; pass
 //
-// Only the owner of k, or a check without key, may commit, and a duplicate
-// block always names a recorded check. Nobody waits on k while holding f, so
-// there is no cycle of waiting.
+// Only the owner of the key, or a check without one, may commit, and a duplicate
+// block always names a recorded check. Nobody waits for a key while holding a
+// fingerprint, so there is no cycle of waiting.
 //
-// Names (k, f, m, g, r) and transitions are those of the protocol described in
-// PROTOCOL.md, as are the F numbers.
-// Package model searches them exhaustively, and package sim plays them.
+// Package pipeline carries the claims, and with them the rate counters and the
+// configuration's generation.
 //
 // # What it does not promise
 //

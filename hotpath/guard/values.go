@@ -12,7 +12,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Every key of the service lies in one slot, so that a pipeline that ends with
+// Every key of the service lies in one slot, so that a batch that ends with
 // the marker proves something about all the claims before it, on a single
 // Redis, behind Sentinel and on a Cluster alike.
 const (

@@ -45,8 +45,8 @@ func (c *Client) charge(r *Request, now time.Time) {
 	}
 }
 
-// queue adds the counters' commands and gives every counted request its
-// position.
+// queue adds the counters' commands and sets the position of every
+// counted request.
 func (c *counters) queue(p *resp.Pipeline, requests []*Request) {
 	clear(c.all)
 	clear(c.byKey)
@@ -75,7 +75,7 @@ func (c *counters) queue(p *resp.Pipeline, requests []*Request) {
 
 var errSpoiltCounter = errors.New("a counter in Redis holds what no node counts")
 
-// placeAll gives every counted request its place, and remembers the windows.
+// placeAll sets the place of every counted request, and remembers the windows.
 func (c *Client) placeAll(requests []*Request, now time.Time) {
 	p := &c.commands
 	var mend []deferred
@@ -209,7 +209,7 @@ func (c *count) spoilt(p *resp.Pipeline, now time.Time) bool {
 	return total < c.n || total > maxTotal || end > now.Add(lateEnd).UnixMilli()
 }
 
-// endWindow gives a counter an end that was opened without one.
+// endWindow sets the end of a counter that was opened without one.
 func endWindow(key string) deferred {
 	return deferred{born: time.Now(), queue: func(p *resp.Pipeline) resp.Index { return queueEnd(p, key) }}
 }

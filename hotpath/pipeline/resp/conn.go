@@ -105,7 +105,7 @@ func (c *Conn) array(p *Pipeline, n int) (Reply, error) {
 	return Reply{kind: '*', elements: p.elements[from:]}, nil
 }
 
-// line gives the next line without its end, at least one byte long and valid
+// line returns the next line without its end, at least one byte long and valid
 // until the next read.
 func (c *Conn) line() ([]byte, error) {
 	line, err := c.in.ReadSlice('\n')

@@ -101,7 +101,7 @@ func (p *Pipeline) argument(length int) {
 	p.out = append(p.out, "\r\n"...)
 }
 
-// Reply gives the answer to a command, or one whose error is ErrNoReply.
+// Reply returns the reply to a command, or one whose error is ErrNoReply.
 func (p *Pipeline) Reply(i Index) Reply {
 	if int(i) >= len(p.replies) {
 		return Reply{}
@@ -119,7 +119,7 @@ func (p *Pipeline) Refused(code string) bool {
 	return false
 }
 
-// Reply is the answer to one command. The zero Reply is none.
+// Reply is what one command returned. The zero Reply is none.
 type Reply struct {
 	kind     byte // the protocol's: + - : $ *, and nilKind
 	text     []byte
@@ -142,7 +142,7 @@ func (r Reply) Err() error {
 	}
 }
 
-// Text gives a string; absent is "". The bytes are the pipeline's: they are
+// Text returns a string; absent is "". The bytes are the pipeline's: they are
 // void after its Reset.
 func (r Reply) Text() ([]byte, error) {
 	switch r.kind {
@@ -153,7 +153,7 @@ func (r Reply) Text() ([]byte, error) {
 	}
 }
 
-// Int gives an integer.
+// Int returns an integer.
 func (r Reply) Int() (int64, error) {
 	if r.kind != ':' {
 		return 0, r.unexpected("an integer")
@@ -161,7 +161,7 @@ func (r Reply) Int() (int64, error) {
 	return r.number, nil
 }
 
-// Ints gives two integers.
+// Ints returns two integers.
 func (r Reply) Ints() (a, b int64, err error) {
 	if r.kind != '*' || len(r.elements) != 2 || r.elements[0].kind != ':' || r.elements[1].kind != ':' {
 		return 0, 0, r.unexpected("two integers")
@@ -169,7 +169,7 @@ func (r Reply) Ints() (a, b int64, err error) {
 	return r.elements[0].number, r.elements[1].number, nil
 }
 
-// Time gives the answer to TIME.
+// Time returns the reply to TIME.
 func (r Reply) Time() (time.Time, error) {
 	if r.kind != '*' || len(r.elements) != 2 {
 		return time.Time{}, r.unexpected("a time")

@@ -30,7 +30,7 @@ func serve(t testing.TB, replies string, n int) *Conn {
 	return NewConn(client)
 }
 
-func ask(n int) *Pipeline {
+func batch(n int) *Pipeline {
 	var p Pipeline
 	for range n {
 		p.Command("GET")
@@ -83,7 +83,7 @@ func TestReplies(t *testing.T) {
 	all := "+OK\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n$-1\r\n:-42\r\n*2\r\n$10\r\n1795226469\r\n$6\r\n000123\r\n" +
 		"*2\r\n:300000\r\n:-1\r\n-READONLY You can't write\r\n*-1\r\n$40960\r\n" + long + "\r\n*0\r\n"
 	for _, n := range []int{1, 7, len(all)} {
-		p := ask(11)
+		p := batch(11)
 		if err := serve(t, all, n).Run(p, time.Now().Add(5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestReplies(t *testing.T) {
 // A reply of another type is an error, and a refusal is one whatever was
 // expected.
 func TestUnexpectedReplies(t *testing.T) {
-	p := ask(4)
+	p := batch(4)
 	if err := serve(t, "+a\r\n:1\r\n-ERR no\r\n*1\r\n:1\r\n", 64).Run(p, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestUnexpectedReplies(t *testing.T) {
 
 // What one name holds is its own command's fault: the others are answered.
 func TestOddValuesAreOneCommandsFault(t *testing.T) {
-	p := ask(4)
+	p := batch(4)
 	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
 	if err := serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).Run(p, time.Now().Add(5*time.Second)); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestGarbageEndsTheConnection(t *testing.T) {
 		"*17\r\n", "*1\r\n*1\r\n:1\r\n", "$1048577\r\n", "+ok\n", "+" + strings.Repeat("x", 20<<10) + "\r\n",
 		"HTTP/1.1 400 Bad Request\r\n", ">2\r\n+a\r\n+b\r\n", "_\r\n",
 	} {
-		p := ask(2)
+		p := batch(2)
 		err := serve(t, "+first\r\n"+garbage, 1<<20).Run(p, time.Now().Add(200*time.Millisecond))
 		if err == nil {
 			t.Errorf("%.30q is a reply", garbage)
@@ -176,7 +176,7 @@ func TestGarbageEndsTheConnection(t *testing.T) {
 }
 
 func TestSilenceEnds(t *testing.T) {
-	p := ask(1)
+	p := batch(1)
 	if err := serve(t, "$5\r\nab", 64).Run(p, time.Now().Add(20*time.Millisecond)); err == nil {
 		t.Error("half a reply is one")
 	}
@@ -199,7 +199,7 @@ func (l *loop) SetDeadline(time.Time) error { return nil }
 func TestNothingIsAllocated(t *testing.T) {
 	c := NewConn(&loop{answer: []byte("*2\r\n$10\r\n1795226469\r\n$6\r\n000123\r\n$-1\r\n:1\r\n$3\r\nabc\r\n")})
 	var p Pipeline
-	trip := func() {
+	roundTrip := func() {
 		p.Reset()
 		p.Command("TIME")
 		set := p.Command("SET")
@@ -219,9 +219,9 @@ func TestNothingIsAllocated(t *testing.T) {
 			t.Fatalf("%q, %v", held, err)
 		}
 	}
-	trip()
-	if n := testing.AllocsPerRun(100, trip); n > 0 {
-		t.Errorf("%.1f allocations a trip", n)
+	roundTrip()
+	if n := testing.AllocsPerRun(100, roundTrip); n > 0 {
+		t.Errorf("%.1f allocations a round trip", n)
 	}
 }
 
@@ -230,7 +230,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte("$3\r\nabc\r\n*2\r\n:1\r\n:2\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := NewConn(&loop{answer: b})
-		p := ask(6)
+		p := batch(6)
 		if err := c.Run(p, time.Now().Add(time.Second)); err == nil && len(p.replies) != 6 {
 			t.Errorf("%d replies to 6 commands", len(p.replies))
 		}
@@ -240,7 +240,7 @@ func FuzzReplies(f *testing.F) {
 // A refusal is found by its code, whichever command it answers.
 func TestRefused(t *testing.T) {
 	c := serve(t, "+OK\r\n-READONLY You can't write against a read only replica.\r\n$8\r\nREADONLY\r\n", 100)
-	p := ask(3)
+	p := batch(3)
 	if err := c.Run(p, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
