@@ -236,6 +236,9 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 		}
 	}
 	delay.Store(0)
+	if between := g.redis.Latest().Sub(g.redis.Earliest()); between < slow {
+		t.Errorf("Redis' time is taken to be known to %s", between)
+	}
 	at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
 	now := time.Now()
 	h := holder{committed, spend.NewID(now), spend.NewID(now), g.redis.Earliest().Add(-at.Window + slow/2).UnixMilli()}
