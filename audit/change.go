@@ -105,11 +105,21 @@ func ChangeOfPolicy(p *Policy, generation int64, by Actor, at time.Time) Change 
 // ChangeOfKey returns the record of a new or changed key, without its head.
 // PostgreSQL makes its own (record_key).
 func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Time) Change {
-	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation)
+	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation, orNil(k.Grants.Text()))
 	return Change{
 		Seq: generation, Kind: kind, Subject: k.ID.Text(spend.PrefixKey), By: by, At: at.UTC().Truncate(time.Millisecond),
-		Details: object(map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}), Hash: chain.HashKey(row),
+		Details: detailsOfKey(k), Hash: chain.HashKey(row),
 	}
+}
+
+func detailsOfKey(k *Key) string {
+	members := map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}
+	if text := k.Grants.Text(); text != "" {
+		if err := json.Unmarshal([]byte(text), &members); err != nil {
+			panic(fmt.Sprintf("BUG: the grants of a key are no JSON: %v", err))
+		}
+	}
+	return object(members)
 }
 
 func object(members map[string]any) string {

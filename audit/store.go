@@ -92,6 +92,16 @@ type ViolationQuery struct {
 	From, To   time.Time    // both inclusive, to the millisecond
 	Before     spend.ID     // only smaller IDs: the position of the cursor
 	Limit      int
+
+	// What the asking key may see (S31).
+	PolicyIDs []string
+	AgentIDs  []string
+	Principal string // of the check's key: that given to it, else its ID
+}
+
+// Bound reports whether the asking key may not see all violations.
+func (q *ViolationQuery) Bound() bool {
+	return q.PolicyIDs != nil || q.AgentIDs != nil || q.Principal != ""
 }
 
 // Violation is the audit record of a blocked or escalated check. It shares its
@@ -187,6 +197,7 @@ type Key struct {
 	Active       bool
 	CreatedAt    time.Time
 	LastUsedAt   time.Time // as far as it was noted; zero when never
+	Grants       spend.Grants
 }
 
 // KeyUse is when a key was last used on some node.
@@ -200,6 +211,12 @@ type KeyChange struct {
 	Active       *bool
 	Name         *string
 	RateLimitRPM *int
+	Grants       spend.GrantsChange
+}
+
+// Empty reports whether there is nothing to change.
+func (c *KeyChange) Empty() bool {
+	return c.Active == nil && c.Name == nil && c.RateLimitRPM == nil && len(c.Grants.Named) == 0
 }
 
 // ConfigChanges is what a node must know to be as new as Generation.

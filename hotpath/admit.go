@@ -16,36 +16,46 @@ import (
 
 func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
 
-// Admit authenticates the caller and counts the request. It is for requests
-// that are not checks. Reads go on without Redis (G7): the key's state is then
-// the store's and the count this node's; others pass read false. The quota is
-// valid also with ErrRateLimited; its Limit is 0 when nothing is known.
-func (a *Authorizer) Admit(ctx context.Context, c Caller, read bool) (ratelimit.Quota, error) {
-	q, err := a.admit(ctx, c, &admission{})
+// Admit authenticates the caller, counts the request and then refuses a key
+// without that scope; zero asks for none. It is for requests that are not
+// checks. Reads go on without Redis (G7): the key's state is then the store's
+// and the count this node's; others pass read false. The quota is valid also
+// with ErrRateLimited and a ForbiddenError; its Limit is 0 when nothing is known.
+func (a *Authorizer) Admit(ctx context.Context, c Caller, scope spend.Scopes, read bool) (Access, ratelimit.Quota, error) {
+	var ad admission
+	q, err := a.admit(ctx, c, scope, &ad)
 	if read && errors.Is(err, ErrUnavailable) {
-		return a.admitLocally(ctx, c)
+		return a.admitLocally(ctx, c, scope)
 	}
-	return q, err
+	return ad.access, q, err
 }
 
-// Authenticate refuses a caller whose key is not in force, before anything is
-// spent on the rest of the request. It counts nothing. A key that this node
-// knows costs no round trip: Check proves that it is still in force.
-func (a *Authorizer) Authenticate(ctx context.Context, c Caller) error {
+// Authenticate refuses a caller who may make no checks, before anything is spent
+// on the rest of the request. It counts nothing, unless the key is in force and
+// lacks the scope. A key that this node knows costs no round trip: Check proves
+// that it is still in force.
+func (a *Authorizer) Authenticate(ctx context.Context, c Caller) (ratelimit.Quota, error) {
 	view := a.catalog.view()
-	if view.identify(c).err == nil {
-		return nil
+	id := view.identify(c, a.now)
+	if id.err == nil && id.access.permit(spend.ChecksWrite) == nil {
+		return ratelimit.Quota{}, nil
 	}
-	r, err := a.guard.Ask(ctx, ratelimit.Charge{})
-	if err != nil {
-		return err
-	}
-	if r.Generation != view.generation {
-		if err := a.catalog.load(ctx, r.Generation); err != nil {
-			return err
+	if id.err != nil {
+		r, err := a.guard.Ask(ctx, ratelimit.Charge{})
+		if err != nil {
+			return ratelimit.Quota{}, err
+		}
+		if r.Generation != view.generation {
+			if err := a.catalog.load(ctx, r.Generation); err != nil {
+				return ratelimit.Quota{}, err
+			}
+		}
+		if id = a.catalog.view().identify(c, a.now); id.err != nil || id.access.permit(spend.ChecksWrite) == nil {
+			return ratelimit.Quota{}, id.err
 		}
 	}
-	return a.catalog.view().identify(c).err
+	_, q, err := a.Admit(ctx, c, spend.ChecksWrite, false) // which proves it
+	return q, err
 }
 
 // admission is what is known of a request so far.
@@ -53,16 +63,17 @@ type admission struct {
 	// fresh: the configuration was loaded, or proved unchanged, since the
 	// request began. Whatever changes after that need not bind it (G4, G5), so
 	// that a stream of changes starves nobody.
-	fresh bool
-	paid  *guard.Reading // in which the request was counted, which is done once
-	used  *lastUse       // the caller's, whose key is in force
+	fresh  bool
+	paid   *guard.Reading // in which the request was counted, which is done once
+	access Access         // of the caller, whose key is in force
 }
 
-// admit proves the caller's identity fresh and counts the request.
-func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (ratelimit.Quota, error) {
+// admit proves the caller's identity fresh, counts the request and refuses a key
+// without the scope.
+func (a *Authorizer) admit(ctx context.Context, c Caller, scope spend.Scopes, ad *admission) (ratelimit.Quota, error) {
 	for range maxReclaims {
 		view := a.catalog.view()
-		id := view.identify(c)
+		id := view.identify(c, a.now)
 		charge := id.charge
 		if ad.paid != nil {
 			charge = ratelimit.Charge{}
@@ -85,13 +96,13 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 		if id.err != nil {
 			return ratelimit.Quota{}, id.err
 		}
-		ad.used = id.used
+		ad.access = id.access
 		if ad.paid != nil {
 			r.Place, r.Counted = ad.paid.Place, true
 		}
 		q, admitted := r.Place.Judge(id.charge.Limit)
 		if admitted {
-			return q, nil
+			return q, id.access.permit(scope)
 		}
 		if !r.Counted && r.Place.Ended(r.Now) {
 			continue // refused from memory, in a window that is over
@@ -108,27 +119,29 @@ func (a *Authorizer) admit(ctx context.Context, c Caller, ad *admission) (rateli
 const keyWithin = 1200 * time.Millisecond
 
 // admitLocally admits a read while Redis is away.
-func (a *Authorizer) admitLocally(ctx context.Context, c Caller) (ratelimit.Quota, error) {
+func (a *Authorizer) admitLocally(ctx context.Context, c Caller, scope spend.Scopes) (Access, ratelimit.Quota, error) {
 	if !c.keyed {
-		return ratelimit.Quota{}, ErrUnauthorized
+		return Access{}, ratelimit.Quota{}, ErrUnauthorized
 	}
 	ctx, cancel := context.WithTimeout(ctx, keyWithin)
 	defer cancel()
 	k, err := a.store.KeyByHash(ctx, c.hash)
 	switch {
 	case errors.Is(err, audit.ErrNotFound):
-		return ratelimit.Quota{}, ErrUnauthorized
+		return Access{}, ratelimit.Quota{}, ErrUnauthorized
 	case err != nil:
-		return ratelimit.Quota{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case !k.Active:
-		return ratelimit.Quota{}, ErrKeyInactive
+		return Access{}, ratelimit.Quota{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	access := AccessOf(k)
+	if err := access.key.inForce(a.now); err != nil {
+		return Access{}, ratelimit.Quota{}, err
 	}
 	q, admitted := a.local.count(k.ID, a.now()).Judge(k.RateLimitRPM)
 	if !admitted {
 		a.metrics.limited.Inc()
-		return q, ErrRateLimited
+		return Access{}, q, ErrRateLimited
 	}
-	return q, nil
+	return access, q, access.permit(scope)
 }
 
 // localWindows count reads on this node alone while Redis is away.

@@ -22,7 +22,7 @@ func TestRateLimitShieldsTheStore(t *testing.T) {
 				n.faults.policy = func() error { read.Add(1); return nil }
 			}
 			const limit = 3
-			raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, "limited", limit)
+			raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: limit})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,17 +56,17 @@ func TestAuthenticate(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			f := newFleet(t, b, 2)
 			ctx := t.Context()
-			raw, k, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, "one a minute", 1)
+			raw, k, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "one a minute", RateLimitRPM: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := hotpath.KeyCaller([]byte(raw))
 			for range 3 {
-				if err := f.nodes[1].Authenticate(ctx, c); err != nil {
+				if _, err := f.nodes[1].Authenticate(ctx, c); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := f.nodes[1].Admit(ctx, c, false); err != nil {
+			if _, _, err := f.nodes[1].Admit(ctx, c, 0, false); err != nil {
 				t.Errorf("its one request: %v", err)
 			}
 			if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
@@ -80,14 +80,14 @@ func TestAuthenticate(t *testing.T) {
 				"unknown":     {hotpath.KeyCaller([]byte("svc_live_unknown")), hotpath.ErrUnauthorized},
 				"missing":     {hotpath.KeyCaller(nil), hotpath.ErrUnauthorized},
 			} {
-				if err := f.nodes[0].Authenticate(ctx, refused.caller); !errors.Is(err, refused.want) {
+				if _, err := f.nodes[0].Authenticate(ctx, refused.caller); !errors.Is(err, refused.want) {
 					t.Errorf("%s: %v, want %v", name, err, refused.want)
 				}
 			}
 			if _, err := f.nodes[0].UpdateKey(ctx, audit.Actor{}, k.ID, audit.KeyChange{Active: new(true)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.nodes[0].Authenticate(ctx, c); err != nil {
+			if _, err := f.nodes[0].Authenticate(ctx, c); err != nil {
 				t.Errorf("active again: %v", err)
 			}
 		})

@@ -61,7 +61,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 	o := f.mini.Options()
 	p := newProxy(t, &o)
 	far := f.start(o, true)
-	raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, "limited", 5)
+	raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 		var mu sync.Mutex
 		for range 40 {
 			wg.Go(func() {
-				if _, err := n.Admit(t.Context(), hotpath.KeyCaller([]byte(raw)), false); err == nil {
+				if _, _, err := n.Admit(t.Context(), hotpath.KeyCaller([]byte(raw)), 0, false); err == nil {
 					mu.Lock()
 					defer mu.Unlock()
 					admitted++
@@ -259,13 +259,16 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 	ctx := context.Background()
 	for name, call := range map[string]func() error{
 		"policy": func() error {
-			return n.CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
+			return n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
 		},
-		"key":    func() error { _, _, err := n.CreateKey(ctx, audit.Actor{}, "k", 1); return err },
+		"key": func() error {
+			_, _, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 1})
+			return err
+		},
 		"change": func() error { _, err := n.UpdateKey(ctx, audit.Actor{}, k, audit.KeyChange{}); return err },
-		"read":   func() error { _, err := n.Admit(ctx, f.key, true); return err },
+		"read":   func() error { _, _, err := n.Admit(ctx, f.key, 0, true); return err },
 		"raise": func() error {
-			return written.CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
+			return written.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p", Rules: plainRules}, nil)
 		},
 	} {
 		if err := call(); !errors.Is(err, audit.ErrUnavailable) || errors.Is(err, errTest) {
@@ -283,7 +286,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 	n, ctx := f.start(f.server, f.inProcess), context.Background()
 	for _, raw := range []string{"svc_live_first", "svc_live_second"} {
 		key := hotpath.KeyCaller([]byte(raw))
-		admit := func() error { _, err := n.Admit(ctx, key, false); return err }
+		admit := func() error { _, _, err := n.Admit(ctx, key, 0, false); return err }
 		if err := admit(); !errors.Is(err, hotpath.ErrUnauthorized) {
 			t.Fatalf("%s: %v", raw, err)
 		}
@@ -338,7 +341,7 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
 	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}
-	if err := f.nodes[0].CreatePolicy(t.Context(), f.key, audit.Actor{}, p, nil); err != nil {
+	if err := f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil {
 		return // refused, which promises nothing
 	}
 	if o := f.check(1, refundOf(t, "10", "c")); o.err != nil || o.answer.Check.Decision.PolicyVersion < p.Version {

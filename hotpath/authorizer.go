@@ -3,6 +3,7 @@ package hotpath
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 var (
 	ErrUnauthorized   = errors.New("missing or unknown API key")
 	ErrKeyInactive    = errors.New("API key is deactivated")
+	ErrKeyExpired     = fmt.Errorf("%w: it has expired", ErrKeyInactive)
 	ErrRateLimited    = errors.New("rate limit reached")
 	ErrPolicyNotFound = errors.New("no such policy")
 	ErrKeyReused      = errors.New("idempotency key was used for a different request")
@@ -98,31 +100,31 @@ func DemoCaller(address string) Caller { return Caller{demo: address} }
 
 // identity is a caller as a view of the configuration knows it.
 type identity struct {
-	key    string // its ID; empty of a caller without one
+	access Access
 	charge ratelimit.Charge
-	used   *lastUse // nil of a caller without a key
-	err    error    // ErrUnauthorized or ErrKeyInactive
+	err    error // ErrUnauthorized, ErrKeyInactive or ErrKeyExpired
 }
 
-// identify looks a caller up. The answer holds once the view is proved fresh.
-func (v *view) identify(c Caller) identity {
+// identify looks a caller up, by the node's clock. The answer holds once the
+// view is proved fresh.
+func (v *view) identify(c Caller, now func() time.Time) identity {
 	if c.demo != "" {
 		return identity{charge: ratelimit.Charge{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
 	}
 	k, ok := v.keys[c.hash]
-	switch {
-	case !c.keyed || !ok:
+	if !c.keyed || !ok {
 		return identity{err: ErrUnauthorized}
-	case !k.Active:
-		return identity{err: ErrKeyInactive}
 	}
-	return identity{key: k.name, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}, used: k.used}
+	if err := k.inForce(now); err != nil {
+		return identity{err: err}
+	}
+	return identity{access: Access{k}, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
 }
 
 // Knows reports whether this node knows the caller's API key, as it last looked.
 // It proves nothing: Admit and Check do.
 func (a *Authorizer) Knows(c Caller) bool {
-	id := a.catalog.view().identify(c)
+	id := a.catalog.view().identify(c, a.now)
 	return id.err == nil && c.keyed
 }
 
@@ -138,6 +140,7 @@ func (a *Authorizer) KeyID(c Caller) string {
 // Request is what a check or a simulation needs besides its body.
 type Request struct {
 	Caller  Caller
+	Access  Access        // of a simulation, whose caller was admitted
 	ID      string        // req_...
 	Started time.Time     // when its first byte was read (S20)
 	Trace   *trace.Record // nil when it is not traced

@@ -16,7 +16,6 @@ import (
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
-	"spendgate/ratelimit"
 )
 
 const (
@@ -66,13 +65,6 @@ type view struct {
 	generation string // as the guard reads it
 	number     int64  // the store's
 	keys       map[spend.Hash]*key
-}
-
-type key struct {
-	audit.Key
-	name    string // its ID as checks record it
-	counter string // the name of its rate counter
-	used    *lastUse
 }
 
 func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
@@ -176,7 +168,7 @@ func (c *catalog) refresh(generation string) error {
 			if known, ok := c.view().keys[k.Hash]; ok {
 				used = known.used
 			}
-			next.keys[k.Hash] = &key{Key: k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix), used: used}
+			next.keys[k.Hash] = newKey(&k, used)
 		}
 	}
 	c.drop(changes.PolicyIDs, old.number == 0)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -43,21 +44,23 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 			t.Fatal(err)
 		}
 		admin := audit.Actor{Credential: "0123abcd", RequestID: "req_1", Address: "192.0.2.1"}
-		raw, k, err := n.CreateKey(ctx, admin, "till", 10)
+		raw, k, err := n.CreateKey(ctx, admin, hotpath.NewKey{Name: "till", RateLimitRPM: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := n.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.Admit(ctx, f.key, false); err != nil {
+		access, _, err := n.Admit(ctx, f.key, spend.PoliciesWrite, false)
+		if err != nil {
 			t.Fatal(err)
 		}
 		caller := audit.Actor{RequestID: "req_2", Address: "192.0.2.2"}
-		if err := n.CreatePolicy(ctx, f.key, caller, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil); err != nil {
+		if err := n.CreatePolicy(ctx, access, caller, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil); err != nil {
 			t.Fatal(err)
 		}
 		caller.KeyID = f.keyID.Text(spend.PrefixKey)
+		caller.Principal = caller.KeyID // none was given
 		changes, err := f.store.Changes(ctx, audit.ChangeQuery{After: int64(len(before)), Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
-// With ErrUnauthorized, ErrKeyInactive, ErrPolicyNotFound, ErrRateLimited,
+// With ErrUnauthorized, ErrKeyInactive, a ForbiddenError, ErrPolicyNotFound, ErrRateLimited,
 // ErrKeyReused and ErrOverloaded nothing was decided; with ErrUnavailable the
 // check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
@@ -119,18 +119,18 @@ func (a *Authorizer) end(c *checking) {
 // is a request for a policy that is not in memory, so that the store is asked
 // only within the caller's rate limit.
 func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
-	view, program := a.look(c, action.PolicyID)
+	view, program := a.look(c, action)
 	if program == nil {
 		if paid := c.last; c.admission.paid == nil && paid.Counted {
 			c.admission.paid = &paid
 		}
 		var err error
-		c.quota, err = a.admit(ctx, c.request.Caller, &c.admission)
-		c.admission.used.note(a.now())
+		c.quota, err = a.admit(ctx, c.request.Caller, spend.ChecksWrite, &c.admission)
+		c.admission.access.used().note(a.now())
 		if err != nil {
 			return nil, err
 		}
-		if view, program = a.look(c, action.PolicyID); c.identity.err != nil {
+		if view, program = a.look(c, action); c.identity.err != nil {
 			return nil, c.identity.err
 		}
 		if program == nil {
@@ -154,14 +154,22 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	return program, nil
 }
 
-// look reads this node's configuration as it is now. The program is nil when
-// the caller is refused, or when the policy is not in memory.
-func (a *Authorizer) look(c *checking, policyID string) (*view, *policy.Program) {
+// look reads this node's configuration as it is now: key, scope, bindings and
+// expiry by one view. The program is nil when the caller is refused, or when the
+// policy is not in memory.
+func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *policy.Program) {
 	view := a.catalog.view()
-	if c.identity = view.identify(c.request.Caller); c.identity.err != nil {
+	c.identity = view.identify(c.request.Caller, a.now)
+	if c.identity.err == nil {
+		c.identity.err = c.identity.access.permit(spend.ChecksWrite)
+	}
+	if c.identity.err == nil {
+		c.identity.err = c.identity.access.permitAction(action.PolicyID, action.AgentID)
+	}
+	if c.identity.err != nil {
 		return view, nil
 	}
-	program, _ := a.catalog.cached(policyID)
+	program, _ := a.catalog.cached(action.PolicyID)
 	return view, program
 }
 
@@ -180,7 +188,7 @@ func (a *Authorizer) claim(ctx context.Context, c *checking) (guard.Outcome, err
 	}
 	c.last = out.Reading
 	if out.Kind != guard.Stale { // the key is in force
-		c.identity.used.note(now)
+		c.identity.access.used().note(now)
 	}
 	if soonest := now.Add(commitAtLeast); !c.reclaims && soonest.After(c.deadline) {
 		c.deadline = soonest
@@ -201,9 +209,10 @@ func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
 
 // judge makes the check: by the rules, or as the duplicate that the guard found.
 func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) *spend.Check {
+	asker := c.identity.access.key
 	check := &spend.Check{
 		Action: *action, ActionType: c.resolution.Type,
-		KeyID: c.identity.key, RequestID: c.request.ID,
+		KeyID: asker.name, Principal: asker.Grants.Principal, Owner: asker.Grants.Owner, RequestID: c.request.ID,
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	a.guard.Stamp(&c.attempt, out, check)

@@ -19,10 +19,11 @@ const rawKeyPrefix = "svc_live_"
 // CreatePolicy stores the next version of a policy whose rules compile. When
 // it returns, every check that starts later on any node is judged by it (G4).
 // The faults that were found in the rest of the policy, and those in the rules
-// with paths rules[i], are returned together as spend.Faults. After another
-// error the version may exist all the same; versions stay consecutive. The
-// caller was admitted; by says from where it asks.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
+// with paths rules[i], are returned together as spend.Faults; a key that is bound
+// to other policies is refused by a ForbiddenError. After another error the
+// version may exist all the same; versions stay consecutive. The caller was
+// admitted, with that access; by says from where it asks.
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := a.catalog.compiles.take(stored); err != nil {
@@ -33,10 +34,12 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, by audit.Actor,
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	view := a.catalog.view()
-	view.identify(c).used.note(a.now())
-	if k, ok := view.keys[c.hash]; ok { // also one that was deactivated since it was admitted
-		by.KeyID = k.name
+	if !c.SeesPolicy(p.PolicyID) {
+		return errNotThisPolicy
+	}
+	c.used().note(a.now())
+	if c.key != nil {
+		by.KeyID, by.Principal = c.key.name, principalOf(c.key.Grants.Principal, c.key.name)
 	}
 	err := a.store.CreatePolicy(stored, by, p, a.now())
 	if errors.Is(err, audit.ErrPoliciesFull) {
@@ -49,16 +52,23 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Caller, by audit.Actor,
 	return a.guard.RaiseGeneration(ctx)
 }
 
-// CreateKey makes an API key of 1 to 10,000 requests a minute and gives the raw
-// key, which is not kept. After an error the key may exist, and nobody has it.
-func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, name string, rateLimitRPM int) (raw string, k *audit.Key, err error) {
+// NewKey is what an API key is made from.
+type NewKey struct {
+	Name         string
+	RateLimitRPM int // 1 to 10,000 requests a minute
+	Grants       spend.Grants
+}
+
+// CreateKey makes an API key and returns the raw key, which is not kept. After an
+// error the key may exist, and nobody has it.
+func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, n NewKey) (raw string, k *audit.Key, err error) {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails: the runtime aborts without randomness
 	raw = rawKeyPrefix + hex.EncodeToString(secret)
 	now := a.now()
 	k = &audit.Key{
-		ID: spend.NewID(now), Hash: hashRawKey([]byte(raw)), Name: name,
-		RateLimitRPM: rateLimitRPM, Active: true, CreatedAt: now,
+		ID: spend.NewID(now), Hash: hashRawKey([]byte(raw)), Name: n.Name,
+		RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: now, Grants: n.Grants,
 	}
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()

@@ -69,7 +69,7 @@ func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	for range nodes {
 		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
 	}
-	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, "test", 10000)
+	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 func (f *fleet) post(node int, policyID, rules string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
-	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, audit.Actor{}, p, nil); err != nil {
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return p.Version

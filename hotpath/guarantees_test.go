@@ -408,7 +408,7 @@ func TestKeyChangesAtOnce(t *testing.T) {
 func TestRateLimitOfTheFleet(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		limit := 5
-		raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, "limited", limit)
+		raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: limit})
 		if err != nil {
 			t.Fatal(err)
 		}

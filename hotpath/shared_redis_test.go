@@ -29,7 +29,7 @@ func (n *node) refusesAll(t *testing.T, want ...string) {
 			t.Errorf("ready: %v, want %q", err, part)
 		}
 	}
-	if _, _, err := n.CreateKey(t.Context(), audit.Actor{}, "refused", 1); !errors.Is(err, hotpath.ErrUnavailable) {
+	if _, _, err := n.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "refused", RateLimitRPM: 1}); !errors.Is(err, hotpath.ErrUnavailable) {
 		t.Errorf("a key was made: %v", err)
 	}
 	action := refundOf(t, "1", "refused")
@@ -72,7 +72,7 @@ func TestOtherDeployment(t *testing.T) {
 			if err := beside.guard.Ping(t.Context()); err != nil {
 				t.Errorf("with names of its own: %v", err)
 			}
-			if _, _, err := beside.CreateKey(t.Context(), audit.Actor{}, "beside", 1); err != nil {
+			if _, _, err := beside.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "beside", RateLimitRPM: 1}); err != nil {
 				t.Error(err)
 			}
 			names, err := f.redis.Keys(t.Context(), "other:?:{0}*").Result()
@@ -154,7 +154,7 @@ func TestSpoiltNames(t *testing.T) {
 		for _, b := range backends(t) {
 			t.Run(name+"/"+b.name, func(t *testing.T) {
 				f := newFleet(t, b, 1)
-				raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, "another", 1000)
+				raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -211,7 +211,7 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	for _, b := range backends(t) {
 		t.Run(b.name, func(t *testing.T) {
 			f := newFleet(t, b, 1)
-			raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, "spoilt", 1000)
+			raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,8 +12,13 @@ import (
 // writes nothing but the rate counter (G10). Recorded fingerprints and equal
 // actions earlier in the batch make duplicates, as they would in real checks.
 // The checks are in the order of the actions and are not stored. The caller was
-// admitted. Errors: ErrPolicyNotFound, ErrUnavailable.
+// admitted. Errors: a ForbiddenError, ErrPolicyNotFound, ErrUnavailable.
 func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error) {
+	for _, action := range actions {
+		if err := r.Access.permitAction(policyID, action.AgentID); err != nil {
+			return nil, 0, err
+		}
+	}
 	program, err := a.catalog.program(policyID)
 	if err != nil {
 		return nil, 0, err

@@ -47,7 +47,11 @@ func TestLastUseOfKeys(t *testing.T) {
 			"check":     func() error { return f.check(0, refundOf(t, "1", "c")).err },
 			"duplicate": func() error { return f.check(1, refundOf(t, "1", "c")).err },
 			"policy": func() error {
-				return f.nodes[0].CreatePolicy(ctx, f.key, audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil)
+				access, _, err := f.nodes[0].Admit(ctx, f.key, 0, false)
+				if err != nil {
+					return err
+				}
+				return f.nodes[0].CreatePolicy(ctx, access, audit.Actor{}, &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}, nil)
 			},
 			"refused by the limit": func() error {
 				a := refundOf(t, "1", "c")
@@ -94,7 +98,7 @@ func TestLastUseOfKeys(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		for n := range f.nodes {
 			for _, read := range []bool{true, false} { // also of a body that is refused then
-				if _, err := f.nodes[n].Admit(ctx, f.key, read); err != nil {
+				if _, _, err := f.nodes[n].Admit(ctx, f.key, 0, read); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -109,7 +113,7 @@ func TestLastUseOfKeys(t *testing.T) {
 			if o := f.check(n, refundOf(t, "3", "c")); !errors.Is(o.err, hotpath.ErrKeyInactive) {
 				t.Fatal(o)
 			}
-			if _, err := f.nodes[n].Admit(ctx, f.key, true); !errors.Is(err, hotpath.ErrKeyInactive) {
+			if _, _, err := f.nodes[n].Admit(ctx, f.key, 0, true); !errors.Is(err, hotpath.ErrKeyInactive) {
 				t.Fatal(err)
 			}
 			f.nodes[n].close()
@@ -133,7 +137,7 @@ func TestLastUseAtTheEnd(t *testing.T) {
 		if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, audit.KeyChange{Name: new("renamed")}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), true); !errors.Is(err, hotpath.ErrUnauthorized) {
+		if _, _, err := f.nodes[0].Admit(context.Background(), hotpath.KeyCaller([]byte("unknown")), 0, true); !errors.Is(err, hotpath.ErrUnauthorized) {
 			t.Fatal(err)
 		}
 		f.nodes[0].close()

@@ -109,7 +109,7 @@ func TestRateWindowEnds(t *testing.T) {
 	for round := range 3 {
 		admitted := 0
 		for i := range 15 {
-			q, err := f.nodes[i%2].Admit(context.Background(), hotpath.DemoCaller("192.0.2.1"), false)
+			_, q, err := f.nodes[i%2].Admit(context.Background(), hotpath.DemoCaller("192.0.2.1"), 0, false)
 			if err == nil {
 				admitted++
 				if q.Limit != 10 || q.Remaining != 10-admitted {

@@ -3,6 +3,7 @@ package audittest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -98,7 +99,7 @@ func keys(t *testing.T, s Subject) {
 	}
 	mustBe := func(want audit.Key) {
 		t.Helper()
-		if got, err := s.KeyByHash(ctx, k.Hash); err != nil || *got != want {
+		if got, err := s.KeyByHash(ctx, k.Hash); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}
@@ -115,7 +116,7 @@ func keys(t *testing.T, s Subject) {
 		if change.RateLimitRPM != nil {
 			want.RateLimitRPM = rpm
 		}
-		if got, err := s.UpdateKey(ctx, actor(), k.ID, change); err != nil || *got != want {
+		if got, err := s.UpdateKey(ctx, actor(), k.ID, change); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("update gave %+v, %v; want %+v", got, err, want)
 		}
 		mustBe(want)
@@ -151,7 +152,7 @@ func keyPaging(t *testing.T, s Subject) {
 		}
 		before = page[len(page)-1].ID
 	}
-	if !slices.Equal(got, want) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("listed\n%+v\nwant\n%+v", got, want)
 	}
 }
@@ -199,7 +200,7 @@ func configChanges(t *testing.T, s Subject) {
 	a.Active = false
 	all := read(0)
 	slices.SortFunc(all.Keys, func(a, b audit.Key) int { return slices.Compare(a.ID[:], b.ID[:]) })
-	if !slices.Equal(all.Keys, []audit.Key{*a, *b}) || !slices.Equal(all.PolicyIDs, []string{"p"}) {
+	if !reflect.DeepEqual(all.Keys, []audit.Key{*a, *b}) || !slices.Equal(all.PolicyIDs, []string{"p"}) {
 		t.Errorf("all: %+v", all)
 	}
 	if _, err := s.UpdateKey(ctx, actor(), spend.NewID(now()), audit.KeyChange{}); err == nil || read(0).Generation != all.Generation {

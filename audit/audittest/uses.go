@@ -1,6 +1,7 @@
 package audittest
 
 import (
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -44,14 +45,14 @@ func keyUses(t *testing.T, s Subject) {
 		t.Errorf("a use changed the configuration: %+v, %v", after, err)
 	}
 	listed, _, _, err := s.ListKeys(ctx, spend.ID{}, 10)
-	if want := []audit.Key{*idle, *used}; err != nil || !slices.Equal(listed, want) {
+	if want := []audit.Key{*idle, *used}; err != nil || !reflect.DeepEqual(listed, want) {
 		t.Errorf("listed %+v, %v; want %+v", listed, err, want)
 	}
 	used.Active = false
-	if got, err := s.UpdateKey(ctx, actor(), used.ID, audit.KeyChange{Active: new(false)}); err != nil || *got != *used {
+	if got, err := s.UpdateKey(ctx, actor(), used.ID, audit.KeyChange{Active: new(false)}); err != nil || !reflect.DeepEqual(got, used) {
 		t.Errorf("update gave %+v, %v; want %+v", got, err, *used)
 	}
-	if got, err := s.KeyByHash(ctx, used.Hash); err != nil || *got != *used {
+	if got, err := s.KeyByHash(ctx, used.Hash); err != nil || !reflect.DeepEqual(got, used) {
 		t.Errorf("got %+v, %v; want %+v", got, err, *used)
 	}
 	if keys := s.Count(t, "SELECT count(*) FROM keys"); keys != 2 {

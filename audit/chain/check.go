@@ -49,6 +49,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	for _, text := range []*string{
 		&a.Currency, &a.AgentID, &a.PolicyID, &a.Counterparty, &a.PaymentMethod, &a.MerchantOrVendor, &a.ReasonText, &a.IdempotencyKey,
 		&metadata, &reason, &d.RuleID, &d.RuleDescription, &d.Message, &d.NextStep, &c.KeyID, &c.RequestID,
+		&c.Principal, &c.Owner,
 	} {
 		*text = r.text()
 	}

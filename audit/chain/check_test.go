@@ -14,7 +14,7 @@ import (
 // What AppendCheck encodes, ParseCheck reads, and nothing else.
 func TestParseCheck(t *testing.T) {
 	c := &spend.Check{
-		ID: spend.NewID(time.Now()), ActionType: spend.Discount, LatencyMS: 7, KeyID: "key", RequestID: "req",
+		ID: spend.NewID(time.Now()), ActionType: spend.Discount, LatencyMS: 7, KeyID: "key", Principal: "till", Owner: "team", RequestID: "req",
 		Action: spend.Action{
 			AgentID: "agent", PolicyID: "policy", Currency: "USD", Counterparty: "customer", PaymentMethod: "card", MerchantOrVendor: "shop",
 			ReasonText: "why", IdempotencyKey: "once", Metadata: spend.Metadata{JSON: `{"a":1}`},

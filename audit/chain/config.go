@@ -18,7 +18,7 @@ func PolicyColumns() []string {
 // KeyColumns are the columns of an API key in the order in which its row is
 // encoded: all but last_used, which is no configuration.
 func KeyColumns() []string {
-	return []string{"id", "hash", "name", "rpm", "active", "created_at", "generation"}
+	return []string{"id", "hash", "name", "rpm", "active", "created_at", "generation", "grants"}
 }
 
 // ChangeColumns are the columns of a change of the configuration in the order in

@@ -31,12 +31,12 @@ func CheckColumns() []string {
 		"requested_type", "action_type", "decision", "confidence", "amount", "fingerprint", "request_sha", "currency",
 		"agent_id", "policy_id", "counterparty", "payment_method", "merchant_or_vendor", "reason_text",
 		"idempotency_key", "metadata", "reason_code", "rule_id", "rule_description", "message", "next_step",
-		"key_id", "request_id",
+		"key_id", "request_id", "principal", "owner",
 	}
 }
 
 // checkFields is how many columns CheckColumns has.
-const checkFields = 31
+const checkFields = 33
 
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
@@ -100,7 +100,9 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	b = appendOptional(b, d.Message)
 	b = appendOptional(b, d.NextStep)
 	b = appendField(b, c.KeyID)
-	return appendField(b, c.RequestID)
+	b = appendField(b, c.RequestID)
+	b = appendOptional(b, c.Principal)
+	return appendOptional(b, c.Owner)
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

@@ -12,7 +12,7 @@ import (
 func ViolationColumns() []string {
 	return []string{
 		"id", "policy_version", "latency_ms", "action_type", "decision", "confidence", "amount", "currency",
-		"agent_id", "policy_id", "counterparty", "rule_id", "rule_description",
+		"agent_id", "policy_id", "counterparty", "rule_id", "rule_description", "key_id", "principal", "owner",
 	}
 }
 
@@ -60,17 +60,17 @@ func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
 // these fields has. Not ok means that it has none.
 func ViolationOf(b []byte, fields [][]byte) (_ []byte, ok bool) {
 	// The columns of ViolationColumns among those of CheckColumns.
-	copies := [...]int{0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26}
-	const decision, firstOptional = 10, 25
+	copies := [...]int{0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26, 29, 31, 32}
+	const decision, ruleID, ruleDescription = 10, 25, 26
 	if len(fields) != checkFields || fields[decision] == nil || string(fields[decision]) == EffectLetters[:1] {
 		return b, false
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(len(copies)))
 	for _, i := range copies {
-		if fields[i] == nil && i < firstOptional {
+		if fields[i] == nil && i != ruleID && i != ruleDescription {
 			b = appendNull(b)
 		} else {
-			b = appendField(b, fields[i]) // null is empty in a violation
+			b = appendField(b, fields[i]) // a null rule is empty in a violation
 		}
 	}
 	return b, true

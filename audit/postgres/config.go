@@ -29,6 +29,14 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return nil
 }
 
+// textOrNull is null for an empty text.
+func textOrNull(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
 func intText(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
 func twoInts(row [][]byte) (a, b int64, err error) {
@@ -59,8 +67,9 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
-	_, err := s.control(ctx, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, ", by,
-		hexText(k.ID[:]), hexText(k.Hash[:]), []byte(k.Name), intText(int64(k.RateLimitRPM)), strconv.AppendBool(nil, k.Active), intText(k.CreatedAt.UnixMilli())))
+	_, err := s.control(ctx, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, $7, ", by,
+		hexText(k.ID[:]), hexText(k.Hash[:]), []byte(k.Name), intText(int64(k.RateLimitRPM)), strconv.AppendBool(nil, k.Active), intText(k.CreatedAt.UnixMilli()),
+		textOrNull(k.Grants.Text())))
 	if err != nil {
 		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
 	}
@@ -79,8 +88,8 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 	if change.Active != nil {
 		active = strconv.AppendBool(nil, *change.Active)
 	}
-	row, err := s.control(ctx, byActor(`SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0)
-		FROM update_key($1, $2, $3, $4, `, by, hexText(id[:]), name, rpm, active))
+	row, err := s.control(ctx, byActor(`SELECT encode(hash, 'hex'), name, active, rpm, to_ms(created_at), coalesce(to_ms(last_used), 0), grants::text
+		FROM update_key($1, $2, $3, $4, $5, `, by, hexText(id[:]), name, rpm, active, textOrNull(change.Grants.MergePatch())))
 	if err == nil && row == nil {
 		err = audit.ErrNotFound
 	}
@@ -92,9 +101,12 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 	if err != nil {
 		return nil, fmt.Errorf("cannot read key %s: %w", id.Text(spend.PrefixKey), err)
 	}
-	created, used, err := twoInts(row[4:])
+	created, used, err := twoInts(row[4:6])
 	if err == nil {
 		_, err = hex.Decode(k.Hash[:], row[0])
+	}
+	if err == nil {
+		k.Grants, err = spend.ParseGrants(string(row[6]))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read key %s: %w", id.Text(spend.PrefixKey), err)
@@ -122,7 +134,7 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 	})
 }
 
-const selectKeys = "SELECT id, hash, name, rpm, active, created_at, last_used FROM keys "
+const selectKeys = "SELECT id, hash, name, rpm, active, created_at, last_used, grants::text FROM keys "
 
 // ListKeys implements audit.Keys.
 func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
@@ -157,28 +169,38 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 
 func scanKey(row pgx.CollectableRow) (audit.Key, error) {
 	var k audit.Key
-	var hash []byte
-	var used *time.Time
-	err := row.Scan(uuid(&k.ID), &hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &used)
-	return completeKey(k, hash, used), err
+	var rest keyRest
+	if err := row.Scan(uuid(&k.ID), &rest.hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &rest.used, &rest.grants); err != nil {
+		return k, err
+	}
+	return rest.complete(k)
 }
 
-// completeKey adds what a column cannot be scanned into.
-func completeKey(k audit.Key, hash []byte, used *time.Time) audit.Key {
-	copy(k.Hash[:], hash)
+// keyRest is what a column of a key cannot be scanned into its field.
+type keyRest struct {
+	hash   []byte
+	used   *time.Time
+	grants *string
+}
+
+func (r *keyRest) complete(k audit.Key) (_ audit.Key, err error) {
+	copy(k.Hash[:], r.hash)
 	k.CreatedAt = k.CreatedAt.UTC()
-	if used != nil {
-		k.LastUsedAt = used.UTC()
+	if r.used != nil {
+		k.LastUsedAt = r.used.UTC()
 	}
-	return k
+	if k.Grants = (spend.Grants{}); r.grants != nil {
+		k.Grants, err = spend.ParseGrants(*r.grants)
+	}
+	return k, err
 }
 
 // selectChanges reads the generation, the policies and the keys: one statement,
 // so that they are of one moment, and one round trip, which a distant database
 // must answer before checks are refused. Rows are told apart by their kind.
-const selectChanges = `SELECT 'g', generation, '', $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM config
-	UNION ALL SELECT DISTINCT 'p', 0, policy_id, $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz FROM policies WHERE generation > $1
-	UNION ALL SELECT 'k', 0, name, id, hash, rpm, active, created_at, last_used FROM keys WHERE generation > $1`
+const selectChanges = `SELECT 'g', generation, '', $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz, NULL::text FROM config
+	UNION ALL SELECT DISTINCT 'p', 0, policy_id, $2::uuid, ''::bytea, 0, false, timestamptz 'epoch', NULL::timestamptz, NULL::text FROM policies WHERE generation > $1
+	UNION ALL SELECT 'k', 0, name, id, hash, rpm, active, created_at, last_used, grants::text FROM keys WHERE generation > $1`
 
 // ConfigChanges implements audit.Store.
 func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
@@ -192,18 +214,19 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 		var kind string
 		var generation int64
 		var k audit.Key
-		var hash []byte
-		var used *time.Time
-		_, err = pgx.ForEachRow(rows, []any{&kind, &generation, &k.Name, uuid(&k.ID), &hash, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &used}, func() error {
+		var rest keyRest
+		_, err = pgx.ForEachRow(rows, []any{&kind, &generation, &k.Name, uuid(&k.ID), &rest.hash, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &rest.used, &rest.grants}, func() (err error) {
 			switch kind {
 			case "g":
 				changes.Generation = generation
 			case "p":
 				changes.PolicyIDs = append(changes.PolicyIDs, k.Name)
 			case "k":
-				changes.Keys = append(changes.Keys, completeKey(k, hash, used))
+				var whole audit.Key
+				whole, err = rest.complete(k)
+				changes.Keys = append(changes.Keys, whole)
 			}
-			return nil
+			return err
 		})
 		return err
 	})

@@ -55,9 +55,9 @@ func (c *counting) session(t *testing.T, isolation pgx.TxIsoLevel) pgx.Tx {
 func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 	t.Helper()
 	rows, err := db.Query(context.Background(), `INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
-			currency, agent_id, policy_id, counterparty, rule_id, rule_description)
+			currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id)
 		SELECT (left(first_id($1::bigint + i * 1000)::text, 24) || substr(md5(random()::text), 1, 12))::uuid, 1, 1, substr('rcds', 1 + i % 4, 1)::"char", CASE i % 3 WHEN 0 THEN 'e' ELSE 'b' END::"char",
-			'h', 1, 'USD', $2, 'p', 'c', 'r', 'd' FROM generate_series(1, $3) AS i`,
+			'h', 1, 'USD', $2, 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, $3) AS i`,
 		time.Now().Add(-age).UnixMilli()+rand.Int64N(1000), agent, n) //nolint:gosec // not a secret
 	if err != nil {
 		t.Fatal(err)

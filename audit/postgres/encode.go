@@ -25,7 +25,7 @@ func encodable(c *spend.Check) error {
 }
 
 // rowFields is how many fields the type check_row has.
-const rowFields = 28
+const rowFields = 30
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
@@ -64,7 +64,9 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendOptional(b, d.Message)
 	b = appendOptional(b, d.NextStep)
 	b = appendText(b, c.KeyID)
-	return appendText(b, c.RequestID)
+	b = appendText(b, c.RequestID)
+	b = appendOptional(b, c.Principal)
+	return appendOptional(b, c.Owner)
 }
 
 // The fields of a composite value: type, length, value.

@@ -75,11 +75,11 @@ func prepareViolations(t *testing.T) *Store {
 	s := open(t, url, true)
 	statement(t, url, fmt.Sprintf(`UPDATE violation_count_state SET bucket_size = %d`, planPiece))
 	statement(t, url, fmt.Sprintf(`INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
-			currency, agent_id, policy_id, counterparty, rule_id, rule_description)
+			currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id)
 		SELECT (left(first_id(1790000000000 + i * 100::bigint)::text, 24) || substr(md5(random()::text), 1, 12))::uuid, 1, 1,
 			CASE WHEN i %% 3000 = 0 THEN 'd' WHEN i %% 7 < 4 THEN 'r' ELSE 's' END::"char", CASE WHEN i %% 1500 = 0 THEN 'e' ELSE 'b' END::"char",
 			'h', 1, 'USD', CASE WHEN i IN (77, 3000, 90000) THEN 'rare' WHEN i < 90000 AND i %% 2 = 0 THEN 'hot' ELSE 'agent-' || i %% 5000 END,
-			'policy', 'customer', 'rule', 'a description of the usual length' FROM generate_series(1, %d) AS i`, planRows))
+			'policy', 'customer', 'rule', 'a description of the usual length', 'key' FROM generate_series(1, %d) AS i`, planRows))
 	for range 3 {
 		if err := s.CountViolations(t.Context()); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func prepareViolations(t *testing.T) *Store {
 	statement(t, url, "ANALYZE violations, violation_counts")
 	// And what is new since then.
 	statement(t, url, `INSERT INTO violations SELECT (left(first_id(1790000000000 + 100 * 200000::bigint)::text, 24) || substr(md5(i::text), 1, 12))::uuid,
-		1, 1, 'c', 'b', 'h', 1, 'USD', 'hot', 'p', 'c', 'r', 'd' FROM generate_series(1, `+strconv.Itoa(planNew)+`) AS i`)
+		1, 1, 'c', 'b', 'h', 1, 'USD', 'hot', 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, `+strconv.Itoa(planNew)+`) AS i`)
 	return s
 }
 

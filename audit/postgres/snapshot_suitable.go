@@ -51,6 +51,7 @@ func verifiedTables() map[string]verified {
 		}, []string{"seq", "kind", "subject"}},
 		"keys": {chain.KeyColumns(), map[string]string{
 			"id": "uuid", "hash": "bytea", "rpm": "integer", "active": "boolean", "created_at": "timestamp with time zone", "generation": "bigint",
+			"grants": "jsonb",
 		}, []string{"id"}},
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",

@@ -132,8 +132,8 @@ func TestStore(t *testing.T) {
 			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			FineCounts: "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{
-				`UPDATE keys SET hash = '\x00'`,
-				`INSERT INTO keys SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation + 1 FROM keys`,
+				`UPDATE keys SET hash = '\x00'`, `UPDATE keys SET grants = '{"role": "full"}'`,
+				`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation + 1 FROM keys`,
 			},
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",

@@ -33,6 +33,9 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page au
 
 func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	s := selectionOf(q)
+	if q.Bound() {
+		return s.readBound(ctx, tx, q)
+	}
 	c, err := readCounted(ctx, tx, s)
 	if err != nil {
 		return page, err
@@ -42,15 +45,20 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 		return page, err
 	}
 	query, args = s.page(q.Before, q.Limit+1)
+	return page, collectPage(ctx, tx, &page, q.Limit, query, args)
+}
+
+// collectPage reads the violations of a page by a query that asks for one more.
+func collectPage(ctx context.Context, tx pgx.Tx, page *audit.ViolationPage, limit int, query string, args []any) error {
 	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
-		return page, err
+		return err
 	}
 	page.Violations, err = pgx.CollectRows(rows, scanViolation)
-	if len(page.Violations) > q.Limit {
-		page.Violations, page.More = page.Violations[:q.Limit], true
+	if len(page.Violations) > limit {
+		page.Violations, page.More = page.Violations[:limit], true
 	}
-	return page, err
+	return err
 }
 
 // selection is what a listing selects: of an agent, or of all, the violations

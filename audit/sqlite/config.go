@@ -64,7 +64,7 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 	return p, nil
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants"
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
@@ -73,8 +73,8 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), generation)
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, ?)",
+			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), orNull(k.Grants.Text()), generation)
 		if err != nil {
 			return err
 		}
@@ -97,9 +97,10 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			return err
 		}
 		// A key that is not there rolls the generation back.
-		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?, active), name = coalesce(?, name),
-			rpm = coalesce(?, rpm), generation = ? WHERE id = ? RETURNING `+keyColumns,
-			change.Active, change.Name, change.RateLimitRPM, generation, id[:]))
+		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
+			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
+			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
+			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
 		if errors.Is(err, sql.ErrNoRows) {
 			return audit.ErrNotFound
 		}
@@ -144,14 +145,17 @@ func scanKey(row scanner) (audit.Key, error) {
 	var id, hash []byte
 	var created int64
 	var used sql.NullInt64
-	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created, &used); err != nil {
+	var grants sql.NullString
+	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created, &used, &grants); err != nil {
 		return k, err
 	}
 	k.ID, k.Hash, k.CreatedAt = spend.ID(id), spend.Hash(hash), fromMilli(created)
 	if used.Valid {
 		k.LastUsedAt = fromMilli(used.Int64)
 	}
-	return k, nil
+	var err error
+	k.Grants, err = spend.ParseGrants(grants.String)
+	return k, err
 }
 
 // NoteKeyUses implements audit.Keys.

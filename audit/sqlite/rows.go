@@ -24,6 +24,9 @@ func checkColumns() string { return strings.Join(chain.CheckColumns(), ", ") }
 const violationColumns = `id, agent_id, policy_id, policy_version, action_type, amount, currency,
 	counterparty, decision, rule_id, rule_description, confidence, latency_ms`
 
+// storedViolationColumns also has what is not answered but asked for.
+const storedViolationColumns = violationColumns + ", key_id, principal, owner"
+
 func insertInto(table, columns string, rows int) string {
 	marks := "(?" + strings.Repeat(",?", strings.Count(columns, ",")) + ")"
 	return "INSERT INTO " + table + " (" + columns + ") VALUES " + marks + strings.Repeat(","+marks, rows-1)
@@ -41,14 +44,15 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID)
+		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner))
 }
 
-// appendViolation adds the values of violationColumns.
+// appendViolation adds the values of storedViolationColumns.
 func appendViolation(args []any, c *spend.Check) []any {
 	a, d := &c.Action, &c.Decision
 	return append(args, c.ID[:], a.AgentID, a.PolicyID, d.PolicyVersion, c.ActionType.String(), a.Amount.String(),
-		a.Currency, a.Counterparty, d.Effect.String(), d.RuleID, d.RuleDescription, d.Confidence.String(), c.LatencyMS)
+		a.Currency, a.Counterparty, d.Effect.String(), d.RuleID, d.RuleDescription, d.Confidence.String(), c.LatencyMS,
+		c.KeyID, orNull(c.Principal), orNull(c.Owner))
 }
 
 func orNull(s string) any {
@@ -65,7 +69,7 @@ func checkText(c *spend.Check) error {
 	for _, s := range []string{
 		a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor,
 		a.ReasonText, a.IdempotencyKey, a.Metadata.JSON, string(d.Reason), d.RuleID, d.RuleDescription, d.Message,
-		d.NextStep, c.KeyID, c.RequestID,
+		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner,
 	} {
 		if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
 			return &audit.RowError{Err: fmt.Errorf("check %s: text is not UTF-8 without U+0000", c.ID.Text(spend.PrefixCheck))}
@@ -85,13 +89,13 @@ func scanCheck(row scanner) (*spend.Check, error) {
 	var claimed, until sql.NullInt64
 	var format int
 	var requested, payment, vendor, reasonText, key, metadata sql.NullString
-	var reason, ruleID, ruleDescription, message, nextStep sql.NullString
+	var reason, ruleID, ruleDescription, message, nextStep, principal, owner sql.NullString
 	var actionType, effect, confidence, amount string
 	err := row.Scan(&id, &node, &epoch, &claimed, &until, &d.PolicyVersion, &c.LatencyMS, &format,
 		&requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
 		&a.AgentID, &a.PolicyID, &a.Counterparty, &payment, &vendor, &reasonText,
 		&key, &metadata, &reason, &ruleID, &ruleDescription, &message, &nextStep,
-		&c.KeyID, &c.RequestID)
+		&c.KeyID, &c.RequestID, &principal, &owner)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +109,7 @@ func scanCheck(row scanner) (*spend.Check, error) {
 	a.IdempotencyKey = key.String
 	d.Reason, d.RuleID, d.RuleDescription = spend.Reason(reason.String), ruleID.String, ruleDescription.String
 	d.Message, d.NextStep = message.String, nextStep.String
+	c.Principal, c.Owner = principal.String, owner.String
 	if metadata.Valid {
 		var faults spend.Faults
 		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata.String), "metadata", &faults)

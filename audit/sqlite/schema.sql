@@ -32,7 +32,9 @@ CREATE TABLE checks (
     message          TEXT,
     next_step        TEXT,
     key_id           TEXT NOT NULL,
-    request_id       TEXT NOT NULL
+    request_id       TEXT NOT NULL,
+    principal        TEXT,               -- of the key, as its record said; null: key_id
+    owner            TEXT
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
@@ -62,7 +64,10 @@ CREATE TABLE violations (
     rule_id          TEXT NOT NULL,
     rule_description TEXT NOT NULL,
     confidence       TEXT NOT NULL,
-    latency_ms       INTEGER NOT NULL
+    latency_ms       INTEGER NOT NULL,
+    key_id           TEXT NOT NULL,
+    principal        TEXT,
+    owner            TEXT
 ) STRICT;
 
 CREATE INDEX violations_agent ON violations (agent_id, id);
@@ -110,6 +115,7 @@ CREATE TABLE keys (
     active     INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     last_used  INTEGER,            -- null when never; changes without generation
+    grants     TEXT,               -- role, scopes, bindings and so on, a JSON object; null when none was given
     generation INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED
 ) STRICT;
 
@@ -185,7 +191,7 @@ BEGIN SELECT RAISE(ABORT, 'policies are immutable: the change is not recorded');
 CREATE TRIGGER keys_unrecorded BEFORE INSERT ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
-CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, generation ON keys
+CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
 

@@ -106,8 +106,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	}{
 		{&s.insertCheck, insertInto("checks", checkColumns(), 1)},
 		{&s.insertChecks, insertInto("checks", checkColumns(), rowsPerInsert)},
-		{&s.insertViolation, insertInto("violations", violationColumns, 1)},
-		{&s.insertViolations, insertInto("violations", violationColumns, rowsPerInsert)},
+		{&s.insertViolation, insertInto("violations", storedViolationColumns, 1)},
+		{&s.insertViolations, insertInto("violations", storedViolationColumns, rowsPerInsert)},
 		{&s.insertKey, insertKey},
 		{&s.insertBatch, insertBatch},
 	} {

@@ -46,9 +46,9 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			Unrecorded: []string{
-				"UPDATE keys SET hash = x'00'", "REPLACE INTO keys SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
-				"INSERT INTO keys SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
-				"INSERT INTO keys SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation + 1 FROM keys",
+				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
+				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
+				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation + 1 FROM keys",
 			},
 			Forbidden: []string{
 				"REPLACE INTO changes SELECT * FROM changes",

@@ -213,6 +213,17 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	if q.Effect != spend.Allow {
 		filter("decision = ?", q.Effect.String())
 	}
+	for column, allowed := range map[string][]string{"policy_id": q.PolicyIDs, "agent_id": q.AgentIDs} {
+		if allowed != nil {
+			where += " AND " + column + " IN (" + marks(len(allowed)) + ")"
+			for _, id := range allowed {
+				args = append(args, id)
+			}
+		}
+	}
+	if q.Principal != "" {
+		filter("coalesce(principal, key_id) = ?", q.Principal)
+	}
 	if err := tx.QueryRowContext(ctx, "SELECT count(*)"+where, args...).Scan(&page.Total); err != nil {
 		return page, unavailable("cannot count violations", err)
 	}

@@ -197,7 +197,7 @@ func TestCutOff(t *testing.T) {
 		},
 		"rewritten": func(tr *trail) []string {
 			of := tr.chains[0]
-			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(of, 1)[0].ID.Text(""))
+			tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(of, 1)[0].ID.Text(""))
 			tr.rewrite(of)
 			return []string{batch("altered", int(tr.last(of)), of)}
 		},

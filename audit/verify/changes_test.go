@@ -40,12 +40,12 @@ func TestTamperedKeys(t *testing.T) {
 	tampered := map[string]string{
 		"UPDATE keys SET active = true, generation = 4": "altered " + key,
 		"DELETE FROM keys": "removed " + key,
-		`INSERT INTO keys SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted " + other,
+		`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted " + other,
 	}
 	for _, column := range tr.columns("keys") {
 		to := map[string]string{
 			"text": "%s || ' '", "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'",
-			"boolean": "NOT %s", "bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
+			"boolean": "NOT %s", "jsonb": `coalesce(%s, '{}') || '{"owner": "x"}'`, "bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
 		}[column[1]]
 		if column[0] != "last_used" && column[0] != "id" {
 			tampered[fmt.Sprintf("UPDATE keys SET %s = %s", column[0], fmt.Sprintf(to, column[0]))] = "altered " + key

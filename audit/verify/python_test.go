@@ -87,7 +87,7 @@ func TestStrangerAgrees(t *testing.T) {
 		"keys": func(tr *trail) {
 			tr.addKey()
 			tr.exec("UPDATE changes SET details = '{}' WHERE seq = 5")
-			tr.exec("UPDATE keys SET hash = '\\x00'; INSERT INTO keys SELECT '%s', '\\x01', name, rpm, active, created_at, last_used, generation FROM keys",
+			tr.exec("UPDATE keys SET hash = '\\x00'; INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '%s', '\\x01', name, rpm, active, created_at, last_used, generation FROM keys",
 				spend.NewID(time.Now()).Text(""))
 			tr.exec("DELETE FROM policies WHERE version = 1")
 		},
@@ -96,7 +96,7 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.forget(tr.chains[1], 1)
 		},
 		"rewritten": func(tr *trail) {
-			tr.exec("UPDATE checks SET key_id = 'someone' WHERE check_id = '%s'", tr.entries(tr.chains[0], 1)[0].ID.Text(""))
+			tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(tr.chains[0], 1)[0].ID.Text(""))
 			tr.rewrite(tr.chains[0])
 		},
 	} {

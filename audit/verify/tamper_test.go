@@ -48,9 +48,10 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 	copied := map[string]bool{
 		"policy_version": true, "latency_ms": true, "action_type": true, "decision": true, "confidence": true, "amount": true, "currency": true,
 		"agent_id": true, "policy_id": true, "counterparty": true, "rule_id": true, "rule_description": true,
+		"key_id": true, "principal": true, "owner": true,
 	}
 	columns := tr.columns("checks")
-	if len(columns) != 31 {
+	if len(columns) != 33 {
 		t.Errorf("%d columns", len(columns))
 	}
 	for _, column := range columns {

@@ -155,7 +155,7 @@ func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 	for n := range nodes {
 		f.nodes = append(f.nodes, f.newNode(n))
 	}
-	raw, _, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, "ring", f.limit)
+	raw, _, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "ring", RateLimitRPM: f.limit})
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
@@ -178,7 +178,7 @@ func policies() map[string]int { return map[string]int{"short": shortMinutes, "l
 func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
-	if err := f.nodes[node].CreatePolicy(context.Background(), f.key, audit.Actor{}, p, nil); err != nil || f.nodes[node].store.isDead() {
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil || f.nodes[node].store.isDead() {
 		return // there is no guarantee
 	}
 	f.mu.Lock()

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
@@ -268,7 +270,8 @@ func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page a
 			q.ActionType != spend.Unspecified && q.ActionType != c.ActionType,
 			q.Effect != spend.Allow && q.Effect != c.Decision.Effect,
 			!q.From.IsZero() && at.Before(q.From.Truncate(time.Millisecond)),
-			!q.To.IsZero() && at.After(q.To):
+			!q.To.IsZero() && at.After(q.To),
+			!audittest.MaySee(&q, c):
 			continue
 		}
 		page.Total++
@@ -354,6 +357,9 @@ func (m *memory) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, cha
 	}
 	if change.RateLimitRPM != nil {
 		k.RateLimitRPM = *change.RateLimitRPM
+	}
+	if err := merge(&k.Grants, change.Grants.MergePatch()); err != nil {
+		return nil, err
 	}
 	m.generation++
 	m.keys[id], m.keyChanged[id] = k, m.generation
@@ -458,3 +464,26 @@ func (m *memory) Tidy(_ context.Context, now time.Time) error {
 }
 
 func (m *memory) Close() {}
+
+// merge applies a JSON merge patch of grants, which are flat.
+func merge(g *spend.Grants, patch string) (err error) {
+	if patch == "" {
+		return nil
+	}
+	var changed map[string]any
+	whole := map[string]any{}
+	if text := g.Text(); text != "" {
+		err = json.Unmarshal([]byte(text), &whole)
+	}
+	if err = errors.Join(err, json.Unmarshal([]byte(patch), &changed)); err != nil {
+		return err
+	}
+	maps.Copy(whole, changed)
+	maps.DeleteFunc(whole, func(_ string, value any) bool { return value == nil })
+	b, err := json.Marshal(whole)
+	if err != nil {
+		return err
+	}
+	*g, err = spend.ParseGrants(string(b))
+	return err
+}

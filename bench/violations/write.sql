@@ -1,12 +1,12 @@
 -- Two tables of the same violations: one with the indexes that a commit needs
 -- and one of agents, one with all that violations has.
 CREATE TABLE few AS SELECT id, policy_version, latency_ms, action_type, decision, confidence, amount, currency,
-    agent_id, policy_id, counterparty, rule_id, rule_description FROM violations;
+    agent_id, policy_id, counterparty, rule_id, rule_description, key_id FROM violations;
 ALTER TABLE few ADD PRIMARY KEY (id);
 CREATE INDEX ON few (agent_id, id);
 CREATE TABLE every (LIKE violations INCLUDING ALL);
 INSERT INTO every (id, policy_version, latency_ms, action_type, decision, confidence, amount, currency,
-        agent_id, policy_id, counterparty, rule_id, rule_description)
+        agent_id, policy_id, counterparty, rule_id, rule_description, key_id)
     SELECT * FROM few;
 CREATE TABLE took (few double precision, every double precision);
 
@@ -28,7 +28,7 @@ BEGIN
         INSERT INTO few SELECT * FROM unnest(rows);
         middle := clock_timestamp();
         INSERT INTO every (id, policy_version, latency_ms, action_type, decision, confidence, amount, currency,
-                agent_id, policy_id, counterparty, rule_id, rule_description)
+                agent_id, policy_id, counterparty, rule_id, rule_description, key_id)
             SELECT * FROM unnest(rows);
         INSERT INTO took VALUES (extract(epoch FROM middle - begun) * 1e6 / size, extract(epoch FROM clock_timestamp() - middle) * 1e6 / size);
         COMMIT;

@@ -23,7 +23,7 @@ GRANT SELECT, INSERT ON checks, violations, batches TO :"service";
 GRANT SELECT ON policies, keys, changes, config TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, actor),
-    create_key(uuid, text, text, integer, boolean, bigint, actor), update_key(uuid, text, integer, boolean, actor) TO :"service";
+    create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor) TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO :"service";

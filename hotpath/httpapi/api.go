@@ -22,12 +22,12 @@ import (
 type authorizer interface {
 	Knows(c hotpath.Caller) bool
 	KeyID(c hotpath.Caller) string
-	Admit(ctx context.Context, c hotpath.Caller, read bool) (ratelimit.Quota, error)
-	Authenticate(ctx context.Context, c hotpath.Caller) error
+	Admit(ctx context.Context, c hotpath.Caller, scope spend.Scopes, read bool) (hotpath.Access, ratelimit.Quota, error)
+	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
-	CreatePolicy(ctx context.Context, c hotpath.Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error
-	CreateKey(ctx context.Context, by audit.Actor, name string, rateLimitRPM int) (raw string, k *audit.Key, err error)
+	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error
+	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 }
 

@@ -8,10 +8,12 @@ import (
 // postCheck answers POST /v1/checks.
 func (a *API) postCheck(x *exchange) error {
 	caller := x.caller()
-	if err := a.authorizer.Authenticate(x.context(), caller); err != nil {
+	quota, err := a.authorizer.Authenticate(x.context(), caller)
+	if err != nil {
+		x.quota = quota
 		return err // a stranger's body is not parsed
 	}
-	if err := x.decode(func(r *reader) error { return decodeCheck(r, &x.action) }); err != nil {
+	if err = x.decode(func(r *reader) error { return decodeCheck(r, &x.action) }); err != nil {
 		return a.refuseBody(x, caller, err)
 	}
 	answer, quota, err := a.authorizer.Check(x.context(), x.request(caller), &x.action)
@@ -35,7 +37,8 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 
 // getCheck answers GET /v1/checks/{check_id}.
 func (a *API) getCheck(x *exchange) error {
-	if err := a.admit(x, x.caller(), true); err != nil {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
 		return err
 	}
 	if err := x.noQuery(); err != nil {
@@ -51,7 +54,7 @@ func (a *API) getCheck(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if len(checks) == 0 {
+	if len(checks) == 0 || !access.Sees(checks[0]) {
 		return errCheckNotFound
 	}
 	x.out = AppendCheckResult(x.out, checks[0])

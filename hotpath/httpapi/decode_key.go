@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"time"
+
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -12,34 +15,38 @@ const (
 	defaultMaxRateLimit = 10000
 )
 
-// newKey is the body of POST /v1/keys.
-type newKey struct {
-	name         string
-	rateLimitRPM int
+// keyBounds are what the fields of a key are judged by.
+type keyBounds struct {
+	maxRateLimit int // the most that a key may have here
+	now          time.Time
 }
 
-// decodeNewKey reads it; maxRateLimit is the most that a key may have here.
-func decodeNewKey(r *reader, k *newKey, maxRateLimit int) error {
-	k.rateLimitRPM = defaultRateLimit
+// decodeNewKey reads the body of POST /v1/keys.
+func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
+	k.RateLimitRPM = defaultRateLimit
+	var given grantsReader
 	for r.next() {
 		switch r.name {
 		case "name":
-			k.name = r.text()
+			k.Name = r.text()
 		case "rate_limit_rpm":
-			if n, present := r.integer(minRateLimit, maxRateLimit); present {
-				k.rateLimitRPM = n
+			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
+				k.RateLimitRPM = n
 			}
 		default:
-			r.unknown()
+			given.read(r, b.now)
 		}
 	}
-	r.requireName(k.name)
+	r.requireName(k.Name)
+	given.judge(r)
+	k.Grants = given.Grants
 	return r.faults.Err()
 }
 
 // decodeKeyChange reads the body of PATCH /v1/keys/{key_id}; a blank or null
-// field is absent.
-func decodeKeyChange(r *reader, c *audit.KeyChange, maxRateLimit int) error {
+// active, name or rate_limit_rpm is absent, null clears the others (S29).
+func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
+	var given grantsReader
 	for r.next() {
 		switch r.name {
 		case "active":
@@ -52,14 +59,16 @@ func decodeKeyChange(r *reader, c *audit.KeyChange, maxRateLimit int) error {
 				c.Name = &name
 			}
 		case "rate_limit_rpm":
-			if n, present := r.integer(minRateLimit, maxRateLimit); present {
+			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
 				c.RateLimitRPM = &n
 			}
 		default:
-			r.unknown()
+			given.read(r, b.now)
 		}
 	}
-	if *c == (audit.KeyChange{}) && len(r.faults) == 0 {
+	given.judge(r)
+	c.Grants = given.change(r)
+	if c.Empty() && len(r.faults) == 0 {
 		r.fault("active", "or name or rate_limit_rpm is required: there is nothing to change")
 	}
 	return r.faults.Err()

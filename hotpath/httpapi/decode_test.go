@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -257,16 +259,17 @@ func TestDecodeKeys(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", body, got, want)
 		}
 	}
-	var k newKey
-	create := func(r *reader) error { k = newKey{}; return decodeNewKey(r, &k, defaultMaxRateLimit) }
+	bounds := keyBounds{defaultMaxRateLimit, time.UnixMilli(instant)}
+	var k hotpath.NewKey
+	create := func(r *reader) error { k = hotpath.NewKey{}; return decodeNewKey(r, &k, bounds) }
 	const rate = "rate_limit_rpm must be an integer of 1 to 10000"
 	f(`{"name":"n"}`, create, "")
-	if k != (newKey{"n", 100}) {
+	if !reflect.DeepEqual(k, hotpath.NewKey{Name: "n", RateLimitRPM: 100}) {
 		t.Errorf("%+v", k)
 	}
 	f(`{"name":"n","rate_limit_rpm":null}`, create, "")
 	f(`{"rate_limit_rpm":1e4,"name":"`+strings.Repeat("é", 255)+`"}`, create, "")
-	if k.rateLimitRPM != 10000 {
+	if k.RateLimitRPM != 10000 {
 		t.Errorf("%+v", k)
 	}
 	f(`{"rate_limit_rpm":0}`, create, rate+"; name is required")
@@ -278,7 +281,7 @@ func TestDecodeKeys(t *testing.T) {
 	f(`{"name":"n","active":true}`, create, "active is not a known field")
 
 	var c audit.KeyChange
-	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c, defaultMaxRateLimit) }
+	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c, bounds) }
 	const empty = "active or name or rate_limit_rpm is required: there is nothing to change"
 	f(`{}`, change, empty)
 	f(`{"active":null,"name":" ","rate_limit_rpm":null}`, change, empty)

@@ -79,6 +79,7 @@ func appendNewKey(dst []byte, k *audit.Key, raw string) []byte {
 	dst = strconv.AppendInt(dst, int64(k.RateLimitRPM), 10)
 	dst = append(dst, `,"created_at":`...)
 	dst = appendTime(dst, k.CreatedAt)
+	dst = appendGrants(dst, &k.Grants)
 	return append(dst, '}')
 }
 
@@ -97,7 +98,45 @@ func appendKey(dst []byte, k *audit.Key) []byte {
 	} else {
 		dst = appendTime(dst, k.LastUsedAt)
 	}
+	dst = appendGrants(dst, &k.Grants)
 	return append(dst, '}')
+}
+
+// appendGrants writes the members that were given (S29).
+func appendGrants(dst []byte, g *spend.Grants) []byte {
+	dst = appendGiven(dst, spend.MemberRole, string(g.Role))
+	dst = appendGivenList(dst, spend.MemberScopes, g.Scopes.Names())
+	dst = appendGivenList(dst, spend.MemberPolicyIDs, g.PolicyIDs)
+	dst = appendGivenList(dst, spend.MemberAgentIDs, g.AgentIDs)
+	dst = appendGiven(dst, spend.MemberPrincipal, g.Principal)
+	dst = appendGiven(dst, spend.MemberOwner, g.Owner)
+	if !g.ExpiresAt.IsZero() {
+		dst = append(dst, `,"expires_at":`...)
+		dst = appendTime(dst, g.ExpiresAt)
+	}
+	return dst
+}
+
+func appendGiven(dst []byte, name, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":`...)
+	return appendString(dst, value)
+}
+
+func appendGivenList(dst []byte, name string, values []string) []byte {
+	if len(values) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":[`...)
+	for i, value := range values {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, value)
+	}
+	return append(dst, ']')
 }
 
 func appendKeyStart(dst []byte, k *audit.Key) []byte {

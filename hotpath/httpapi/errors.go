@@ -16,6 +16,7 @@ import (
 const (
 	codeUnauthorized     = "unauthorized"
 	codeKeyInactive      = "api_key_inactive"
+	codeForbidden        = "forbidden"
 	codeBadRequest       = "bad_request"
 	codeValidation       = "validation_error"
 	codeDemoLimit        = "demo_limit_exceeded"
@@ -69,6 +70,7 @@ var refusals = [...]struct {
 	{errMethod, refusal{status: 405, code: codeMethodNotAllowed, message: "this path does not take that method; see Allow"}},
 
 	{hotpath.ErrUnauthorized, refusal{status: 401, code: codeUnauthorized, message: "missing or unknown API key; send it in X-API-Key"}},
+	{hotpath.ErrKeyExpired, refusal{status: 401, code: codeKeyInactive, message: "the API key has expired"}},
 	{hotpath.ErrKeyInactive, refusal{status: 401, code: codeKeyInactive, message: "the API key is deactivated"}},
 	{errAdminKey, refusal{status: 401, code: codeUnauthorized, message: "missing or wrong admin key; send it in X-Admin-Key"}},
 	{hotpath.ErrRateLimited, refusal{status: 429, code: codeRateLimited, message: "the rate limit is reached; wait as Retry-After says"}},
@@ -119,6 +121,9 @@ func refusalOf(err error) refusal {
 	}
 	if faults, ok := errors.AsType[spend.Faults](err); ok {
 		return refusal{status: 422, code: codeValidation, message: faults.Error()}
+	}
+	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
+		return refusal{status: 403, code: codeForbidden, message: forbidden.Error()}
 	}
 	if malformed, ok := errors.AsType[*bodyError](err); ok {
 		return refusal{status: 400, code: codeBadRequest, message: malformed.reason}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -67,8 +69,12 @@ func FuzzDecodeOthers(f *testing.F) {
 			func(r *reader) error { return decodePolicy(r, new(audit.Policy)) },
 			func(r *reader) error { return decodeSimulation(r, &s, true) },
 			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
-			func(r *reader) error { return decodeNewKey(r, new(newKey), defaultMaxRateLimit) },
-			func(r *reader) error { return decodeKeyChange(r, new(audit.KeyChange), defaultMaxRateLimit) },
+			func(r *reader) error {
+				return decodeNewKey(r, new(hotpath.NewKey), keyBounds{defaultMaxRateLimit, time.Now()})
+			},
+			func(r *reader) error {
+				return decodeKeyChange(r, new(audit.KeyChange), keyBounds{defaultMaxRateLimit, time.Now()})
+			},
 		} {
 			err := readObject(body, decode)
 			if err == nil && !json.Valid(body) {

@@ -22,7 +22,9 @@ func (i instantly) Check(context.Context, hotpath.Request, *spend.Action) (hotpa
 	return i.answer, ratelimit.Quota{Limit: 100, Remaining: 99, ResetMS: 1000}, nil
 }
 
-func (i instantly) Authenticate(context.Context, hotpath.Caller) error { return nil }
+func (i instantly) Authenticate(context.Context, hotpath.Caller) (ratelimit.Quota, error) {
+	return ratelimit.Quota{}, nil
+}
 
 // BenchmarkPostCheck is all that this package does for a check, without the
 // connection: route, decode, encode, headers, metrics.

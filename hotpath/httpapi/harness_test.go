@@ -86,8 +86,9 @@ func (f *fake) KeyID(c hotpath.Caller) string {
 	return ""
 }
 
-func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ bool) (ratelimit.Quota, error) {
-	return f.admit(c)
+func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ spend.Scopes, _ bool) (hotpath.Access, ratelimit.Quota, error) {
+	q, err := f.admit(c)
+	return hotpath.AccessOf(&audit.Key{Hash: spend.HashKey("good")}), q, err
 }
 
 func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error) {
@@ -109,11 +110,11 @@ func (f *fake) Check(_ context.Context, r hotpath.Request, action *spend.Action)
 	return hotpath.Answer{Check: c, Replayed: f.replayed}, q, f.workErr
 }
 
-func (f *fake) Authenticate(_ context.Context, c hotpath.Caller) error {
+func (f *fake) Authenticate(_ context.Context, c hotpath.Caller) (ratelimit.Quota, error) {
 	if c != hotpath.KeyCaller([]byte(goodKey)) {
-		return hotpath.ErrUnauthorized
+		return ratelimit.Quota{}, hotpath.ErrUnauthorized
 	}
-	return nil
+	return ratelimit.Quota{}, nil
 }
 
 func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions []*spend.Action) ([]*spend.Check, int, error) {
@@ -124,7 +125,7 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
 	f.by = append(f.by, by)
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults
@@ -133,10 +134,10 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Caller, by audit.Actor,
 	return f.workErr
 }
 
-func (f *fake) CreateKey(_ context.Context, by audit.Actor, name string, rpm int) (string, *audit.Key, error) {
+func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
 	f.by = append(f.by, by)
 	f.keys++
-	return goodKey, &audit.Key{ID: testID(instant), Name: name, RateLimitRPM: rpm, Active: true, CreatedAt: time.UnixMilli(instant)}, f.workErr
+	return goodKey, &audit.Key{ID: testID(instant), Name: n.Name, RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: time.UnixMilli(instant), Grants: n.Grants}, f.workErr
 }
 
 func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit.KeyChange) (*audit.Key, error) {
@@ -145,6 +146,7 @@ func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit
 	if c.Active != nil {
 		k.Active = *c.Active
 	}
+	k.Grants = c.Grants.Grants
 	return k, f.workErr
 }
 

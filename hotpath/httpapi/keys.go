@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"errors"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
@@ -14,11 +16,11 @@ func (a *API) postKey(x *exchange) error {
 	if err := a.admin(x); err != nil {
 		return err
 	}
-	var k newKey
-	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, a.maxRate) }); err != nil {
+	var k hotpath.NewKey
+	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
 	}
-	raw, key, err := a.authorizer.CreateKey(x.context(), a.adminActor(x), k.name, k.rateLimitRPM)
+	raw, key, err := a.authorizer.CreateKey(x.context(), a.adminActor(x), k)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (a *API) patchKey(x *exchange) error {
 		return err
 	}
 	var change audit.KeyChange
-	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change, a.maxRate) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
 	}
 	id, err := spend.ParseID(x.pathValue("key_id"), spend.PrefixKey)
@@ -72,6 +74,25 @@ func (a *API) patchKey(x *exchange) error {
 	if errors.Is(err, audit.ErrNotFound) {
 		return errKeyNotFound
 	}
+	if err != nil {
+		return err
+	}
+	x.out = appendKey(x.out, key)
+	return x.answer(200)
+}
+
+// getOwnKey answers GET /v1/keys/self.
+func (a *API) getOwnKey(x *exchange) error {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
+		return err
+	}
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	key, err := a.store.KeyByHash(ctx, access.KeyHash())
 	if err != nil {
 		return err
 	}

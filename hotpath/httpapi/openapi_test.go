@@ -174,6 +174,16 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/keys?limit=0", "", 422, false, admin)
 	d.send("PATCH", keyPath, `{"name":"renamed","active":null}`, 200, true, admin)
 	d.send("PATCH", keyPath, `{}`, 422, false, admin)
+	d.send("GET", "/v1/keys/self", "", 200, true)
+	d.send("GET", "/v1/keys/self?x=1", "", 422, true)
+	narrow := d.send("POST", "/v1/keys", `{"name":"narrow","role":"agent","policy_ids":["p"],"agent_ids":["a"],"principal":"till","owner":"team","expires_at":"2100-01-31T12:00:00+01:00"}`, 201, true, admin)
+	narrowKey, narrowPath := "X-API-Key: "+field(t, narrow, "api_key"), "/v1/keys/"+field(t, narrow, "key_id")
+	d.send("GET", "/v1/keys/self", "", 200, true, narrowKey)
+	d.send("GET", "/v1/keys", "", 200, true, admin)
+	d.send("PATCH", narrowPath, `{"scopes":["checks:write","checks:read"],"policy_ids":null,"owner":null,"expires_at":null}`, 200, true, admin)
+	d.send("PATCH", narrowPath, `{"scopes":[]}`, 422, false, admin)
+	d.send("PATCH", narrowPath, `{"role":"admin"}`, 422, false, admin)
+	d.send("POST", "/v1/keys", `{"name":"x","agent_ids":["a","a"]}`, 422, false, admin)
 	d.send("PATCH", "/v1/keys/key_00000000000000000000000000000000", `{"active":true}`, 404, true, admin)
 
 	rules := `"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}},` +
@@ -213,6 +223,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/checks", strings.Replace(check("7"), "{", `{"agentid":"x",`, 1), 422, false)
 	d.send("POST", "/v1/checks", `{"agent_id":`, 400, false)
 	d.send("POST", "/v1/checks", check("7"), 401, true, "X-API-Key: svc_live_wrong")
+	d.send("POST", "/v1/checks", strings.Replace(check("7"), `"a"`, `"other"`, 1), 403, true, narrowKey)
+	d.send("GET", "/v1/policies/p", "", 403, true, narrowKey)
 	d.send("GET", "/v1/checks/chk_00000000000000000000000000000000", "", 404, true)
 
 	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)

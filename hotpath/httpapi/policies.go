@@ -12,12 +12,12 @@ import (
 
 // postPolicy answers POST /v1/policies.
 func (a *API) postPolicy(x *exchange) error {
-	c := x.caller()
-	if err := a.admit(x, c, false); err != nil {
+	access, err := a.admit(x, x.caller(), false)
+	if err != nil {
 		return err
 	}
 	p := new(audit.Policy)
-	err := x.decode(func(r *reader) error { return decodePolicy(r, p) })
+	err = x.decode(func(r *reader) error { return decodePolicy(r, p) })
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {
 		return err
@@ -25,7 +25,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), c, a.actor(x), p, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), access, a.actor(x), p, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
@@ -34,7 +34,8 @@ func (a *API) postPolicy(x *exchange) error {
 
 // getPolicy answers GET /v1/policies/{policy_id}.
 func (a *API) getPolicy(x *exchange) error {
-	if err := a.admit(x, x.caller(), true); err != nil {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
 		return err
 	}
 	version, err := queryVersion(x.ctx.URI().QueryString())
@@ -42,7 +43,7 @@ func (a *API) getPolicy(x *exchange) error {
 		return err
 	}
 	id := x.pathValue("policy_id")
-	if !spend.ValidPolicyID(id) || version == math.MaxInt32 {
+	if !spend.ValidPolicyID(id) || version == math.MaxInt32 || !access.SeesPolicy(id) {
 		return hotpath.ErrPolicyNotFound
 	}
 	ctx, cancel := x.readContext()

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
 )
 
 // endpoint is one method of one path.
@@ -21,6 +22,12 @@ type endpoint struct {
 	free bool
 	// timed endpoints are the checks, which are bounded by the Authorizer too.
 	timed bool
+
+	// Who may ask, of an endpoint that is not free: the admin, any key, or keys
+	// with that scope.
+	admin  bool
+	anyKey bool
+	scope  spend.Scopes
 
 	counters counters
 	duration prometheus.Observer // nil of what is no endpoint
@@ -37,14 +44,15 @@ func (a *API) newRouter() *router.Router {
 	r.HandleOPTIONS = false
 	r.PanicHandler = a.recovered
 
-	a.at(r, "/v1/checks", endpoint{method: "POST", serve: a.postCheck, timed: true})
-	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck})
-	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate})
-	a.at(r, "/v1/policies", endpoint{method: "POST", serve: a.postPolicy})
-	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy})
-	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations})
-	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys}, endpoint{method: "POST", serve: a.postKey})
-	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey})
+	a.at(r, "/v1/checks", endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite})
+	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead})
+	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead})
+	a.at(r, "/v1/policies", endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
+	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
+	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead})
+	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
+	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
+	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
 	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
 	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
 
@@ -59,6 +67,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 	for i := range endpoints {
 		methods[i] = endpoints[i].method
 		endpoints[i].path = path
+		endpoints[i].mustSayWho()
 		endpoints[i].counters = a.metrics.of(path, methods[i])
 		endpoints[i].duration = a.metrics.duration(&endpoints[i])
 	}
@@ -77,6 +86,19 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, allow)
 		a.fail(x, errMethod)
 	})
+}
+
+// mustSayWho makes sure that nobody forgot who may ask.
+func (e *endpoint) mustSayWho() {
+	said := 0
+	for _, one := range []bool{e.free, e.admin, e.anyKey, e.scope != 0} {
+		if one {
+			said++
+		}
+	}
+	if said != 1 {
+		panic("BUG: " + e.method + " " + e.path + " must be free, the admin's, any key's or need a scope")
+	}
 }
 
 // run serves an exchange at its endpoint, within the bound on requests at work.
@@ -101,19 +123,19 @@ func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
 // admit authenticates and counts a request that is no check.
 // Reads go on without Redis (G7). Who is admitted is told then why the body was
 // not read, if it was not (S1).
-func (a *API) admit(x *exchange, c hotpath.Caller, read bool) error {
-	quota, err := a.authorizer.Admit(x.context(), c, read)
+func (a *API) admit(x *exchange, c hotpath.Caller, read bool) (hotpath.Access, error) {
+	access, quota, err := a.authorizer.Admit(x.context(), c, x.endpoint.scope, read)
 	x.quota = quota
 	if err != nil {
-		return err
+		return access, err
 	}
-	return x.unread
+	return access, x.unread
 }
 
 // refuseBody answers a check whose body is at fault: it is authenticated and
 // counted first, and what comes of that wins (S1).
 func (a *API) refuseBody(x *exchange, c hotpath.Caller, fault error) error {
-	if err := a.admit(x, c, false); err != nil {
+	if _, err := a.admit(x, c, false); err != nil {
 		return err
 	}
 	return fault

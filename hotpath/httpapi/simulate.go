@@ -19,14 +19,17 @@ func (a *API) postSimulate(x *exchange) error {
 	if demo {
 		mode = modeDemo
 	}
-	if err := a.admit(x, caller, false); err != nil {
+	access, err := a.admit(x, caller, false)
+	if err != nil {
 		return err
 	}
 	var s simulation
 	if err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, demo) }); err != nil {
 		return err
 	}
-	checks, version, err := a.authorizer.Simulate(x.context(), x.request(caller), s.policyID, s.actions)
+	request := x.request(caller)
+	request.Access = access
+	checks, version, err := a.authorizer.Simulate(x.context(), request, s.policyID, s.actions)
 	if err != nil {
 		return err
 	}

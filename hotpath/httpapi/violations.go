@@ -4,13 +4,15 @@ import "spendgate/hotpath/spend"
 
 // getViolations answers GET /v1/violations.
 func (a *API) getViolations(x *exchange) error {
-	if err := a.admit(x, x.caller(), true); err != nil {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
 		return err
 	}
 	query, filters, err := queryViolations(x.ctx.URI().QueryString())
 	if err != nil {
 		return err
 	}
+	access.Restrict(&query)
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, err := a.store.Violations(ctx, query)

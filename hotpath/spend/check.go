@@ -14,6 +14,8 @@ type Check struct {
 	LatencyMS  int64 // first byte read to decision made, rounded down (S20)
 
 	KeyID       string // the API key's key_id
+	Principal   string // who stands behind that key; empty when its record does not say
+	Owner       string // the person or team that runs the agent; likewise
 	RequestID   string
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request

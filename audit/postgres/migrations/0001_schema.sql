@@ -74,6 +74,8 @@ CREATE TABLE checks (
     next_step          text,
     key_id             text     NOT NULL,
     request_id         text     NOT NULL,
+    principal          text,              -- of the key, as its record said; null: key_id
+    owner              text,
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -167,6 +169,9 @@ CREATE TABLE violations (
     counterparty     text    NOT NULL,
     rule_id          text    NOT NULL,
     rule_description text    NOT NULL,
+    key_id           text    NOT NULL,
+    principal        text,
+    owner            text,
     xid              xid8    NOT NULL DEFAULT pg_current_xact_id()
 );
 
@@ -288,6 +293,7 @@ CREATE TABLE keys (
     active     boolean     NOT NULL,
     created_at timestamptz NOT NULL,
     last_used  timestamptz,          -- null when never; changes without generation
+    grants     jsonb,                -- role, scopes, bindings and so on; null when none was given
     generation bigint      NOT NULL
 );
 
@@ -455,7 +461,9 @@ CREATE TYPE check_row AS (
     message            text,
     next_step          text,
     key_id             text,
-    request_id         text
+    request_id         text,
+    principal          text,
+    owner              text
 );
 
 -- The whole of a commit: the fence, the keys (hash by hash and check by check),
@@ -481,18 +489,19 @@ BEGIN
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
             idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-            key_id, request_id)
+            key_id, request_id, principal, owner)
         SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
             r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
             r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
             r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
-            r.key_id, r.request_id
+            r.key_id, r.request_id, r.principal, r.owner
         FROM unnest(rows) AS r;
     IF has_violations THEN
         INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
-                currency, agent_id, policy_id, counterparty, rule_id, rule_description)
+                currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id, principal, owner)
             SELECT r.check_id, r.policy_version, r.latency_ms, r.action_type, r.decision, r.confidence, r.amount,
-                r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, '')
+                r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, ''),
+                r.key_id, r.principal, r.owner
             FROM unnest(rows) AS r WHERE r.decision <> 'a';
     END IF;
 END $$;
@@ -556,10 +565,11 @@ $$;
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(7::smallint)
+    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(8::smallint)
         || encode_field(uuid_send(k.id)) || encode_field(k.hash) || encode_field(k.name)
         || encode_field(int4send(k.rpm)) || encode_field(boolsend(k.active))
-        || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation)))
+        || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation))
+        || encode_field(jsonb_send(k.grants)))
 $$;
 
 -- The key_id of a key.
@@ -601,7 +611,7 @@ CREATE FUNCTION record_key(kind text, k keys, who actor) RETURNS void
 LANGUAGE sql
 AS $$
     SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
-        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active), hash_key(k))
+        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}'), hash_key(k))
 $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
@@ -627,21 +637,23 @@ BEGIN
     PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_build_object('name', new_name), hash_policy(created));
 END $$;
 
-CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint, who actor) RETURNS void
+CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint,
+    new_grants jsonb, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint := raise_generation();
     created        keys;
 BEGIN
-    INSERT INTO keys (id, hash, name, rpm, active, created_at, generation)
-        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation)
+    INSERT INTO keys (id, hash, name, rpm, active, created_at, generation, grants)
+        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation, new_grants)
         RETURNING * INTO created;
     PERFORM record_key('key.created', created, who);
 END $$;
 
--- Changes what is not null. Returns no row when there is no such key.
-CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, who actor) RETURNS SETOF keys
+-- Changes what is not null; the grants by a merge patch. Returns no row when there
+-- is no such key.
+CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -653,7 +665,9 @@ BEGIN
     END IF;
     new_generation := raise_generation();
     UPDATE keys AS k
-        SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation
+        SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation,
+            grants = CASE WHEN grants_patch IS NULL THEN k.grants
+                ELSE nullif(jsonb_strip_nulls(coalesce(k.grants, '{}') || grants_patch), '{}') END
         WHERE k.id = changed RETURNING k.* INTO made;
     PERFORM record_key('key.changed', made, who);
     RETURN NEXT made;
@@ -952,7 +966,7 @@ DECLARE
 BEGIN
     FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
             'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, actor)',
-            'create_key(uuid, text, text, integer, boolean, bigint, actor)', 'update_key(uuid, text, integer, boolean, actor)'] LOOP
+            'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
     EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
@@ -965,5 +979,5 @@ ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
-    create_policy(text, text, text, text, text, bigint, bigint, actor), create_key(uuid, text, text, integer, boolean, bigint, actor),
-    update_key(uuid, text, integer, boolean, actor) FROM PUBLIC;
+    create_policy(text, text, text, text, text, bigint, bigint, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
+    update_key(uuid, text, integer, boolean, jsonb, actor) FROM PUBLIC;

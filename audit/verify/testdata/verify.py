@@ -23,14 +23,14 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id"
+    "rule_description,message,next_step,key_id,request_id,principal,owner"
 )
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
-    "counterparty,rule_id,rule_description"
+    "counterparty,rule_id,rule_description,key_id,principal,owner"
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation"
-KEY = "id,hash,name,rpm,active,created_at,generation"
+KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -175,8 +175,8 @@ class Verifier:
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
                 self.find("altered", f"check chk_{check.hex()}")
-            copied = [fields[i] for i in (0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26)]
-            copied[11:] = [text or b"" for text in copied[11:]]
+            copied = [fields[i] for i in (0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26, 29, 31, 32)]
+            copied[11:13] = [text or b"" for text in copied[11:13]]
             wanted = None if fields[10] in (b"a", None) else copied
             there = violations.pop(check, None)
             if there != wanted:

@@ -46,6 +46,8 @@ type ruleJSON struct {
 type recordJSON struct {
 	KeyID       string  `json:"key_id"`
 	KeyName     *string `json:"key_name"`
+	Principal   *string `json:"principal,omitempty"`
+	Owner       *string `json:"owner,omitempty"`
 	RequestID   string  `json:"request_id"`
 	Fingerprint string  `json:"fingerprint"`
 	RequestSHA  string  `json:"request_sha256"`
@@ -77,7 +79,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		},
 		Duplicate: optional(duplicateOf(d)),
 		Record: recordJSON{
-			KeyID: c.KeyID, KeyName: optional(r.KeyName), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
+			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
 		},
 		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},

@@ -120,6 +120,12 @@ func (r *Report) writeRecord(p *printer) {
 		key += ", " + Printable(r.KeyName)
 	}
 	p.line("API key", key)
+	if c.Principal != "" {
+		p.text("principal", c.Principal)
+	}
+	if c.Owner != "" {
+		p.text("owner", c.Owner)
+	}
 	p.text("request id", c.RequestID)
 	p.line("duplicate guard", guardState(c.Pass))
 	p.line("fingerprint", hexOf(c.Fingerprint))

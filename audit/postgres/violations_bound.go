@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+)
+
+// readBound is readPage for a key that may not see all violations (S31). No
+// counts are kept for what it may see: those of the range are counted one by one.
+func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
+	var count query
+	count.add("SELECT count(*) FROM violations WHERE id >= ").arg([16]byte(s.low))
+	count.add(" AND id < ").arg([16]byte(s.end))
+	s.filterBound(&count, q)
+	if err := tx.QueryRow(ctx, count.String(), count.args...).Scan(&page.Total); err != nil {
+		return page, err
+	}
+	end := s.end
+	if !q.Before.IsZero() && bytes.Compare(q.Before[:], end[:]) < 0 {
+		end = q.Before
+	}
+	var newest query
+	newest.add("SELECT " + violationColumns + " FROM violations WHERE id >= ").arg([16]byte(s.low))
+	newest.add(" AND id < ").arg([16]byte(end))
+	s.filterBound(&newest, q)
+	newest.add(" ORDER BY id DESC LIMIT " + strconv.Itoa(q.Limit+1))
+	return page, collectPage(ctx, tx, &page, q.Limit, newest.String(), newest.args)
+}
+
+// filterBound is filter with the conditions of what the asking key may see.
+func (s selection) filterBound(to *query, q audit.ViolationQuery) {
+	s.filter(to)
+	if q.PolicyIDs != nil {
+		to.add(" AND policy_id = ANY (").arg(q.PolicyIDs)
+		to.add(")")
+	}
+	if q.AgentIDs != nil {
+		to.add(" AND agent_id = ANY (").arg(q.AgentIDs)
+		to.add(")")
+	}
+	if q.Principal != "" {
+		to.add(" AND coalesce(principal, key_id) = ").arg(q.Principal)
+	}
+}

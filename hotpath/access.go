@@ -1,0 +1,126 @@
+package hotpath
+
+import (
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+	"spendgate/ratelimit"
+)
+
+// ForbiddenError refuses what a key that is in force is not for (S31).
+type ForbiddenError struct{ message string }
+
+func (e *ForbiddenError) Error() string { return e.message }
+
+// The bindings of a key.
+var (
+	errNotThisPolicy = &ForbiddenError{"the key is not for this policy_id"}
+	errNotThisAgent  = &ForbiddenError{"the key is not for this agent_id"}
+)
+
+// key is an API key as nodes use it.
+type key struct {
+	audit.Key
+	name    string // its ID as checks record it
+	counter string // the name of its rate counter
+	scopes  spend.Scopes
+	used    *lastUse
+}
+
+func newKey(k *audit.Key, used *lastUse) *key {
+	return &key{
+		Key: *k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix),
+		scopes: k.Grants.Permitted(), used: used,
+	}
+}
+
+// inForce refuses a key that is deactivated or expired.
+func (k *key) inForce(now func() time.Time) error {
+	switch {
+	case !k.Active:
+		return ErrKeyInactive
+	case !k.Grants.ExpiresAt.IsZero() && !now().Before(k.Grants.ExpiresAt):
+		return ErrKeyExpired
+	}
+	return nil
+}
+
+// Access is what an admitted caller may do and see (S30, S31). That of a caller
+// without a key is zero.
+type Access struct{ key *key }
+
+// AccessOf is the access of a key.
+func AccessOf(k *audit.Key) Access { return Access{newKey(k, nil)} }
+
+// KeyHash is that of the caller's key.
+func (a Access) KeyHash() spend.Hash { return a.key.Hash }
+
+// used is nil of a caller without a key.
+func (a Access) used() *lastUse {
+	if a.key == nil {
+		return nil
+	}
+	return a.key.used
+}
+
+// permit refuses a scope that the caller's key does not have.
+func (a Access) permit(scope spend.Scopes) error {
+	if a.key == nil || a.key.scopes.Has(scope) {
+		return nil
+	}
+	return &ForbiddenError{"the key lacks the scope " + scope.String()}
+}
+
+// permitAction refuses an action outside of what the caller's key is bound to.
+func (a Access) permitAction(policyID, agentID string) error {
+	switch {
+	case !a.SeesPolicy(policyID):
+		return errNotThisPolicy
+	case !a.seesAgent(agentID):
+		return errNotThisAgent
+	}
+	return nil
+}
+
+// SeesPolicy reports whether the policy is inside of what the key is bound to. A
+// policy belongs to no agent.
+func (a Access) SeesPolicy(id string) bool {
+	return a.key == nil || a.key.Grants.PolicyIDs == nil || slices.Contains(a.key.Grants.PolicyIDs, id)
+}
+
+func (a Access) seesAgent(id string) bool {
+	return a.key == nil || a.key.Grants.AgentIDs == nil || slices.Contains(a.key.Grants.AgentIDs, id)
+}
+
+// own returns the principal whose records alone the caller may read; empty when
+// it may read those of all.
+func (a Access) own() string {
+	if a.key == nil || a.key.Grants.Role != spend.Agent {
+		return ""
+	}
+	return principalOf(a.key.Grants.Principal, a.key.name)
+}
+
+// principalOf is who stands behind a key (S32).
+func principalOf(given, keyID string) string {
+	if given == "" {
+		return keyID
+	}
+	return given
+}
+
+// Sees reports whether the caller may read a check.
+func (a Access) Sees(c *spend.Check) bool {
+	own := a.own()
+	return a.permitAction(c.Action.PolicyID, c.Action.AgentID) == nil &&
+		(own == "" || own == principalOf(c.Principal, c.KeyID))
+}
+
+// Restrict leaves what the caller may read in a query.
+func (a Access) Restrict(q *audit.ViolationQuery) {
+	if a.key != nil {
+		q.PolicyIDs, q.AgentIDs, q.Principal = a.key.Grants.PolicyIDs, a.key.Grants.AgentIDs, a.own()
+	}
+}

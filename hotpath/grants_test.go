@@ -1,0 +1,212 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// named is a change of the members that are named.
+func named(g spend.Grants, names ...string) audit.KeyChange {
+	return audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: names}}
+}
+
+// change changes the fleet's key on node 0.
+func (f *fleet) change(change audit.KeyChange) {
+	f.t.Helper()
+	if _, err := f.nodes[0].UpdateKey(context.Background(), audit.Actor{}, f.keyID, change); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func forbidden(err error) bool {
+	_, is := errors.AsType[*hotpath.ForbiddenError](err)
+	return is
+}
+
+// S31, G5: scope, binding and expiry are in force on every node when the change
+// was made, also while checks keep coming.
+func TestGrantsAtOnce(t *testing.T) {
+	const rounds = 200
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "load", RateLimitRPM: 10000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := hotpath.KeyCaller([]byte(raw)) // so that the limit of the one that is changed is not reached
+		stop := make(chan struct{})
+		var load sync.WaitGroup
+		for n := range 2 {
+			load.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+						action := refundOf(t, "1", fmt.Sprintf("load-%d-%d", n, i))
+						_, _, _ = f.nodes[n].Check(t.Context(), hotpath.Request{Caller: other, Started: time.Now()}, &action)
+					}
+				}
+			})
+		}
+		defer func() { close(stop); load.Wait() }()
+		none := named(spend.Grants{}, spend.MemberRole, spend.MemberScopes, spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberExpiresAt)
+		kinds := []audit.KeyChange{
+			named(spend.Grants{Role: spend.Author}, spend.MemberRole),
+			named(spend.Grants{Scopes: spend.ChecksRead}, spend.MemberScopes),
+			named(spend.Grants{PolicyIDs: []string{"other"}}, spend.MemberPolicyIDs),
+			named(spend.Grants{AgentIDs: []string{"other"}}, spend.MemberAgentIDs),
+			named(spend.Grants{}, spend.MemberExpiresAt),
+		}
+		for i := range rounds {
+			change := kinds[i%len(kinds)]
+			expiry := change.Grants.Named[0] == spend.MemberExpiresAt
+			if expiry {
+				change.Grants.ExpiresAt = time.Now().Add(20 * time.Millisecond).Truncate(time.Millisecond)
+			}
+			f.change(change)
+			if expiry {
+				time.Sleep(time.Until(change.Grants.ExpiresAt))
+			}
+			action := refundOf(t, "1", fmt.Sprintf("c-%d", i))
+			if o := f.check(1, action); expiry && !errors.Is(o.err, hotpath.ErrKeyExpired) || !expiry && !forbidden(o.err) {
+				t.Fatalf("round %d, narrowed by %+v: %s", i, change.Grants, o)
+			}
+			f.change(none)
+			if o := f.check(1, action); !o.passed() {
+				t.Fatalf("round %d, wide again: %s: the refused check left something", i, o)
+			}
+		}
+	})
+}
+
+// S31: a refused check is counted against the limit and leaves nothing else: no
+// row, no claim and no idempotency key.
+func TestForbiddenChecksLeaveNothing(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		for name, narrow := range map[string]audit.KeyChange{
+			"scope":  named(spend.Grants{Scopes: spend.ChecksRead}, spend.MemberScopes),
+			"policy": named(spend.Grants{PolicyIDs: []string{"q"}}, spend.MemberPolicyIDs),
+			"agent":  named(spend.Grants{AgentIDs: []string{"nobody"}}, spend.MemberAgentIDs),
+		} {
+			f.change(narrow)
+			action := refundOf(t, "7", name)
+			action.IdempotencyKey = "key of " + name
+			var left [2]int
+			for i := range left {
+				_, q, err := f.nodes[0].Check(t.Context(), hotpath.Request{Caller: f.key, Started: time.Now()}, &action)
+				if left[i] = q.Remaining; !forbidden(err) {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			if left[0] != left[1]+1 {
+				t.Errorf("%s: %d left, then %d: not counted", name, left[0], left[1])
+			}
+			unknown := refundOf(t, "7", name)
+			unknown.PolicyID = "unknown"
+			if o := f.check(0, unknown); name != "agent" && !forbidden(o.err) {
+				t.Errorf("%s: an unknown policy is told: %s", name, o)
+			}
+			f.change(named(spend.Grants{}, spend.MemberScopes, spend.MemberPolicyIDs, spend.MemberAgentIDs))
+			other := refundOf(t, "7", name)
+			other.IdempotencyKey, other.ReasonText = action.IdempotencyKey, "the key was never used"
+			if o := f.check(0, other); !o.passed() || o.answer.Replayed {
+				t.Errorf("%s: afterwards %s", name, o)
+			}
+		}
+	})
+}
+
+// S31: everything that an access lets its caller see is inside of its bindings,
+// and of role agent its own.
+func TestAccess(t *testing.T) {
+	check := func(policyID, agentID, principal, key string) *spend.Check {
+		c := &spend.Check{Principal: principal, KeyID: key}
+		c.Action.PolicyID, c.Action.AgentID = policyID, agentID
+		return c
+	}
+	self := spend.NewID(time.Now())
+	own := self.Text(spend.PrefixKey)
+	for _, c := range []struct {
+		grants spend.Grants
+		check  *spend.Check
+		want   bool
+	}{
+		{spend.Grants{}, check("p", "a", "x", "k"), true},
+		{spend.Grants{PolicyIDs: []string{"q", "p"}}, check("p", "a", "", "k"), true},
+		{spend.Grants{PolicyIDs: []string{"q"}}, check("p", "a", "", "k"), false},
+		{spend.Grants{AgentIDs: []string{"a"}}, check("p", "a", "", "k"), true},
+		{spend.Grants{AgentIDs: []string{"A"}}, check("p", "a", "", "k"), false},
+		{spend.Grants{AgentIDs: []string{"a"}, PolicyIDs: []string{"q"}}, check("p", "a", "", "k"), false},
+		{spend.Grants{Role: spend.Agent}, check("p", "a", "", own), true},
+		{spend.Grants{Role: spend.Agent}, check("p", "a", "", "k"), false},
+		{spend.Grants{Role: spend.Agent}, check("p", "a", "till", own), false},
+		{spend.Grants{Role: spend.Agent, Principal: "till"}, check("p", "a", "till", "k"), true},
+		{spend.Grants{Role: spend.Agent, Principal: "till"}, check("p", "a", "", own), false},
+		{spend.Grants{Role: spend.Auditor, Principal: "till"}, check("p", "a", "", "k"), true},
+		{spend.Grants{Scopes: spend.ChecksRead | spend.ChecksWrite, Principal: "till"}, check("p", "a", "", "k"), true},
+	} {
+		if got := hotpath.AccessOf(&audit.Key{ID: self, Grants: c.grants}).Sees(c.check); got != c.want {
+			t.Errorf("%+v sees %+v: %v", c.grants, c.check, got)
+		}
+	}
+	if !(hotpath.Access{}).SeesPolicy("p") {
+		t.Error("a caller without a key is bound")
+	}
+}
+
+// S32: a check is recorded with what its key's record said, and with nothing
+// when it said nothing.
+func TestPrincipalsAreRecorded(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		for _, want := range []spend.Grants{{}, {Principal: "till 1", Owner: "payments"}} {
+			f.change(named(want, spend.MemberPrincipal, spend.MemberOwner))
+			o := f.check(0, refundOf(t, "900", want.Principal+"c")) // above the cap: a violation too
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			stored, err := f.store.Checks(t.Context(), []spend.ID{o.answer.Check.ID})
+			if err != nil || len(stored) != 1 || stored[0].Principal != want.Principal || stored[0].Owner != want.Owner {
+				t.Errorf("%+v: stored %+v, %v", want, stored, err)
+			}
+			principal := want.Principal
+			if principal == "" {
+				principal = f.keyID.Text(spend.PrefixKey)
+			}
+			page, err := f.store.Violations(t.Context(), audit.ViolationQuery{Principal: principal, Limit: 10})
+			if err != nil || page.Total != 1 || page.Violations[0].ID != o.answer.Check.ID {
+				t.Errorf("%+v: violations %+v, %v", want, page, err)
+			}
+		}
+	})
+}
+
+// S31, G7: without Redis reads are judged by the store's record.
+func TestGrantsWithoutRedis(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.change(named(spend.Grants{Role: spend.Author, PolicyIDs: []string{"p"}}, spend.MemberRole, spend.MemberPolicyIDs))
+	blind := f.start(redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, false)
+	access, _, err := blind.Admit(t.Context(), f.key, spend.PoliciesRead, true)
+	if err != nil || access.SeesPolicy("q") || !access.SeesPolicy("p") {
+		t.Errorf("%v, sees %v", err, access.SeesPolicy("q"))
+	}
+	if _, q, err := blind.Admit(t.Context(), f.key, spend.EventsRead, true); !forbidden(err) || q.Limit == 0 {
+		t.Errorf("a scope that it lacks: %v with %+v", err, q)
+	}
+	expired := named(spend.Grants{ExpiresAt: time.Now().Add(-time.Second).Truncate(time.Millisecond)}, spend.MemberExpiresAt)
+	if _, err := f.store.UpdateKey(t.Context(), audit.Actor{}, f.keyID, expired); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := blind.Admit(t.Context(), f.key, spend.PoliciesRead, true); !errors.Is(err, hotpath.ErrKeyExpired) {
+		t.Errorf("expired: %v", err)
+	}
+}

@@ -1,0 +1,182 @@
+package httpapi
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// grantsReader reads the members of a key's body that say what it may do (S29).
+type grantsReader struct {
+	spend.Grants
+	named   []string // the members that were there, null or not
+	cleared []string // of them, those that were null
+}
+
+// read takes the member that next found.
+func (g *grantsReader) read(r *reader, now time.Time) {
+	name := r.name
+	known := true
+	if r.kind() == jsontext.KindNull {
+		switch name {
+		case spend.MemberRole, spend.MemberScopes, spend.MemberPolicyIDs, spend.MemberAgentIDs,
+			spend.MemberPrincipal, spend.MemberOwner, spend.MemberExpiresAt:
+			g.cleared = append(g.cleared, name)
+		default:
+			known = false
+		}
+	} else {
+		known = g.readValue(r, now)
+	}
+	if !known {
+		r.unknown()
+		return
+	}
+	g.named = append(g.named, name)
+}
+
+// readValue takes a value that is not null; false is a member that is not known.
+func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
+	switch r.name {
+	case spend.MemberRole:
+		if s, ok := r.string(); ok {
+			if g.Role = spend.Role(s); !g.Role.Known() {
+				r.fault(r.name, spend.RoleForm)
+			}
+		}
+	case spend.MemberScopes:
+		r.list(func(path, s string) {
+			scope, ok := spend.ParseScope(s)
+			if !ok {
+				r.fault(path, spend.ScopeForm())
+			}
+			g.Scopes |= scope
+		})
+	case spend.MemberPolicyIDs:
+		g.PolicyIDs = r.list(func(path, s string) {
+			if !spend.ValidPolicyID(s) {
+				r.fault(path, spend.PolicyIDForm)
+			}
+		})
+	case spend.MemberAgentIDs:
+		g.AgentIDs = r.list(func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
+	case spend.MemberPrincipal:
+		g.Principal = r.boundedText(spend.MaxPrincipal)
+	case spend.MemberOwner:
+		g.Owner = r.boundedText(spend.MaxPrincipal)
+	case spend.MemberExpiresAt:
+		g.ExpiresAt = r.future(now)
+	default:
+		return false
+	}
+	return true
+}
+
+// judge adds the faults of members that do not go together.
+func (g *grantsReader) judge(r *reader) {
+	if g.Role != "" && slices.Contains(g.named, spend.MemberScopes) && !slices.Contains(g.cleared, spend.MemberScopes) {
+		r.fault(spend.MemberScopes, "and role exclude each other")
+	}
+	if conflict := g.Scopes.Conflict(); conflict != 0 {
+		r.fault(spend.MemberScopes, "must not have checks:write together with "+conflict.String())
+	}
+}
+
+// change is what a PATCH changes. Role and scopes replace each other, and null
+// for one needs the other: a narrow key never becomes full by omission.
+func (g *grantsReader) change(r *reader) spend.GrantsChange {
+	other := map[string]string{spend.MemberRole: spend.MemberScopes, spend.MemberScopes: spend.MemberRole}
+	for _, name := range g.cleared {
+		if needed := other[name]; needed != "" && (!slices.Contains(g.named, needed) || slices.Contains(g.cleared, needed)) {
+			r.fault(name, "must not be null without "+needed+" in the same request")
+		}
+	}
+	for _, name := range slices.Clone(g.named) {
+		if replaced := other[name]; replaced != "" && !slices.Contains(g.named, replaced) {
+			g.named = append(g.named, replaced)
+		}
+	}
+	return spend.GrantsChange{Grants: g.Grants, Named: g.named}
+}
+
+// string gives a string and whether it was one.
+func (r *reader) string() (string, bool) {
+	if r.kind() != jsontext.KindString {
+		r.fault(r.name, "must be a string")
+		return "", false
+	}
+	return r.unquote(r.value()), true
+}
+
+// boundedText gives a string of 1 to most characters that is not blank.
+func (r *reader) boundedText(most int) string {
+	s, ok := r.string()
+	if ok {
+		r.bounded(r.name, s, most)
+	}
+	return s
+}
+
+func (r *reader) bounded(path, s string, most int) {
+	if spend.Blank(s) || spend.TooLong(s, most) {
+		r.fault(path, fmt.Sprintf("must be 1-%d characters that are not all white space", most))
+	}
+}
+
+// future gives an instant after now, to the millisecond.
+func (r *reader) future(now time.Time) time.Time {
+	s, ok := r.string()
+	if !ok {
+		return time.Time{}
+	}
+	var at time.Time
+	err := at.UnmarshalText([]byte(s)) // stricter than time.Parse
+	at = at.UTC().Truncate(time.Millisecond)
+	if err != nil || !at.After(now) || at.After(latestInstant) {
+		r.fault(r.name, "must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")
+	}
+	return at
+}
+
+// list gives a list of 1 to spend.MaxBindings strings, no two of them equal, and
+// has each judged.
+func (r *reader) list(judge func(path, s string)) []string {
+	name := r.name
+	if r.kind() != jsontext.KindBeginArray {
+		r.fault(name, "must be a list of strings")
+		return nil
+	}
+	form := fmt.Sprintf("must have 1-%d entries", spend.MaxBindings)
+	all := []string{}
+	r.token()
+	for n := 0; r.failed == nil && r.kind() != jsontext.KindEndArray; n++ {
+		if n >= spend.MaxBindings {
+			if n == spend.MaxBindings {
+				r.fault(name, form)
+			}
+			r.skip()
+			continue
+		}
+		path := fmt.Sprintf("%s[%d]", name, n)
+		if r.kind() != jsontext.KindString {
+			r.fault(path, "must be a string")
+			r.skip()
+			continue
+		}
+		s := r.unquote(r.value())
+		if slices.Contains(all, s) {
+			r.fault(path, "is there twice")
+		}
+		all = append(all, s)
+		judge(path, s)
+	}
+	r.token()
+	if len(all) == 0 && r.failed == nil {
+		r.fault(name, form)
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package spend
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Scopes are a set of what an API key may do (S30).
+type Scopes uint16
+
+// The scopes.
+const (
+	ChecksWrite Scopes = 1 << iota
+	ChecksRead
+	PoliciesRead
+	PoliciesWrite
+	BudgetsRead
+	OutcomesWrite
+	OutcomesRelease
+	ApprovalsRead
+	ApprovalsDecide
+	BacktestsWrite
+	EventsRead
+
+	// unknownScope is of a name in a stored key that this build does not know:
+	// it permits nothing, and the set is not empty for it.
+	unknownScope Scopes = 1 << 15
+)
+
+// scopeNames has the name of each scope, at the number of its bit.
+var scopeNames = [...]string{
+	"checks:write", "checks:read", "policies:read", "policies:write", "budgets:read", "outcomes:write",
+	"outcomes:release", "approvals:read", "approvals:decide", "backtests:write", "events:read",
+}
+
+// ScopeForm says what ParseScope accepts, for messages.
+func ScopeForm() string { return "must be one of " + strings.Join(scopeNames[:], ", ") }
+
+// ParseScope returns the scope with that name.
+func ParseScope(name string) (Scopes, bool) {
+	for i, known := range scopeNames {
+		if name == known {
+			return 1 << i, true
+		}
+	}
+	return 0, false
+}
+
+// Has reports whether all of those scopes are in the set.
+func (s Scopes) Has(all Scopes) bool { return s&all == all }
+
+// Names returns the names of the scopes in the set, in a fixed order.
+func (s Scopes) Names() []string {
+	var names []string
+	for i, name := range scopeNames {
+		if s&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s Scopes) String() string { return strings.Join(s.Names(), ", ") }
+
+// MarshalJSON implements json.Marshaler: a list of names.
+func (s Scopes) MarshalJSON() ([]byte, error) { return json.Marshal(s.Names()) }
+
+// UnmarshalJSON implements json.Unmarshaler. A name that is not known permits
+// nothing.
+func (s *Scopes) UnmarshalJSON(b []byte) error {
+	var names []string
+	if err := json.Unmarshal(b, &names); err != nil {
+		return err
+	}
+	*s = 0
+	for _, name := range names {
+		scope, known := ParseScope(name)
+		if !known {
+			scope = unknownScope
+		}
+		*s |= scope
+	}
+	return nil
+}
+
+// checksAlone are the scopes that scopes with checks:write must not have: who
+// asks for money writes no rules, decides no approval and refills no budget.
+const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease
+
+// Conflict returns the scopes of the set that must not be given together with
+// checks:write, if that is in it (S30).
+func (s Scopes) Conflict() Scopes {
+	if !s.Has(ChecksWrite) {
+		return 0
+	}
+	return s & checksAlone
+}
+
+// Role is a name for a set of scopes.
+type Role string
+
+// The roles. Agent also reads only what its own principal caused.
+const (
+	Agent    Role = "agent"
+	Author   Role = "author"
+	Approver Role = "approver"
+	Executor Role = "executor"
+	Auditor  Role = "auditor"
+	Full     Role = "full"
+)
+
+// RoleForm says what Role.Known accepts, for messages.
+const RoleForm = "must be agent, author, approver, executor, auditor or full"
+
+// Known reports whether there is such a role.
+func (r Role) Known() bool { return r.Scopes() != unknownScope }
+
+// Scopes returns the scopes of a role; those of another name permit nothing.
+func (r Role) Scopes() Scopes {
+	switch r {
+	case Agent:
+		return ChecksWrite | PoliciesRead | OutcomesWrite | ChecksRead | BudgetsRead | ApprovalsRead
+	case Author:
+		return PoliciesRead | PoliciesWrite | ChecksRead | BudgetsRead | BacktestsWrite
+	case Approver:
+		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead
+	case Executor:
+		return OutcomesWrite | OutcomesRelease | ChecksRead
+	case Auditor:
+		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead
+	case Full: // what every key could do before there were scopes, and what came since but for deciding and releasing
+		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease
+	}
+	return unknownScope
+}
