@@ -179,6 +179,7 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 
 	logged := make([]int, 2)
 	for i := range logged {
+		act(t, s.Nodes[i].WaitReady(limited(t, patience))) // seen after an earlier outage
 		logged[i] = len(s.Nodes[i].Log())
 	}
 	act(t, s.Redis.Kill())
