@@ -204,7 +204,6 @@ func (n *node) run(ctx context.Context, started func(context.Context) error) err
 	if err := n.ops.stop(bounded); err != nil { // whoever still reads metrics has no claim to them
 		n.log.Warn("cannot finish what was asked of the operations listener", "error", err)
 	}
-	_ = n.listener.Close() // closed already, unless it has not begun to serve: then it must not
 	serving.Wait()
 	n.log.Info("stopped")
 	return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -48,9 +47,5 @@ func startOperations(c config.Config, mode string, log *slog.Logger) (*operation
 // stop ends what startOperations began.
 func (o *operations) stop(ctx context.Context) error {
 	signal.Stop(o.hangups)
-	err := o.Shutdown(ctx)
-	if closed := o.listener.Close(); !errors.Is(closed, net.ErrClosed) { // it had not begun to serve
-		err = errors.Join(err, closed)
-	}
-	return err
+	return o.Shutdown(ctx)
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"container/list"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -18,9 +19,13 @@ type listener struct {
 	server *fasthttp.Server
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It fails after Shutdown, which closes only
+// listeners that are served already.
 func (l listener) Accept() (net.Conn, error) {
 	for {
+		if l.open.closed.Load() {
+			return nil, net.ErrClosed
+		}
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
@@ -31,6 +36,14 @@ func (l listener) Accept() (net.Conn, error) {
 		}
 		_ = accepted.Close()
 	}
+}
+
+// Close implements net.Listener. Serve and Shutdown both call it.
+func (l listener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // conn notes when the first byte of a request is read. None of fasthttp's

@@ -3,8 +3,10 @@ package httpapi
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -454,6 +456,24 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// A stop may come before the listener is served: Serve then returns and closes it.
+func TestShutdownBeforeServe(t *testing.T) {
+	a := New(Options{Store: new(fakeStore), Authorizer: newFake(), Logger: slog.New(slog.DiscardHandler)})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Serve(l); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open: %v", err)
 	}
 }
 

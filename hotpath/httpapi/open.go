@@ -16,7 +16,8 @@ type openConns struct {
 	perAddress int                   // likewise, of one address
 	trusted    func(netip.Addr) bool // the addresses of which there may be any number
 
-	closing atomic.Bool
+	closing atomic.Bool // set by hurry
+	closed  atomic.Bool // no connection is accepted any more
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	// Of them without those in excess:

@@ -100,7 +100,9 @@ func NewOps(o OpsOptions) *Ops {
 
 // Serve answers until Shutdown. It gives nil when it was shut down.
 func (o *Ops) Serve(l net.Listener) error {
-	if err := o.server.Serve(listener{l, &o.open, o.server}); err != nil && !o.draining.Load() {
+	served := listener{l, &o.open, o.server}
+	defer func() { _ = served.Close() }()
+	if err := o.server.Serve(served); err != nil && !o.draining.Load() {
 		return fmt.Errorf("cannot serve operations: %w", err)
 	}
 	return nil
@@ -112,6 +114,7 @@ func (o *Ops) Drain() { o.draining.Store(true) }
 // Shutdown finishes what is being answered and closes.
 func (o *Ops) Shutdown(ctx context.Context) error {
 	o.Drain()
+	o.open.closed.Store(true)
 	o.open.hurry()
 	if err := o.server.ShutdownWithContext(ctx); err != nil {
 		return fmt.Errorf("cannot finish the requests for operations: %w", err)

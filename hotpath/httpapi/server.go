@@ -47,7 +47,9 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 
 // Serve answers requests until Shutdown. It gives nil when it was shut down.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.server.Serve(listener{l, &a.open, a.server}); err != nil && !a.draining.Load() {
+	served := listener{l, &a.open, a.server}
+	defer func() { _ = served.Close() }()
+	if err := a.server.Serve(served); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)
 	}
 	return nil
@@ -61,6 +63,7 @@ func (a *API) Drain() { a.draining.Store(true) }
 // (G11). It gives the context's error when that ends first.
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
+	a.open.closed.Store(true)
 	a.open.hurry()
 	if err := a.server.ShutdownWithContext(ctx); err != nil {
 		return fmt.Errorf("cannot finish the requests in flight: %w", err)
