@@ -20,6 +20,8 @@ type Check struct {
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
 
+	Charges []Charge // of the budgets that judged it; read from a row, what it took
+
 	Pass  Pass  // zero when the duplicate guard blocked the check
 	Fence Fence // under which it was claimed; set before it is committed
 }

@@ -97,6 +97,8 @@ const (
 	ReasonDuplicate             Reason = "duplicate_action_detected"
 	ReasonEscalationThreshold   Reason = "escalation_threshold_exceeded"
 	ReasonRequiredContextMissed Reason = "required_context_missing"
+	ReasonBudgetExceeded        Reason = "budget_exceeded"
+	ReasonCountLimitExceeded    Reason = "count_limit_exceeded"
 )
 
 // Decision is the answer to one action and why.

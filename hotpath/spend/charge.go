@@ -1,0 +1,137 @@
+package spend
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Counter names what a budget counts in: one row per window, or per bucket of a
+// rolling window (S37).
+type Counter struct {
+	// ID stands for the budget, since which version it counts, and for whom
+	// (CounterID).
+	ID ID
+	// StartMS is when the window or bucket begins, in Unix milliseconds; 0 of a
+	// lifetime.
+	StartMS int64
+	// BucketMS is the length of a rolling window's bucket; 0 of a calendar
+	// window. What counts is the bucket and the RollingBuckets before it (S34).
+	BucketMS int64
+}
+
+// RollingBuckets are the buckets of which a rolling window is made.
+const RollingBuckets = 60
+
+// CounterID returns the ID of the counter of a policy's budget that counts since
+// that version, for the subject.
+func CounterID(policyID, ruleID string, since int, subject string) ID {
+	b := strconv.AppendQuote(nil, policyID)
+	b = strconv.AppendQuote(b, ruleID)
+	b = strconv.AppendInt(b, int64(since), 10)
+	sum := sha256.Sum256(append(b, subject...))
+	return ID(sum[:16])
+}
+
+// Charge is what a check takes from one counter if it is allowed, and the
+// condition on it. A check has one for each budget that judges it, in the
+// policy's order.
+type Charge struct {
+	Counter Counter
+	RuleID  string
+	Since   int    // the version of the policy since which the counter counts
+	Subject string // for whom it counts: a JSON array of the values of `per`, in the rule's order
+	Amount  Amount // 0 unless the budget is in a currency
+
+	// The limits of the policy's version. Exactly the limit is within it.
+	Limited  bool
+	Limit    Amount
+	Counted  bool
+	MaxCount int64
+
+	// Look: there must be room, and nothing is taken (S35).
+	Look bool
+	// Lifted: taken whether there is room or not (S47).
+	Lifted bool
+}
+
+// Usage is what was taken from a counter; for a rolling window, from all of its
+// buckets that count.
+type Usage struct {
+	Used  Total
+	Count int64
+}
+
+// Plus returns the usage with the charge taken.
+func (u Usage) Plus(c *Charge) Usage {
+	return Usage{u.Used.Plus(c.Amount.Total()), u.Count + 1}
+}
+
+// Fits reports whether there is room for the charge.
+func (c *Charge) Fits(u Usage) bool {
+	return c.Lifted || c.FitsLimit(u) && c.FitsCount(u)
+}
+
+// FitsLimit reports whether there is room for the charge's amount.
+func (c *Charge) FitsLimit(u Usage) bool {
+	return !c.Limited || u.Used.Plus(c.Amount.Total()).Cmp(c.Limit.Total()) <= 0
+}
+
+// FitsCount reports whether there is room for one more.
+func (c *Charge) FitsCount(u Usage) bool { return !c.Counted || u.Count < c.MaxCount }
+
+// Taken returns the charges as a check's row keeps them, JSON; empty when
+// nothing was taken. Only an allowed check takes (S34).
+func (c *Check) Taken() string {
+	if c.Decision.Effect != Allow || len(c.Charges) == 0 {
+		return ""
+	}
+	b := make([]byte, 0, 128*len(c.Charges))
+	for i := range c.Charges {
+		ch := &c.Charges[i]
+		b = append(b, `,{"rule_id":`...)
+		b, _ = jsontext.AppendQuote(b, ch.RuleID) // it is valid UTF-8
+		b = append(b, `,"since":`...)
+		b = strconv.AppendInt(b, int64(ch.Since), 10)
+		b = append(append(b, `,"per":`...), ch.Subject...)
+		b = append(b, `,"start_ms":`...)
+		b = strconv.AppendInt(b, ch.Counter.StartMS, 10)
+		b = append(b, `,"bucket_ms":`...)
+		b = strconv.AppendInt(b, ch.Counter.BucketMS, 10)
+		b = append(b, `,"amount":`...)
+		b = append(ch.Amount.Append(b), '}')
+	}
+	b[0] = '['
+	return string(append(b, ']'))
+}
+
+// ParseTaken is the inverse of Taken, as far as rows keep charges: without their
+// conditions.
+func ParseTaken(policyID, text string) ([]Charge, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var kept []struct {
+		RuleID   string          `json:"rule_id"`
+		Since    int             `json:"since"`
+		Per      json.RawMessage `json:"per"`
+		StartMS  int64           `json:"start_ms"`
+		BucketMS int64           `json:"bucket_ms"`
+		Amount   Amount          `json:"amount"`
+	}
+	if err := json.Unmarshal([]byte(text), &kept); err != nil {
+		return nil, fmt.Errorf("cannot read the charges of a check: %w", err)
+	}
+	charges := make([]Charge, len(kept))
+	for i, k := range kept {
+		subject := string(k.Per)
+		charges[i] = Charge{
+			Counter: Counter{CounterID(policyID, k.RuleID, k.Since, subject), k.StartMS, k.BucketMS},
+			RuleID:  k.RuleID, Since: k.Since, Subject: subject, Amount: k.Amount,
+		}
+	}
+	return charges, nil
+}
