@@ -4,7 +4,7 @@
 //
 // Servers and clients take their settings from SPENDGATE_... variables; flags
 // are for one call. The exit code is 0 on success, 2 on wrong usage and 1 on any
-// other failure.
+// other failure; policies diff has its own.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run(ctx context.Context, p process, args []string) int {
 	// An error that occurred twice, such as with TLS and without, is printed once.
 	lines := slices.Compact(strings.Split(err.Error(), "\n"))
 	fmt.Fprintln(p.stderr, "spendgate:", strings.Join(lines, "\n")) //nolint:errcheck // there is no other place to report it
-	if _, ok := errors.AsType[usageError](err); ok {
+	if errors.As(err, new(usageError)) || errors.As(err, new(troubleError)) {
 		return 2
 	}
 	return 1

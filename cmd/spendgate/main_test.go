@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -41,7 +39,7 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 		if status != "502" { // which is asked again
 			n.answers = n.answers[1:]
 		}
-		code := map[string]int{"200": 200, "201": 201, "302": 302, "404": 404, "422": 422, "429": 429, "502": 502}[status]
+		code := map[string]int{"200": 200, "201": 201, "302": 302, "403": 403, "404": 404, "422": 422, "429": 429, "502": 502}[status]
 		if code == 429 {
 			w.Header().Set("Retry-After", "17")
 		}
@@ -98,7 +96,8 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "mcp now", "mcp --http",
+		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies lint", "policies lint -f a b", "policies test -f a",
+		"policies test a", "policies test -f - -", "mcp now", "mcp --http",
 		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
 		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",
 	} {
@@ -121,6 +120,9 @@ func TestHelp(t *testing.T) {
 		{"policies"},
 		{"policies", "apply"},
 		{"policies", "get"},
+		{"policies", "diff"},
+		{"policies", "lint"},
+		{"policies", "test"},
 		{"audit"},
 		{"audit", "show"},
 		{"audit", "detach"},
@@ -140,7 +142,7 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 	for args, settings := range map[string]string{
 		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
-		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL",
+		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL",
 		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
 		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
 	} {
@@ -224,48 +226,6 @@ func TestKeysUpdate(t *testing.T) {
 	n.run(t, "", "keys", "update", "a/b?", "--active", "--json").check(t, 0, `"active": false`, "")
 	n.check(t, `PATCH /v1/keys/key_1 admin {"active":false}`, `PATCH /v1/keys/key_1 admin {"name":"b","rate_limit_rpm":5}`,
 		`PATCH /v1/keys/a%2Fb%3F admin {"active":true}`)
-}
-
-func TestPoliciesApply(t *testing.T) {
-	n := newFakeNode(t, `201 {"policy_id":"refund-desk","version":3}`, `201 {"policy_id":"discounts","version":1}`)
-	n.run(t, "policy_id: refund-desk\nlimit: 500.00\n---\nlimit: 0.1", "policies", "apply", "-f", "-").
-		check(t, 0, "refund-desk version 3\ndiscounts version 1\n", "")
-	n.check(t, `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`, `POST /v1/policies svc {"limit":0.1}`)
-}
-
-func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{"a.yaml": "name: a", "b.yaml": "name: [", "c.json": "{}"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n := newFakeNode(t)
-	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")
-	n.check(t)
-	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "cannot read policies: ")
-}
-
-func TestPoliciesApplyDryRun(t *testing.T) {
-	runWith(t, nil, "limit: 500.00", "policies", "apply", "-f", "-", "--dry-run").check(t, 0, "{\n  \"limit\": 500.00\n}\n", "")
-}
-
-func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
-	n := newFakeNode(t, `201 {"policy_id":"a","version":1}`,
-		`422 {"error":{"code":"validation_error","message":"rules[0].parameters.limit must be a number","request_id":"req_1"}}`)
-	r := n.run(t, "a: 1\n---\nb: 2\n---\nc: 3", "policies", "apply", "-f", "-")
-	want := "spendgate: standard input (policy 2): validation_error: rules[0].parameters.limit must be a number (422, req_1)\n"
-	if r.code != 1 || r.stdout != "a version 1\n" || r.stderr != want {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestPoliciesGet(t *testing.T) {
-	n := newFakeNode(t, `200 {"policy_id":"refund-desk","limit":0.10,"version":2}`, `200 {"policy_id":"a/../b","version":1}`)
-	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").
-		check(t, 0, "{\n  \"policy_id\": \"refund-desk\",\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
-	n.run(t, "", "policies", "get", "a/../b").check(t, 0, `"policy_id": "a/../b"`, "")
-	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
 }
 
 func TestAnswersThatAreNone(t *testing.T) {

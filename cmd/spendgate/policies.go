@@ -6,37 +6,62 @@ import (
 	"fmt"
 
 	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/hotpath/client"
 )
 
 // policiesNeed is what each command of this group needs.
 const policiesNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY."
 
+// policiesOffline is what the other commands need.
+const policiesOffline = "Needs no node and no settings."
+
 func policiesCommand() command {
 	return command{
 		name:    "policies",
-		summary: "store and show policies of a running node",
-		details: policiesNeed,
+		summary: "keep policies in files: check, test, compare and store them",
 		sub: []command{
 			{
-				name: "apply", summary: "store policies from YAML or JSON, each as a new version", setup: policiesApply,
-				details: policiesNeed + "\nAll files are read before the first policy is stored. Amounts keep their digits.\n" +
+				name: "apply", summary: "store policies from YAML or JSON; what changed becomes a new version", setup: policiesApply,
+				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write.\n" +
+					"All files are read before the first policy is stored. Amounts keep their digits.\n" +
+					"A policy that is on the server as it is in the file makes no new version; one without policy_id always does.\n" +
 					"When the command returns, every node judges by the new versions.",
+			},
+			{
+				name: "diff", summary: "compare policies in files with those on the server", setup: policiesDiff,
+				details: policiesNeed + "\nPrints what apply would change, as a unified diff of JSON.\n" +
+					"The exit code is 0 when nothing differs, 1 when something does, and 2 when that could not be found out.",
+			},
+			{
+				name: "lint", summary: "name everything wrong with policies in files, by file and line", setup: policiesLint,
+				details: policiesOffline + "\nFaults are what the API would refuse. Warnings are what is legal and probably not meant, such as a rule that\n" +
+					"is never reported because of another, or that an agent avoids by leaving a field out.\n" +
+					"The exit code is 1 when there are faults; with --strict warnings count, too.",
+			},
+			{
+				name: "test", args: "CASES...", summary: "judge actions by policies in files, and compare the decisions", setup: policiesTest,
+				details: policiesOffline + "\nCASES are files or folders as those of -f; deploy/policies/cases has examples. Every case is judged by itself, at\n" +
+					"its time, as if nothing had been checked before. The exit code is 1 when a case is decided otherwise.",
 			},
 			{name: "get", args: "POLICY_ID", summary: "print a policy as JSON", setup: policiesGet, details: policiesNeed},
 		},
 	}
 }
 
+func fileFlag(flags *flag.FlagSet) *string {
+	return flags.String("f", "", "a `FILE`, a folder of .yaml, .yml and .json files, or - for standard input (required)")
+}
+
 func policiesApply(flags *flag.FlagSet) action {
-	path := flags.String("f", "", "a `FILE`, a folder of .yaml, .yml and .json files, or - for standard input (required)")
+	path := fileFlag(flags)
 	dryRun := flags.Bool("dry-run", false, "print the requests' bodies and send nothing")
 	return func(ctx context.Context, p process, args []string) error {
 		if *path == "" || len(args) > 0 {
 			return usageError{text: "needs -f FILE and no other arguments"}
 		}
-		policies, err := policyfile.Read(*path, p.stdin)
+		policies, err := readPolicies(p, *path)
 		if err != nil {
-			return fmt.Errorf("cannot read policies: %w", err)
+			return err
 		}
 		if *dryRun {
 			for _, policy := range policies {
@@ -50,6 +75,17 @@ func policiesApply(flags *flag.FlagSet) action {
 	}
 }
 
+func readPolicies(p process, path string) ([]policyfile.Policy, error) {
+	policies, err := policyfile.Read(path, p.stdin)
+	if err == nil {
+		err = policyfile.CheckUnique(policies)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read policies: %w", err)
+	}
+	return policies, nil
+}
+
 // storePolicies stops at the first that is refused; what was stored before
 // has been printed and stays.
 func storePolicies(ctx context.Context, p process, policies []policyfile.Policy) error {
@@ -58,15 +94,34 @@ func storePolicies(ctx context.Context, p process, policies []policyfile.Policy)
 		return err
 	}
 	for _, policy := range policies {
-		stored, err := api.CreatePolicyJSON(ctx, policy.Body)
+		stored, unchanged, err := storePolicy(ctx, api, policy)
 		if err != nil {
 			return fmt.Errorf("%s: %w", policy.Source, err)
 		}
-		if _, err := fmt.Fprintf(p.stdout, "%s version %d\n", printable(stored.PolicyID), stored.Version); err != nil {
+		if _, err := fmt.Fprintf(p.stdout, "%s version %d%s\n", printable(stored.PolicyID), stored.Version, unchanged); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// storePolicy stores a policy unless it is on the server already, and says so.
+func storePolicy(ctx context.Context, api *client.Client, policy policyfile.Policy) (stored *client.Policy, unchanged string, err error) {
+	current, err := onServer(ctx, api, policy)
+	if err != nil {
+		return nil, "", err
+	}
+	if current != nil {
+		same, err := samePolicy(policy.Body, current.Body)
+		if err != nil {
+			return nil, "", err
+		}
+		if same {
+			return current, ", unchanged", nil
+		}
+	}
+	stored, err = api.CreatePolicyJSON(ctx, policy.Body)
+	return stored, "", err
 }
 
 func policiesGet(flags *flag.FlagSet) action {

@@ -16,23 +16,28 @@ const (
 	maxDepth = 64
 )
 
-// converter writes a YAML node as JSON.
-type converter struct{ out bytes.Buffer }
-
-// convert returns a YAML mapping as a JSON object.
-func convert(n *yaml.Node) ([]byte, error) {
-	if resolve(n).Kind != yaml.MappingNode {
-		return nil, fault(n, "a policy must be a mapping with name, rules and so on")
-	}
-	var c converter
-	if err := c.node(n, 0); err != nil {
-		return nil, err
-	}
-	return c.out.Bytes(), nil
+// converter writes a YAML node as JSON. After a fault it goes on, to find the
+// others; what it wrote is then of no use.
+type converter struct {
+	out    bytes.Buffer
+	lines  positions
+	faults []Fault
+	over   bool // a bound was exceeded: nothing more is converted
 }
 
-func fault(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("line %d: "+format, append([]any{n.Line}, args...)...)
+// convert returns a YAML mapping as a JSON object, and where its values are.
+func convert(n *yaml.Node) ([]byte, positions, []Fault) {
+	c := converter{lines: make(positions)}
+	if resolve(n).Kind != yaml.MappingNode {
+		c.fault(n, mustBeMapping)
+		return nil, nil, c.faults
+	}
+	c.node(n, "", 0)
+	return c.out.Bytes(), c.lines, c.faults
+}
+
+func (c *converter) fault(n *yaml.Node, format string, args ...any) {
+	c.faults = append(c.faults, Fault{n.Line, fmt.Sprintf(format, args...)})
 }
 
 // resolve follows aliases; YAML has none of an alias.
@@ -43,82 +48,88 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-func (c *converter) node(n *yaml.Node, depth int) error {
-	if depth > maxDepth {
-		return fault(n, "is nested more than %d levels deep", maxDepth)
+func (c *converter) node(n *yaml.Node, path string, depth int) {
+	switch {
+	case c.over:
+		return
+	case depth > maxDepth:
+		c.over = true
+		c.fault(n, "is nested more than %d levels deep", maxDepth)
+		return
+	case c.out.Len() > maxBody:
+		c.over = true
+		c.fault(n, "is longer than the 1 MiB that the API takes")
+		return
 	}
-	if c.out.Len() > maxBody {
-		return fault(n, "the policy is longer than the 1 MiB that the API takes")
-	}
+	c.lines.note(path, n.Line)
 	n = resolve(n)
 	if n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str" && n.Tag != "!!map" && n.Tag != "!!seq" {
-		return fault(n, "the tag %s is not supported", n.Tag)
+		c.fault(n, "the tag %s is not supported", n.Tag)
+		return
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		return c.mapping(n, depth)
+		c.mapping(n, path, depth)
 	case yaml.SequenceNode:
-		return c.sequence(n, depth)
+		c.sequence(n, path, depth)
 	case yaml.ScalarNode:
-		return c.scalar(n)
+		c.scalar(n)
 	default:
-		return fault(n, "cannot be understood")
+		c.fault(n, "cannot be understood")
 	}
 }
 
-func (c *converter) mapping(n *yaml.Node, depth int) error {
+func (c *converter) mapping(n *yaml.Node, path string, depth int) {
 	seen := make(map[string]bool, len(n.Content)/2)
 	c.out.WriteByte('{')
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := resolve(n.Content[i])
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			return fault(n.Content[i], "a key must be text")
+			c.fault(n.Content[i], "a key must be text")
+			continue
 		case key.Tag == "!!merge":
-			return fault(key, "merge keys (<<) are not supported; name a value with & and repeat it with *")
+			c.fault(key, "merge keys (<<) are not supported; name a value with & and repeat it with *")
+			continue
 		case !isText(key):
-			return fault(key, "the key %s is not text; write it in quotes", key.Value)
+			c.fault(key, "the key %s is not text; write it in quotes", key.Value)
+			continue
 		case seen[key.Value]:
-			return fault(key, "the key %q is given twice", key.Value)
+			c.fault(key, givenTwice, key.Value)
+			continue
 		}
 		seen[key.Value] = true
 		if i > 0 {
 			c.out.WriteByte(',')
 		}
-		if err := c.text(key.Value); err != nil {
-			return err
-		}
+		c.text(key, key.Value)
 		c.out.WriteByte(':')
-		if err := c.node(n.Content[i+1], depth+1); err != nil {
-			return err
-		}
+		inner := member(path, key.Value)
+		c.node(n.Content[i+1], inner, depth+1)
+		c.lines.note(inner, n.Content[i].Line)
 	}
 	c.out.WriteByte('}')
-	return nil
 }
 
-func (c *converter) sequence(n *yaml.Node, depth int) error {
+func (c *converter) sequence(n *yaml.Node, path string, depth int) {
 	c.out.WriteByte('[')
-	for i, element := range n.Content {
+	for i, one := range n.Content {
 		if i > 0 {
 			c.out.WriteByte(',')
 		}
-		if err := c.node(element, depth+1); err != nil {
-			return err
-		}
+		c.node(one, element(path, i), depth+1)
 	}
 	c.out.WriteByte(']')
-	return nil
 }
 
 // scalar writes a plain scalar as what it means in JSON and everything else as
 // text. Numbers are copied, so that 0.1 stays 0.1 and 500.00 stays 500.00.
-func (c *converter) scalar(n *yaml.Node) error {
+func (c *converter) scalar(n *yaml.Node) {
 	switch {
 	case isPlain(n) && isNumber(n.Value):
 		c.out.WriteString(n.Value)
 	case isText(n):
-		return c.text(n.Value)
+		c.text(n, n.Value)
 	case n.Tag == "!!null":
 		c.out.WriteString("null")
 	case n.Tag == "!!bool" && (n.Value[0] == 't' || n.Value[0] == 'T'):
@@ -126,9 +137,8 @@ func (c *converter) scalar(n *yaml.Node) error {
 	case n.Tag == "!!bool":
 		c.out.WriteString("false")
 	default:
-		return fault(n, "%s is a number in YAML but not in JSON; write it in plain decimal digits, or in quotes if it is text", n.Value)
+		c.fault(n, "%s is a number in YAML but not in JSON; write it in plain decimal digits, or in quotes if it is text", n.Value)
 	}
-	return nil
 }
 
 func isPlain(n *yaml.Node) bool {
@@ -151,12 +161,12 @@ func isNumber(s string) bool {
 }
 
 // text writes a JSON string; signs like < stay readable.
-func (c *converter) text(s string) error {
+func (c *converter) text(n *yaml.Node, s string) {
 	encoder := json.NewEncoder(&c.out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(s); err != nil {
-		return err
+		c.fault(n, "cannot be written as JSON: %v", err)
+		return
 	}
 	c.out.Truncate(c.out.Len() - 1) // the encoder's newline
-	return nil
 }

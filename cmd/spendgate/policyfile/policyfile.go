@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -27,12 +28,21 @@ const maxFile = 8 << 20
 // Policy is one policy as its author wrote it.
 type Policy struct {
 	Source string // the file, and for one of several in it, which
+	File   string
 	Body   []byte // a JSON object, which the API validates
+
+	lines positions
 }
+
+// Line returns the line of the value at a path as faults have it
+// (rules[2].parameters.limit), or of the nearest that holds it.
+func (p Policy) Line(path string) int { return p.lines.near(path) }
 
 // Read returns the policies of a file, of all .yaml, .yml and .json files of a
 // folder, in the order of their names, or of stdin when path is "-". A YAML
 // file may hold several documents, and a document may be a list of policies.
+// With an error it also returns the policies of the files without a fault; the
+// files that have some are the *FileError values in it.
 func Read(path string, stdin io.Reader) ([]Policy, error) {
 	if path == "-" {
 		return Parse("standard input", stdin)
@@ -49,6 +59,7 @@ func Read(path string, stdin io.Reader) ([]Policy, error) {
 		return nil, err
 	}
 	var all []Policy
+	var failed []error
 	for _, entry := range entries {
 		name := filepath.Join(path, entry.Name())
 		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
@@ -56,14 +67,14 @@ func Read(path string, stdin io.Reader) ([]Policy, error) {
 		}
 		policies, err := readFile(name)
 		if err != nil {
-			return nil, err
+			failed = append(failed, err)
 		}
 		all = append(all, policies...)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: no policy in any .yaml, .yml or .json file", path)
+	if len(all) == 0 && failed == nil {
+		return nil, fmt.Errorf("%s: nothing in any .yaml, .yml or .json file", path)
 	}
-	return all, nil
+	return all, errors.Join(failed...)
 }
 
 func readFile(path string) ([]Policy, error) {
@@ -75,83 +86,93 @@ func readFile(path string) ([]Policy, error) {
 	return Parse(path, f)
 }
 
-// Parse returns the policies of one YAML or JSON text; source names it in errors.
+// Parse returns the policies of one YAML or JSON text; source names it in
+// errors. What is wrong in the text is a *FileError.
 func Parse(source string, r io.Reader) ([]Policy, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
 	if len(content) > maxFile {
-		return nil, fmt.Errorf("%s: is longer than 8 MiB", source)
+		return nil, &FileError{source, []Fault{{Text: "is longer than 8 MiB"}}}
 	}
-	var bodies [][]byte
+	parse := parseYAML
 	if first := bytes.TrimLeft(content, " \t\r\n"); len(first) > 0 && (first[0] == '{' || first[0] == '[') {
-		bodies, err = parseJSON(content)
-	} else {
-		bodies, err = parseYAML(content)
+		parse = parseJSON
 	}
-	if err == nil && len(bodies) == 0 {
-		err = errors.New("there is no policy")
+	policies, faults := parse(content)
+	if len(policies) == 0 && faults == nil {
+		faults = []Fault{{Text: "there is nothing in it"}}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source, err)
+	if faults != nil {
+		return nil, &FileError{source, faults}
 	}
-	policies := make([]Policy, len(bodies))
-	for i, body := range bodies {
-		policies[i] = Policy{Source: source, Body: body}
-		if len(bodies) > 1 {
+	for i := range policies {
+		policies[i].File, policies[i].Source = source, source
+		if len(policies) > 1 {
 			policies[i].Source = fmt.Sprintf("%s (policy %d)", source, i+1)
 		}
 	}
 	return policies, nil
 }
 
-// parseJSON passes an object, or each object of an array, on as it is: what
-// is wrong in it, a key given twice say, is reported by the API, with its path.
-func parseJSON(content []byte) ([][]byte, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(content, &list); err == nil {
-		bodies := make([][]byte, len(list))
-		for i, body := range list {
-			bodies[i] = body
-		}
-		return bodies, nil
-	}
-	var object json.RawMessage
-	if err := json.Unmarshal(content, &object); err != nil {
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			line := 1 + bytes.Count(content[:min(int(syntax.Offset), len(content))], []byte("\n"))
-			return nil, fmt.Errorf("line %d: not JSON: %w", line, err)
-		}
-		return nil, err
-	}
-	return [][]byte{bytes.TrimSpace(content)}, nil
-}
-
-func parseYAML(content []byte) ([][]byte, error) {
-	var bodies [][]byte
+func parseYAML(content []byte) (policies []Policy, faults []Fault) {
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var document yaml.Node
 		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return bodies, nil
+			return policies, faults
 		} else if err != nil {
-			return nil, err
+			return nil, append(faults, yamlFault(err))
 		}
 		root := document.Content[0]
-		policies := []*yaml.Node{root}
+		nodes := []*yaml.Node{root}
 		if root.Kind == yaml.SequenceNode {
-			policies = root.Content
+			nodes = root.Content
 		} else if isEmpty(root) {
 			continue // only comments before or after ---
 		}
-		for _, policy := range policies {
-			body, err := convert(policy)
-			if err != nil {
-				return nil, err
-			}
-			bodies = append(bodies, body)
+		for _, node := range nodes {
+			body, lines, wrong := convert(node)
+			policies = append(policies, Policy{Body: body, lines: lines})
+			faults = append(faults, wrong...)
 		}
 	}
 }
 
+// yamlFault returns an error of the decoder, whose text may begin with the line.
+func yamlFault(err error) Fault {
+	var line int
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	return Fault{line, text}
+}
+
 func isEmpty(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0 }
+
+// ID returns the policy's policy_id, empty when it has none.
+func (p Policy) ID() string {
+	var named struct {
+		PolicyID string `json:"policy_id"`
+	}
+	_ = json.Unmarshal(p.Body, &named) // the API names what is wrong
+	return strings.TrimSpace(named.PolicyID)
+}
+
+// CheckUnique fails if a policy_id is given twice: the last would win, and each
+// time that the files are stored all of them would be stored again.
+func CheckUnique(policies []Policy) error {
+	var failed []error
+	first := make(map[string]Policy)
+	for _, p := range policies {
+		id := p.ID()
+		if other, ok := first[id]; ok && id != "" {
+			text := fmt.Sprintf("policy_id %q is also that of %s, line %d", id, other.File, other.Line("policy_id"))
+			failed = append(failed, &FileError{p.File, []Fault{{p.Line("policy_id"), text}}})
+		} else {
+			first[id] = p
+		}
+	}
+	return errors.Join(failed...)
+}

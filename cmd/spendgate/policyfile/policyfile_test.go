@@ -57,7 +57,7 @@ func TestScalars(t *testing.T) {
 		switch {
 		case want == "error":
 			if err == nil || !strings.Contains(err.Error(), "line 1") {
-				t.Errorf("%q: %v %s", given, err, policies)
+				t.Errorf("%q: %v %v", given, err, policies)
 			}
 		case err != nil:
 			t.Errorf("%q: %v", given, err)
@@ -102,7 +102,7 @@ func TestSeveralPolicies(t *testing.T) {
 		"# comment\n---\na: 1\n---\n# nothing\n---\nb: 2\n": `{"a":1} {"b":2}`,
 		"- a: 1\n- b: 2\n":                     `{"a":1} {"b":2}`,
 		`[{"a": 1},{"b": 2.0}]`:                `{"a": 1} {"b": 2.0}`,
-		` {"a": 1, "a": 2} `:                   `{"a": 1, "a": 2}`,
+		` {"a": 1, "b": "}"} `:                 `{"a": 1, "b": "}"}`,
 		"x: &x [1, 2]\ny: *x\nz: {deep: *x}\n": `{"x":[1,2],"y":[1,2],"z":{"deep":[1,2]}}`,
 	} {
 		if got := strings.Join(bodies(t, content), " "); got != want {
@@ -117,12 +117,16 @@ func TestSeveralPolicies(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	for content, want := range map[string]string{
-		"":                            "there is no policy",
-		"# only\n---\n# comments":     "there is no policy",
-		"[]":                          "there is no policy",
+		"":                            "there is nothing",
+		"# only\n---\n# comments":     "there is nothing",
+		"[]":                          "there is nothing",
 		"just text":                   "line 1: a policy must be a mapping",
 		"- a: 1\n- text":              "line 2: a policy must be a mapping",
-		"{\"a\": 1,\n}":               "line 2: not JSON",
+		"{\"a\": 1,\n}":               "line 1: not JSON: invalid character ','",
+		"[{\"a\": 1},\n 2]":           "line 2: a policy must be a mapping",
+		"{\"a\": 1,\n\"a\": 2}":       `line 2: the key "a" is given twice`,
+		"{\"a\": 1}\n{}":              "line 2: not JSON",
+		"a: 1\na: .5\nb: .5":          "twice\nstandard input: line 3: .5 is a number",
 		"{a: 1}":                      "not JSON",
 		"a: 1\nb:\n  c: 1\n  c: 2":    `line 4: the key "c" is given twice`,
 		"a: 1\n b: 2":                 "line 2",
@@ -187,8 +191,33 @@ func TestFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "z.yaml"), []byte("a: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(dir, nil); err == nil || !strings.Contains(err.Error(), "z.yaml") {
-		t.Error(err)
+	policies, err = Read(dir, nil)
+	if err == nil || !strings.Contains(err.Error(), "z.yaml") || len(policies) != 3 {
+		t.Error(policies, err)
+	}
+}
+
+// The lines of values are those of their keys, in YAML and in JSON.
+func TestLines(t *testing.T) {
+	for content, want := range map[string]map[string]int{
+		"# x\nname: a\nrules:\n- rule_id: x\n  parameters:\n    limit: 5\n    list: [a,\n      b]\n": {
+			"": 2, "name": 2, "rules": 3, "rules[0]": 4, "rules[0].parameters.limit": 6, "rules[0].parameters.list[1]": 8,
+			"rules[0].parameters.nothing.at.all": 5, "rules[7]": 3, "absent": 2,
+		},
+		"\n[\n{}, {\"name\":\n\"a\", \"rules\": [{},\n{\"rule_id\": 1}]}]": {
+			"": 3, "name": 3, "rules": 4, "rules[0]": 4, "rules[1]": 5, "rules[1].rule_id": 5, "rules[1].x": 5,
+		},
+		"a: &a {b: 1}\nc: *a\n": {"a.b": 1, "c": 2, "c.b": 1},
+	} {
+		policies, err := Read("-", strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, line := range want {
+			if got := policies[len(policies)-1].Line(path); got != line {
+				t.Errorf("%q: %q is in line %d, want %d", content, path, got, line)
+			}
+		}
 	}
 }
 

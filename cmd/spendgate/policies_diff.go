@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/hotpath/client"
+)
+
+// troubleError ends a comparison that found nothing out. Its exit code is 2,
+// as that of diff(1): 1 says that there are differences.
+type troubleError struct{ error }
+
+func policiesDiff(flags *flag.FlagSet) action {
+	path := fileFlag(flags)
+	return func(ctx context.Context, p process, args []string) error {
+		if *path == "" || len(args) > 0 {
+			return usageError{text: "needs -f FILE and no other arguments"}
+		}
+		policies, err := readPolicies(p, *path)
+		if err != nil {
+			return troubleError{err}
+		}
+		api, err := keyAPI(p)
+		if err != nil {
+			return troubleError{err}
+		}
+		differ := 0
+		for _, policy := range policies {
+			text, err := differences(ctx, api, policy)
+			if err != nil {
+				return troubleError{fmt.Errorf("%s: %w", policy.Source, err)}
+			}
+			if text == nil {
+				continue
+			}
+			differ++
+			if _, err := p.stdout.Write(text); err != nil {
+				return troubleError{err}
+			}
+		}
+		if differ > 0 {
+			return fmt.Errorf("%d of %d policies differ", differ, len(policies))
+		}
+		return nil
+	}
+}
+
+// differences returns what would change if the policy were stored, nil if nothing.
+func differences(ctx context.Context, api *client.Client, policy policyfile.Policy) ([]byte, error) {
+	current, err := onServer(ctx, api, policy)
+	if err != nil {
+		return nil, err
+	}
+	name, before := "not on the server", []byte(nil)
+	if current != nil {
+		same, err := samePolicy(policy.Body, current.Body)
+		if err != nil || same {
+			return nil, err
+		}
+		name = fmt.Sprintf("%s version %d", printable(current.PolicyID), current.Version)
+		if before, err = comparedText(current.Body); err != nil {
+			return nil, err
+		}
+	}
+	after, err := comparedText(policy.Body)
+	if err != nil {
+		return nil, err
+	}
+	return diff.Diff(name, before, policy.Source, after), nil
+}
+
+// onServer returns the latest version of a policy, nil if there is none.
+func onServer(ctx context.Context, api *client.Client, policy policyfile.Policy) (*client.Policy, error) {
+	id := policy.ID()
+	if id == "" {
+		return nil, nil
+	}
+	current, err := api.Policy(ctx, id, 0)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound && refused.Code == client.CodePolicyNotFound {
+		return nil, nil
+	}
+	return current, err
+}
+
+// samePolicy reports whether two bodies say the same. The order of members does
+// not matter; the digits of numbers do.
+func samePolicy(a, b []byte) (bool, error) {
+	x, err := compared(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := compared(b)
+	return err == nil && reflect.DeepEqual(x, y), err
+}
+
+// compared returns a policy without what the server adds, and without members
+// that count as absent (S4).
+func compared(body []byte) (map[string]any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var p map[string]any
+	if err := decoder.Decode(&p); err != nil {
+		return nil, fmt.Errorf("not a policy: %w", err)
+	}
+	for _, name := range []string{"policy_id", "version", "created_at", "updated_at"} {
+		delete(p, name)
+	}
+	for name, value := range p {
+		if text, ok := value.(string); value == nil || ok && strings.TrimSpace(text) == "" {
+			delete(p, name)
+		}
+	}
+	return p, nil
+}
+
+func comparedText(body []byte) ([]byte, error) {
+	p, err := compared(body)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = printJSON(&out, p)
+	return out.Bytes(), err
+}

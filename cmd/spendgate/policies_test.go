@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	noPolicy = `404 {"error":{"code":"policy_not_found","message":"there is no such policy","request_id":"req_1"}}`
+	stored3  = `200 {"policy_id":"desk","name":"Desk","version":3,"rules":[{"rule_id":"a","parameters":{"limit":0.10}}],` +
+		`"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z","metadata":null}`
+	same3 = "policy_id: desk\nname: Desk\ndescription: ''\nrules:\n- parameters: {limit: 0.10}\n  rule_id: a\n"
+)
+
+func TestPoliciesApply(t *testing.T) {
+	n := newFakeNode(t, noPolicy, `201 {"policy_id":"refund-desk","version":1}`, `201 {"policy_id":"generated","version":1}`)
+	n.run(t, "policy_id: refund-desk\nlimit: 500.00\n---\nlimit: 0.1", "policies", "apply", "-f", "-").
+		check(t, 0, "refund-desk version 1\ngenerated version 1\n", "")
+	n.check(t, "GET /v1/policies/refund-desk svc ", `POST /v1/policies svc {"policy_id":"refund-desk","limit":500.00}`, `POST /v1/policies svc {"limit":0.1}`)
+}
+
+// What is on the server as it is in the file makes no version: neither the order
+// of members counts nor what is absent, but every digit does.
+func TestPoliciesApplyUnchanged(t *testing.T) {
+	n := newFakeNode(t, stored3)
+	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 0, "desk version 3, unchanged\n", "")
+	n.check(t, "GET /v1/policies/desk svc ")
+	for _, change := range [][2]string{{"0.10", "0.1"}, {"Desk", "desk"}, {"rule_id: a", "rule_id: b"}, {"rules", "metadata: {}\nrules"}, {"rules", "other: 1\nrules"}} {
+		n := newFakeNode(t, stored3, `201 {"policy_id":"desk","version":4}`)
+		n.run(t, strings.Replace(same3, change[0], change[1], 1), "policies", "apply", "-f", "-").check(t, 0, "desk version 4\n", "")
+	}
+	// Whoever may not read policies is told so, and nothing is stored.
+	n = newFakeNode(t, `403 {"error":{"code":"forbidden","message":"needs policies:read","request_id":"req_1"}}`)
+	n.run(t, same3, "policies", "apply", "-f", "-").check(t, 1, "", "needs policies:read")
+	n = newFakeNode(t)
+	n.run(t, same3+"---\n"+same3, "policies", "apply", "-f", "-").check(t, 1, "", `line 8: policy_id "desk" is also that of standard input, line 1`)
+}
+
+func TestPoliciesDiff(t *testing.T) {
+	n := newFakeNode(t, stored3)
+	n.run(t, same3, "policies", "diff", "-f", "-").check(t, 0, "", "")
+	n = newFakeNode(t, stored3, noPolicy)
+	r := n.run(t, strings.Replace(same3, "0.10", "0.20", 1)+"---\npolicy_id: other", "policies", "diff", "-f", "-")
+	want := "--- desk version 3\n+++ standard input (policy 1)\n"
+	if r.code != 1 || !strings.Contains(r.stdout, want) || !strings.Contains(r.stdout, "\n-        \"limit\": 0.10\n+        \"limit\": 0.20\n") ||
+		!strings.Contains(r.stdout, "--- not on the server\n") || r.stderr != "spendgate: 2 of 2 policies differ\n" {
+		t.Errorf("%+v", r)
+	}
+	// What could not be compared is no difference.
+	n = newFakeNode(t, "302 ")
+	n.run(t, same3, "policies", "diff", "-f", "-").check(t, 2, "", "302 Found")
+	runWith(t, nil, same3, "policies", "diff", "-f", "-").check(t, 2, "", "SPENDGATE_API_KEY is not set")
+}
+
+func TestPoliciesLint(t *testing.T) {
+	const legal = "policy_id: a\nname: a\nrules:\n- {rule_id: a, rule_type: max_amount, parameters: {limit: 5}}\n"
+	runWith(t, nil, legal, "policies", "lint", "-f", "-").check(t, 0, "", "")
+	const warned = legal + "- {rule_id: b, rule_type: max_amount, parameters: {limit: 6}}"
+	runWith(t, nil, warned, "policies", "lint", "-f", "-").check(t, 0, "standard input:5: warning: rules[1] is never reported", "")
+	for content, want := range map[string]string{"name: a": "standard input:1: rules is required\n", "a: [": "standard input:1: did not find"} {
+		r := runWith(t, nil, content, "policies", "lint", "-f", "-")
+		if r.code != 1 || !strings.Contains(r.stdout, want) || !strings.HasPrefix(r.stderr, "spendgate: 1 faults") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := runWith(t, nil, warned, "policies", "lint", "--strict", "-f", "-"); r.code != 1 {
+		t.Errorf("%+v", r)
+	}
+	runWith(t, nil, "", "policies", "lint", "-f", "none").check(t, 1, "", "cannot read policies: ")
+}
+
+func TestPoliciesTest(t *testing.T) {
+	folder := filepath.Join("..", "..", "deploy", "policies")
+	runWith(t, nil, "", "policies", "test", "-f", folder, filepath.Join(folder, "cases")).check(t, 0, " cases passed\n", "")
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	runWith(t, nil, example, "policies", "test", "-f", folder, "-").check(t, 0, "2 cases passed\n", "")
+	const wrong = "policy_id: discounts\ncases:\n- {decision: allow}"
+	r := runWith(t, nil, wrong, "policies", "test", "-f", folder, "-")
+	if r.code != 1 || !strings.Contains(r.stdout, `standard input:3: "cases[0]": `) || r.stderr != "spendgate: 1 failures; 1 cases were judged\n" {
+		t.Errorf("%+v", r)
+	}
+	runWith(t, nil, "", "policies", "test", "-f", folder, "none").check(t, 1, "", "cannot read cases: ")
+}
+
+func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"a.yaml": "name: a", "b.yaml": "name: [", "c.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := newFakeNode(t)
+	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")
+	n.check(t)
+	n.run(t, "", "policies", "apply", "-f", filepath.Join(dir, "none")).check(t, 1, "", "cannot read policies: ")
+}
+
+func TestPoliciesApplyDryRun(t *testing.T) {
+	runWith(t, nil, "limit: 500.00", "policies", "apply", "-f", "-", "--dry-run").check(t, 0, "{\n  \"limit\": 500.00\n}\n", "")
+}
+
+func TestPoliciesApplyNamesTheFileThatIsRefused(t *testing.T) {
+	n := newFakeNode(t, `201 {"policy_id":"a","version":1}`,
+		`422 {"error":{"code":"validation_error","message":"rules[0].parameters.limit must be a number","request_id":"req_1"}}`)
+	r := n.run(t, "a: 1\n---\nb: 2\n---\nc: 3", "policies", "apply", "-f", "-")
+	want := "spendgate: standard input (policy 2): validation_error: rules[0].parameters.limit must be a number (422, req_1)\n"
+	if r.code != 1 || r.stdout != "a version 1\n" || r.stderr != want {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestPoliciesGet(t *testing.T) {
+	n := newFakeNode(t, `200 {"policy_id":"refund-desk","limit":0.10,"version":2}`, `200 {"policy_id":"a/../b","version":1}`)
+	n.run(t, "", "policies", "get", "refund-desk", "--version", "2").
+		check(t, 0, "{\n  \"policy_id\": \"refund-desk\",\n  \"limit\": 0.10,\n  \"version\": 2\n}\n", "")
+	n.run(t, "", "policies", "get", "a/../b").check(t, 0, `"policy_id": "a/../b"`, "")
+	n.check(t, "GET /v1/policies/refund-desk?version=2 svc ", "GET /v1/policies/a%2F..%2Fb svc ")
+}

@@ -1,0 +1,95 @@
+// Package policycheck checks policies in files without a node: what the API
+// would refuse, what is legal and probably not meant, and what they decide about
+// given actions.
+package policycheck
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// Finding is what was found at a place in a file.
+type Finding struct {
+	File    string
+	Line    int // 0 when it is not in one line
+	Text    string
+	Warning bool // it is legal
+}
+
+// String returns "file:line: text", as compilers write.
+func (f Finding) String() string {
+	place, kind := f.File, ""
+	if f.Line > 0 {
+		place = fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
+	if f.Warning {
+		kind = "warning: "
+	}
+	return place + ": " + kind + f.Text
+}
+
+// Lint returns everything that the API would refuse in policies, and warnings, by
+// file and line.
+func Lint(policies []policyfile.Policy) []Finding {
+	var found []Finding
+	for _, p := range policies {
+		found = append(found, lint(p)...)
+	}
+	twice, _ := Unreadable(policyfile.CheckUnique(policies))
+	found = append(found, twice...)
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line)
+	})
+	return found
+}
+
+func lint(p policyfile.Policy) (found []Finding) {
+	add := func(faults spend.Faults, warning bool) {
+		for _, f := range faults {
+			found = append(found, Finding{p.File, p.Line(f.Path), f.Path + " " + f.Problem, warning})
+		}
+	}
+	read, err := httpapi.ReadPolicy(p.Body)
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && !only {
+		return []Finding{{p.File, p.Line(""), err.Error(), false}}
+	}
+	policy.Compile(read.PolicyID, 0, read.Rules, &faults)
+	add(faults, false)
+	add(policy.Warnings(read.Rules), true)
+	if p.ID() == "" {
+		found = append(found, Finding{p.File, p.Line(""), "has no policy_id: each apply makes another policy", true})
+	}
+	return found
+}
+
+// Unreadable returns what an error of package policyfile says about files, or
+// the error itself if it says something else.
+func Unreadable(err error) (found []Finding, other error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			more, err := Unreadable(one)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
+		}
+		return found, nil
+	}
+	file, ok := errors.AsType[*policyfile.FileError](err)
+	if !ok {
+		return nil, err
+	}
+	for _, f := range file.Faults {
+		found = append(found, Finding{file.File, f.Line, f.Text, false})
+	}
+	return found, nil
+}

@@ -1,0 +1,20 @@
+package httpapi
+
+import (
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// ReadPolicy reads the body of POST /v1/policies as that does, without compiling
+// the rules. Faults of fields are spend.Faults; the policy has what could be read.
+func ReadPolicy(body []byte) (*audit.Policy, error) {
+	p := new(audit.Policy)
+	return p, readObject(body, func(r *reader) error { return decodePolicy(r, p) })
+}
+
+// ReadCheck reads the body of POST /v1/checks as that does. Faults of fields
+// are spend.Faults.
+func ReadCheck(body []byte) (*spend.Action, error) {
+	a := new(spend.Action)
+	return a, readObject(body, func(r *reader) error { return decodeCheck(r, a) })
+}

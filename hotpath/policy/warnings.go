@@ -1,0 +1,213 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// Warnings returns what is legal in a policy's rules and probably not meant, by
+// path as Compile has its faults: rules that are never reported because of
+// others, rules that an agent avoids by leaving a field out, and limits that let
+// nothing pass. It knows some such cases, not all. Rules with faults have none.
+func Warnings(rules string) spend.Faults {
+	var faults, warnings spend.Faults
+	w := warner{log: &faultLog{faults: &warnings}}
+	log := &faultLog{faults: &faults}
+	for i, raw := range ruleValues(rules, log) {
+		w.rules = append(w.rules, warned{rule: compileRule(raw, index("rules", i), log), given: parametersOf(raw)})
+	}
+	if log.failed() {
+		return nil
+	}
+	for i := range w.rules {
+		w.one(i)
+	}
+	w.nothingPasses()
+	return warnings
+}
+
+type warner struct {
+	log   *faultLog
+	rules []warned
+}
+
+type warned struct {
+	rule
+	given object // its parameters
+}
+
+// parametersOf returns the parameters of a rule; none if it has faults.
+func parametersOf(raw jsontext.Value) object {
+	unread := &faultLog{faults: new(spend.Faults)}
+	r, _ := openObject(raw, "", unread)
+	parameters, _ := openObject(r.value("parameters", optional), "", unread)
+	return parameters
+}
+
+func (w *warner) add(i int, within, problem string) { w.log.add(index("rules", i)+within, problem) }
+
+// one warns of the i-th rule.
+func (w *warner) one(i int) {
+	r := &w.rules[i]
+	if r.reads != "" && r.given.value("on_missing", optional) == nil {
+		w.add(i, "", "does not judge an action without "+r.reads+
+			", so an agent avoids it by leaving that out: give on_missing (block or escalate, or skip if that is meant)")
+	}
+	switch c := r.condition.(type) {
+	case *vendorAllowlist:
+		for k := range c.ends {
+			if vendor := c.at(k); strings.TrimSpace(vendor) != vendor {
+				w.add(i, ".parameters.vendors", "has "+strconv.Quote(vendor)+": vendors compare exactly, with their white space")
+			}
+		}
+	case *timeRestriction:
+		if c.always() {
+			w.add(i, "", "never fires: it allows every time")
+			return
+		}
+	}
+	for j := range w.rules {
+		if j != i && w.rules[j].hides(&r.rule, j < i) {
+			w.add(i, "", "is never reported: whenever it fires, so does "+w.named(j)+", which is reported instead")
+			return
+		}
+	}
+	if w.tooHigh(r) {
+		w.add(i, "", "is never reported: every amount over its threshold is over the limits of the max_amount rules")
+	}
+}
+
+func (w *warner) named(j int) string {
+	return index("rules", j) + " (" + strconv.Quote(w.rules[j].id) + ")"
+}
+
+// hides reports whether w is reported whenever other fires.
+func (w *warned) hides(other *rule, before bool) bool {
+	if other.window > 0 {
+		return w.window > other.window || before && w.window == other.window
+	}
+	if !before || w.effect < other.effect || w.onMissing < other.onMissing || other.types&^w.types != 0 {
+		return false
+	}
+	switch c := other.condition.(type) {
+	case *maxAmount:
+		b, ok := w.condition.(*maxAmount)
+		return ok && (b.currency == "" || b.currency == c.currency) && b.limit.Cmp(c.limit) <= 0
+	case *escalateIf:
+		b, ok := w.condition.(*escalateIf)
+		return ok && b.above.Cmp(c.above) <= 0
+	case *refundAgeLimit:
+		b, ok := w.condition.(*refundAgeLimit)
+		return ok && b.maxDays <= c.maxDays
+	case *discountCap:
+		b, ok := w.condition.(*discountCap)
+		return ok && b.maxPercent.Cmp(c.maxPercent) <= 0
+	case *blockedCategories:
+		b, ok := w.condition.(*blockedCategories)
+		return ok && c.within(&b.set)
+	case *blockedPaymentRails:
+		b, ok := w.condition.(*blockedPaymentRails)
+		return ok && c.within(&b.set)
+	case *geographyBlock:
+		b, ok := w.condition.(*geographyBlock)
+		return ok && c.within(&b.set)
+	case *vendorAllowlist:
+		b, ok := w.condition.(*vendorAllowlist)
+		return ok && b.within(&c.set)
+	case *timeRestriction:
+		b, ok := w.condition.(*timeRestriction)
+		return ok && b.within(c)
+	}
+	return false
+}
+
+// tooHigh reports whether r is an escalate_if for amounts that are blocked in
+// every currency: a max_amount in one currency blocks those without a limit.
+func (w *warner) tooHigh(r *warned) bool {
+	c, ok := r.condition.(*escalateIf)
+	if !ok {
+		return false
+	}
+	least := make(map[string]spend.Amount)
+	for i := range w.rules {
+		m, ok := w.rules[i].condition.(*maxAmount)
+		if !ok {
+			continue
+		}
+		if limit, known := least[m.currency]; !known || m.limit.Cmp(limit) < 0 {
+			least[m.currency] = m.limit
+		}
+	}
+	if limit, ok := least[""]; ok {
+		return limit.Cmp(c.above) <= 0
+	}
+	for _, limit := range least {
+		if limit.Cmp(c.above) > 0 {
+			return false
+		}
+	}
+	return len(least) > 0
+}
+
+// nothingPasses warns of rules of one type that together allow nothing.
+func (w *warner) nothingPasses() {
+	var times []*timeRestriction
+	var vendors []*vendorAllowlist
+	lastTime, lastVendors := 0, 0
+	for i := range w.rules {
+		switch c := w.rules[i].condition.(type) {
+		case *timeRestriction:
+			times, lastTime = append(times, c), i
+		case *vendorAllowlist:
+			vendors, lastVendors = append(vendors, c), i
+		}
+	}
+	if len(times) > 1 && !someMinute(func(at weekMinute) bool {
+		return !slices.ContainsFunc(times, func(c *timeRestriction) bool { return !c.open(at) })
+	}) {
+		w.add(lastTime, "", "leaves no time: the time_restriction rules together block every action at any time")
+	}
+	if len(vendors) > 1 && !vendors[0].some(func(name string) bool {
+		return !slices.ContainsFunc(vendors, func(c *vendorAllowlist) bool { return !contains(&c.set, name) })
+	}) {
+		w.add(lastVendors, "", "leaves no vendor: no vendor is on every vendor_allowlist, so every spend is blocked")
+	}
+}
+
+// some reports whether something holds for a text of the set.
+func (s *set) some(holds func(string) bool) bool {
+	for i := range s.ends {
+		if holds(s.at(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether every text of s is in other.
+func (s *set) within(other *set) bool {
+	return !s.some(func(text string) bool { return !contains(other, text) })
+}
+
+func someMinute(holds func(weekMinute) bool) bool {
+	for at := range weekMinute(minutesPerWeek) {
+		if holds(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether c is open only when other is.
+func (c *timeRestriction) within(other *timeRestriction) bool {
+	return !someMinute(func(at weekMinute) bool { return c.open(at) && !other.open(at) })
+}
+
+func (c *timeRestriction) always() bool {
+	return !someMinute(func(at weekMinute) bool { return !c.open(at) })
+}

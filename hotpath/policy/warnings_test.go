@@ -1,0 +1,100 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"spendgate/hotpath/spend"
+)
+
+func TestWarnings(t *testing.T) {
+	for rules, want := range map[string][]string{
+		`max_amount {"limit":500,"currency":"USD"}; max_amount {"limit":500.0,"currency":"usd"}`:                                                    {`rules[1] is never reported: whenever it fires, so does rules[0] ("r0")`},
+		`max_amount {"limit":500}; max_amount {"limit":900,"currency":"USD"}`:                                                                       {"rules[1] is never"},
+		`max_amount {"limit":900,"currency":"USD"}; max_amount {"limit":500}`:                                                                       nil,
+		`escalate_if {"amount_above":500}; max_amount {"limit":500}`:                                                                                {"rules[0] is never reported: every amount over"},
+		`escalate_if {"amount_above":499}; max_amount {"limit":500}`:                                                                                nil,
+		`escalate_if {"amount_above":500}; max_amount {"limit":500,"currency":"USD"}`:                                                               {"rules[0] is never"},
+		`escalate_if {"amount_above":500}; max_amount {"limit":1,"currency":"USD"}; max_amount {"limit":501,"currency":"EUR"}`:                      nil,
+		`escalate_if {"amount_above":5}; escalate_if {"amount_above":9,"action_types":["refund"]}`:                                                  {"rules[1] is never"},
+		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:                                                  nil,
+		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:                                                  nil,
+		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"skip"}`:              {"rules[1] is never"},
+		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"block"}`:             nil,
+		`blocked_payment_rails {"rails":["wire"]}`:                                                                                                  {"rules[0] does not judge an action without payment_method"},
+		`discount_cap {"max_percent":20,"on_missing":"block"}; discount_cap {"max_percent":30,"on_missing":"escalate"}`:                             {"rules[1] is never"},
+		`refund_age_limit {"max_days":20,"on_missing":"block"}; refund_age_limit {"max_days":20,"on_missing":"block"}`:                              {"rules[1] is never"},
+		`geography_block {"blocked_countries":["KP","IR"],"on_missing":"block"}; geography_block {"blocked_countries":["ir"],"on_missing":"block"}`: {"rules[1] is never"},
+		`vendor_allowlist {"vendors":["aws","b "]}; vendor_allowlist {"vendors":["aws","b ","c"]}`:                                                  {`vendors has "b "`, `vendors has "b "`, "rules[1] is never"},
+		`vendor_allowlist {"vendors":["aws"]}; vendor_allowlist {"vendors":["AWS"]}`:                                                                {"rules[1] leaves no vendor"},
+		`time_restriction {"allowed_hours_utc":"00:00-24:00"}`:                                                                                      {"rules[0] never fires"},
+		`time_restriction {"allowed_days":["mon"]}; time_restriction {"allowed_days":["mon","tue"]}`:                                                {"rules[1] is never"},
+		`time_restriction {"allowed_hours_utc":"22:00-06:00"}; time_restriction {"allowed_hours_utc":"06:00-22:00"}`:                                {"rules[1] leaves no time"},
+		`duplicate_guard {"window_minutes":5}; duplicate_guard {"window_minutes":9}; duplicate_guard {"window_minutes":9}`:                          {"rules[0] is never", `rules[2] is never reported: whenever it fires, so does rules[1]`},
+		`max_amount {"limit":500}; duplicate_guard {"window_minutes":5}`:                                                                            nil,
+		`max_amount {"limit":"x"}; max_amount {"limit":5}; max_amount {"limit":5}`:                                                                  nil,
+	} {
+		var texts []string
+		for i, text := range strings.Split(rules, "; ") {
+			ruleType, parameters, _ := strings.Cut(text, " ")
+			texts = append(texts, fmt.Sprintf(`{"rule_id":"r%d","rule_type":%q,"parameters":%s}`, i, ruleType, parameters))
+		}
+		got := Warnings("[" + strings.Join(texts, ",") + "]")
+		ok := len(got) == len(want)
+		for i := 0; ok && i < len(want); i++ {
+			ok = strings.Contains(got[i].Path+" "+got[i].Problem, want[i])
+		}
+		if !ok {
+			t.Errorf("%s\ngot  %v\nwant %q", rules, got, want)
+		}
+	}
+}
+
+// What Warnings says is never reported no action gets reported, over random
+// policies and actions.
+func TestWarningsAreTrue(t *testing.T) {
+	draw := drawer{rand.New(rand.NewPCG(7, 0))}
+	warned := make(map[string]int)
+	for range 500 {
+		var texts []string
+		for _, r := range draw.policy() {
+			texts = append(texts, r.json())
+		}
+		rules := "[" + strings.Join(texts, ",") + "]"
+		p, never, claims := mustCompile(t, rules), make(map[string]string), Warnings(rules)
+		for _, w := range claims {
+			for _, claim := range []string{"is never reported", "never fires", "leaves no time", "leaves no vendor"} {
+				if strings.HasPrefix(w.Problem, claim) {
+					never[w.Path] = claim
+					warned[claim]++
+				}
+			}
+		}
+		if d := p.Duplicate(spend.ID{}, named(spend.Spend)); never[pathOf(d.RuleID)] != "" {
+			t.Fatalf("the guard reports %s: %s", d.RuleID, rules)
+		}
+		for range 60 {
+			a, r, now := draw.action(t)
+			f := p.Evaluate(a, r, now)
+			d := p.Explain(f, a, r)
+			if claim := never[pathOf(d.RuleID)]; claim == "is never reported" || claim == "never fires" {
+				t.Fatalf("%s is reported for %+v at %v\n%s\n%v", d.RuleID, a, now, rules, claims)
+			}
+			for _, claim := range never {
+				if d.Effect == spend.Allow && (claim == "leaves no time" || claim == "leaves no vendor" && r.Type == spend.Spend) {
+					t.Fatalf("%s, and yet %+v at %v passes\n%s", claim, a, now, rules)
+				}
+			}
+		}
+	}
+	for _, claim := range []string{"is never reported", "leaves no time", "leaves no vendor"} {
+		if warned[claim] < 5 {
+			t.Errorf("%q was drawn %d times only", claim, warned[claim])
+		}
+	}
+}
+
+// pathOf returns the path of a rule that is named by its index.
+func pathOf(id string) string { return "rules[" + strings.TrimPrefix(id, "r") + "]" }
