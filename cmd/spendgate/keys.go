@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"spendgate/hotpath/client"
 )
@@ -22,15 +27,23 @@ func keysCommand() command {
 		sub: []command{
 			{
 				name: "create", summary: "make an API key; it is shown this once", setup: keysCreate,
-				details: keysNeed + "\nOnly a hash of the key is stored: keep what is printed.",
+				details: keysNeed + `
+Only a hash of the key is stored: keep what is printed.
+
+A key without --role or --scope may do what role full may, writing policies
+included. Give an agent --role agent: it asks, and reads what it caused itself. Give
+who maintains policies --role author, and who only reads --role auditor. S30 in
+deploy/CONTRACT.md has the scopes of every role.`,
 			},
 			{
 				name: "list", summary: "list all API keys", setup: keysList,
-				details: keysNeed + "\nLAST USED may be a minute behind.",
+				details: keysNeed + "\nLAST USED may be a minute behind. What keys may do is shown when one of them is not just full.",
 			},
 			{
-				name: "update", args: "KEY_ID", summary: "rename, limit, deactivate or reactivate an API key", setup: keysUpdate,
-				details: keysNeed + "\nWhen the command returns, the change is in force on every node.",
+				name: "update", args: "KEY_ID", summary: "rename, limit, narrow, deactivate or reactivate an API key", setup: keysUpdate,
+				details: keysNeed + `
+When the command returns, the change is in force on every node. --role and --scope
+replace what the key had of both; so do --policy-id and --agent-id, each its own.`,
 			},
 		},
 	}
@@ -39,6 +52,8 @@ func keysCommand() command {
 func keysCreate(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "what the key is for, as `TEXT` (required)")
 	limit := flags.Int("rate-limit", 0, "requests per minute, as `N` from 1 to 10000 (default 100)")
+	var grants client.Grants
+	grantFlags(flags, &grants)
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
 	return func(ctx context.Context, p process, args []string) error {
 		if *name == "" || len(args) > 0 {
@@ -52,26 +67,38 @@ func keysCreate(flags *flag.FlagSet) action {
 		if isSet(flags, "rate-limit") {
 			rpm = limit
 		}
-		k, err := api.CreateKey(ctx, *name, rpm)
+		k, err := api.CreateKey(ctx, client.KeyRequest{Name: *name, RateLimitRPM: rpm, Grants: grants})
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return printJSON(p.stdout, k)
 		}
-		_, err = fmt.Fprintf(p.stdout, "key id:      %s\nname:        %s\nrate limit:  %d a minute\nAPI key:     %s\n",
-			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, printable(k.APIKey))
-		return err
+		return writeNewKey(p.stdout, k)
 	}
+}
+
+func writeNewKey(w io.Writer, k *client.NewKey) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "key id:\t%s\nname:\t%s\nrate limit:\t%d a minute\n", printable(k.KeyID), printable(k.Name), k.RateLimitRPM)
+	for i, text := range grantTexts(k.Grants) {
+		if text != "" {
+			fmt.Fprintf(out, "%s:\t%s\n", grantNames[i], text)
+		}
+	}
+	fmt.Fprintf(out, "API key:\t%s\n", printable(k.APIKey))
+	return out.Flush()
 }
 
 func keysUpdate(flags *flag.FlagSet) action {
 	name := flags.String("name", "", "the new name, as `TEXT`")
 	limit := flags.Int("rate-limit", 0, "requests per minute, as `N` from 1 to 10000")
 	active := flags.Bool("active", true, "whether the key is accepted: --active, or --active=false")
+	var change client.KeyChange
+	grantFlags(flags, &change.Grants)
+	clearFlag(flags, &change.Clear)
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
 	return func(ctx context.Context, p process, args []string) error {
-		var change client.KeyChange
 		if isSet(flags, "name") {
 			change.Name = name
 		}
@@ -84,8 +111,8 @@ func keysUpdate(flags *flag.FlagSet) action {
 		if change.Active != nil && len(args) == 2 && isBool(args[1]) {
 			return usageError{text: "--active takes its value after a sign: --active=" + args[1]}
 		}
-		if len(args) != 1 || args[0] == "" || change == (client.KeyChange{}) {
-			return usageError{text: "needs one KEY_ID and at least one of --name, --rate-limit, --active"}
+		if len(args) != 1 || args[0] == "" || reflect.ValueOf(change).IsZero() {
+			return usageError{text: "needs one KEY_ID and at least one flag that says what to change"}
 		}
 		api, err := adminAPI(p)
 		if err != nil {
@@ -131,20 +158,31 @@ func keysList(flags *flag.FlagSet) action {
 	}
 }
 
+// writeKeys writes a table. It has columns of what keys may do if that was said
+// of one.
 func writeKeys(w io.Writer, keys []client.Key) error {
+	granted := slices.ContainsFunc(keys, func(k client.Key) bool { return !reflect.ValueOf(k.Grants).IsZero() })
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED\tLAST USED")
+	fmt.Fprint(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED\tLAST USED")
+	if granted {
+		fmt.Fprint(out, "\t"+strings.ToUpper(strings.Join(grantNames[:], "\t")))
+	}
+	fmt.Fprintln(out)
+	now := time.Now()
 	for _, k := range keys {
-		state := "active"
-		if !k.Active {
-			state = "inactive"
-		}
 		used := "never"
 		if k.LastUsedAt != nil {
 			used = k.LastUsedAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s\n",
-			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, state, k.CreatedAt, used)
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s",
+			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, stateText(k, now), k.CreatedAt, used)
+		if granted {
+			unsaid := [len(grantNames)]string{"full", "any", "any", "-", "-", "never"}
+			for i, text := range grantTexts(k.Grants) {
+				fmt.Fprint(out, "\t"+cmp.Or(text, unsaid[i]))
+			}
+		}
+		fmt.Fprintln(out)
 	}
 	return out.Flush()
 }

@@ -317,7 +317,7 @@ func TestRefusalsAreNotRepeated(t *testing.T) {
 func TestWritesAreNotRepeated(t *testing.T) {
 	writes := map[string]func(*Client) error{
 		"policy": func(c *Client) error { _, err := c.CreatePolicy(t.Context(), NewPolicy{Name: "n"}); return err },
-		"key":    func(c *Client) error { _, err := c.CreateKey(t.Context(), "n", nil); return err },
+		"key":    func(c *Client) error { _, err := c.CreateKey(t.Context(), KeyRequest{Name: "n"}); return err },
 	}
 	for name, write := range writes {
 		for _, answer := range []respond{hangsUp, truncates, refuses(500, "internal_error"), says(502, "<html>"), says(429, "<html>")} {
@@ -368,8 +368,13 @@ func TestOnlyTheRightKeyIsSent(t *testing.T) {
 	c, _ := s.client(t, nil)
 	_, _ = c.GetCheck(t.Context(), "a/b?c")
 	_, _ = c.Keys(t.Context(), KeyQuery{})
-	want := []seen{{method: "GET", uri: "/v1/checks/a%2Fb%3Fc", key: apiKey}, {method: "GET", uri: "/v1/keys", admin: adminKey}}
-	if len(s.sent()) != 2 || s.sent()[0] != want[0] || s.sent()[1] != want[1] {
+	_, _ = c.Self(t.Context())
+	want := []seen{
+		{method: "GET", uri: "/v1/checks/a%2Fb%3Fc", key: apiKey},
+		{method: "GET", uri: "/v1/keys", admin: adminKey},
+		{method: "GET", uri: "/v1/keys/self", key: apiKey},
+	}
+	if !slices.Equal(s.sent(), want) {
 		t.Errorf("%+v", s.sent())
 	}
 }

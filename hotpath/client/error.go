@@ -13,6 +13,7 @@ import (
 const (
 	CodeUnauthorized   = "unauthorized"
 	CodeKeyInactive    = "api_key_inactive"
+	CodeForbidden      = "forbidden"
 	CodeBadRequest     = "bad_request"
 	CodeValidation     = "validation_error"
 	CodeDemoLimit      = "demo_limit_exceeded"

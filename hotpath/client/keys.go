@@ -8,6 +8,19 @@ import (
 	"net/url"
 )
 
+// Grants are what an API key may do, and who stands behind it (S29 to S32). What
+// is nil or empty is not said: a key of which neither role nor scopes are said
+// may do all that role full may.
+type Grants struct {
+	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, auditor or full
+	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
+	PolicyIDs []string   `json:"policy_ids,omitzero"` // nil: any; a list that is empty is refused
+	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
+	Principal string     `json:"principal,omitzero"`  // the service takes KeyID for it when empty
+	Owner     string     `json:"owner,omitzero"`
+	ExpiresAt *Timestamp `json:"expires_at,omitzero"`
+}
+
 // Key is the record of an API key (S25).
 type Key struct {
 	KeyID        string    `json:"key_id"`
@@ -19,6 +32,15 @@ type Key struct {
 	// LastUsedAt is when a check or a new policy last came with the key; nil if
 	// none did. It may be a minute behind.
 	LastUsedAt *Timestamp `json:"last_used_at"`
+
+	Grants
+}
+
+// KeyRequest is an API key as it is asked for.
+type KeyRequest struct {
+	Name         string `json:"name"`
+	RateLimitRPM *int   `json:"rate_limit_rpm,omitzero"` // 1 to 10,000; nil is the service's default
+	Grants
 }
 
 // NewKey is an API key as it is made: the only time that it is shown.
@@ -28,6 +50,7 @@ type NewKey struct {
 	APIKey       string    `json:"api_key"`
 	RateLimitRPM int       `json:"rate_limit_rpm"`
 	CreatedAt    Timestamp `json:"created_at"`
+	Grants
 }
 
 // String names the key and does not show it.
@@ -36,11 +59,16 @@ func (k NewKey) String() string { return "API key " + k.KeyID }
 // GoString returns String.
 func (k NewKey) GoString() string { return k.String() }
 
-// KeyChange is what to change of a key; nil fields stay.
+// KeyChange is what to change of a key; nil and empty fields stay. A role
+// replaces scopes, and scopes replace a role.
 type KeyChange struct {
 	Active       *bool   `json:"active,omitzero"`
 	Name         *string `json:"name,omitzero"`
 	RateLimitRPM *int    `json:"rate_limit_rpm,omitzero"` // 1 to 10,000
+	Grants
+
+	// Clear names members of Grants to take away: owner, policy_ids and so on.
+	Clear []string `json:"-"`
 }
 
 // KeyQuery is a page of the keys.
@@ -55,13 +83,10 @@ type KeyPage struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// CreateKey makes an API key. A nil limit is the service's default. It needs
-// the admin key, and is not repeated when the key may have been made.
-func (c *Client) CreateKey(ctx context.Context, name string, rateLimitRPM *int) (*NewKey, error) {
-	body, err := encode(struct {
-		Name         string `json:"name"`
-		RateLimitRPM *int   `json:"rate_limit_rpm,omitzero"`
-	}{name, rateLimitRPM})
+// CreateKey makes an API key. It needs the admin key, and is not repeated when
+// the key may have been made.
+func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*NewKey, error) {
+	body, err := encode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +109,14 @@ func (c *Client) CreateKey(ctx context.Context, name string, rateLimitRPM *int) 
 // UpdateKey changes a key. When it returns without an error, the change is in
 // force on every node (G5). It needs the admin key.
 func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) (*Key, error) {
-	body, err := encode(change)
+	cleared := make(map[string]*string, len(change.Clear)) // of null
+	for _, name := range change.Clear {
+		cleared[name] = nil
+	}
+	body, err := encode(struct {
+		KeyChange
+		Cleared map[string]*string `json:",embed"`
+	}{change, cleared})
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +127,21 @@ func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) 
 	if err != nil {
 		return nil, err
 	}
+	return readKey(answer.body)
+}
+
+// Self reads the record of the client's own API key.
+func (c *Client) Self(ctx context.Context) (*Key, error) {
+	body, err := c.get(ctx, "/v1/keys/self")
+	if err != nil {
+		return nil, err
+	}
+	return readKey(body)
+}
+
+func readKey(body []byte) (*Key, error) {
 	k := new(Key)
-	if err := decode(answer.body, k); err != nil {
+	if err := decode(body, k); err != nil {
 		return nil, err
 	}
 	if k.KeyID == "" {

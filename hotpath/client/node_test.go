@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/bench/fleet"
 	"spendgate/hotpath/client"
@@ -13,7 +15,7 @@ import (
 
 // startNode runs the real service, a single node, and returns clients of it: one
 // with its sample key and its admin key, one with neither.
-func startNode(t *testing.T) (c, anonymous *client.Client) {
+func startNode(t *testing.T) (node *fleet.Dev, c, anonymous *client.Client) {
 	t.Helper()
 	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
 	if err != nil {
@@ -32,7 +34,7 @@ func startNode(t *testing.T) (c, anonymous *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, anonymous
+	return node, c, anonymous
 }
 
 func amount(t *testing.T, s string) client.Amount {
@@ -53,12 +55,13 @@ func code(err error) string {
 
 // Every endpoint of the service, asked through the client.
 func TestRealNode(t *testing.T) {
-	c, anonymous := startNode(t)
+	node, c, anonymous := startNode(t)
 	t.Run("policies", func(t *testing.T) { policies(t, c) })
 	t.Run("checks", func(t *testing.T) { checks(t, c) })
 	t.Run("simulation", func(t *testing.T) { simulation(t, c, anonymous) })
 	t.Run("violations", func(t *testing.T) { violations(t, c) })
 	t.Run("keys", func(t *testing.T) { keys(t, c) })
+	t.Run("grants", func(t *testing.T) { grants(t, node, c) })
 	t.Run("health", func(t *testing.T) {
 		if h, err := anonymous.Health(t.Context()); err != nil || h.Status != "ok" || h.Version != "test" || h.Timestamp.IsZero() {
 			t.Error(h, err)
@@ -194,7 +197,7 @@ func violations(t *testing.T, c *client.Client) {
 func keys(t *testing.T, c *client.Client) {
 	made := make(map[string]bool)
 	for range 3 {
-		k, err := c.CreateKey(t.Context(), "till", new(7))
+		k, err := c.CreateKey(t.Context(), client.KeyRequest{Name: "till", RateLimitRPM: new(7)})
 		if err != nil || k.RateLimitRPM != 7 || !strings.HasPrefix(k.APIKey, "svc_live_") {
 			t.Fatal(k, err)
 		}
@@ -217,5 +220,43 @@ func keys(t *testing.T, c *client.Client) {
 	}
 	if _, err := c.UpdateKey(t.Context(), "key_00000000000000000000000000000000", client.KeyChange{Active: new(true)}); code(err) != client.CodeKeyNotFound {
 		t.Error(err)
+	}
+}
+
+// What a key may do arrives with it, is changed and taken away, and is what the
+// key itself reads.
+func grants(t *testing.T, node *fleet.Dev, admin *client.Client) {
+	expires := client.Timestamp{Time: time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)}
+	want := client.Grants{
+		Role: "agent", PolicyIDs: []string{"p:1", "p:2"}, AgentIDs: []string{"a"}, Principal: "till", Owner: "shop", ExpiresAt: &expires,
+	}
+	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "narrow", Grants: want})
+	if err != nil || !reflect.DeepEqual(made.Grants, want) {
+		t.Fatal(made, err)
+	}
+	c, err := client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, err := c.Self(t.Context()); err != nil || k.KeyID != made.KeyID || !reflect.DeepEqual(k.Grants, want) {
+		t.Error(k, err)
+	}
+	if _, err := c.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "p:1", Name: "n"}); code(err) != client.CodeForbidden {
+		t.Error(err)
+	}
+	changed, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{
+		Grants: client.Grants{Scopes: []string{"policies:write"}, Owner: "bank"}, Clear: []string{"policy_ids", "agent_ids", "expires_at"},
+	})
+	if err != nil || !reflect.DeepEqual(changed.Grants, client.Grants{Scopes: []string{"policies:write"}, Principal: "till", Owner: "bank"}) {
+		t.Error(changed, err)
+	}
+	// A list that came out empty is not taken for one that was not given.
+	for _, g := range []client.Grants{{Scopes: []string{}}, {PolicyIDs: []string{}}, {AgentIDs: []string{}}} {
+		if k, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "wide", Grants: g}); code(err) != client.CodeValidation {
+			t.Error(k, err)
+		}
+	}
+	if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Owner: "x"}, Clear: []string{"owner"}}); err == nil {
+		t.Error("a member is set and cleared")
 	}
 }

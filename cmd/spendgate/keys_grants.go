@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/spend"
+)
+
+// grantFlags declares the flags of what a key may do. None takes an empty value:
+// a variable that a script never set must not make a key that may do more.
+func grantFlags(flags *flag.FlagSet, g *client.Grants) {
+	each := func(to *[]string) func(string) error {
+		return func(text string) error {
+			var one string
+			err := notEmpty(&one)(text)
+			*to = append(*to, one)
+			return err
+		}
+	}
+	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, auditor or full", notEmpty(&g.Role))
+	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", each(&g.Scopes))
+	flags.Func("policy-id", "bind the key to the policy `ID`; once for each", each(&g.PolicyIDs))
+	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", each(&g.AgentIDs))
+	flags.Func("principal", "who stands behind the key, as `TEXT`: keys may share one; unless given, the key's own id", notEmpty(&g.Principal))
+	flags.Func("owner", "the person or team that runs the agent, as `TEXT`", notEmpty(&g.Owner))
+	flags.Func("expires-at", "the `TIME` from which the key is refused, such as 2030-01-31T12:00:00Z", func(text string) error {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return errors.New("must be an RFC 3339 time: 2030-01-31T12:00:00Z")
+		}
+		g.ExpiresAt = &client.Timestamp{Time: at}
+		return nil
+	})
+}
+
+// clearable are the members that a change of a key can take away. A role and
+// scopes can only replace each other.
+var clearable = [...]string{spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberExpiresAt}
+
+// clearFlag declares the flag of what to take away from a key.
+func clearFlag(flags *flag.FlagSet, to *[]string) {
+	known := strings.Join(clearable[:], ", ")
+	flags.Func("clear", "take `MEMBER` away: "+known+"; once for each", func(text string) error {
+		if !slices.Contains(clearable[:], text) {
+			return errors.New("must be one of " + known)
+		}
+		*to = append(*to, text)
+		return nil
+	})
+}
+
+// grantNames are the headings of a key's grants.
+var grantNames = [...]string{"role", "policies", "agents", "principal", "owner", "expires"}
+
+// grantTexts returns a key's grants for people, in the order of grantNames; what
+// was not given is empty.
+func grantTexts(g client.Grants) [len(grantNames)]string {
+	expires := ""
+	if g.ExpiresAt != nil {
+		expires = g.ExpiresAt.String()
+	}
+	return [...]string{
+		cmp.Or(printable(g.Role), listText(g.Scopes)), listText(g.PolicyIDs), listText(g.AgentIDs),
+		printable(g.Principal), printable(g.Owner), expires,
+	}
+}
+
+// listText returns the first of many, which would make a table unreadable.
+func listText(all []string) string {
+	const shown = 4
+	var text []string
+	for _, s := range all[:min(len(all), shown)] {
+		text = append(text, printable(s))
+	}
+	joined := strings.Join(text, ",")
+	if more := len(all) - shown; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
+	}
+	return joined
+}
+
+// stateText says whether a key is accepted now.
+func stateText(k client.Key, now time.Time) string {
+	switch {
+	case !k.Active:
+		return "inactive"
+	case k.ExpiresAt != nil && !now.Before(k.ExpiresAt.Time):
+		return "expired"
+	}
+	return "active"
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const (
+	grantArgs    = "--role agent --policy-id p --policy-id q --agent-id a,b --principal till --owner shop --expires-at 2999-01-31T12:00:00+01:00"
+	grantMembers = `"role":"agent","policy_ids":["p","q"],"agent_ids":["a,b"],"principal":"till","owner":"shop","expires_at":"2999-01-31T11:00:00.000Z"`
+)
+
+func TestKeysCreateNarrow(t *testing.T) {
+	const answer = `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":100,"created_at":"2026-01-02T03:04:05.000Z",`
+	n := newFakeNode(t, answer+grantMembers+"}", answer+`"scopes":["checks:read","events:read"]}`)
+	n.run(t, "", append(strings.Fields("keys create --name till"), strings.Fields(grantArgs)...)...).check(t, 0, `key id:      key_1
+name:        till
+rate limit:  100 a minute
+role:        agent
+policies:    p,q
+agents:      a,b
+principal:   till
+owner:       shop
+expires:     2999-01-31T11:00:00.000Z
+API key:     svc_live_ab
+`, "")
+	n.run(t, "", strings.Fields("keys create --name till --scope checks:read --scope events:read --json")...).
+		check(t, 0, `"scopes": [`, "")
+	n.check(t, `POST /v1/keys admin {"name":"till",`+grantMembers+`}`, `POST /v1/keys admin {"name":"till","scopes":["checks:read","events:read"]}`)
+}
+
+func TestKeysListNarrow(t *testing.T) {
+	key := func(members string) string {
+		return `{"key_id":"key_1","name":"n","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null` + members + `}`
+	}
+	n := newFakeNode(t, `200 {"data":[`+strings.Join([]string{
+		key("," + grantMembers), key(""), key(`,"scopes":["checks:read","events:read"],"expires_at":"2026-01-31T12:00:00.000Z"`),
+		key(`,"policy_ids":["a","b","c","d","e","f"],"owner":"\u001b[2J"`),
+	}, ",")+`],"pagination":{"next_cursor":null,"has_more":false,"total_count":4}}`)
+	got := strings.Split(n.run(t, "", "keys", "list").stdout, "\n")
+	for i, want := range []string{
+		"LAST USED  ROLE                     POLICIES            AGENTS  PRINCIPAL  OWNER      EXPIRES",
+		"agent                    p,q                 a,b     till       shop       2999-01-31T11:00:00.000Z",
+		"full                     any                 any     -          -          never",
+		"checks:read,events:read  any                 any     -          -          2026-01-31T12:00:00.000Z",
+		`full                     a,b,c,d and 2 more  any     -          "\x1b[2J"  never`,
+	} {
+		if !strings.HasSuffix(got[i], want) {
+			t.Errorf("%q; want %q", got[i], want)
+		}
+	}
+	if !strings.Contains(got[3], " expired ") {
+		t.Errorf("it does not show as expired: %s", got[3])
+	}
+}
+
+func TestKeysUpdateGrants(t *testing.T) {
+	const answer = `200 {"key_id":"key_1","name":"b","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","role":"author"}`
+	n := newFakeNode(t, answer, answer)
+	n.run(t, "", strings.Fields("keys update key_1 --role author --clear owner --clear expires_at")...).check(t, 0, "author", "")
+	n.run(t, "", strings.Fields("keys update key_1 --clear policy_ids")...).check(t, 0, "author", "")
+	n.check(t, `PATCH /v1/keys/key_1 admin {"role":"author","expires_at":null,"owner":null}`, `PATCH /v1/keys/key_1 admin {"policy_ids":null}`)
+}
+
+// An empty value, such as of a variable that a script never set, makes no key
+// that may do more, and nothing is sent.
+func TestKeysGrantsMustBeSaid(t *testing.T) {
+	n := newFakeNode(t)
+	for _, name := range []string{"role", "scope", "policy-id", "agent-id", "principal", "owner", "expires-at"} {
+		n.run(t, "", "keys", "create", "--name", "x", "--"+name, "").check(t, 2, "", "--"+name+` cannot be "": must `)
+		n.run(t, "", "keys", "update", "key_1", "--"+name, "").check(t, 2, "", "--"+name+` cannot be "": must `)
+	}
+	n.run(t, "", "keys", "update", "key_1", "--clear", "role").check(t, 2, "", "--clear cannot be \"role\": must be one of policy_ids, ")
+	n.run(t, "", "keys", "create", "--name", "x", "--expires-at", "2030-01-31").check(t, 2, "", "must be an RFC 3339 time")
+	n.check(t)
+}
