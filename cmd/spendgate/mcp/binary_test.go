@@ -36,8 +36,14 @@ func (p *program) environ(more ...string) []string {
 // stdio returns a session over the streams of a tool server that it starts.
 func (p *program) stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	t.Helper()
+	return p.stdioAs(t, p.node.Key, args...)
+}
+
+// stdioAs returns such a session of a tool server with another API key.
+func (p *program) stdioAs(t *testing.T, key string, args ...string) *sdk.ClientSession {
+	t.Helper()
 	cmd := exec.Command(p.node.Binary, append([]string{"mcp"}, args...)...)
-	cmd.Env = p.environ()
+	cmd.Env = p.environ("API_KEY=" + key)
 	return dial(t, &sdk.CommandTransport{Command: cmd})
 }
 
@@ -125,6 +131,7 @@ func TestProgram(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
 	})
 	t.Run("no policy writes", func(t *testing.T) { withoutPolicyWrites(t, p) })
+	t.Run("roles", func(t *testing.T) { toolsOfRoles(t, p) })
 	t.Run("inspector", func(t *testing.T) { useInspector(t, p) })
 	t.Run("killed node", func(t *testing.T) { nodeKilled(t, p) })
 }

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/spend"
 )
 
 const (
@@ -45,6 +46,7 @@ type Options struct {
 type Server struct {
 	client  *client.Client
 	hasKey  bool
+	needs   map[string]spend.Scopes // the scope that each tool needs
 	pending *pendingKeys
 	log     *slog.Logger
 	mcp     *sdk.Server
@@ -52,20 +54,25 @@ type Server struct {
 
 // New makes a tool server; it sends nothing.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, hasKey: o.HasKey, pending: newPendingKeys(time.Now), log: o.Logger}
+	s := &Server{
+		client: o.Client, hasKey: o.HasKey, needs: make(map[string]spend.Scopes), pending: newPendingKeys(time.Now), log: o.Logger,
+	}
 	s.mcp = sdk.NewServer(
 		&sdk.Implementation{Name: "spendgate", Title: "spendgate: may this agent move this money?", Version: o.Version},
 		&sdk.ServerOptions{
 			Instructions: instructions, Logger: slog.New(warnings{o.Logger.Handler()}),
-			// The list of tools never changes, and nothing is logged to clients.
+			// Clients are not told when the list of tools changes, and nothing is
+			// logged to them.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		},
 	)
 	for _, t := range s.tools() {
 		if t.definition.Name != createPolicy || o.PolicyWrites {
 			s.mcp.AddTool(t.definition, s.handler(t))
+			s.needs[t.definition.Name] = t.scope
 		}
 	}
+	s.mcp.AddReceivingMiddleware(s.offered)
 	return s
 }
 

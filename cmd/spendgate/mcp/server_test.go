@@ -57,7 +57,7 @@ func serve(t *testing.T, answers ...string) *service {
 		if status == "429" {
 			w.Header().Set("Retry-After", "17")
 		}
-		w.WriteHeader(map[string]int{"200": 200, "201": 201, "401": 401, "404": 404, "422": 422, "429": 429, "500": 500}[status])
+		w.WriteHeader(map[string]int{"200": 200, "201": 201, "401": 401, "403": 403, "404": 404, "422": 422, "429": 429, "500": 500}[status])
 		io.WriteString(w, text) //nolint:errcheck // the client would notice
 	}))
 	t.Cleanup(s.Close)
@@ -313,13 +313,13 @@ func TestKeyOutlastsRefusals(t *testing.T) {
 	refused := func(code string) string {
 		return fmt.Sprintf(`%s {"error":{"code":"c","message":"m","request_id":"req_1"}}`, code)
 	}
-	s := serve(t, "lost", refused("429"), refused("401"), "200 "+allowed, "lost", refused("422"), "200 "+allowed)
+	s := serve(t, "lost", refused("429"), refused("401"), refused("403"), "200 "+allowed, "lost", refused("422"), "200 "+allowed)
 	session := connect(t, newServer(t, s, io.Discard, nil))
-	for range 7 {
+	for range 8 {
 		callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"))
 	}
 	k := s.keys(t)
-	if k[1] != k[0] || k[2] != k[0] || k[3] != k[0] || k[4] == k[0] || k[5] != k[4] || k[6] == k[4] {
+	if k[1] != k[0] || k[2] != k[0] || k[3] != k[0] || k[4] != k[0] || k[5] == k[0] || k[6] != k[5] || k[7] == k[5] {
 		t.Errorf("keys %v", k)
 	}
 }

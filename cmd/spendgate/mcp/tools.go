@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,6 +31,7 @@ type tool struct {
 	definition *sdk.Tool
 	input      *jsonschema.Schema
 	needsKey   bool
+	scope      spend.Scopes // that an API key needs
 	// onError is what a model should do when there is an error.
 	onError string
 	run     func(context.Context, []byte) (*sdk.CallToolResult, error)
@@ -37,22 +39,22 @@ type tool struct {
 
 func (s *Server) tools() []tool {
 	return []tool{
-		define(checkAction, "Check a financial action", checkDescription, sdk.ToolAnnotations{},
+		define(checkAction, spend.ChecksWrite, "Check a financial action", checkDescription, sdk.ToolAnnotations{},
 			actionSchema(true), outputSchema[client.Result](), s.check),
-		define(createPolicy, "Create a policy or its next version", createDescription, sdk.ToolAnnotations{DestructiveHint: new(true)},
+		define(createPolicy, spend.PoliciesWrite, "Create a policy or its next version", createDescription, sdk.ToolAnnotations{DestructiveHint: new(true)},
 			policySchema(), outputSchema[client.Policy](), s.createPolicy),
-		define(getPolicy, "Read a policy", getDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+		define(getPolicy, spend.PoliciesRead, "Read a policy", getDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			getSchema(), outputSchema[client.Policy](), s.getPolicy),
-		define(simulateActions, "Simulate actions", simulateDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+		define(simulateActions, spend.PoliciesRead, "Simulate actions", simulateDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			simulateSchema(), simulatedSchema(), s.simulate),
-		define(listViolations, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+		define(listViolations, spend.ChecksRead, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			listSchema(), violationsSchema(), s.listViolations),
 	}
 }
 
 // define completes a tool. All hints are set: a tool that only reads is
 // idempotent, and none is open-world.
-func define(name, title, description string, hints sdk.ToolAnnotations, input, output *jsonschema.Schema,
+func define(name string, scope spend.Scopes, title, description string, hints sdk.ToolAnnotations, input, output *jsonschema.Schema,
 	run func(context.Context, []byte) (*sdk.CallToolResult, error),
 ) tool {
 	hints.Title = title
@@ -65,7 +67,7 @@ func define(name, title, description string, hints sdk.ToolAnnotations, input, o
 		definition: &sdk.Tool{
 			Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output,
 		},
-		input: input, needsKey: name != simulateActions, run: run,
+		input: input, needsKey: name != simulateActions, scope: scope, run: run,
 	}
 	if name == checkAction {
 		t.onError = "There is no decision. Do not carry the action out."
@@ -106,7 +108,7 @@ func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResu
 // the outcome of an earlier one is still unknown.
 func refusedEarly(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return ok && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests)
+	return ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, refused.Status)
 }
 
 // decisionText returns the decision first, then everything a model needs if it

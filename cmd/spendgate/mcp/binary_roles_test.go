@@ -1,0 +1,47 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"spendgate/hotpath/client"
+)
+
+// toolsOfRoles checks that the tools that a key of each role is offered are
+// those that the service lets it use, also after the key was changed.
+func toolsOfRoles(t *testing.T, p *program) {
+	admin, err := client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "roles", RateLimitRPM: new(1000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := p.stdioAs(t, made.APIKey)
+	calls := map[string]map[string]any{
+		"check_financial_action": refund("1", "roles"),
+		"create_policy": {"policy_id": "roles", "name": "n", "rules": []any{
+			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1")}},
+		}},
+		"get_policy":       {"policy_id": "refund-desk"},
+		"list_violations":  {},
+		"simulate_actions": {"policy_id": "refund-desk", "actions": []any{refund("1", "roles")}},
+	}
+	for role, count := range map[string]int{"agent": 4, "author": 4, "approver": 3, "executor": 1, "auditor": 3, "full": 5} {
+		if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Role: role}}); err != nil {
+			t.Fatal(err)
+		}
+		offered := outputSchemas(t, session)
+		if len(offered) != count {
+			t.Errorf("%s is offered %d tools, not %d", role, len(offered), count)
+		}
+		for tool, arguments := range calls {
+			text, isError := call(t, session, tool, arguments)
+			if _, listed := offered[tool]; listed == isError || isError != strings.Contains(text, "Error forbidden (HTTP 403): the key lacks the scope ") {
+				t.Errorf("%s, %s: offered %v, %s", role, tool, listed, text)
+			}
+		}
+	}
+}
