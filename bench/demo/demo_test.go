@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 )
 
@@ -75,7 +75,8 @@ func TestScript(t *testing.T) {
 }
 
 // fakeNode answers every check with a decision and keys seen twice with a
-// replay; the first check it refuses for the rate limit.
+// replay; the first check it refuses for the rate limit. The keys that it makes are
+// for checks or for policies alone.
 func fakeNode(t *testing.T, change bool) *httptest.Server {
 	t.Helper()
 	first, stored := make(map[string]string), make(map[string]bool)
@@ -85,17 +86,28 @@ func fakeNode(t *testing.T, change bool) *httptest.Server {
 			w.WriteHeader(status)
 			fmt.Fprint(w, body) //nolint:errcheck // the client would notice
 		}
-		if r.Header.Get("X-API-Key") != "svc_live_1" {
-			answer(401, `{"error":{"code":"unauthorized","message":"no"}}`)
-			return
-		}
 		var body map[string]any
 		if r.Method == http.MethodPost {
 			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 				t.Error(err)
 			}
 		}
-		id, _ := strings.CutPrefix(r.URL.Path, "/v1/policies/")
+		id, ofPolicies := strings.CutPrefix(r.URL.Path, "/v1/policies")
+		id = strings.TrimPrefix(id, "/")
+		may := map[string]bool{"svc_live_1": true, "svc_live_agent": !ofPolicies, "svc_live_author": ofPolicies}
+		if permitted, known := may[r.Header.Get("X-API-Key")]; r.Header.Get("X-Admin-Key") == "admin" {
+			if r.URL.Path != "/v1/keys" || len(body["policy_ids"].([]any)) != 4 || body["expires_at"] == nil {
+				t.Errorf("%s %v", r.URL, body)
+			}
+			answer(201, fmt.Sprintf(`{"key_id":"key_1","api_key":"svc_live_%s"}`, body["role"]))
+			return
+		} else if !known {
+			answer(401, `{"error":{"code":"unauthorized","message":"no"}}`)
+			return
+		} else if !permitted {
+			answer(403, `{"error":{"code":"forbidden","message":"the key lacks the scope"}}`)
+			return
+		}
 		switch key, _ := body["idempotency_key"].(string); {
 		case r.Method == http.MethodGet && stored[id]:
 			answer(200, `{"policy_id":"`+id+`","version":1}`)
@@ -123,20 +135,33 @@ func fakeNode(t *testing.T, change bool) *httptest.Server {
 	return server
 }
 
-func playAgainst(t *testing.T, server *httptest.Server, key string) (string, error) {
+func playAgainst(t *testing.T, server *httptest.Server, settings config.Client) (string, error) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := newNode(server.URL, config.Secret(cmp.Or(key, "svc_live_1")))
+	files, err := policyfile.Read("../../deploy/policies", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ensurePolicies(t.Context(), n, "../../deploy/policies"); err != nil {
+	settings.APIURL = server.URL
+	k, err := findKeys(t.Context(), settings, files, "r")
+	if err != nil {
 		return "", err
 	}
-	playErr := play(t.Context(), n, newTable(out), draw(1, "r", 60))
+	author, err := newNode(server.URL, k.author)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ensurePolicies(t.Context(), author, files); err != nil {
+		return "", err
+	}
+	agent, err := newNode(server.URL, k.agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	playErr := play(t.Context(), agent, newTable(out), draw(1, "r", 60))
 	printed, err := os.ReadFile(out.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -144,26 +169,37 @@ func playAgainst(t *testing.T, server *httptest.Server, key string) (string, err
 	return string(printed), playErr
 }
 
+// An admin key is used for two narrow keys, one that is given for all.
 func TestPlay(t *testing.T) {
-	printed, err := playAgainst(t, fakeNode(t, false), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"  60  ", "replay of #", "60 actions in", "max_amount_exceeded (cap)", "decision      2ms     2ms"} {
-		if !strings.Contains(printed, want) {
-			t.Errorf("no %q in\n%s", want, printed)
+	for _, settings := range []config.Client{{AdminKey: "admin", APIKey: "unused"}, {APIKey: "svc_live_1"}} {
+		printed, err := playAgainst(t, fakeNode(t, false), settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"  60  ", "replay of #", "60 actions in", "max_amount_exceeded (cap)", "decision      2ms     2ms"} {
+			if !strings.Contains(printed, want) {
+				t.Errorf("no %q in\n%s", want, printed)
+			}
 		}
 	}
 }
 
 func TestPlayNoticesReplaysThatDiffer(t *testing.T) {
-	if _, err := playAgainst(t, fakeNode(t, true), ""); err == nil || !strings.Contains(err.Error(), "replays that differ") {
+	if _, err := playAgainst(t, fakeNode(t, true), config.Client{AdminKey: "admin"}); err == nil || !strings.Contains(err.Error(), "replays that differ") {
 		t.Error(err)
 	}
 }
 
-func TestWrongKey(t *testing.T) {
-	if _, err := playAgainst(t, fakeNode(t, false), "other"); err == nil || !strings.Contains(err.Error(), "does not accept the API key") {
+func TestKeysThatDoNot(t *testing.T) {
+	for key, want := range map[config.Secret]string{
+		"other": "does not accept the API key", "svc_live_agent": "not for all of the demo", "svc_live_author": "not for all of the demo",
+	} {
+		if _, err := playAgainst(t, fakeNode(t, false), config.Client{APIKey: key}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", string(key), err)
+		}
+	}
+	t.Chdir(t.TempDir())
+	if _, err := findKeys(t.Context(), config.Client{}, nil, "r"); err == nil || !strings.Contains(err.Error(), "make run") {
 		t.Error(err)
 	}
 }

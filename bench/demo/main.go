@@ -1,7 +1,8 @@
 // Command demo sends a day of agent actions to a running node and prints what
 // the node decided: refunds, credits, discounts and spends within and
 // beyond four policies, action types left to the intent classifier, retries
-// with an idempotency key and actions sent twice.
+// with an idempotency key and actions sent twice. Checks are sent with a key of
+// role agent, policies with one of role author, as it should be.
 //
 // The same seed draws the same actions; agents and keys have the run's name, so
 // that a second run does not consist of duplicates.
@@ -10,23 +11,17 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 )
-
-// sampleKey is where a dev node leaves the API key that it makes at first start.
-var sampleKey = filepath.Join(config.DefaultDataDir, "sample.key")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -50,42 +45,33 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	key, err := apiKey(settings)
+	files, err := policyfile.Read(*policies, nil)
 	if err != nil {
 		return err
 	}
-	n, err := newNode(settings.APIURL, key)
+	k, err := findKeys(ctx, settings, files, *name)
 	if err != nil {
 		return err
 	}
-	if err := ensurePolicies(ctx, n, *policies); err != nil {
+	author, err := newNode(settings.APIURL, k.author)
+	if err != nil {
+		return err
+	}
+	if err := ensurePolicies(ctx, author, files); err != nil {
+		return err
+	}
+	agent, err := newNode(settings.APIURL, k.agent)
+	if err != nil {
 		return err
 	}
 	out := newTable(os.Stdout)
 	out.printf("%d actions against %s (seed %d, run %s)\n\n", *count, settings.APIURL, *seed, *name)
 	random := rand.New(rand.NewPCG(*seed, 0))
-	return play(ctx, n, out, script(random, *name, *count))
+	return play(ctx, agent, out, script(random, *name, *count))
 }
 
-// apiKey returns SPENDGATE_API_KEY, else the sample key of a dev node in this
-// folder.
-func apiKey(settings config.Client) (config.Secret, error) {
-	if settings.APIKey != "" {
-		return settings.APIKey, nil
-	}
-	content, err := os.ReadFile(sampleKey)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("SPENDGATE_API_KEY is not set and there is no %s: start a node with make run, or name one", sampleKey)
-	}
-	return config.Secret(strings.TrimSpace(string(content))), err
-}
-
-// ensurePolicies stores those of the folder that the node does not have.
-func ensurePolicies(ctx context.Context, n *node, folder string) error {
-	files, err := policyfile.Read(folder, nil)
-	if err != nil {
-		return err
-	}
+// ensurePolicies stores those that the node does not have.
+func ensurePolicies(ctx context.Context, n *node, files []policyfile.Policy) error {
 	for _, file := range files {
 		version, stored, err := n.ensurePolicy(ctx, file.Body)
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,8 @@ import (
 	"spendgate/hotpath/client"
 )
 
+const userAgent = "spendgate-demo"
+
 // node is the running node that is asked.
 type node struct {
 	base string
@@ -21,7 +22,7 @@ type node struct {
 
 func newNode(base string, key config.Secret) (*node, error) {
 	api, err := client.New(client.Options{
-		BaseURL: base, APIKey: string(key), UserAgent: "spendgate-demo",
+		BaseURL: base, APIKey: string(key), UserAgent: userAgent,
 		MaxWait: time.Nanosecond, // the demo itself waits for the rate limit, and says so
 	})
 	return &node{base: base, api: api}, err
@@ -59,13 +60,11 @@ func (n *node) check(ctx context.Context, a client.Action) (answer, error) {
 
 // ensurePolicy stores a policy unless the node has one of its name.
 func (n *node) ensurePolicy(ctx context.Context, body []byte) (version int, stored bool, err error) {
-	var named struct {
-		PolicyID string `json:"policy_id"`
-	}
-	if err := json.Unmarshal(body, &named); err != nil {
+	id, err := policyID(body)
+	if err != nil {
 		return 0, false, err
 	}
-	policy, err := n.api.Policy(ctx, named.PolicyID, 0)
+	policy, err := n.api.Policy(ctx, id, 0)
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodePolicyNotFound {
 		stored = true
 		policy, err = n.api.CreatePolicyJSON(ctx, body)
@@ -90,6 +89,8 @@ func (n *node) refusal(err error) (*client.Error, error) {
 		return nil, fmt.Errorf("%s is no spendgate node: it answered with status %d", n.base, refused.Status)
 	case refused.Status == http.StatusUnauthorized:
 		return nil, fmt.Errorf("the node does not accept the API key: %s", refused.Message)
+	case refused.Code == client.CodeForbidden: // every check would be refused
+		return nil, fmt.Errorf("the API key is not for all of the demo: %s; set SPENDGATE_ADMIN_KEY, and the demo makes keys of its own", refused.Message)
 	}
 	return refused, nil
 }

@@ -40,13 +40,10 @@ func compareRules(t *testing.T, n *node) {
 
 // No example leaves a key where git would add it.
 func keysAreIgnored(t *testing.T, n *node) {
-	key, err := os.ReadFile(filepath.Join(n.dir, ".spendgate", "sample.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := regexp.MustCompile(`svc_live_[0-9a-f]{32}`)
 	ignored := strings.Fields(readPage(t, ".gitignore"))
 	left := 0
-	err = fs.WalkDir(os.DirFS(n.dir), ".", func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(n.dir), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -56,7 +53,7 @@ func keysAreIgnored(t *testing.T, n *node) {
 			return nil
 		}
 		content, err := os.ReadFile(filepath.Join(n.dir, path))
-		if err != nil || !strings.Contains(string(content), strings.TrimSpace(string(key))) {
+		if err != nil || !key.Match(content) {
 			return err
 		}
 		left++
@@ -66,7 +63,7 @@ func keysAreIgnored(t *testing.T, n *node) {
 		return nil
 	})
 	if err != nil || left == 0 {
-		t.Errorf("%d files hold the key; the one for hosts of the tool server does: %v", left, err)
+		t.Errorf("%d files hold a key; the one for hosts of the tool server does: %v", left, err)
 	}
 }
 
