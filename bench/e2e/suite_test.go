@@ -44,6 +44,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
 	t.Run("start", func(t *testing.T) { testStart(t, binary) })
 	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
+	t.Run("scopes", func(t *testing.T) { testScopes(t, binary) })
 	t.Run("flood", testFlood)
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
