@@ -22,6 +22,10 @@ func TestVerdict(t *testing.T) {
 		want string
 		err  string
 	}{
+		"counts": {
+			s:    verify.Summary{Checks: 1, Violations: 2, Batches: 3, Chains: 4, Policies: 5, Keys: 6, Changes: 7, LastCheck: at(7)},
+			want: "verified 1 checks and 2 violations in 3 batches of 4 chains, and 5 policies and 6 keys by 7 changes\n",
+		},
 		"without checkpoints": {s: verify.Summary{Checks: 5, LastCheck: at(7)}, want: "clean as far as it can be told: what is there, up to the check of 2026-03-01T12:07:00Z,"},
 		"all before the checkpoint": {
 			s:    verify.Summary{Checks: 5, LastCheck: at(7), Checkpoints: 2, LastCheckpoint: at(8)},
