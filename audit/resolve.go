@@ -46,7 +46,7 @@ func (w *Writer) isClosed() bool {
 }
 
 func (w *Writer) look(node spend.ID, ids []spend.ID) (map[spend.ID]bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()
 	if err := w.o.Fence(ctx, node); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,9 +28,9 @@ var ErrPending = errors.New("commit is still under way")
 const (
 	// maxBatch bounds a commit; larger batches save nothing more per row.
 	maxBatch = 512
-	// commitTimeout is when a commit's outcome is given up as unknown: early
-	// enough to find out, or to refuse, within 2 s (G7).
-	commitTimeout = 1200 * time.Millisecond
+	// defaultCommitTimeout is early enough to find out how a commit ended, or to
+	// refuse, within 2 s (G7).
+	defaultCommitTimeout = 1200 * time.Millisecond
 	resolveRetry  = 50 * time.Millisecond
 	// keepQueue bounds what an idle Writer keeps of an exceptionally long queue.
 	keepQueue = 2 * maxBatch
@@ -45,6 +46,9 @@ type WriterOptions struct {
 	Retire     func(node spend.ID)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+
+	// CommitTimeout is when a commit's outcome is given up as unknown; 0 is 1.2 s.
+	CommitTimeout time.Duration
 }
 
 // Writer records checks by group commit: one commit at a time, made of all the
@@ -91,6 +95,7 @@ const (
 
 // NewWriter starts a Writer.
 func NewWriter(o WriterOptions) *Writer {
+	o.CommitTimeout = cmp.Or(o.CommitTimeout, defaultCommitTimeout)
 	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
@@ -149,6 +154,7 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 //
 //	ErrStaleEpoch, ErrFencedNode  claim again
 //	ErrKeyTaken                   another check has the idempotency key
+//	*ExceededError                budgets have no room for the check's charges
 //	*RowError                     the check itself was refused
 //	ErrUnavailable                the store did not take it in time
 //	ErrPending                    not known yet: Settle returns the outcome
@@ -297,12 +303,21 @@ func (w *Writer) commit(batch []*Entry) {
 		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
 		var taken *KeysTakenError
+		var exceeded *ExceededError
 		var row *RowError
 		switch {
 		case errors.As(err, &taken):
 			rest := finishTaken(batch, taken.Hashes)
 			if len(rest) == len(batch) {
 				finishAll(batch, ErrUnavailable) // a store that names foreign keys
+				return
+			}
+			batch = rest
+			continue
+		case errors.As(err, &exceeded):
+			rest := finishExceeded(batch, exceeded.Usages)
+			if len(rest) == len(batch) {
+				finishAll(batch, ErrUnavailable) // a store that refuses what fits
 				return
 			}
 			batch = rest
@@ -355,7 +370,7 @@ func (w *Writer) store(batch []*Entry, link chain.Link) error {
 	for i, e := range batch {
 		checks[i] = e.check
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()
 	return w.o.Trail.Commit(ctx, checks, link)
 }

@@ -358,6 +358,15 @@ func (f *localFleet) revived(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range killed {
+		for { // a signal may take its time
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", before[name]))
+			if err != nil || bytes.Contains(stat, []byte(") Z ")) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
 	if again := f.mustRun(t, "up"); again != f.printed {
 		t.Errorf("printed at first:\n%s\nand then:\n%s", f.printed, again)
 	}
