@@ -95,7 +95,8 @@ func orNil(s string) any {
 // ChangeOfPolicy returns the record of a new version of a policy, without its
 // head. PostgreSQL makes its own (create_policy).
 func ChangeOfPolicy(p *Policy, generation int64, by Actor, at time.Time) Change {
-	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation)
+	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation,
+		orNil(BudgetsText(p.Budgets)))
 	return Change{
 		Seq: generation, Kind: PolicyCreated, Subject: p.PolicyID, Version: p.Version, By: by, At: at.UTC().Truncate(time.Millisecond),
 		Details: object(map[string]any{"name": p.Name}), Hash: chain.HashPolicy(row),

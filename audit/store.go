@@ -20,6 +20,7 @@ type Store interface {
 	Policies
 	Keys
 	Changes
+	Budgets
 
 	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.
@@ -44,14 +45,15 @@ type Store interface {
 // Trail is the immutable audit trail.
 type Trail interface {
 	// Commit writes the checks, their violations, their idempotency keys and
-	// their link of the node's chain (G8) in one durable transaction, or none of
-	// them. Every check carries the same fence, and their IDs are distinct. It
-	// fails with
+	// their link of the node's chain (G8), and takes their charges from the counters
+	// of budgets (G12), in one durable transaction, or nothing. Every check carries
+	// the same fence, and their IDs are distinct. It fails with
 	//
 	//	ErrStaleEpoch    the fence's epoch is over: claim again
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
+	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it
 	//	ErrUnavailable   certainly nothing was written
@@ -167,6 +169,43 @@ type Policy struct {
 	Metadata    string // the JSON object; empty when absent
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
+	// is given their identities and completes them.
+	Budgets map[string]BudgetSince
+}
+
+// Budgets are the counters from which commits take.
+type Budgets interface {
+	// CounterUsages returns what was taken, in the order of the counters.
+	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
+	// ListCounters returns a page of counters from which something was taken, by
+	// subject.
+	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)
+}
+
+// CounterQuery selects the counters of one budget and window.
+type CounterQuery struct {
+	PolicyID string
+	RuleID   string
+	Since    int
+	StartMS  int64
+	BucketMS int64
+	After    string // only greater subjects: the position of the cursor
+	Limit    int
+
+	// Values that subjects must have, by their place; empty ones do not filter.
+	Subject []string
+	// Principal restricts to counters that its checks have met (S30).
+	Principal string
+}
+
+// SubjectUsage is what was taken for a subject.
+type SubjectUsage struct {
+	Subject string
+	spend.Usage
+	// FirstMS is when the oldest bucket of a rolling window begins that counts, in
+	// Unix milliseconds.
+	FirstMS int64
 }
 
 // Keys keeps API keys, by hash only.

@@ -29,11 +29,11 @@ func policyVersions(t *testing.T, s Subject) {
 	wantSecond := audit.Policy{
 		PolicyID: "refunds", Version: 2, Name: "Second", Rules: "[]", CreatedAt: epochStart, UpdatedAt: later,
 	}
-	if *first != want || *second != wantSecond {
+	if !reflect.DeepEqual(*first, want) || !reflect.DeepEqual(*second, wantSecond) {
 		t.Errorf("filled in\n%+v\n%+v", *first, *second)
 	}
 	for version, want := range map[int]audit.Policy{0: wantSecond, 1: want, 2: wantSecond} {
-		if got, err := s.Policy(ctx, "refunds", version); err != nil || *got != want {
+		if got, err := s.Policy(ctx, "refunds", version); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("version %d: got %+v, %v; want %+v", version, got, err, want)
 		}
 	}

@@ -68,6 +68,13 @@ func blocked(c *spend.Check) *spend.Check {
 	return c
 }
 
+// escalated turns a check into one that a rule escalated; it passed the guard.
+func escalated(c *spend.Check) *spend.Check {
+	c = blocked(c)
+	c.Decision.Effect = spend.Escalate
+	return c
+}
+
 func keyed(c *spend.Check, key string) *spend.Check {
 	c.Action.IdempotencyKey = key
 	return c

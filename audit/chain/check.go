@@ -45,16 +45,19 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	}
 	r.bytes(c.Fingerprint[:])
 	r.bytes(c.RequestSHA[:])
-	var metadata, reason string
+	var metadata, reason, charges string
 	for _, text := range []*string{
 		&a.Currency, &a.AgentID, &a.PolicyID, &a.Counterparty, &a.PaymentMethod, &a.MerchantOrVendor, &a.ReasonText, &a.IdempotencyKey,
 		&metadata, &reason, &d.RuleID, &d.RuleDescription, &d.Message, &d.NextStep, &c.KeyID, &c.RequestID,
-		&c.Principal, &c.Owner,
+		&c.Principal, &c.Owner, &charges,
 	} {
 		*text = r.text()
 	}
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
+	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {
+		r.wrong = err
+	}
 	if r.wrong != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrNotCheck, r.wrong)
 	}

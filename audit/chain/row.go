@@ -31,12 +31,12 @@ func CheckColumns() []string {
 		"requested_type", "action_type", "decision", "confidence", "amount", "fingerprint", "request_sha", "currency",
 		"agent_id", "policy_id", "counterparty", "payment_method", "merchant_or_vendor", "reason_text",
 		"idempotency_key", "metadata", "reason_code", "rule_id", "rule_description", "message", "next_step",
-		"key_id", "request_id", "principal", "owner",
+		"key_id", "request_id", "principal", "owner", "charges",
 	}
 }
 
 // checkFields is how many columns CheckColumns has.
-const checkFields = 33
+const checkFields = 34
 
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
@@ -102,7 +102,8 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	b = appendField(b, c.KeyID)
 	b = appendField(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
-	return appendOptional(b, c.Owner)
+	b = appendOptional(b, c.Owner)
+	return appendOptional(b, c.Taken())
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

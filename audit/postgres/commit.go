@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,14 +35,20 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		reach = 0
 	}
 	session.parameters.reset()
-	session.parameters.appendCommit(checks, reach, link)
+	changes := audit.CounterChanges(checks)
+	newPrincipals := s.principals.unknown(changes)
+	session.parameters.appendCommit(checks, changes, newPrincipals, reach, link)
 	prepare := !session.prepared || s.statement == ""
 	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
 		return fmt.Errorf("cannot commit: %w", &audit.RowError{Err: err})
 	}
 	if _, err := session.exchange(ctx, 1); err != nil {
+		if refused, ok := errors.AsType[*noRoomError](err); ok {
+			err = refused.exceeded(changes)
+		}
 		return fmt.Errorf("cannot commit: %w", err)
 	}
+	s.principals.add(newPrincipals)
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}
@@ -63,7 +70,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -81,7 +88,7 @@ func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []
 }
 
 // appendCommit adds the parameters of commit_checks.
-func (p *parameters) appendCommit(checks []*spend.Check, horizonMS int64, link chain.Link) {
+func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.CounterChange, principals []counterPrincipal, horizonMS int64, link chain.Link) {
 	fence := checks[0].Fence
 	p.bytes(fence.Node[:])
 	p.bytes(fence.Epoch[:])
@@ -90,6 +97,8 @@ func (p *parameters) appendCommit(checks []*spend.Check, horizonMS int64, link c
 	p.int16(audit.RowFormat)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	p.rows(checks)
+	p.changes(changes)
+	p.principals(principals)
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
@@ -135,4 +144,60 @@ func (p *parameters) rows(checks []*spend.Check) {
 		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 	}
 	p.add(b)
+}
+
+// principals adds two arrays: counters, and whose checks each met.
+func (p *parameters) principals(principals []counterPrincipal) {
+	b := appendArrayHeader(p.buf, pgtype.UUIDOID, len(principals))
+	for i := range principals {
+		b = appendElement(b, principals[i].counter[:])
+	}
+	p.add(b)
+	b = appendArrayHeader(p.buf, pgtype.TextOID, len(principals))
+	for i := range principals {
+		b = appendElement(b, []byte(principals[i].principal))
+	}
+	p.add(b)
+}
+
+// changeFields is how many fields the type counter_change has.
+const changeFields = 12
+
+// changes adds an array of counter_change.
+func (p *parameters) changes(changes []audit.CounterChange) {
+	b := appendArrayHeader(p.buf, 0, len(changes))
+	for i := range changes {
+		at := len(b)
+		b = appendChange(append(b, 0, 0, 0, 0), &changes[i])
+		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	}
+	p.add(b)
+}
+
+// appendChange adds a counter_change, a composite value in the binary format.
+func appendChange(b []byte, c *audit.CounterChange) []byte {
+	b = binary.BigEndian.AppendUint32(b, changeFields)
+	b = appendField(b, pgtype.UUIDOID, c.ID[:])
+	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)
+	if c.EndMS == 0 {
+		b = appendNull(b, pgtype.Int8OID)
+	} else {
+		b = appendInt64(b, c.EndMS)
+	}
+	b = appendInt64(b, c.Count)
+	if c.Counted {
+		b = appendInt64(b, c.MostCount)
+	} else {
+		b = appendNull(b, pgtype.Int8OID)
+	}
+	b = appendInt32(b, int32(c.Since))
+	b = appendTotal(b, c.Used)
+	if c.Limited {
+		b = appendTotal(b, c.MostUsed)
+	} else {
+		b = appendNull(b, pgtype.NumericOID)
+	}
+	b = appendText(b, c.PolicyID)
+	b = appendText(b, c.RuleID)
+	return appendText(b, c.Subject)
 }

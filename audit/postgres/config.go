@@ -15,13 +15,16 @@ import (
 
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
-	row, err := s.control(ctx, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, ", by,
+	row, err := s.control(ctx, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, ", by,
 		[]byte(p.PolicyID), []byte(p.Name), []byte(p.Description), []byte(p.Rules), []byte(p.Metadata), intText(now.UnixMilli()),
-		intText(s.maxPolicyBytes)))
+		intText(s.maxPolicyBytes), textOrNull(audit.IdentitiesText(p.Budgets))))
 	if err != nil {
 		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
 	}
-	version, created, err := twoInts(row)
+	version, created, err := twoInts(row[:2])
+	if err == nil {
+		p.Budgets, err = audit.ParseBudgets(string(row[2]))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot read the new version of policy %q: %w", p.PolicyID, err)
 	}
@@ -53,11 +56,15 @@ func twoInts(row [][]byte) (a, b int64, err error) {
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
 	p := &audit.Policy{PolicyID: policyID}
+	var budgets string
 	err := s.read(ctx, fmt.Sprintf("cannot read policy %q", policyID), func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
+		return db.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets::text, '')
 			FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
-			Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt)
+			Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt, &budgets)
 	})
+	if err == nil {
+		p.Budgets, err = audit.ParseBudgets(budgets)
+	}
 	if err != nil {
 		return nil, err
 	}

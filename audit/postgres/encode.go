@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -25,7 +26,7 @@ func encodable(c *spend.Check) error {
 }
 
 // rowFields is how many fields the type check_row has.
-const rowFields = 30
+const rowFields = 31
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
@@ -66,7 +67,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendText(b, c.KeyID)
 	b = appendText(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
-	return appendOptional(b, c.Owner)
+	b = appendOptional(b, c.Owner)
+	return appendOptional(b, c.Taken())
 }
 
 // The fields of a composite value: type, length, value.
@@ -130,6 +132,24 @@ func appendNumeric(b []byte, a spend.Amount) []byte {
 	b = append(b, 0, 0, 0, byte(scale))                     // sign and scale
 	for _, digit := range digits[first:end] {
 		b = binary.BigEndian.AppendUint16(b, digit)
+	}
+	return b
+}
+
+// appendTotal adds a sum as Postgres keeps numerics.
+func appendTotal(b []byte, t spend.Total) []byte {
+	integer, fraction, _ := strings.Cut(t.String(), ".")
+	scale := len(fraction)
+	text := strings.Repeat("0", (4-len(integer)%4)%4) + integer + fraction + strings.Repeat("0", (4-scale%4)%4)
+	groups := len(text) / 4
+	b = binary.BigEndian.AppendUint32(b, pgtype.NumericOID)
+	b = binary.BigEndian.AppendUint32(b, uint32(8+2*groups))
+	b = binary.BigEndian.AppendUint16(b, uint16(groups))
+	b = binary.BigEndian.AppendUint16(b, uint16((len(integer)+3)/4-1)) // weight of the first group
+	b = append(b, 0, 0, 0, byte(scale))                                // sign and scale
+	for ; text != ""; text = text[4:] {
+		group, _ := strconv.ParseUint(text[:4], 10, 16) // it has digits alone
+		b = binary.BigEndian.AppendUint16(b, uint16(group))
 	}
 	return b
 }

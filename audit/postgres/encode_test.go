@@ -54,7 +54,7 @@ func TestNoAllocation(t *testing.T) {
 	var buf []byte
 	encode := func() {
 		p.reset()
-		p.appendCommit(batch, 60_000, link)
+		p.appendCommit(batch, nil, nil, 60_000, link)
 		var err error
 		if buf, err = appendCommit(buf[:0], "", true, &p); err != nil {
 			t.Error(err)
@@ -116,7 +116,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.reset()
-		p.appendCommit(batch, 0, link)
+		p.appendCommit(batch, nil, nil, 0, link)
 		buf, _ = appendCommit(buf[:0], "", false, &p)
 	}
 }

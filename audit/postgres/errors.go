@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ const (
 	codeFencedNode    = "SG002"
 	codeKeysTaken     = "SG003"
 	codePoliciesFull  = "SG006"
+	codeNoRoom        = "SG007"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -51,12 +53,39 @@ func refusal(err *pgconn.PgError) error {
 		return fmt.Errorf("%w: %w", audit.ErrForked, err)
 	case err.Code == codePoliciesFull:
 		return audit.ErrPoliciesFull
+	case err.Code == codeNoRoom:
+		return &noRoomError{err.Detail}
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
 		return &audit.RowError{Err: err}
 	}
 	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+}
+
+// noRoomError is a refusal by budgets, as the server words it: the places of the
+// changes, each with what was taken before and how often ("1:940:12,3:0:0").
+type noRoomError struct{ detail string }
+
+func (e *noRoomError) Error() string { return "budgets have no room: " + e.detail }
+
+// exceeded returns the contract's error for the changes of the commit.
+func (e *noRoomError) exceeded(changes []audit.CounterChange) error {
+	exceeded := new(audit.ExceededError)
+	for text := range strings.SplitSeq(e.detail, ",") {
+		parts := strings.Split(text, ":")
+		if len(parts) != 3 {
+			return fmt.Errorf("cannot read the budgets that have no room %q: %w", e.detail, audit.ErrUnavailable)
+		}
+		place, err := strconv.Atoi(parts[0])
+		used, usedErr := spend.ParseTotal(parts[1])
+		count, countErr := strconv.ParseInt(parts[2], 10, 64)
+		if err = errors.Join(err, usedErr, countErr); err != nil || place < 1 || place > len(changes) {
+			return fmt.Errorf("cannot read the budgets that have no room %q: %w", e.detail, audit.ErrUnavailable)
+		}
+		exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: changes[place-1].Counter, Usage: spend.Usage{Used: used, Count: count}})
+	}
+	return exceeded
 }
 
 func keysTaken(detail string) error {

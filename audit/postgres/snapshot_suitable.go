@@ -42,6 +42,7 @@ func verifiedTables() map[string]verified {
 		"violations": {chain.ViolationColumns(), check, []string{"id"}},
 		"policies": {chain.PolicyColumns(), map[string]string{
 			"version": "integer", "created_at": "timestamp with time zone", "updated_at": "timestamp with time zone", "generation": "bigint",
+			"budgets": "jsonb",
 		}, []string{"policy_id", "version", "generation"}},
 		"batches": {batches, map[string]string{
 			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",

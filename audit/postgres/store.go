@@ -61,6 +61,8 @@ type Store struct {
 
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
+
+	principals principals
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64

@@ -35,9 +35,12 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		}
 		stored.Version = int(last.Int64) + 1
 		stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
-		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
-			created.Int64, now.UnixMilli(), generation)
+		if stored.Budgets, err = countSince(tx, &stored); err != nil {
+			return err
+		}
+		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
+			created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)))
 		if err != nil {
 			return err
 		}
@@ -50,15 +53,37 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return nil
 }
 
+// countSince returns the budgets of a new version: those that are the same in the
+// version before go on counting.
+func countSince(tx *sql.Tx, p *audit.Policy) (map[string]audit.BudgetSince, error) {
+	if p.Budgets == nil {
+		return nil, nil
+	}
+	var text sql.NullString
+	err := tx.QueryRow("SELECT budgets FROM policies WHERE policy_id = ? AND version = ?", p.PolicyID, p.Version-1).Scan(&text)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	previous, err := audit.ParseBudgets(text.String)
+	if err != nil {
+		return nil, err
+	}
+	return audit.CountSince(p.Budgets, previous, p.Version, p.UpdatedAt), nil
+}
+
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
 	p := &audit.Policy{PolicyID: policyID}
 	var created, updated int64
-	err := s.reader.QueryRowContext(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at
+	var budgets string
+	err := s.reader.QueryRowContext(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets, '')
 		FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
-		Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated)
+		Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated, &budgets)
 	if err != nil {
 		return nil, notFoundOr(fmt.Sprintf("cannot read policy %q", policyID), err)
+	}
+	if p.Budgets, err = audit.ParseBudgets(budgets); err != nil {
+		return nil, err
 	}
 	p.CreatedAt, p.UpdatedAt = fromMilli(created), fromMilli(updated)
 	return p, nil

@@ -44,7 +44,7 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner))
+		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(c.Taken()))
 }
 
 // appendViolation adds the values of storedViolationColumns.
@@ -89,13 +89,13 @@ func scanCheck(row scanner) (*spend.Check, error) {
 	var claimed, until sql.NullInt64
 	var format int
 	var requested, payment, vendor, reasonText, key, metadata sql.NullString
-	var reason, ruleID, ruleDescription, message, nextStep, principal, owner sql.NullString
+	var reason, ruleID, ruleDescription, message, nextStep, principal, owner, charges sql.NullString
 	var actionType, effect, confidence, amount string
 	err := row.Scan(&id, &node, &epoch, &claimed, &until, &d.PolicyVersion, &c.LatencyMS, &format,
 		&requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
 		&a.AgentID, &a.PolicyID, &a.Counterparty, &payment, &vendor, &reasonText,
 		&key, &metadata, &reason, &ruleID, &ruleDescription, &message, &nextStep,
-		&c.KeyID, &c.RequestID, &principal, &owner)
+		&c.KeyID, &c.RequestID, &principal, &owner, &charges)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +115,9 @@ func scanCheck(row scanner) (*spend.Check, error) {
 		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata.String), "metadata", &faults)
 		err = faults.Err()
 	}
+	var chargesErr error
+	c.Charges, chargesErr = spend.ParseTaken(a.PolicyID, charges.String)
+	err = errors.Join(err, chargesErr)
 	a.Type, _ = spend.ParseActionType(requested.String) // null is Unspecified
 	var known [3]bool
 	c.ActionType, known[0] = spend.ParseActionType(actionType)

@@ -34,7 +34,8 @@ CREATE TABLE checks (
     key_id           TEXT NOT NULL,
     request_id       TEXT NOT NULL,
     principal        TEXT,               -- of the key, as its record said; null: key_id
-    owner            TEXT
+    owner            TEXT,
+    charges          TEXT                -- JSON: what it took from budgets; null when nothing
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
@@ -80,6 +81,31 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
+-- What was taken from the counters of budgets (G12), as in PostgreSQL: one row per
+-- window, or per bucket of a rolling window.
+CREATE TABLE budget_counters (
+    counter_id BLOB    NOT NULL,
+    start_ms   INTEGER NOT NULL,
+    bucket_ms  INTEGER NOT NULL,
+    end_ms     INTEGER,
+    since      INTEGER NOT NULL,
+    used       TEXT    NOT NULL,
+    count      INTEGER NOT NULL,
+    policy_id  TEXT    NOT NULL,
+    rule_id    TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    PRIMARY KEY (counter_id, start_ms)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX budget_counters_listed ON budget_counters (policy_id, rule_id, since, start_ms, subject);
+CREATE INDEX budget_counters_end ON budget_counters (end_ms);
+
+CREATE TABLE budget_principals (
+    counter_id BLOB NOT NULL,
+    principal  TEXT NOT NULL,
+    PRIMARY KEY (counter_id, principal)
+) STRICT, WITHOUT ROWID;
+
 -- Names this deployment in Redis, like every store's.
 CREATE TABLE deployment (id BLOB NOT NULL) STRICT;
 INSERT INTO deployment VALUES (randomblob(16));
@@ -102,6 +128,7 @@ CREATE TABLE policies (
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
     generation  INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
+    budgets     TEXT,              -- since when each counts, by rule_id, JSON; null when there is none
     PRIMARY KEY (policy_id, version)
 ) STRICT;
 

@@ -186,20 +186,26 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 }
 
 // Tidy implements audit.Store.
-func (s *Store) Tidy(ctx context.Context, _ time.Time) error {
+func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
 	for {
 		var deleted int64
 		err := s.write(ctx, func(tx *sql.Tx) error {
 			result, err := tx.Exec(`DELETE FROM idempotency_keys WHERE key_hash IN
 				(SELECT key_hash FROM idempotency_keys WHERE expires_at <= ? LIMIT ?)`, time.Now().UnixMilli(), batch)
-			if err == nil {
-				deleted, err = result.RowsAffected()
+			if err != nil {
+				return err
 			}
+			keys, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			counters, err := removeCounters(tx, now.Add(-audit.KeepCounters).UnixMilli(), batch)
+			deleted = max(keys, counters)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("cannot remove expired idempotency keys: %w", err)
+			return fmt.Errorf("cannot remove what expired: %w", err)
 		}
 		if deleted < batch {
 			return nil
@@ -248,8 +254,9 @@ func classify(err error) error {
 		}
 	}
 	var taken *audit.KeysTakenError
+	var exceeded *audit.ExceededError
 	var row *audit.RowError
-	if errors.As(err, &taken) || errors.As(err, &row) {
+	if errors.As(err, &taken) || errors.As(err, &exceeded) || errors.As(err, &row) {
 		return err
 	}
 	if engine, ok := errors.AsType[*sqlite.Error](err); ok {

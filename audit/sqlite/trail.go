@@ -45,7 +45,10 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 			return err
 		}
 		violations := slices.DeleteFunc(slices.Clone(checks), func(c *spend.Check) bool { return !c.Violation() })
-		return insert(tx, s.insertViolation, s.insertViolations, violations, appendViolation)
+		if err := insert(tx, s.insertViolation, s.insertViolations, violations, appendViolation); err != nil {
+			return err
+		}
+		return takeFromBudgets(tx, checks)
 	})
 }
 

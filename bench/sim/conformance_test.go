@@ -35,6 +35,8 @@ func TestConformance(t *testing.T) {
 				switch {
 				case strings.HasSuffix(query, "FROM keys"):
 					return len(m.keys)
+				case strings.HasSuffix(query, "FROM checks"):
+					return len(m.checks)
 				case strings.HasSuffix(query, "FROM batches"):
 					return m.batches(strings.Contains(query, "max(seq)"))
 				}

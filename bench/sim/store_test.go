@@ -31,6 +31,8 @@ type memory struct {
 	byID       map[spend.ID]*spend.Check
 	byKey      map[spend.Hash]keyRow
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
+	counters   map[spend.Counter]*counter
+	met        map[spend.ID][]string // counter to principals
 	policies   map[string][]audit.Policy
 	changed    map[string]int64 // policy to generation
 	keys       map[spend.ID]audit.Key
@@ -55,6 +57,7 @@ func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
+		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string),
 		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
@@ -135,6 +138,9 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	if m.links[chainID][link.Seq] != nil {
 		return audit.ErrForked
 	}
+	if err := m.take(checks); err != nil {
+		return err
+	}
 	if m.links[chainID] == nil {
 		m.links[chainID] = make(map[int64]*chain.Link)
 	}
@@ -142,6 +148,7 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	m.links[chainID][link.Seq] = &link
 	for _, c := range checks {
 		stored := *c
+		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, c.Taken())
 		m.checks = append(m.checks, &stored)
 		m.byID[c.ID] = &stored
 		if key := c.Action.IdempotencyKey; key != "" {
@@ -304,6 +311,13 @@ func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Poli
 	if len(versions) > 0 {
 		p.CreatedAt = versions[0].CreatedAt
 	}
+	if p.Budgets != nil {
+		var previous map[string]audit.BudgetSince
+		if len(versions) > 0 {
+			previous = versions[len(versions)-1].Budgets
+		}
+		p.Budgets = audit.CountSince(p.Budgets, previous, p.Version, p.UpdatedAt)
+	}
 	m.policies[p.PolicyID] = append(versions, *p)
 	m.generation++
 	m.changed[p.PolicyID] = m.generation
@@ -459,6 +473,9 @@ func (m *memory) CountViolations(context.Context) error { return nil }
 func (m *memory) Tidy(_ context.Context, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
+		return c.change.EndMS != 0 && c.change.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
+	})
 	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
 	return nil
 }

@@ -22,11 +22,12 @@ GRANT SELECT, INSERT ON checks, violations, batches TO :"service";
 -- is no change.
 GRANT SELECT ON policies, keys, changes, config TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
-GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, actor),
+GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor) TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
-GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters TO :"service";
+GRANT SELECT, INSERT ON budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
 GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts TO :"service";

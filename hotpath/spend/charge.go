@@ -37,8 +37,8 @@ func CounterID(policyID, ruleID string, since int, subject string) ID {
 }
 
 // Charge is what a check takes from one counter if it is allowed, and the
-// condition on it. A check has one for each budget that judges it, in the
-// policy's order.
+// condition on it, which an escalated check must meet as well (S35). A check has
+// one for each budget that judges it, in the policy's order.
 type Charge struct {
 	Counter Counter
 	RuleID  string
@@ -52,10 +52,11 @@ type Charge struct {
 	Counted  bool
 	MaxCount int64
 
-	// Look: there must be room, and nothing is taken (S35).
-	Look bool
 	// Lifted: taken whether there is room or not (S47).
 	Lifted bool
+	// EndMS is when the counter is no longer needed to judge, in Unix
+	// milliseconds; 0 of a lifetime.
+	EndMS int64
 }
 
 // Usage is what was taken from a counter; for a rolling window, from all of its

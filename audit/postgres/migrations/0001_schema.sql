@@ -6,7 +6,7 @@
 --
 -- Errors: SG001 the epoch is over, SG002 the node is fenced, SG003 idempotency
 -- keys are taken (DETAIL lists them), SG004 a record is immutable, SG005 a day
--- cannot be detached.
+-- cannot be detached, SG007 budgets have no room (DETAIL lists the counters).
 
 DO $$ BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN
@@ -76,6 +76,7 @@ CREATE TABLE checks (
     request_id         text     NOT NULL,
     principal          text,              -- of the key, as its record said; null: key_id
     owner              text,
+    charges            text,              -- JSON: what it took from budgets; null when nothing
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -246,6 +247,42 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
+-- Budgets.
+
+-- What was taken from the counters of budgets (G12): derived from the charges of
+-- checks, changed in their own commits, and recomputed by audit verify. One row
+-- per window, or per bucket of a rolling window. Commits that take from a rolling
+-- window take turns by a row of start_ms -1, which counts nothing.
+--
+-- most_used and most_count are the condition of the upsert that wrote last: it
+-- can compare with nothing but its own columns.
+CREATE TABLE budget_counters (
+    counter_id uuid    NOT NULL, -- of the policy, rule, since and subject
+    start_ms   bigint  NOT NULL, -- Unix milliseconds; 0 of a lifetime
+    bucket_ms  bigint  NOT NULL, -- length of a rolling window's bucket, else 0
+    end_ms     bigint,           -- not needed any more; null of a lifetime
+    count      bigint  NOT NULL,
+    most_count bigint,
+    since      integer NOT NULL, -- version of the policy
+    used       numeric NOT NULL,
+    most_used  numeric,
+    policy_id  text    NOT NULL,
+    rule_id    text    NOT NULL,
+    subject    text    NOT NULL COLLATE "C", -- JSON array of the values of per
+    PRIMARY KEY (counter_id, start_ms)
+) WITH (fillfactor = 70);
+
+-- For listings. A subject may be longer than an index can hold.
+CREATE INDEX budget_counters_listed ON budget_counters (policy_id, rule_id, since, start_ms, left(subject, 64));
+CREATE INDEX budget_counters_end ON budget_counters (end_ms);
+
+-- Whose checks a counter met, in whatever window (S30).
+CREATE TABLE budget_principals (
+    counter_id uuid NOT NULL,
+    principal  text NOT NULL,
+    PRIMARY KEY (counter_id, principal)
+);
+
 -- Fences.
 
 -- Names this deployment in Redis, which another one might share.
@@ -275,6 +312,7 @@ CREATE TABLE policies (
     created_at  timestamptz NOT NULL,
     updated_at  timestamptz NOT NULL,
     generation  bigint      NOT NULL,
+    budgets     jsonb,                -- since when each counts, by rule_id; null when there is none
     PRIMARY KEY (policy_id, version)
 );
 
@@ -463,14 +501,114 @@ CREATE TYPE check_row AS (
     key_id             text,
     request_id         text,
     principal          text,
-    owner              text
+    owner              text,
+    charges            text
 );
+
+-- What a commit takes from one counter of a budget. What was taken before must be
+-- at most most_used and most_count, where these are not null.
+CREATE TYPE counter_change AS (
+    counter_id uuid,
+    start_ms   bigint,
+    bucket_ms  bigint,
+    end_ms     bigint,
+    count      bigint,
+    most_count bigint,
+    since      integer,
+    used       numeric,
+    most_used  numeric,
+    policy_id  text,
+    rule_id    text,
+    subject    text
+);
+
+-- What counts in a rolling window: the bucket and the 60 before it (S34), and any
+-- that a node whose clock is ahead has begun.
+CREATE FUNCTION rolling_usage(counter uuid, start bigint, bucket bigint, OUT used numeric, OUT count bigint)
+LANGUAGE sql STABLE
+AS $$
+    SELECT coalesce(sum(b.used), 0), coalesce(sum(b.count), 0)::bigint FROM budget_counters AS b
+    WHERE b.counter_id = counter AND b.start_ms >= greatest(start - 60 * bucket, 0)
+$$;
+
+-- Takes from rolling windows, one after the other. Returns those that have no
+-- room, each with what was taken from it.
+CREATE FUNCTION take_from_rolling(changes counter_change[]) RETURNS text
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    refused text;
+    change  record;
+    before  record;
+BEGIN
+    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
+        SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), 0, c.since, 0, c.policy_id, c.rule_id, c.subject
+        FROM unnest(changes) AS c WHERE c.bucket_ms > 0
+        GROUP BY c.counter_id, c.bucket_ms, c.since, c.policy_id, c.rule_id, c.subject ORDER BY c.counter_id
+    ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms);
+    FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c WHERE c.bucket_ms > 0 ORDER BY c.ordinality LOOP
+        SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
+        IF before.used > change.most_used OR before.count > change.most_count THEN
+            refused := concat_ws(',', refused, change.ordinality || ':' || before.used || ':' || before.count);
+            CONTINUE;
+        END IF;
+        INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
+            VALUES (change.counter_id, change.start_ms, change.bucket_ms, change.end_ms, change.count, change.since, change.used,
+                change.policy_id, change.rule_id, change.subject)
+        ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = b.used + excluded.used, count = b.count + excluded.count;
+    END LOOP;
+    RETURN refused;
+END $$;
+
+-- Takes from counters what the checks of a commit take, or raises SG007 with
+-- those that have no room and what was taken from each. Sorted, so that two
+-- commits do not deadlock: rolling windows come first.
+CREATE FUNCTION take_from_budgets(changes counter_change[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    refused text;
+    wanted  integer;
+    taken   integer;
+BEGIN
+    SELECT count(*) INTO wanted FROM unnest(changes) AS c WHERE c.bucket_ms = 0;
+    IF wanted < cardinality(changes) THEN
+        refused := take_from_rolling(changes);
+    END IF;
+    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, most_count, since, used, most_used, policy_id, rule_id, subject)
+        SELECT c.counter_id, c.start_ms, c.bucket_ms, c.end_ms, c.count, c.most_count, c.since, c.used, c.most_used, c.policy_id, c.rule_id, c.subject
+        FROM unnest(changes) AS c
+        WHERE c.bucket_ms = 0 AND coalesce(c.most_count, 0) >= 0 -- nothing was taken from a counter that is not there
+        ORDER BY c.counter_id, c.start_ms
+    ON CONFLICT (counter_id, start_ms) DO UPDATE
+        SET used = b.used + excluded.used, count = b.count + excluded.count, most_used = excluded.most_used, most_count = excluded.most_count
+        WHERE (excluded.most_used IS NULL OR b.used <= excluded.most_used) AND (excluded.most_count IS NULL OR b.count <= excluded.most_count);
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    IF taken < wanted THEN
+        SELECT concat_ws(',', refused, string_agg(c.ordinality || ':' || coalesce(b.used, 0) || ':' || coalesce(b.count, 0), ',')) INTO refused
+            FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
+            WHERE c.bucket_ms = 0 AND b.xmin IS DISTINCT FROM pg_current_xact_id()::xid;
+    END IF;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
+    END IF;
+END $$;
+
+CREATE FUNCTION insert_budget_principals(counters uuid[], principals text[]) RETURNS void
+LANGUAGE sql
+AS $$
+    INSERT INTO budget_principals (counter_id, principal)
+        SELECT * FROM unnest(counters, principals) AS p (counter_id, principal) ORDER BY 1, 2
+    ON CONFLICT DO NOTHING
+$$;
 
 -- The whole of a commit: the fence, the keys (hash by hash and check by check),
 -- the horizon, the batch's place in the chain of its node, the checks and, if
--- some of them are, the violations.
+-- some of them are, the violations. Budgets come last, so that their rows are
+-- locked for no longer than the commit itself takes.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
-    format smallint, has_violations boolean, rows check_row[],
+    format smallint, has_violations boolean, rows check_row[], counters counter_change[],
+    principal_counters uuid[], principals text[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -489,12 +627,12 @@ BEGIN
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
             idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-            key_id, request_id, principal, owner)
+            key_id, request_id, principal, owner, charges)
         SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
             r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
             r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
             r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
-            r.key_id, r.request_id, r.principal, r.owner
+            r.key_id, r.request_id, r.principal, r.owner, r.charges
         FROM unnest(rows) AS r;
     IF has_violations THEN
         INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
@@ -503,6 +641,12 @@ BEGIN
                 r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, ''),
                 r.key_id, r.principal, r.owner
             FROM unnest(rows) AS r WHERE r.decision <> 'a';
+    END IF;
+    IF cardinality(counters) > 0 THEN
+        IF cardinality(principals) > 0 THEN
+            PERFORM insert_budget_principals(principal_counters, principals);
+        END IF;
+        PERFORM take_from_budgets(counters);
     END IF;
 END $$;
 
@@ -554,12 +698,12 @@ AS $$ SELECT encode_field(convert_to(value, 'UTF8')) $$;
 CREATE FUNCTION hash_policy(p policies) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(9::smallint)
+    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(10::smallint)
         || encode_field(p.policy_id) || encode_field(int4send(p.version))
         || encode_field(p.name) || encode_field(p.description)
         || encode_field(p.rules) || encode_field(p.metadata)
         || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
-        || encode_field(int8send(p.generation)))
+        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)))
 $$;
 
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
@@ -615,14 +759,17 @@ AS $$
 $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
+-- new_budgets are the identities of its budgets by rule_id: a budget that is the
+-- same in the version before goes on counting (S37).
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
-    max_bytes bigint, who actor, OUT new_version integer, OUT created_ms bigint)
+    max_bytes bigint, new_budgets jsonb, who actor, OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
     new_generation bigint := raise_generation();
     bytes          bigint := octet_length(new_id) + octet_length(new_name) + octet_length(new_description)
                           + octet_length(new_rules) + octet_length(new_metadata);
+    previous       jsonb;
     created        policies;
 BEGIN
     UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
@@ -631,9 +778,14 @@ BEGIN
     END IF;
     SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
         FROM policies WHERE policy_id = new_id;
-    INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation)
-        VALUES (new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation)
+    SELECT budgets INTO previous FROM policies WHERE policy_id = new_id AND version = new_version - 1;
+    INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
+        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation,
+            jsonb_object_agg(b.key, CASE WHEN previous -> b.key ->> 'identity' = b.value THEN previous -> b.key
+                ELSE jsonb_build_object('identity', b.value, 'version', new_version, 'at_ms', now_ms) END)
+        FROM jsonb_each_text(coalesce(new_budgets, '{}')) AS b
         RETURNING * INTO created;
+    counted_since := created.budgets::text;
     PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_build_object('name', new_name), hash_policy(created));
 END $$;
 
@@ -965,7 +1117,7 @@ DECLARE
     fixed text;
 BEGIN
     FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
-            'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, actor)',
+            'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor)',
             'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
@@ -979,5 +1131,5 @@ ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
-    create_policy(text, text, text, text, text, bigint, bigint, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
+    create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
     update_key(uuid, text, integer, boolean, jsonb, actor) FROM PUBLIC;

@@ -23,13 +23,13 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges"
 )
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description,key_id,principal,owner"
 )
-POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation"
+POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 

@@ -1,0 +1,282 @@
+package audittest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// charge is one of a budget of 1,000 that may be used 20 times.
+func charge(ruleID, subject, takes string) spend.Charge {
+	return spend.Charge{
+		Counter: spend.Counter{ID: spend.CounterID("refunds", ruleID, 1, subject), StartMS: epochStart.UnixMilli()},
+		RuleID:  ruleID, Since: 1, Subject: subject, Amount: amount(takes),
+		Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, EndMS: now().Add(time.Hour).UnixMilli(),
+	}
+}
+
+func charged(c *spend.Check, charges ...spend.Charge) *spend.Check {
+	c.Charges = charges
+	return c
+}
+
+func mustUse(t *testing.T, s Subject, of spend.Charge, used string, count int64) {
+	t.Helper()
+	total, err := spend.ParseTotal(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.CounterUsages(t.Context(), []spend.Counter{of.Counter})
+	if err != nil || len(got) != 1 || got[0] != (spend.Usage{Used: total, Count: count}) {
+		t.Errorf("%s of %s: got %+v, %v; want %s, %d times", of.RuleID, of.Subject, got, err, used, count)
+	}
+}
+
+// mustExceed records nothing, since exactly these charges have no room.
+func mustExceed(t *testing.T, s Subject, checks []*spend.Check, want ...audit.CounterUsage) {
+	t.Helper()
+	err := Record(t.Context(), s, checks...)
+	exceeded, ok := errors.AsType[*audit.ExceededError](err)
+	if !ok || len(exceeded.Usages) != len(want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	for _, u := range want {
+		if !slices.Contains(exceeded.Usages, u) {
+			t.Errorf("got %+v, want %+v", exceeded.Usages, u)
+		}
+	}
+	found, err := s.Checks(t.Context(), idsOf(checks))
+	if err != nil || len(found) > 0 {
+		t.Errorf("recorded %v, %v", found, err)
+	}
+}
+
+func idsOf(checks []*spend.Check) (ids []spend.ID) {
+	for _, c := range checks {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func usage(of spend.Charge, used string, count int64) audit.CounterUsage {
+	return audit.CounterUsage{Counter: of.Counter, Usage: spend.Usage{Used: amount(used).Total(), Count: count}}
+}
+
+// budgetsAreTaken: allowed checks take, exactly the limit is within it, and beyond
+// it nothing of the commit is written.
+func budgetsAreTaken(t *testing.T, s Subject) {
+	f := fence(t, s)
+	day := func(takes string) spend.Charge { return charge("day", `["agent-1"]`, takes) }
+	all := func(takes string) spend.Charge { return charge("all", "[]", takes) }
+	first := charged(newCheck(f), day("600"), all("600"))
+	mustCommit(t, s, first, charged(blocked(newCheck(f)), day("999")), charged(escalated(newCheck(f)), day("400")))
+	mustUse(t, s, day("0"), "600", 1)
+	stored := lookUp(t, s, first)[first.ID]
+	for i := range stored.Charges {
+		want := first.Charges[i]
+		want.Limited, want.Limit, want.Counted, want.MaxCount, want.EndMS = false, spend.Amount{}, false, 0, 0
+		if !reflect.DeepEqual(stored.Charges[i], want) {
+			t.Errorf("stored %+v, want %+v", stored.Charges[i], want)
+		}
+	}
+
+	// An escalated check looks, and a batch is judged in its order.
+	mustExceed(t, s, []*spend.Check{charged(escalated(newCheck(f)), day("400.01"))}, usage(day("0"), "600", 1))
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("200")), charged(newCheck(f), day("200.000000001"))}, usage(day("0"), "600", 1))
+	mustCommit(t, s, charged(newCheck(f), day("200")), charged(escalated(newCheck(f)), day("200")), charged(newCheck(f), day("200")))
+	mustUse(t, s, day("0"), "1000", 3)
+
+	// All or none: the other budget keeps what it has, and each that has no room is named.
+	fresh := charge("fresh", `["x"]`, "1000.1")
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("0.1"), all("0.1"), fresh)}, usage(day("0"), "1000", 3), usage(fresh, "0", 0))
+	mustUse(t, s, all("0"), "600", 1)
+	mustUse(t, s, fresh, "0", 0)
+
+	// What was lifted counts, also above the limit.
+	lifted := day("50")
+	lifted.Lifted = true
+	mustCommit(t, s, charged(newCheck(f), lifted))
+	mustUse(t, s, day("0"), "1050", 4)
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), day("0"))}, usage(day("0"), "1050", 4))
+
+	// Nothing may be used no time at all.
+	never := charge("never", "[]", "1")
+	never.MaxCount = 0
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), never)}, usage(never, "0", 0))
+}
+
+// rollingBudgets: the bucket and the 60 before it count.
+func rollingBudgets(t *testing.T, s Subject) {
+	f := fence(t, s)
+	const minute = 60_000
+	at := func(bucket int64, takes string) spend.Charge {
+		c := charge("rolling", "[]", takes)
+		c.Counter.StartMS, c.Counter.BucketMS = bucket*minute, minute
+		return c
+	}
+	mustCommit(t, s, charged(newCheck(f), at(100, "600")))
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(160, "400.1"))}, usage(at(160, "0"), "600", 1))
+	mustCommit(t, s, charged(newCheck(f), at(160, "400")))
+	mustUse(t, s, at(160, "0"), "1000", 2)
+	mustCommit(t, s, charged(newCheck(f), at(161, "600")))
+	mustUse(t, s, at(161, "0"), "1000", 2)
+	// A clock that is behind finds what others took later.
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(159, "1"))}, usage(at(159, "0"), "1600", 3))
+	// Two buckets in one commit.
+	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(221, "300")), charged(newCheck(f), at(222, "701"))}, usage(at(222, "0"), "300", 1))
+}
+
+// budgetsRace has nodes take 60 at a time from 1,000 and from what all share.
+func budgetsRace(t *testing.T, s Subject) {
+	const nodes, each = 4, 12
+	var allowed [nodes]atomic.Int64
+	var wg sync.WaitGroup
+	rolling := func(takes string) spend.Charge {
+		c := charge("rolling", "[]", takes)
+		c.Counter.BucketMS = 1000
+		return c
+	}
+	for node := range nodes {
+		w, f := NewWriter(t, s), fence(t, s)
+		for i := range 2 * each {
+			wg.Go(func() {
+				own := charge("own", fmt.Sprintf(`["agent-%d"]`, i%2), "60")
+				own.Counted = false
+				shared := charge("shared", "[]", "60")
+				shared.Counted = false
+				shared.Limit = amount("1830")
+				c := charged(newCheck(f), own, shared, rolling("0.01"))
+				c.Charges[2].MaxCount = 29
+				err := w.Append(c).Wait(time.Now().Add(time.Minute))
+				if _, exceeded := errors.AsType[*audit.ExceededError](err); err != nil && !exceeded {
+					t.Error(err)
+				}
+				if err == nil {
+					allowed[node].Add(1)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	var sum int64
+	for node := range nodes {
+		sum += allowed[node].Load()
+	}
+	if sum != 29 { // of the 32 that two agents may have, and 30 in all
+		t.Errorf("%d were allowed", sum)
+	}
+	mustUse(t, s, charge("shared", "[]", "0"), fmt.Sprint(60*sum), sum)
+	mustUse(t, s, rolling("0"), "0.29", 29)
+	if n := s.Count(t, "SELECT count(*) FROM checks"); n != int(sum) {
+		t.Errorf("%d checks", n)
+	}
+}
+
+// counterListing pages through what was taken, by subject.
+func counterListing(t *testing.T, s Subject) {
+	ctx, f := t.Context(), fence(t, s)
+	for i := range 5 {
+		for range i {
+			c := charged(newCheck(f), charge("day", fmt.Sprintf(`["agent-%d","c\"%d"]`, i, i%2), "10"))
+			c.Principal = fmt.Sprint("team-", i%2)
+			mustCommit(t, s, c)
+		}
+	}
+	q := audit.CounterQuery{PolicyID: "refunds", RuleID: "day", Since: 1, StartMS: epochStart.UnixMilli(), Limit: 3}
+	subjects := func(q audit.CounterQuery, wantMore bool) (got []string) {
+		t.Helper()
+		page, more, err := s.ListCounters(ctx, q)
+		if err != nil || more != wantMore {
+			t.Errorf("%+v: %v, more: %v", q, err, more)
+		}
+		for _, u := range page {
+			got = append(got, fmt.Sprint(u.Subject, u.Used, u.Count))
+		}
+		return got
+	}
+	first := subjects(q, true)
+	q.After = `["agent-3","c\"1"]`
+	second := subjects(q, false)
+	want := []string{`["agent-1","c\"1"]10 1`, `["agent-2","c\"0"]20 2`, `["agent-3","c\"1"]30 3`, `["agent-4","c\"0"]40 4`}
+	if got := append(first, second...); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	q.After = ""
+	bySubject, byPrincipal := q, q
+	bySubject.Subject = []string{"", `c"1`}
+	byPrincipal.Principal = "team-1"
+	for _, q := range []audit.CounterQuery{bySubject, byPrincipal} {
+		if got := subjects(q, false); !slices.Equal(got, []string{want[0], want[2]}) {
+			t.Errorf("%+v: got %q", q, got)
+		}
+	}
+	for _, change := range []func(*audit.CounterQuery){
+		func(q *audit.CounterQuery) { q.StartMS++ }, func(q *audit.CounterQuery) { q.Since++ },
+		func(q *audit.CounterQuery) { q.RuleID = "other" }, func(q *audit.CounterQuery) { q.PolicyID = "other" },
+	} {
+		other := q
+		if change(&other); subjects(other, false) != nil {
+			t.Errorf("%+v has counters", other)
+		}
+	}
+}
+
+// countersExpire: no counter that a check may still take from is removed.
+func countersExpire(t *testing.T, s Subject) {
+	f := fence(t, s)
+	kept, ended, lifetime := charge("kept", "[]", "1"), charge("ended", "[]", "1"), charge("lifetime", "[]", "1")
+	ended.EndMS = now().Add(-audit.KeepCounters - time.Minute).UnixMilli()
+	lifetime.EndMS = 0
+	mustCommit(t, s, charged(newCheck(f), kept, ended, lifetime))
+	if err := s.Tidy(t.Context(), now()); err != nil {
+		t.Fatal(err)
+	}
+	mustUse(t, s, kept, "1", 1)
+	mustUse(t, s, lifetime, "1", 1)
+	mustUse(t, s, ended, "0", 0)
+}
+
+// budgetsCountSince: a budget that stays the same goes on counting.
+func budgetsCountSince(t *testing.T, s Subject) {
+	ctx := t.Context()
+	identity := func(b byte) audit.BudgetSince { return audit.BudgetSince{Identity: spend.Hash{b}} }
+	create := func(budgets map[string]audit.BudgetSince, at time.Time) map[string]audit.BudgetSince {
+		t.Helper()
+		p := newPolicy("refunds")
+		p.Budgets = budgets
+		if err := s.CreatePolicy(ctx, actor(), p, at); err != nil {
+			t.Fatal(err)
+		}
+		read, err := s.Policy(ctx, "refunds", p.Version)
+		if err != nil || !reflect.DeepEqual(read, p) {
+			t.Errorf("read %+v, %v; created %+v", read, err, p)
+		}
+		return p.Budgets
+	}
+	day := func(version int, b byte) audit.BudgetSince {
+		return audit.BudgetSince{Identity: spend.Hash{b}, Version: version, At: epochStart.Add(time.Duration(version) * time.Hour)}
+	}
+	for version, c := range []struct{ given, want map[string]audit.BudgetSince }{
+		{nil, nil},
+		{map[string]audit.BudgetSince{"a": identity(1), `b"`: identity(2)}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(1, 2)}},
+		{map[string]audit.BudgetSince{"a": identity(1), `b"`: identity(3)}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(2, 3)}},
+		{map[string]audit.BudgetSince{`b"`: identity(3)}, map[string]audit.BudgetSince{`b"`: day(2, 3)}},
+		{map[string]audit.BudgetSince{"a": identity(1)}, map[string]audit.BudgetSince{"a": day(4, 1)}},
+	} {
+		for id, want := range c.want { // versions begin at 1
+			want.Version++
+			c.want[id] = want
+		}
+		if got := create(c.given, epochStart.Add(time.Duration(version)*time.Hour)); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("version %d: got %+v, want %+v", version+1, got, c.want)
+		}
+	}
+}

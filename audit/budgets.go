@@ -1,0 +1,240 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// CounterChange is what a commit takes from one counter, and the condition on
+// what was taken before it.
+type CounterChange struct {
+	spend.Counter
+	PolicyID string
+	RuleID   string
+	Since    int
+	Subject  string
+	EndMS    int64
+
+	Principals []string // whose checks they are, each once
+
+	Used  spend.Total // to be added; zero, like Count, when there must only be room
+	Count int64
+
+	// What was taken before must be at most that, if Limited or Counted. A
+	// MostCount below zero cannot be met.
+	Limited   bool
+	MostUsed  spend.Total
+	Counted   bool
+	MostCount int64
+}
+
+// CounterChanges returns what the checks take from counters, sorted, so that two
+// commits never wait for each other. Each check meets its limits if it comes
+// after those before it: whether all do is one comparison for each counter.
+func CounterChanges(checks []*spend.Check) []CounterChange {
+	var changes []CounterChange
+	var at map[spend.Counter]int
+	for _, c := range checks {
+		if c.Decision.Effect == spend.Block {
+			continue
+		}
+		for i := range c.Charges {
+			charge := &c.Charges[i]
+			if at == nil {
+				at = make(map[spend.Counter]int)
+			}
+			n, ok := at[charge.Counter]
+			if !ok {
+				n = len(changes)
+				at[charge.Counter] = n
+				changes = append(changes, CounterChange{
+					Counter: charge.Counter, PolicyID: c.Action.PolicyID, RuleID: charge.RuleID, Since: charge.Since,
+					Subject: charge.Subject, EndMS: charge.EndMS,
+				})
+			}
+			changes[n].add(charge, c.Decision.Effect == spend.Allow)
+			if principal := cmp.Or(c.Principal, c.KeyID); !slices.Contains(changes[n].Principals, principal) {
+				changes[n].Principals = append(changes[n].Principals, principal)
+			}
+		}
+	}
+	slices.SortFunc(changes, func(a, b CounterChange) int {
+		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
+	})
+	return changes
+}
+
+// add lets a charge meet its limits after those before it.
+func (ch *CounterChange) add(charge *spend.Charge, take bool) {
+	if charge.Limited && !charge.Lifted {
+		most, ok := charge.Limit.Total().Minus(ch.Used.Plus(charge.Amount.Total()))
+		switch {
+		case !ok:
+			ch.Counted, ch.MostCount = true, -1
+		case !ch.Limited || most.Cmp(ch.MostUsed) < 0:
+			ch.Limited, ch.MostUsed = true, most
+		}
+	}
+	if charge.Counted && !charge.Lifted {
+		if most := charge.MaxCount - ch.Count - 1; !ch.Counted || most < ch.MostCount {
+			ch.Counted, ch.MostCount = true, most
+		}
+	}
+	if take {
+		ch.Used = ch.Used.Plus(charge.Amount.Total())
+		ch.Count++
+	}
+}
+
+// KeepCounters is how long counters stay from which no check can take any more.
+const KeepCounters = 48 * time.Hour
+
+// CounterUsage is what was taken from a counter.
+type CounterUsage struct {
+	spend.Counter
+	spend.Usage
+}
+
+// Meets reports whether the usage before the commit leaves room for all of it.
+func (ch *CounterChange) Meets(u spend.Usage) bool {
+	return (!ch.Limited || u.Used.Cmp(ch.MostUsed) <= 0) && (!ch.Counted || u.Count <= ch.MostCount)
+}
+
+// ExceededError lists counters that have no room for what a batch takes from
+// them, with what was taken before. Nothing was written: refuse what does not
+// fit and commit the rest.
+type ExceededError struct{ Usages []CounterUsage }
+
+func (e *ExceededError) Error() string {
+	return fmt.Sprintf("%d budgets have no room", len(e.Usages))
+}
+
+// finishExceeded finishes the entries whose charges do not fit, each with the
+// usages of those, and returns the others. The entries are in the order of
+// CounterChanges' checks.
+func finishExceeded(batch []*Entry, usages []CounterUsage) (rest []*Entry) {
+	used := make(map[spend.Counter]spend.Usage, len(usages))
+	for _, u := range usages {
+		used[u.Counter] = u.Usage
+	}
+	for _, e := range batch {
+		if exceeded := exceededOf(e.check, used); exceeded != nil {
+			e.finish(&ExceededError{exceeded})
+			continue
+		}
+		rest = append(rest, e)
+	}
+	return rest
+}
+
+// exceededOf returns the usages that leave no room for the check. If all do and
+// it is allowed, it is counted in.
+func exceededOf(c *spend.Check, used map[spend.Counter]spend.Usage) (exceeded []CounterUsage) {
+	if c.Decision.Effect == spend.Block {
+		return nil
+	}
+	for i := range c.Charges {
+		if u, listed := used[c.Charges[i].Counter]; listed && !c.Charges[i].Fits(u) {
+			exceeded = append(exceeded, CounterUsage{c.Charges[i].Counter, u})
+		}
+	}
+	if exceeded != nil || c.Decision.Effect != spend.Allow {
+		return exceeded
+	}
+	for i := range c.Charges {
+		if u, listed := used[c.Charges[i].Counter]; listed {
+			used[c.Charges[i].Counter] = u.Plus(&c.Charges[i])
+		}
+	}
+	return nil
+}
+
+// BudgetSince says since when a budget counts: since the first of the versions,
+// up to this one, in which it is the same (S37).
+type BudgetSince struct {
+	Identity spend.Hash // of what makes it the same
+	Version  int
+	At       time.Time // when that version was created
+}
+
+// CountSince returns the budgets of a new version, whose identities are known:
+// those that are the same in the version before go on counting.
+func CountSince(budgets, previous map[string]BudgetSince, version int, at time.Time) map[string]BudgetSince {
+	counted := make(map[string]BudgetSince, len(budgets))
+	for id, b := range budgets {
+		if before, ok := previous[id]; ok && before.Identity == b.Identity {
+			counted[id] = before
+		} else {
+			counted[id] = BudgetSince{b.Identity, version, at}
+		}
+	}
+	return counted
+}
+
+// sinceText is a BudgetSince as a policy's row keeps it.
+type sinceText struct {
+	Identity string `json:"identity"` // hexadecimal
+	Version  int    `json:"version"`
+	AtMS     int64  `json:"at_ms"`
+}
+
+// BudgetsText returns since when a policy's budgets count as its row keeps that,
+// JSON; empty when it has none.
+func BudgetsText(budgets map[string]BudgetSince) string {
+	if len(budgets) == 0 {
+		return ""
+	}
+	kept := make(map[string]sinceText, len(budgets))
+	for id, b := range budgets {
+		kept[id] = sinceText{hex.EncodeToString(b.Identity[:]), b.Version, b.At.UnixMilli()}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the budgets of a policy have no JSON: %v", err))
+	}
+	return string(text)
+}
+
+// ParseBudgets is the inverse of BudgetsText.
+func ParseBudgets(text string) (map[string]BudgetSince, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var kept map[string]sinceText
+	if err := json.Unmarshal([]byte(text), &kept); err != nil {
+		return nil, fmt.Errorf("cannot read the budgets of a policy: %w", err)
+	}
+	budgets := make(map[string]BudgetSince, len(kept))
+	for id, k := range kept {
+		identity, err := hex.DecodeString(k.Identity)
+		if err != nil || len(identity) != len(spend.Hash{}) {
+			return nil, fmt.Errorf("cannot read the budgets of a policy: %q identifies none", k.Identity)
+		}
+		budgets[id] = BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
+	}
+	return budgets, nil
+}
+
+// IdentitiesText returns the identities of a policy's budgets by rule_id, JSON;
+// empty when it has none.
+func IdentitiesText(budgets map[string]BudgetSince) string {
+	if len(budgets) == 0 {
+		return ""
+	}
+	identities := make(map[string]string, len(budgets))
+	for id, b := range budgets {
+		identities[id] = hex.EncodeToString(b.Identity[:])
+	}
+	text, err := json.Marshal(identities)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: the budgets of a policy have no JSON: %v", err))
+	}
+	return string(text)
+}

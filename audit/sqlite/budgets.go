@@ -1,0 +1,145 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// takeFromBudgets takes from counters what the checks take, or refuses with all
+// that have no room.
+func takeFromBudgets(tx *sql.Tx, checks []*spend.Check) error {
+	exceeded := new(audit.ExceededError)
+	for _, ch := range audit.CounterChanges(checks) {
+		own, window, err := usageOf(context.Background(), tx, ch.Counter)
+		if err != nil {
+			return err
+		}
+		if !ch.Meets(window) {
+			exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: ch.Counter, Usage: window})
+			continue
+		}
+		var end any
+		if ch.EndMS != 0 {
+			end = ch.EndMS
+		}
+		_, err = tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
+			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
+			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Since, own.Used.Plus(ch.Used).String(), own.Count+ch.Count, ch.PolicyID, ch.RuleID, ch.Subject)
+		if err != nil {
+			return err
+		}
+		for _, principal := range ch.Principals {
+			_, err := tx.Exec("INSERT INTO budget_principals (counter_id, principal) VALUES (?, ?) ON CONFLICT DO NOTHING", ch.ID[:], principal)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if exceeded.Usages != nil {
+		return exceeded
+	}
+	return nil
+}
+
+// usageOf returns what was taken from the row of a counter, and what counts: the
+// same, or that of all buckets of a rolling window.
+func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window spend.Usage, err error) {
+	oldest, newest := c.StartMS, c.StartMS
+	if c.BucketMS > 0 {
+		oldest, newest = max(c.StartMS-spend.RollingBuckets*c.BucketMS, 0), 1<<62
+	}
+	_, err = collect(ctx, from, "cannot read counters of budgets", func(row scanner) (struct{}, error) {
+		var start, count int64
+		var text string
+		if err := row.Scan(&start, &text, &count); err != nil {
+			return struct{}{}, err
+		}
+		used, err := spend.ParseTotal(text)
+		window = spend.Usage{Used: window.Used.Plus(used), Count: window.Count + count}
+		if start == c.StartMS {
+			own = spend.Usage{Used: used, Count: count}
+		}
+		return struct{}{}, err
+	}, "SELECT start_ms, used, count FROM budget_counters WHERE counter_id = ? AND start_ms BETWEEN ? AND ?", c.ID[:], oldest, newest)
+	return own, window, err
+}
+
+// CounterUsages implements audit.Budgets.
+func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error) {
+	usages := make([]spend.Usage, len(counters))
+	for i, c := range counters {
+		var err error
+		if _, usages[i], err = usageOf(ctx, s.reader, c); err != nil {
+			return nil, err
+		}
+	}
+	return usages, nil
+}
+
+// ListCounters implements audit.Budgets.
+func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
+	where, args := "policy_id = ?1 AND rule_id = ?2 AND since = ?3 AND subject > ?4", []any{q.PolicyID, q.RuleID, q.Since, q.After}
+	if q.BucketMS > 0 {
+		where += " AND start_ms >= ?5"
+		args = append(args, q.StartMS-spend.RollingBuckets*q.BucketMS)
+	} else {
+		where += " AND start_ms = ?5"
+		args = append(args, q.StartMS)
+	}
+	if q.Principal != "" {
+		args = append(args, q.Principal)
+		where += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?%d)", len(args))
+	}
+	for i, value := range q.Subject {
+		if value != "" {
+			args = append(args, value)
+			where += fmt.Sprintf(" AND subject ->> %d = ?%d", i, len(args))
+		}
+	}
+	subjects, err := collect(ctx, s.reader, "cannot list budgets", func(row scanner) (subject audit.SubjectUsage, err error) {
+		var parts string
+		if err = row.Scan(&subject.Subject, &subject.FirstMS, &parts); err != nil {
+			return subject, err
+		}
+		var each [][2]json.RawMessage
+		if err = json.Unmarshal([]byte(parts), &each); err != nil {
+			return subject, err
+		}
+		for _, part := range each {
+			var text string
+			var count int64
+			if err = json.Unmarshal(part[0], &text); err != nil {
+				return subject, err
+			}
+			if err = json.Unmarshal(part[1], &count); err != nil {
+				return subject, err
+			}
+			used, err := spend.ParseTotal(text)
+			if err != nil {
+				return subject, err
+			}
+			subject.Used, subject.Count = subject.Used.Plus(used), subject.Count+count
+		}
+		return subject, nil
+	}, "SELECT subject, min(start_ms), json_group_array(json_array(used, count)) FROM budget_counters WHERE "+where+
+		fmt.Sprintf(" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT ?%d", len(args)+1), append(args, q.Limit+1)...)
+	if len(subjects) > q.Limit {
+		return subjects[:q.Limit], true, err
+	}
+	return subjects, false, err
+}
+
+// removeCounters removes those that no check can take from any more.
+func removeCounters(tx *sql.Tx, endedBefore int64, batch int) (removed int64, err error) {
+	result, err := tx.Exec(`DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
+		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= ? LIMIT ?)`, endedBefore, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
