@@ -24,13 +24,19 @@ const (
 	pcAbsent
 	pcTakeStale // takeFingerprint of a claim without a record
 	pcTakeAged  // takeFingerprint of a recorded claim
+	pcTakeReleased
 	pcAdoptOrphan
 	pcVerifyFresh
 	pcLengthen // the long window's life is kept in Redis too
 	pcGiveBack // f goes to the check that the store knows
+	pcReadCounters
 	pcCommit
 	pcResolve
 	pcResolveLook
+	pcReport // a report: not sent
+	pcReporting
+	pcReportResolve
+	pcReportLook
 	pcEnd
 	pcDead
 )
@@ -52,16 +58,20 @@ func (x *explorer) attempt(s *state, i int) {
 		x.awaitKey(s, i)
 	case pcAwaitFingerprint, pcLookFingerprint, pcFenceFingerprint, pcAbsent:
 		x.awaitFingerprint(s, i)
-	case pcTakeStale, pcTakeAged:
+	case pcTakeStale, pcTakeAged, pcTakeReleased:
 		x.takeFingerprint(s, i)
 	case pcAdoptOrphan:
 		x.adoptOrphan(s, i)
 	case pcVerifyFresh, pcLengthen, pcGiveBack:
 		x.verifyFresh(s, i)
+	case pcReadCounters:
+		x.readCounters(s, i)
 	case pcCommit:
 		x.record(s, i)
 	case pcResolve, pcResolveLook:
 		x.resolve(s, i)
+	case pcReport, pcReporting, pcReportResolve, pcReportLook:
+		x.report(s, i)
 	}
 }
 
@@ -90,8 +100,12 @@ func (x *explorer) begin(s *state, i int) {
 	if after := x.Checks[i].After; after > 0 && s.attempts[after-1].pc != pcEnd && s.attempts[after-1].pc != pcDead {
 		return
 	}
+	if x.Checks[i].Voids > 0 {
+		x.beginReport(s, i)
+		return
+	}
 	t := *s
-	t.attempts[i].need = t.posted
+	t.attempts[i].need, t.attempts[i].withdrawn = t.posted, t.withdrawnBefore()
 	x.prepare(&t, i)
 	x.emit(&t, "begins", i)
 }
@@ -138,7 +152,9 @@ func (x *explorer) renewed(t *state, i int) {
 		x.prepare(t, i)
 		return
 	}
-	a.pc = pcSendClaims
+	if a.pc = pcSendClaims; a.target != 0 {
+		a.pc = pcReport
+	}
 }
 
 // sendClaims is the batch's beginning: the generation, and k.
@@ -320,6 +336,6 @@ func (x *explorer) claim(t *state, i int) string {
 	default:
 		a.read = 0
 		x.pass(t, i)
-		return "f is mine: commits a pass"
+		return "f is mine: passes"
 	}
 }

@@ -16,6 +16,11 @@
 //   - one row and one answer per idempotency key (G2)
 //   - nothing is answered unrecorded (G1)
 //   - no check is judged by a version older than one answered before it began (G4)
+//   - recorded allows, less what was released, are within every counter's limit,
+//     and counters are what the record says
+//   - a block as exceeded is true of some moment of its request
+//   - once the report that releases a check was answered, an identical action is
+//     neither its duplicate nor answered with it
 //   - every check can end, from every state, though nothing more fails (G7)
 //
 // States are told apart by 128 bits of hash. What nothing refers to is
@@ -27,6 +32,7 @@
 //
 // What it leaves out: rate limits, clocks that jump (F23), the expiry of
 // idempotency keys, retries of deferred commands (which are carried out in any order
-// instead), several buckets (all names lie in one slot), and batches of several
-// checks in one batch or commit.
+// instead), several buckets (all names lie in one slot), batches of several checks
+// in one batch or commit (but for F62), and of budgets what takes nothing (an
+// escalation), takes without a condition, or gives back a part.
 package model

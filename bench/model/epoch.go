@@ -120,7 +120,7 @@ func (x *explorer) loaderOf(s *state, n int) {
 	case l.pc == loaderIdle:
 		*l = loader{pc: loaderPasses, windows: node.windows}
 		for k, r := range t.rows {
-			if r.check != 0 && x.isLivePass(&t, r, x.fingerprintOf(r.check)) {
+			if r.check != 0 && x.isLivePass(&t, r, x.fingerprintOf(r.check), x.is(ReleasedAreLoaded)) {
 				l.passes[k] = r.check
 			}
 		}

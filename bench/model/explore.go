@@ -15,7 +15,16 @@ type Check struct {
 	Fingerprint int
 	Window      int // of its policy, in ticks
 	After       int // it begins when that check has ended, from 1; 0 is at any time
+
+	Charges [maxCounters]uint8 // what it takes from each counter if it is allowed
+	// Voids makes it a report that voids that check, from 1; recordedCheck is the
+	// one recorded when the search begins.
+	Voids   int
+	Pending bool // its key may not release
 }
+
+// recordedCheck is Model.Recorded's, for a report about it.
+const recordedCheck = maxChecks + 1
 
 // Model is what is searched: who asks what, what may fail, and what is broken
 // on purpose.
@@ -41,6 +50,9 @@ type Model struct {
 	// Recorded is a pass that is recorded when it begins: the window of its
 	// policy; 0 is none.
 	Recorded int
+
+	Limits [maxCounters]uint8 // of the counters, in each of their windows
+	Period int                // the length of these windows, in ticks; 0 has no end
 
 	Mutation Mutation
 	Limit    int // of states
@@ -88,6 +100,7 @@ func (x *explorer) emitFault(t *state, text string, who int) {
 }
 
 func (x *explorer) emitStep(t *state, s step) {
+	x.observe(t)
 	t.normalize()
 	x.out = append(x.out, successor{s, *t})
 }
@@ -140,7 +153,7 @@ func (m Model) Explore() Result {
 	frontier := []state{m.initial()}
 	s.add(&frontier[0], 0, 0)
 	for at := uint32(0); len(frontier) > 0; {
-		var next []state
+		next := make([]state, 0, 2*len(frontier))
 		for i := range frontier {
 			for n, succ := range s.successors(&frontier[i]) {
 				to, isNew := s.add(&succ.state, at, n)
@@ -276,7 +289,7 @@ func (m Model) initial() state {
 		s.attempts[i].pc = pcBegin
 	}
 	if m.Recorded > 0 {
-		last := id(maxChecks * idsPerCheck) // belongs to no check of the model
+		last := id(maxChecks*idsPerCheck + 1) // belongs to no check of the model
 		s.rows[0] = row{check: last, until: tick(m.Recorded), version: 1}
 		s.servers[0].f[1][0] = slot{value{check: last, state: committed}, tick(m.Recorded)}
 		if m.Lazy {

@@ -21,7 +21,7 @@ func (x *explorer) broken(s *state) string {
 			}
 		}
 	}
-	return x.brokenKey(s) + x.brokenAnswers(s)
+	return x.brokenKey(s) + x.brokenAnswers(s) + x.brokenCounters(s)
 }
 
 func (x *explorer) brokenBy(s *state, r row) string {
@@ -33,14 +33,26 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if !s.recorded(r.of) {
 			return fmt.Sprintf("G3: check %d is a duplicate of one that is not recorded", owner)
 		}
+		if s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 {
+			return fmt.Sprintf("outcomes: check %d is a duplicate of one whose release was answered before it began", owner)
+		}
 		return ""
+	}
+	if r.verdict == untrue {
+		return fmt.Sprintf("budgets: check %d was blocked as exceeded, and there was room all along", owner)
+	}
+	if r.released() {
+		if !x.releases(s, owner) {
+			return fmt.Sprintf("outcomes: check %d was released by nobody who may", owner)
+		}
+		return "" // it is no pass any more
 	}
 	window := tick(0)
 	if owner < len(x.Checks) {
 		window = tick(x.Checks[owner].Window)
 	}
 	for _, other := range s.rows {
-		if other.check == 0 || other.of != 0 || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
+		if other.check == 0 || other.of != 0 || other.released() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
 		}
 		// other is the earlier one, still in force and inside r's window.
@@ -49,6 +61,16 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		}
 	}
 	return ""
+}
+
+// releases reports whether somebody who may release the check has reported it.
+func (x *explorer) releases(s *state, owner int) bool {
+	for i, c := range x.Checks {
+		if c.releases() && c.Voids-1 == owner && s.attempts[i].pc != pcBegin {
+			return true
+		}
+	}
+	return false
 }
 
 // brokenKey: one row and one answer per idempotency key.
@@ -79,17 +101,49 @@ func (x *explorer) brokenKey(s *state) string {
 func (x *explorer) brokenAnswers(s *state) string {
 	for i, c := range x.Checks {
 		a := &s.attempts[i]
+		if c.releases() && a.answer == answeredReport && !x.reported(s, i).released() {
+			return fmt.Sprintf("outcomes: report %d was answered and released nothing", i)
+		}
 		if a.answered == 0 {
 			continue
 		}
 		if !s.recorded(a.answered) {
 			return fmt.Sprintf("G1: check %d was answered and is not recorded", i)
 		}
+		if a.answer == answeredPass && a.withdrawn&(1<<a.answered.owner()) != 0 {
+			return fmt.Sprintf("outcomes: check %d was answered one whose release was answered before it began", i)
+		}
 		for j := range i {
 			if b := &s.attempts[j]; !c.Key && a.answer == answeredPass && b.answer == answeredPass && a.answered == b.answered {
 				return fmt.Sprintf("G3: checks %d and %d were answered one pass", j, i)
 			}
 		}
+	}
+	return ""
+}
+
+// brokenCounters: recorded allows, less what was released, are within the limits,
+// and the counters are what the record says. Between two statements of a commit
+// they need not be.
+func (x *explorer) brokenCounters(s *state) string {
+	if x.Limits == [maxCounters]uint8{} {
+		return ""
+	}
+	var sum usage
+	for i := range s.rows {
+		for c, amount := range x.taken(&s.rows[i]) {
+			sum[c][x.period(s.rows[i].since)] += amount
+		}
+	}
+	for c := range sum {
+		for _, used := range sum[c] {
+			if used > x.Limits[c] {
+				return fmt.Sprintf("budgets: %d of %d of counter %d is recorded as allowed", used, x.Limits[c], c)
+			}
+		}
+	}
+	if sum != s.used && !s.entered(func(fence) bool { return true }) {
+		return fmt.Sprintf("budgets: the counters say %d, the record %d", s.used, sum)
 	}
 	return ""
 }

@@ -5,37 +5,55 @@ type Mutation int
 
 // The mutations. Each leaves out what one defence does.
 const (
-	None                     Mutation = iota
-	NoNodeFence                       // F1: takeovers without a fence
-	FenceDoesNotWait                  // F1: the fence does not wait for the commit under way
-	NoOwnFence                        // F3: a lost commit is looked up without a fence
-	NoEpochFence                      // F2: commits of older epochs are taken
-	RotationDoesNotWait               // F2: a new epoch does not wait for the commit under way
-	NoRunID                           // F4: the marker does not say which server it was written on
-	MarkerFirst                       // F5: the marker is read before the claims
-	SharedNames                       // F6: the epoch is not in the names
-	MarkerOverwritten                 // F7: the marker is set without comparing
-	PartialRelease                    // F8: releases compare the node, not the whole value
-	LoserKeepsFingerprint             // F8: who lost k waits for it while holding f
-	BlockUnverified                   // F9: a hit blocks before it is verified
-	ReleaseRecorded                   // F10: a recorded check's claim is released
-	OrphanNotSwapped                  // F10: an orphan is handed out without compare-and-set
-	NoRecheck                         // F11: takeovers do not read the marker
-	KeysNotUnique                     // F14: no unique key in the check's transaction
-	NoLazyLookup                      // X1: lazy windows are taken for full ones
-	NoLazyEpoch                       // X1: a new epoch is called full at once
-	LoaderDoesNotWait                 // F20: the loader passes over names that claims hold
-	ReplacedNotRemembered             // F21: the claim that took over an aged-out one is just released
-	ReleaseInsteadOfRestore           // F21: the same, when it is carried out
-	TakeoverTrusted                   // F21: what a dead claim may have replaced is not looked up
-	UnverifiedReleased                // F21: an unverified takeover is released
-	LifeNotLengthened                 // F22: a short window's successor ends a long window's life
-	GivenBackNotRemembered            // F32: f is released when giving it back fails
-	ContestedSwapTrusted              // F33: the loader's swap counts although it found another value
-	NoGeneration                      // G4: the generation is not compared
-	GenerationOfEarlierBatch          // G4: the generation is that of the node's batch before
-	AnswerBeforeRaise                 // G4: 201 before the generation is raised
-	JoinsEarlierLoad                  // F12: a load that began earlier is joined
-	RaiseNotConfirmed                 // F27: 201 without asking whether the epoch is the store's
-	RaiseOnCopy                       // F27: 201 although another server wrote the marker
+	None                         Mutation = iota
+	NoNodeFence                           // F1: takeovers without a fence
+	FenceDoesNotWait                      // F1: the fence does not wait for the commit under way
+	NoOwnFence                            // F3: a lost commit is looked up without a fence
+	NoEpochFence                          // F2: commits of older epochs are taken
+	RotationDoesNotWait                   // F2: a new epoch does not wait for the commit under way
+	NoRunID                               // F4: the marker does not say which server it was written on
+	MarkerFirst                           // F5: the marker is read before the claims
+	SharedNames                           // F6: the epoch is not in the names
+	MarkerOverwritten                     // F7: the marker is set without comparing
+	PartialRelease                        // F8: releases compare the node, not the whole value
+	LoserKeepsFingerprint                 // F8: who lost k waits for it while holding f
+	BlockUnverified                       // F9: a hit blocks before it is verified
+	ReleaseRecorded                       // F10: a recorded check's claim is released
+	OrphanNotSwapped                      // F10: an orphan is handed out without compare-and-set
+	NoRecheck                             // F11: takeovers do not read the marker
+	KeysNotUnique                         // F14: no unique key in the check's transaction
+	NoLazyLookup                          // X1: lazy windows are taken for full ones
+	NoLazyEpoch                           // X1: a new epoch is called full at once
+	LoaderDoesNotWait                     // F20: the loader passes over names that claims hold
+	ReplacedNotRemembered                 // F21: the claim that took over an aged-out one is just released
+	ReleaseInsteadOfRestore               // F21: the same, when it is carried out
+	TakeoverTrusted                       // F21: what a dead claim may have replaced is not looked up
+	UnverifiedReleased                    // F21: an unverified takeover is released
+	LifeNotLengthened                     // F22: a short window's successor ends a long window's life
+	GivenBackNotRemembered                // F32: f is released when giving it back fails
+	ContestedSwapTrusted                  // F33: the loader's swap counts although it found another value
+	NoGeneration                          // G4: the generation is not compared
+	GenerationOfEarlierBatch              // G4: the generation is that of the node's batch before
+	AnswerBeforeRaise                     // G4: 201 before the generation is raised
+	JoinsEarlierLoad                      // F12: a load that began earlier is joined
+	RaiseNotConfirmed                     // F27: 201 without asking whether the epoch is the store's
+	RaiseOnCopy                           // F27: 201 although another server wrote the marker
+	CountersReadBeforeCommit              // F59: the node reads a counter, and the commit takes without a condition
+	CountersInAnotherTransaction          // F60: charges are taken before the check's own transaction
+	PartlyTaken                           // F60: a refused check keeps what it took from other counters
+	RefusedAllowed                        // F61: a refused check is committed as an allow without a condition
+	RefusedForOthers                      // F62: a check is refused for what others of its batch would take
+	HintTrusted                           // F63: what a node remembers as exhausted blocks
+	ReleasedAgain                         // F64: a second report gives back again
+	PendingReleases                       // F65: a report by a key that may not release gives back
+	PendingLocksOut                       // F65: such a report is the only one that is taken
+	ReleasedInThisPeriod                  // F66: what is given back goes to the window in force
+	ReleaseDeletesName                    // F67: a release deletes whatever holds the name in Redis
+	ReleaseDeletesClaim                   // F68: a release deletes the released check's claim in Redis
+	ReleasedTakenAsAged                   // F68: a released holder is succeeded as one that has aged out
+	ReleasedTakenTrusted                  // F68: a claim that took one over is released before the store was asked
+	SeenHidesRelease                      // F69: a holder once found recorded is not asked about again
+	ReleasedStayLive                      // F70: LivePasses returns released passes
+	ReleasedAreLoaded                     // F70: the loader loads released passes
+	ReleasedAdopted                       // F71: an orphan is handed out although it was released
 )

@@ -60,6 +60,23 @@ func TestMutations(t *testing.T) {
 		{"JoinsEarlierLoad", JoinsEarlierLoad, "configuration"},
 		{"RaiseNotConfirmed", RaiseNotConfirmed, "split brain and configuration"},
 		{"RaiseOnCopy", RaiseOnCopy, "split brain and configuration"},
+		{"CountersReadBeforeCommit", CountersReadBeforeCommit, "a budget"},
+		{"CountersInAnotherTransaction", CountersInAnotherTransaction, "a budget and a key"},
+		{"PartlyTaken", PartlyTaken, "two budgets"},
+		{"RefusedAllowed", RefusedAllowed, "a budget"},
+		{"RefusedForOthers", RefusedForOthers, "a budget on one node"},
+		{"HintTrusted", HintTrusted, "a budget and a void"},
+		{"ReleasedAgain", ReleasedAgain, "two voids"},
+		{"PendingReleases", PendingReleases, "a void without the right to release"},
+		{"PendingLocksOut", PendingLocksOut, "a void without the right to release"},
+		{"ReleasedInThisPeriod", ReleasedInThisPeriod, "a void after the budget's window"},
+		{"ReleaseDeletesName", ReleaseDeletesName, "a void of who was succeeded"},
+		{"ReleaseDeletesClaim", ReleaseDeletesClaim, "a void of a successor"},
+		{"SeenHidesRelease", SeenHidesRelease, "a void"},
+		{"ReleasedTakenAsAged", ReleasedTakenAsAged, "a void of a successor"},
+		{"ReleasedTakenTrusted", ReleasedTakenTrusted, "a void of a successor"},
+		{"ReleasedStayLive", ReleasedStayLive, "a void and the loader"},
+		{"ReleasedAdopted", ReleasedAdopted, "a void of an orphan"},
 	}, mutantStates, func(t *testing.T, r Result) {
 		if r.Violation == "" {
 			t.Errorf("not caught: %s", r)
@@ -82,6 +99,8 @@ func TestRedundant(t *testing.T) {
 		// A value that a certified batch has read is never written twice, so
 		// that what a swap finds was there before the loss.
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
+		// A released pass in a name is found out like any holder.
+		{"ReleasedAreLoaded", ReleasedAreLoaded, "a void and the loader"},
 	}, *states, func(t *testing.T, r Result) {
 		if r.Violation != "" {
 			t.Errorf("caught: %s", r)

@@ -61,7 +61,7 @@ func (s *state) references() use {
 	u.epochs |= 1<<s.author.found | 1<<s.author.known.epoch
 	for i := range s.attempts {
 		a := &s.attempts[i]
-		u.ids |= 1<<a.answered | 1<<a.duplicateOf | 1<<a.txn
+		u.ids |= 1<<a.answered | 1<<a.target | 1<<a.txn
 		u.fence(a.fence)
 		u.label(a.view)
 		u.nonces |= 1 << a.read
@@ -77,9 +77,10 @@ func (s *state) references() use {
 	return u
 }
 
-// uses adds the names.
-func (s *state) uses() use {
-	u := s.references()
+func (s *state) uses() use { return s.withNames(s.references()) }
+
+// withNames adds what the names in Redis refer to.
+func (s *state) withNames(u use) use {
 	for i := range s.servers {
 		for e := range maxEpochs {
 			u.value(s.servers[i].k[e])
@@ -95,7 +96,7 @@ func (s *state) uses() use {
 func (s *state) normalize() {
 	for i := range s.attempts {
 		if a := &s.attempts[i]; a.pc == pcEnd || a.pc == pcDead {
-			*a = attempt{pc: a.pc, answer: a.answer, answered: a.answered, need: a.need}
+			*a = attempt{pc: a.pc, answer: a.answer, answered: a.answered, need: a.need, withdrawn: a.withdrawn}
 		}
 	}
 	u := s.references()
@@ -106,14 +107,16 @@ func (s *state) normalize() {
 			}
 		}
 	}
-	incs := s.uses().incs >> 1
+	incs := s.withNames(u).incs >> 1
 	for n := range s.fenced {
 		s.fenced[n] &= uint8(incs >> (n * incPerNode) & (1<<incPerNode - 1))
 	}
 	slices.SortFunc(s.rows[:], func(a, b row) int { return int(b.check) - int(a.check) })
-	slices.SortFunc(s.txns[:], func(a, b txn) int { return int(b.row.check) - int(a.row.check) })
+	slices.SortFunc(s.txns[:], func(a, b txn) int { return b.order() - a.order() })
 	slices.SortFunc(s.deferred[:], func(a, b deferred) int { return b.order() - a.order() })
 }
+
+func (c txn) order() int { return int(c.row.check)<<16 | int(c.by)<<8 | int(c.state) }
 
 func (c deferred) order() int {
 	return int(c.kind)<<24 | int(c.mine.check)<<16 | int(c.mine.state)<<12 | int(c.node)<<8 | int(c.epoch)

@@ -9,7 +9,9 @@ const (
 )
 
 // scenarios give the models by name.
-func scenarios() []Model {
+func scenarios() []Model { return append(claimScenarios(), budgetScenarios()...) }
+
+func claimScenarios() []Model {
 	plain := Check{Window: short}
 	on := func(c Check, node int) Check { c.Node = node; return c }
 	keyed := func(c Check) Check { c.Key = true; return c }

@@ -1,11 +1,5 @@
 package model
 
-// pass judges the attempt and appends its check to the writer's queue.
-func (x *explorer) pass(t *state, i int) {
-	a := &t.attempts[i]
-	x.append(t, i, row{check: a.fingerprint.value.check, since: a.fingerprint.value.since, until: a.fingerprint.until, version: a.version})
-}
-
 // duplicate appends a check that names the one it met. It has an ID of its own
 // and leaves no window.
 func (x *explorer) duplicate(t *state, i int, h value) string {
@@ -21,9 +15,13 @@ func (x *explorer) append(t *state, i int, r row) {
 	a := &t.attempts[i]
 	r.judged = t.now
 	a.pc, a.txn, a.met, a.waited, a.lazy, a.verify = pcCommit, r.check, value{}, false, false, false
+	x.appendTxn(t, txn{row: r, fence: a.fence, present: true})
+}
+
+func (x *explorer) appendTxn(t *state, c txn) {
 	for n := range t.txns {
 		if !t.txns[n].present {
-			t.txns[n] = txn{row: r, fence: a.fence, present: true}
+			t.txns[n] = c
 			return
 		}
 	}
@@ -40,20 +38,30 @@ func (x *explorer) commits(s *state) {
 		c := &t.txns[n]
 		owner := c.row.check.owner()
 		var text string
-		switch c.state {
-		case txnSent:
+		switch {
+		case c.state == txnSent && c.by > 0:
+			text, owner = x.commitReport(&t, c), int(c.by)-1
+		case c.state == txnSent:
 			text = x.enter(&t, c)
-		case txnEntered:
+		case c.state == txnEntered:
 			text = x.commit(&t, c)
 		default:
-			if t.attempts[owner].txn == c.row.check {
-				continue // its attempt reads the outcome
+			if x.isAwaited(&t, c) {
+				continue
 			}
 			*c = txn{}
 			text = "nobody waits for the outcome"
 		}
 		x.emit(&t, "commit: "+text, owner)
 	}
+}
+
+// isAwaited reports whether the outcome of a transaction is still to be read.
+func (x *explorer) isAwaited(t *state, c *txn) bool {
+	if c.by > 0 {
+		return !c.unread && t.attempts[c.by-1].pc == pcReporting
+	}
+	return t.attempts[c.row.check.owner()].txn == c.row.check
 }
 
 // enter is the fence at the beginning of each commit.
@@ -65,6 +73,12 @@ func (x *explorer) enter(t *state, c *txn) string {
 	case t.isFenced(c.fence.node) && !x.is(NoNodeFence):
 		c.state = txnFenced
 		return "refused, its node is fenced"
+	case c.by == 0 && x.is(CountersInAnotherTransaction) && !x.take(t, &c.row):
+		c.state = txnExceeded
+		return "refused, there is no room"
+	case x.refusedForOthers(t, c):
+		c.state = txnExceeded
+		return "refused, there is no room beside its batch"
 	default:
 		c.state = txnEntered
 		return "enters"
@@ -77,18 +91,16 @@ func (x *explorer) commit(t *state, c *txn) string {
 		c.state = txnKeyTaken
 		return "refused, its key is taken"
 	}
-	for n := range t.rows {
-		if t.rows[n].check == 0 {
-			t.rows[n] = c.row
-			if keyed {
-				t.key = c.row.check
-			}
-			c.state = txnCommitted
-			return "is recorded"
-		}
+	if !x.is(CountersInAnotherTransaction) && !x.take(t, &c.row) {
+		c.state = txnExceeded
+		return "refused, there is no room"
 	}
-	x.cut = true
-	return "finds no room"
+	x.write(t, c.row)
+	if keyed {
+		t.key = c.row.check
+	}
+	c.state = txnCommitted
+	return "is recorded"
 }
 
 // fenceNode is Store.Fence: it waits for the commits under way and refuses
@@ -110,7 +122,7 @@ func (x *explorer) record(s *state, i int) {
 	x.abandon(s, i)
 	var c txn
 	for n := range s.txns {
-		if s.txns[n].present && s.txns[n].row.check == a.txn {
+		if s.txns[n].present && s.txns[n].by == 0 && s.txns[n].row.check == a.txn {
 			c = s.txns[n]
 		}
 	}
@@ -134,6 +146,8 @@ func (x *explorer) record(s *state, i int) {
 	case txnFenced:
 		x.reclaim(&t, i, false)
 		x.emit(&t, "learns that its node is fenced", i)
+	case txnExceeded:
+		x.emit(&t, "learns that a counter has no room; "+x.refused(&t, i), i)
 	case txnKeyTaken:
 		if !t.attempts[i].settling { // k stays: whoever meets it asks the store first
 			x.releaseClaim(&t, i, &t.attempts[i].fingerprint, false)
@@ -149,8 +163,12 @@ func (x *explorer) committed(t *state, i int) {
 	a := &t.attempts[i]
 	a.fingerprint, a.key = claim{}, claim{}
 	kind := answeredPass
-	if r := t.row(a.txn); r != nil && r.of != 0 {
+	r := t.row(a.txn)
+	if r != nil && r.of != 0 {
 		kind = answeredDuplicate
+	}
+	if r != nil && r.verdict == exceeded && a.full&(1<<x.period(r.since)) == 0 {
+		r.verdict = untrue
 	}
 	x.end(t, i, kind, a.txn)
 }
@@ -242,7 +260,7 @@ func (x *explorer) end(t *state, i int, kind answer, answered id) {
 	if a.settling {
 		kind, answered = answeredError, 0
 	}
-	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need}
+	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need, withdrawn: a.withdrawn}
 }
 
 // releaseClaims releases what the attempt holds: f before k.

@@ -8,6 +8,8 @@ const (
 	maxServers      = 2
 	maxEpochs       = 5 // 0 is none
 	maxFingerprints = 2
+	maxCounters     = 2
+	maxPeriods      = 2 // windows of a counter
 	maxTxns         = 4
 	maxRows         = 5
 	maxDeferred     = 6
@@ -116,7 +118,9 @@ type attempt struct {
 	verify           bool
 	met              value // the claim that is waited for
 	waited           bool
-	duplicateOf      id
+	target           id    // that a report is about
+	full             uint8 // windows of its counters, a bit each, in which it did not fit at some moment
+	withdrawn        uint8 // checks, by owner, whose release was answered before it began
 
 	txn      id
 	settling bool // the client was answered 500
@@ -133,6 +137,7 @@ const (
 	answeredReplay
 	answeredReused
 	answeredError
+	answeredReport
 )
 
 // txn is a transaction at the store, which lives on without its node.
@@ -141,6 +146,8 @@ type txn struct {
 	row     row
 	fence   fence
 	present bool
+	by      uint8 // the report that it is of, from 1; 0 records its row
+	unread  bool  // the report gave it up
 }
 
 type txnState uint8
@@ -152,6 +159,7 @@ const (
 	txnStaleEpoch
 	txnFenced
 	txnKeyTaken
+	txnExceeded
 )
 
 // row is a recorded check.
@@ -162,7 +170,30 @@ type row struct {
 	until   tick
 	judged  tick
 	version uint8
+	verdict verdict
+	outcome outcome
 }
+
+// verdict is how a check that the guard let through was judged.
+type verdict uint8
+
+const (
+	allowed  verdict = iota
+	exceeded         // blocked by a budget
+	untrue           // the same, though there was room at every moment of the request
+)
+
+// outcome is what became of an allowed check.
+type outcome uint8
+
+const (
+	noOutcome      outcome = iota
+	releasePending         // reported by a key that may not release
+	released
+	releaseAnswered // the report was answered, too
+)
+
+func (r *row) released() bool { return r.outcome >= released }
 
 // deferred is a command that is carried out some time later.
 type deferred struct {
@@ -206,6 +237,9 @@ type node struct {
 	memory  nonce
 	renewal renewal
 	loader  loader
+	// exhausted are the counters' windows that refused a check of this node.
+	exhausted uint8
+	seen      uint8 // checks, by owner, that were found recorded: only a mutation remembers
 }
 
 type renewal struct {
@@ -276,6 +310,7 @@ type state struct {
 	budgets  budgets
 	key      id // the row under the idempotency key
 	rows     [maxRows]row
+	used     usage // of the counters
 	txns     [maxTxns]txn
 	deferred [maxDeferred]deferred
 	nodes    [maxNodes]node

@@ -20,7 +20,7 @@ func (x *explorer) awaitFingerprint(s *state, i int) {
 			a.pc, a.met = pcSendClaims, value{}
 			x.emit(&t, "awaitFingerprint: the holder was recorded meanwhile", i)
 		default:
-			text := x.meetRecorded(&t, i)
+			text := x.meet(&t, i, x.passOf(&t, i, a.met.check))
 			x.emit(&t, "awaitFingerprint: the holder is recorded; "+text, i)
 		}
 	case pcLookFingerprint:
@@ -31,8 +31,8 @@ func (x *explorer) awaitFingerprint(s *state, i int) {
 			x.emit(&t, "makeFinal: fences the holder's node", i)
 		}
 	default:
-		if t.recorded(a.met.check) {
-			x.emit(&t, "the holder is recorded; "+x.meetRecorded(&t, i), i)
+		if found := x.passOf(&t, i, a.met.check); found != absent {
+			x.emit(&t, "the holder is recorded; "+x.meet(&t, i, found), i)
 			return
 		}
 		a.pc = pcTakeStale
@@ -123,7 +123,7 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 		x.cut = true
 		return
 	}
-	aged, replaced, left := a.pc == pcTakeAged, a.met.as(committed), f.until
+	aged, wasReleased, replaced, left := a.pc == pcTakeAged, a.pc == pcTakeReleased, a.met.as(committed), f.until
 	mine := value{check, a.fence.node, t.now, pending}
 	swap := func(t *state) {
 		*x.fingerprint(t, i) = slot{mine, max(t.now+tick(x.Checks[i].Window), left)}
@@ -136,14 +136,15 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	case aged && !x.is(ReplacedNotRemembered):
 		a.fingerprint.replaced, a.fingerprint.replacedUntil = replaced, left
 	case !aged && !x.is(TakeoverTrusted):
-		a.verify, a.fingerprint.unverified = true, !x.is(UnverifiedReleased)
+		trusted := x.is(UnverifiedReleased) || wasReleased && x.is(ReleasedTakenTrusted)
+		a.verify, a.fingerprint.unverified = true, !trusted
 	}
 	if a.pc = pcVerifyFresh; a.verify {
 		x.emitStep(&t, step{text: "takeFingerprint: takes f from", who: i, found: replaced})
 		return
 	}
 	x.pass(&t, i)
-	x.emitStep(&t, step{text: "takeFingerprint: commits a pass; takes f from", who: i, found: replaced})
+	x.emitStep(&t, step{text: "takeFingerprint: passes; takes f from", who: i, found: replaced})
 }
 
 // loseSwap: the reply to a swap is lost, and it was carried out or not.
@@ -164,15 +165,15 @@ func (x *explorer) loseSwap(before, t *state, i int, swap func(*state)) {
 // livePass is the latest recorded pass of a fingerprint still in force.
 func (x *explorer) livePass(s *state, fp int) (r row, ok bool) {
 	for _, candidate := range s.rows {
-		if x.isLivePass(s, candidate, fp) && (!ok || candidate.since > r.since) {
+		if x.isLivePass(s, candidate, fp, x.is(ReleasedStayLive)) && (!ok || candidate.since > r.since) {
 			r, ok = candidate, true
 		}
 	}
 	return r, ok
 }
 
-func (x *explorer) isLivePass(s *state, r row, fp int) bool {
-	return r.check != 0 && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
+func (x *explorer) isLivePass(s *state, r row, fp int, evenReleased bool) bool {
+	return r.check != 0 && (!r.released() || evenReleased) && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
 }
 
 func (x *explorer) fingerprintOf(check id) int {
@@ -204,7 +205,7 @@ func (x *explorer) askPasses(t *state, i int) {
 	a.verify, a.fingerprint.unverified = false, false
 	if !ok {
 		x.pass(t, i)
-		x.emit(t, "verifyFresh: no pass is in force; commits a pass", i)
+		x.emit(t, "verifyFresh: no pass is in force; passes", i)
 		return
 	}
 	aged := int(t.now)-int(r.since) >= window
@@ -219,7 +220,7 @@ func (x *explorer) askPasses(t *state, i int) {
 	a.fingerprint.until = max(a.fingerprint.until, r.until)
 	if r.until <= t.now+tick(window) || x.is(LifeNotLengthened) {
 		x.pass(t, i)
-		x.emit(t, "verifyFresh: a pass has aged out; commits a pass", i)
+		x.emit(t, "verifyFresh: a pass has aged out; passes", i)
 		return
 	}
 	a.pc, a.met = pcLengthen, passHolder(r)
@@ -243,7 +244,7 @@ func (x *explorer) lengthen(s, t *state, i int) {
 	swap(t)
 	a.met = value{}
 	x.pass(t, i)
-	x.emit(t, "lengthen: keeps the longer life; commits a pass", i)
+	x.emit(t, "lengthen: keeps the longer life; passes", i)
 }
 
 func (x *explorer) giveBack(s, t *state, i int) {

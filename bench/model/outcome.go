@@ -1,0 +1,205 @@
+package model
+
+import "slices"
+
+// A report says that what a check allowed did not happen: in a transaction of
+// its own it gives back, once, what the check took, and the check is no pass any
+// more. Nothing is written to Redis: who meets the check's claim there asks the
+// store, and learns it.
+
+// releases reports whether a request is a report by a key that may release. By
+// another key it is recorded, and gives nothing back.
+func (c Check) releases() bool { return c.Voids > 0 && !c.Pending }
+
+// reported is the allowed check that a report is about.
+func (x *explorer) reported(s *state, i int) *row {
+	for n := range s.rows {
+		r := &s.rows[n]
+		if r.check != 0 && r.of == 0 && r.verdict == allowed && r.check.owner() == x.Checks[i].Voids-1 {
+			return r
+		}
+	}
+	return nil
+}
+
+// beginReport begins a report once its check is recorded: who reports may know
+// it from a list, before the check's own request was answered.
+func (x *explorer) beginReport(s *state, i int) {
+	t := *s
+	a := &t.attempts[i]
+	if r := x.reported(&t, i); r != nil {
+		a.pc, a.target = pcReport, r.check
+		x.emit(&t, "Report: begins", i)
+		return
+	}
+	if pc := s.attempts[x.Checks[i].Voids-1].pc; pc == pcEnd || pc == pcDead {
+		a.pc = pcEnd
+		x.emit(&t, "Report: nothing was allowed", i)
+	}
+}
+
+func (x *explorer) report(s *state, i int) {
+	t := *s
+	a, n := &t.attempts[i], &t.nodes[x.node(i)]
+	switch a.pc {
+	case pcReport:
+		a.fence, a.run = fence{n.inc, n.windows.epoch}, n.windows.run
+		a.pc = pcReporting
+		x.appendTxn(&t, txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1)})
+		x.emit(&t, "Report: is appended", i)
+	case pcReporting:
+		x.reporting(s, i)
+	case pcReportResolve:
+		if x.fenceNode(&t, a.fence.node) {
+			a.pc = pcReportLook
+			x.emit(&t, "Report: fences its own incarnation", i)
+		}
+	default:
+		if r := t.row(a.target); r.released() || r.outcome != noOutcome && !x.Checks[i].releases() {
+			x.answerReport(&t, i)
+			x.emit(&t, "Report: is recorded, and answered", i)
+			return
+		}
+		x.reportAgain(&t, i, false)
+		x.emit(&t, "Report: is absent", i)
+	}
+}
+
+// reporting waits for the report's commit and acts on its outcome.
+func (x *explorer) reporting(s *state, i int) {
+	c := slices.IndexFunc(s.txns[:], func(c txn) bool { return c.by == uint8(i+1) && !c.unread })
+	if c < 0 {
+		return // there was no room for it
+	}
+	if s.budgets.lostCommits > 0 {
+		t := *s
+		t.budgets.lostCommits--
+		t.txns[c].unread = true
+		t.attempts[i].pc = pcReportResolve
+		x.retire(&t, i)
+		x.emitFault(&t, "Report: the connection is lost in COMMIT", i)
+	}
+	t := *s
+	outcome := t.txns[c].state
+	t.txns[c] = txn{}
+	switch outcome {
+	case txnSent, txnEntered:
+	case txnStaleEpoch, txnFenced:
+		x.reportAgain(&t, i, outcome == txnStaleEpoch)
+		x.emit(&t, "Report: learns that the fence refused it", i)
+	default: // recorded now, or by another report
+		x.releaseNames(&t, i)
+		x.answerReport(&t, i)
+		x.emit(&t, "Report: is answered", i)
+	}
+}
+
+// reportAgain appends the report again, as a new incarnation or in the epoch now
+// in force.
+func (x *explorer) reportAgain(t *state, i int, staleEpoch bool) {
+	a := &t.attempts[i]
+	if !staleEpoch {
+		x.retire(t, i)
+	}
+	if a.reclaims++; int(a.reclaims) > x.Reclaims {
+		x.end(t, i, answeredError, 0)
+		return
+	}
+	if a.pc = pcReport; staleEpoch {
+		x.renew(t, i)
+	}
+}
+
+// answerReport: from now on an identical action may be checked again.
+func (x *explorer) answerReport(t *state, i int) {
+	if r := t.row(t.attempts[i].target); r.released() {
+		r.outcome = releaseAnswered
+	}
+	x.end(t, i, answeredReport, 0)
+}
+
+// commitReport is the report's transaction.
+func (x *explorer) commitReport(t *state, c *txn) string {
+	if text := x.enter(t, c); c.state != txnEntered {
+		return "report: " + text
+	}
+	r, releases := t.row(c.row.check), x.Checks[c.by-1].releases() || x.is(PendingReleases)
+	c.state = txnCommitted
+	switch {
+	case r.released() && !x.is(ReleasedAgain), r.outcome == releasePending && x.is(PendingLocksOut):
+		return "report: another's is recorded"
+	case !releases:
+		r.outcome = max(r.outcome, releasePending)
+		return "report: is recorded as pending"
+	}
+	period := x.period(r.since)
+	if x.is(ReleasedInThisPeriod) {
+		period = x.period(t.now)
+	}
+	for n, amount := range x.charges(r.check.owner()) {
+		t.used[n][period] -= amount
+	}
+	r.outcome = max(r.outcome, released)
+	return "report: is recorded"
+}
+
+// releaseNames is what no report does: it frees the name in Redis.
+func (x *explorer) releaseNames(t *state, i int) {
+	a := &t.attempts[i]
+	f := &t.servers[t.nodes[x.node(i)].hot].f[x.name(t.nodes[x.node(i)].windows.epoch)][x.fingerprintOf(a.target)]
+	if x.is(ReleaseDeletesName) || x.is(ReleaseDeletesClaim) && f.check == a.target {
+		*f = slot{}
+	}
+}
+
+// standing is what the store knows of a holder: records.passOf.
+type standing uint8
+
+const (
+	absent standing = iota
+	recorded
+	withdrawn // recorded, and released since
+)
+
+// passOf asks the store about a check. What is absent, or recorded and cannot be
+// released, may be remembered; that a pass was not released may not.
+func (x *explorer) passOf(t *state, i int, check id) standing {
+	n, r := &t.nodes[x.node(i)], t.row(check)
+	switch {
+	case r == nil:
+		return absent
+	case n.seen&(1<<check.owner()) != 0:
+		return recorded
+	case r.released():
+		return withdrawn
+	}
+	if x.is(SeenHidesRelease) {
+		n.seen |= 1 << check.owner()
+	}
+	return recorded
+}
+
+// meet decides an attempt whose fingerprint is held by a check that the store
+// has: a pass, or one that is none any more.
+func (x *explorer) meet(t *state, i int, found standing) string {
+	a := &t.attempts[i]
+	orphaned := x.is(ReleasedAdopted) && a.met.state == orphan && !x.Checks[i].Key
+	if found != withdrawn || orphaned {
+		return x.meetRecorded(t, i)
+	}
+	if a.pc = pcTakeReleased; x.is(ReleasedTakenAsAged) {
+		a.pc = pcTakeAged
+	}
+	return "it was released"
+}
+
+// withdrawnBefore returns the checks, by who asked for them, whose release was
+// answered already.
+func (s *state) withdrawnBefore() (owners uint8) {
+	for i := range s.rows {
+		if s.rows[i].outcome == releaseAnswered {
+			owners |= 1 << s.rows[i].check.owner()
+		}
+	}
+	return owners
+}
