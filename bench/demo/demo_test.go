@@ -146,27 +146,12 @@ func playAgainst(t *testing.T, server *httptest.Server, settings config.Client) 
 		t.Fatal(err)
 	}
 	settings.APIURL = server.URL
-	k, err := findKeys(t.Context(), settings, files, "r")
-	if err != nil {
-		return "", err
-	}
-	author, err := newNode(server.URL, k.author)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ensurePolicies(t.Context(), author, files); err != nil {
-		return "", err
-	}
-	agent, err := newNode(server.URL, k.agent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	playErr := play(t.Context(), agent, newTable(out), draw(1, "r", 60))
+	sendErr := send(t.Context(), settings, files, "r", newTable(out), draw(1, "r", 60))
 	printed, err := os.ReadFile(out.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(printed), playErr
+	return string(printed), sendErr
 }
 
 // An admin key is used for two narrow keys, one that is given for all.

@@ -49,7 +49,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	k, err := findKeys(ctx, settings, files, *name)
+	out := newTable(os.Stdout)
+	out.printf("%d actions against %s (seed %d, run %s)\n\n", *count, settings.APIURL, *seed, *name)
+	random := rand.New(rand.NewPCG(*seed, 0))
+	return send(ctx, settings, files, *name, out, script(random, *name, *count))
+}
+
+// send sends the policies with one key and the steps with another.
+func send(ctx context.Context, settings config.Client, files []policyfile.Policy, run string, out *table, steps []step) error {
+	k, err := findKeys(ctx, settings, files, run)
 	if err != nil {
 		return err
 	}
@@ -64,10 +72,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	out := newTable(os.Stdout)
-	out.printf("%d actions against %s (seed %d, run %s)\n\n", *count, settings.APIURL, *seed, *name)
-	random := rand.New(rand.NewPCG(*seed, 0))
-	return play(ctx, agent, out, script(random, *name, *count))
+	return play(ctx, agent, out, steps)
 }
 
 // ensurePolicies stores those that the node does not have.
