@@ -3,7 +3,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
+# Of a build that is no release. RELEASE is the next one's, here and in the chart.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+RELEASE := v$(shell cat VERSION)
 BINARY  := .bin/spendgate
 BUILD   := CGO_ENABLED=0 go build -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -36,9 +38,31 @@ help: ## list the targets
 build: ## compile one static binary to .bin/spendgate
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/spendgate
 
+# Binaries are the same bytes wherever they are built from one commit by one
+# version of Go: no paths, no C, no times but the commit's.
+PLATFORMS   ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+RELEASE_DIR := .bin/release
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+
+.PHONY: release
+release: ## build the binaries of all PLATFORMS, their bills of materials and SHA256SUMS
+	@rm -rf $(RELEASE_DIR) && mkdir -p $(RELEASE_DIR)
+	@set -e; for platform in $(PLATFORMS); do \
+	  binary=$(RELEASE_DIR)/spendgate-$(RELEASE)-$${platform/\//-}; echo $$binary; \
+	  GOOS=$${platform%/*} GOARCH=$${platform#*/} $(BUILD) -ldflags '-s -w -X main.version=$(RELEASE)' -o $$binary ./cmd/spendgate; \
+	  (cd deploy/release && go run . -version $(RELEASE) ../../$$binary); \
+	done
+	@cd $(RELEASE_DIR) && sha256sum spendgate-* > SHA256SUMS && touch -d @$(SOURCE_DATE_EPOCH) *
+
+# The platform of images, of this machine unless told.
+IMAGE_PLATFORM ?= linux/$(shell go env GOARCH)
+
 .PHONY: image
-image: ## build the container image spendgate:VERSION (ENGINE=docker)
-	$(ENGINE) build --file deploy/Dockerfile --build-arg VERSION=$(VERSION) --tag spendgate:$(VERSION) .
+image: ## build the container image spendgate:vRELEASE of the release's binary (ENGINE=docker)
+	@$(MAKE) --no-print-directory release PLATFORMS=$(IMAGE_PLATFORM)
+	$(ENGINE) build --file deploy/Dockerfile --platform $(IMAGE_PLATFORM) --build-arg BINARY=release --build-arg VERSION=$(RELEASE) \
+	  --tag spendgate:$(RELEASE) .
 
 .PHONY: run
 run: build ## start a single node with everything embedded, on :8080
@@ -179,8 +203,9 @@ lint: $(LINTER) ## check formatting, imports, sizes and common mistakes
 
 # The checks of the chart are a module of their own, too.
 .PHONY: check-deploy
-check-deploy: ## check the chart, compose.yaml and the Dockerfile with their tools' libraries
+check-deploy: ## check the chart, compose.yaml, the Dockerfile and the release with their tools' libraries
 	cd deploy/check && go vet . && go test -count=1 .
+	cd deploy/release && go vet . && go test -count=1 .
 
 # Where the vulnerability database cannot be reached, vuln prints a notice and
 # succeeds.

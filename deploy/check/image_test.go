@@ -112,13 +112,49 @@ func TestImageRuns(t *testing.T) {
 	run("SPENDGATE_REDIS_URL: is required", "serve")
 }
 
+// The image of a release has the binary that make release names so.
+func TestImageOfARelease(t *testing.T) {
+	all, source := stages(t), ""
+	for _, stage := range all {
+		for _, command := range stage.Commands {
+			if c, ok := command.(*instructions.CopyCommand); ok && stage.Name == "release" {
+				source = c.SourcePaths[0]
+			}
+		}
+	}
+	if source != ".bin/release/spendgate-${VERSION}-${TARGETOS}-${TARGETARCH}" || all[len(all)-2].BaseName != "${BINARY}" {
+		t.Errorf("takes %q by %q", source, all[len(all)-2].BaseName)
+	}
+	commands := exec.CommandContext(t.Context(), "make", "-n", "image", "IMAGE_PLATFORM=linux/arm64")
+	commands.Dir = "../.."
+	out, err := commands.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	version, err := os.ReadFile("../../VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := "v" + strings.TrimSpace(string(version))
+	for _, want := range []string{
+		"spendgate-" + tag + "-${platform/\\//-}", "for platform in linux/arm64;",
+		"--platform linux/arm64 --build-arg BINARY=release --build-arg VERSION=" + tag, "--tag spendgate:" + tag,
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("make image does not run %q:\n%s", want, out)
+		}
+	}
+}
+
 // buildCommand returns the build command of the Dockerfile, with another output.
 func buildCommand(t *testing.T, output string) string {
 	t.Helper()
-	for _, command := range stages(t)[0].Commands {
-		if run, ok := command.(*instructions.RunCommand); ok {
-			if line := strings.Join(run.CmdLine, " "); strings.Contains(line, "go build") {
-				return strings.Replace(line, "-o /spendgate", "-o "+output, 1)
+	for _, stage := range stages(t) {
+		for _, command := range stage.Commands {
+			if run, ok := command.(*instructions.RunCommand); ok {
+				if line := strings.Join(run.CmdLine, " "); strings.Contains(line, "go build") {
+					return strings.Replace(line, "-o /spendgate", "-o "+output, 1)
+				}
 			}
 		}
 	}
@@ -147,7 +183,7 @@ func contextOf(t *testing.T) string {
 		if err != nil {
 			return err
 		}
-		if path == ".git" || path == ".bin" { // large, and ignored
+		if entry.IsDir() && (path == ".git" || path == ".bin") { // large, and ignored
 			return fs.SkipDir
 		}
 		ignored, err := matcher.MatchesOrParentMatches(path)
