@@ -37,11 +37,17 @@ func (s *state) references() use {
 	}
 	for i := range s.txns {
 		t := &s.txns[i]
+		if !t.present {
+			continue
+		}
 		u.ids |= 1<<t.row.check | 1<<t.row.of
 		u.fence(t.fence)
 	}
 	for i := range s.deferred {
 		c := &s.deferred[i]
+		if c.kind == noCommand {
+			continue
+		}
 		u.epochs |= 1 << c.epoch
 		u.value(c.mine)
 		u.value(c.old)
@@ -61,7 +67,11 @@ func (s *state) references() use {
 	u.epochs |= 1<<s.author.found | 1<<s.author.known.epoch
 	for i := range s.attempts {
 		a := &s.attempts[i]
-		u.ids |= 1<<a.answered | 1<<a.target | 1<<a.txn
+		u.ids |= 1 << a.answered
+		if a.pc == pcUnused || a.pc == pcEnd || a.pc == pcDead {
+			continue
+		}
+		u.ids |= 1<<a.target | 1<<a.txn
 		u.fence(a.fence)
 		u.label(a.view)
 		u.nonces |= 1 << a.read
@@ -83,6 +93,9 @@ func (s *state) uses() use { return s.withNames(s.references()) }
 func (s *state) withNames(u use) use {
 	for i := range s.servers {
 		for e := range maxEpochs {
+			if u.epochs&(1<<e) == 0 {
+				continue // to be forgotten
+			}
 			u.value(s.servers[i].k[e])
 			for fp := range maxFingerprints {
 				u.value(s.servers[i].f[e][fp].value)
