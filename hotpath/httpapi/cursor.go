@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
 )
 
-// A cursor is the ID of the last record of a page and a checksum over that ID
+// A cursor is the position of the last record of a page, which is its ID in most
+// listings, and a checksum over that
 // and the filters of the listing, in base64url. The checksum makes a damaged
 // cursor and one of other filters refusable on any node, without a shared
 // secret (S22). It is no seal: a client can only forge a position, which it
@@ -18,8 +18,6 @@ import (
 // checkBytes is how much of the checksum travels: enough that damage never
 // passes by chance.
 const checkBytes = 12
-
-const cursorBytes = len(spend.ID{}) + checkBytes
 
 // filterSum stands for the listing and its filters.
 type filterSum [sha256.Size]byte
@@ -44,26 +42,21 @@ func appendInstant(b []byte, absent bool, ms int64) []byte {
 // keyFilters is the filterSum of the listing of keys, which has no filter.
 func keyFilters() filterSum { return sha256.Sum256([]byte("keys 1\x00")) }
 
-func appendCursor(dst []byte, position spend.ID, filters filterSum) []byte {
-	raw := append(make([]byte, 0, cursorBytes), position[:]...)
-	raw = append(raw, cursorCheck(position, filters)...)
-	return base64.RawURLEncoding.AppendEncode(dst, raw)
+func appendCursor(dst []byte, position string, filters filterSum) []byte {
+	return base64.RawURLEncoding.AppendEncode(dst, append([]byte(position), cursorCheck(position, filters)...))
 }
 
 // parseCursor is the inverse, for the same filters only.
-func parseCursor(s string, filters filterSum) (position spend.ID, ok bool) {
-	var raw [cursorBytes]byte
-	if len(s) != base64.RawURLEncoding.EncodedLen(cursorBytes) {
-		return position, false
+func parseCursor(s string, filters filterSum) (position string, ok bool) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) < checkBytes {
+		return "", false
 	}
-	if _, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(s)); err != nil {
-		return position, false
-	}
-	copy(position[:], raw[:])
+	position = string(raw[:len(raw)-checkBytes])
 	return position, string(cursorCheck(position, filters)) == string(raw[len(position):])
 }
 
-func cursorCheck(position spend.ID, filters filterSum) []byte {
-	sum := sha256.Sum256(append(filters[:], position[:]...))
+func cursorCheck(position string, filters filterSum) []byte {
+	sum := sha256.Sum256(append(filters[:], position...))
 	return sum[:checkBytes]
 }

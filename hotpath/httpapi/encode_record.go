@@ -147,8 +147,8 @@ func appendKeyStart(dst []byte, k *audit.Key) []byte {
 }
 
 // appendPage closes a listing that began with {"data":[. The last page has no
-// cursor.
-func appendPage(dst []byte, more bool, last spend.ID, filters filterSum, total int64) []byte {
+// cursor. A total below zero is left out.
+func appendPage(dst []byte, more bool, last string, filters filterSum, total int64) []byte {
 	dst = append(dst, `],"pagination":{"next_cursor":`...)
 	if more {
 		dst = append(dst, '"')
@@ -159,7 +159,9 @@ func appendPage(dst []byte, more bool, last spend.ID, filters filterSum, total i
 	}
 	dst = append(dst, `,"has_more":`...)
 	dst = strconv.AppendBool(dst, more)
-	dst = append(dst, `,"total_count":`...)
-	dst = strconv.AppendInt(dst, total, 10)
+	if total >= 0 {
+		dst = append(dst, `,"total_count":`...)
+		dst = strconv.AppendInt(dst, total, 10)
+	}
 	return append(dst, `}}`...)
 }

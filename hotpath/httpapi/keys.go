@@ -53,7 +53,7 @@ func (a *API) getKeys(x *exchange) error {
 		x.out = appendKey(x.out, &keys[i])
 		last = keys[i].ID
 	}
-	x.out = appendPage(x.out, more, last, filters, total)
+	x.out = appendPage(x.out, more, string(last[:]), filters, total)
 	return x.answer(200)
 }
 

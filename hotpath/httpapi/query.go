@@ -145,7 +145,7 @@ func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 	}
 	queryRange(values, &q, &faults)
 	filters := violationFilters(&q)
-	q.Limit, q.Before = queryPage(values, filters, &faults)
+	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
 	return q, filters, faults.Err()
 }
 
@@ -153,13 +153,13 @@ func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 func queryKeys(query []byte) (limit int, before spend.ID, filters filterSum, err error) {
 	var faults spend.Faults
 	filters = keyFilters()
-	limit, before = queryPage(parameters(query, &faults, "limit", "cursor"), filters, &faults)
+	limit, before = queryPageBefore(parameters(query, &faults, "limit", "cursor"), filters, &faults)
 	return limit, before, filters, faults.Err()
 }
 
 // queryPage reads limit and cursor. The cursor of a query that is at fault
 // already is not judged: it may only be of other filters for that reason.
-func queryPage(values map[string]string, filters filterSum, faults *spend.Faults) (limit int, before spend.ID) {
+func queryPage(values map[string]string, filters filterSum, faults *spend.Faults) (limit int, position string) {
 	limit = defaultPage
 	otherwise := len(*faults) > 0
 	if s, given := values["limit"]; given {
@@ -170,9 +170,21 @@ func queryPage(values map[string]string, filters filterSum, faults *spend.Faults
 	}
 	if s, given := values["cursor"]; given && !otherwise {
 		var ok bool
-		if before, ok = parseCursor(s, filters); !ok {
-			faults.Add("cursor", "must be the next_cursor of a page with the same filters")
+		if position, ok = parseCursor(s, filters); !ok {
+			faults.Add("cursor", cursorForm)
 		}
 	}
+	return limit, position
+}
+
+const cursorForm = "must be the next_cursor of a page with the same filters"
+
+// queryPageBefore is queryPage of a listing whose positions are IDs.
+func queryPageBefore(values map[string]string, filters filterSum, faults *spend.Faults) (limit int, before spend.ID) {
+	limit, position := queryPage(values, filters, faults)
+	if position != "" && len(position) != len(before) {
+		faults.Add("cursor", cursorForm)
+	}
+	copy(before[:], position)
 	return limit, before
 }

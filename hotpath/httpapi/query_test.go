@@ -124,11 +124,11 @@ func TestCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cursor := string(appendCursor(nil, position, filters))
+	cursor := string(appendCursor(nil, string(position[:]), filters))
 	if url.QueryEscape(cursor) != cursor {
 		t.Errorf("%q needs escaping", cursor)
 	}
-	if got, ok := parseCursor(cursor, filters); !ok || got != position {
+	if got, ok := parseCursor(cursor, filters); !ok || got != string(position[:]) {
 		t.Errorf("came back as %v, %v", got, ok)
 	}
 	// The same filters, spelt otherwise, and another limit.
@@ -147,7 +147,7 @@ func TestCursor(t *testing.T) {
 	if _, _, _, err := queryKeys([]byte("cursor=" + cursor)); err == nil {
 		t.Error("the cursor is taken for keys")
 	}
-	keys := string(appendCursor(nil, position, keyFilters()))
+	keys := string(appendCursor(nil, string(position[:]), keyFilters()))
 	if limit, before, _, err := queryKeys([]byte("cursor=" + keys)); err != nil || before != position || limit != 20 {
 		t.Errorf("keys: %v, %d, %v", before, limit, err)
 	}

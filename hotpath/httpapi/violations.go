@@ -28,6 +28,6 @@ func (a *API) getViolations(x *exchange) error {
 		x.out = appendViolation(x.out, &page.Violations[i])
 		last = page.Violations[i].ID
 	}
-	x.out = appendPage(x.out, page.More, last, filters, page.Total)
+	x.out = appendPage(x.out, page.More, string(last[:]), filters, page.Total)
 	return x.answer(200)
 }
