@@ -117,21 +117,37 @@ func (e *ExceededError) Error() string {
 }
 
 // finishExceeded finishes the entries whose charges do not fit, each with the
-// usages of those, and returns the others. The entries are in the order of
-// CounterChanges' checks.
-func finishExceeded(batch []*Entry, usages []CounterUsage) (rest []*Entry) {
+// usages of those, and returns what fits. Entries that may have fitted without
+// those come later: only what is recorded may refuse them (F62). The entries are
+// in the order of CounterChanges' checks.
+func finishExceeded(batch []*Entry, usages []CounterUsage) (rest, later []*Entry) {
 	used := make(map[spend.Counter]spend.Usage, len(usages))
 	for _, u := range usages {
 		used[u.Counter] = u.Usage
 	}
-	for _, e := range batch {
-		if exceeded := exceededOf(e.check, used); exceeded != nil {
-			e.finish(&ExceededError{exceeded})
+	exceeded := make([][]CounterUsage, len(batch))
+	taken := make(map[spend.ID]bool) // by the rest, in whatever bucket
+	for i, e := range batch {
+		if exceeded[i] = exceededOf(e.check, used); exceeded[i] != nil {
 			continue
 		}
-		rest = append(rest, e)
+		if rest = append(rest, e); e.check.Decision.Effect != spend.Allow {
+			continue
+		}
+		for n := range e.check.Charges {
+			taken[e.check.Charges[n].Counter.ID] = true
+		}
 	}
-	return rest
+	for i, e := range batch {
+		switch {
+		case exceeded[i] == nil:
+		case slices.ContainsFunc(exceeded[i], func(u CounterUsage) bool { return taken[u.ID] }):
+			later = append(later, e)
+		default:
+			e.finish(&ExceededError{exceeded[i]})
+		}
+	}
+	return rest, later
 }
 
 // exceededOf returns the usages that leave no room for the check. If all do and

@@ -315,12 +315,13 @@ func (w *Writer) commit(batch []*Entry) {
 			batch = rest
 			continue
 		case errors.As(err, &exceeded):
-			rest := finishExceeded(batch, exceeded.Usages)
+			rest, later := finishExceeded(batch, exceeded.Usages)
 			if len(rest) == len(batch) {
 				finishAll(batch, ErrUnavailable) // a store that refuses what fits
 				return
 			}
-			batch = rest
+			w.commit(rest)
+			batch = later
 			continue
 		case errors.As(err, &row) && len(batch) > 1:
 			// One row's own data: halve until it fails alone.
