@@ -28,9 +28,12 @@ func Compile(policyID string, version int, rules string, faults *spend.Faults) *
 				seen[r.id] = i
 			}
 		}
-		if r.window > 0 {
+		switch {
+		case r.window > 0:
 			p.guard.widen(&r)
-		} else {
+		case r.budget != nil:
+			p.addBudget(r)
+		default:
 			p.rules = append(p.rules, r)
 		}
 	}
@@ -113,6 +116,7 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	}
 	if k.reads != "" {
 		r.onMissing = p.onMissing()
+		r.approval = p.approval(r.onMissing == spend.Escalate, "is accepted only with on_missing escalate")
 	}
 	p.refuseOthers()
 	return r

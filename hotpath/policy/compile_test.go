@@ -44,7 +44,7 @@ func refusedParameters(t *testing.T, number, ruleType, parameters string, want .
 	refused(t, number, rule1(ruleType, parameters), want...)
 }
 
-const kindList = "must be one of max_amount, refund_age_limit, blocked_categories, vendor_allowlist, blocked_payment_rails, discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if"
+const kindList = "must be one of max_amount, refund_age_limit, blocked_categories, vendor_allowlist, blocked_payment_rails, discount_cap, geography_block, time_restriction, duplicate_guard, escalate_if, budget"
 
 func TestFaultsOfTheArray(t *testing.T) {
 	for _, absent := range []string{"", " \n", "null", " null "} {
@@ -90,7 +90,7 @@ func TestFaultsOfPresence(t *testing.T) {
 			t.Errorf("S9: %s: %v", ruleType, got)
 		}
 	}
-	refusedParameters(t, "S2", "refund_age_limit", `{"max_days":1,"days":1}`, ".days is not accepted here: accepted are max_days, on_missing")
+	refusedParameters(t, "S2", "refund_age_limit", `{"max_days":1,"days":1}`, ".days is not accepted here: accepted are max_days, on_missing, approval")
 	refusedParameters(t, "S9", "refund_age_limit", `{"max_days":1,"on_missing":"Block"}`, ".on_missing must be block, escalate or skip")
 	refusedParameters(t, "S9", "discount_cap", `{"max_percent":1,"on_missing":"allow"}`, ".on_missing must be block, escalate or skip")
 	refusedParameters(t, "S9", "geography_block", `{"blocked_countries":["KP"],"on_missing":true}`, ".on_missing must be a string")

@@ -5,7 +5,7 @@
 //
 // # Reading order
 //
-// rules.go has the table of the ten rule types: what each decides, which
+// rules.go has the table of the eleven rule types: what each decides, which
 // action types it judges, which optional field it reads. Each type then has
 // its own file, rules_<type>.go, with everything about it: its compiled form,
 // its parameters, its condition and its texts. compile.go and object.go read
@@ -21,6 +21,11 @@
 // escalation is kept in case no block follows (S14). The duplicate_guard rules
 // are no part of it: they only set Window, which the guard applies before any
 // rule is tried (S17), and Duplicate renders its hit.
+//
+// Budgets are no part of it either, since they judge by what was counted, which
+// the package does not see: Charges says what an action takes from which counters,
+// Uncovered and Exceeded complete the finding. budget.go has them, budget_window.go
+// the windows, budget_explain.go the texts.
 //
 // RULES.md describes the rule types for users, and what was decided where the
 // contract leaves something open.

@@ -14,22 +14,42 @@ const routeToHuman = "Pause and route the action to a human; proceed only if the
 // Explain renders the decision that a Finding of this Program stands for. The
 // action and the resolution are those it was found for.
 func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
+	return p.explain(f, a, r, false)
+}
+
+// ExplainAnonymous is Explain for a caller without a key, who learns no entry of
+// the policy's lists that the action does not name, and nothing of what a budget
+// counted: a rule with a list is described by its type alone.
+func (p *Program) ExplainAnonymous(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
+	d := p.explain(f, a, r, true)
+	if f.Effect != spend.Allow && f.over == nil && p.rules[f.rule].unlisted != "" {
+		d.RuleDescription = p.rules[f.rule].unlisted
+	}
+	return d
+}
+
+func (p *Program) explain(f Finding, a *spend.Action, r spend.Resolution, anonymous bool) spend.Decision {
 	d := spend.Decision{Effect: f.Effect, Confidence: f.Confidence, Reason: f.Reason, PolicyVersion: p.version}
 	if f.Effect == spend.Allow {
 		d.Message, d.NextStep = p.explainAllow(f, a, r)
 		return d
 	}
-	if f.rule < 0 || f.rule >= len(p.rules) {
-		panic("BUG: finding of another program")
-	}
-	rule := &p.rules[f.rule]
+	rule := p.fired(f)
 	d.RuleID, d.RuleDescription = rule.id, rule.description
-	if f.Reason == spend.ReasonRequiredContextMissed {
+	dependsOnType := rule.types != everyType
+	switch {
+	case f.Reason == spend.ReasonRequiredContextMissed:
 		d.Message, d.NextStep = rule.explainMissing(f, &p.guard)
-	} else {
+	case f.over == nil:
 		d.Message, d.NextStep = rule.explain(f, a, &p.guard)
+	case f.Reason == spend.ReasonCurrencyNotCovered:
+		d.Message, d.NextStep = p.explainUncovered(a, r)
+		dependsOnType = f.Confidence < spend.High
+	default:
+		d.Message, d.NextStep = f.over.explain(a, &p.guard, anonymous)
+		dependsOnType = f.over.budget.dependsOnType()
 	}
-	if a.Type == spend.Unspecified && rule.types != everyType {
+	if a.Type == spend.Unspecified && dependsOnType {
 		// Another type has another fingerprint, so this retry is no repeat.
 		d.NextStep += " The action was taken for a " + r.Type.String() +
 			" by its reason_text: if it is none, check again with its action_type."
@@ -37,15 +57,15 @@ func (p *Program) Explain(f Finding, a *spend.Action, r spend.Resolution) spend.
 	return d
 }
 
-// ExplainAnonymous is Explain for a caller without a key, who learns no entry of
-// the policy's lists that the action does not name: a rule with a list is
-// described by its type alone.
-func (p *Program) ExplainAnonymous(f Finding, a *spend.Action, r spend.Resolution) spend.Decision {
-	d := p.Explain(f, a, r)
-	if f.Effect != spend.Allow && p.rules[f.rule].unlisted != "" {
-		d.RuleDescription = p.rules[f.rule].unlisted
+// fired returns the rule that a finding is about.
+func (p *Program) fired(f Finding) *rule {
+	switch {
+	case f.over != nil && slices.Contains(p.budgets, f.over.budget):
+		return &f.over.budget.rule
+	case f.over == nil && f.rule >= 0 && f.rule < len(p.rules):
+		return &p.rules[f.rule]
 	}
-	return d
+	panic("BUG: finding of another program")
 }
 
 func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (message, nextStep string) {

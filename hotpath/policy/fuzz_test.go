@@ -19,6 +19,8 @@ func FuzzCompile(f *testing.F) {
 	f.Add(rule1("time_restriction", `{"allowed_days":["fri"],"allowed_hours_utc":"22:00-06:00"}`))
 	f.Add(rule1("blocked_categories", `{"categories":[" K","ſ","\u0000"],"on_missing":"block"}`))
 	f.Add(rule1("escalate_if", `{"amount_above":1e2,"action_types":["refund","spend"]}`))
+	f.Add(rule1("budget", `{"limit":1000,"currency":"usd","max_count":50,"per":["counterparty","agent_id"],"window":"week","time_zone":"Europe/Berlin","on_exceed":"escalate","approval":{"required":2}}`))
+	f.Add(rule1("budget", `{"max_count":0,"rolling_minutes":90,"action_types":["refund"],"per":[]}`))
 	f.Fuzz(func(t *testing.T, rules string) {
 		var faults spend.Faults
 		p := Compile("desk", 7, rules, &faults)
@@ -74,14 +76,28 @@ func written(p *Program) string {
 		}
 		texts = append(texts, string(text))
 	}
+	budgets := p.budgets
+	writeBudgets := func(before int) {
+		for len(budgets) > 0 && budgets[0].before == before {
+			b := budgets[0]
+			budgets = budgets[1:]
+			write(b.rule.id, "budget", b.rule.description, writtenBudget(b))
+		}
+	}
 	for i := range p.rules {
+		writeBudgets(i)
 		r := &p.rules[i]
 		ruleType, parameters := writtenCondition(r)
 		if r.reads != "" {
 			parameters["on_missing"] = map[spend.Effect]string{spend.Allow: "skip", spend.Escalate: "escalate", spend.Block: "block"}[r.onMissing]
 		}
+		parameters["approval"] = writtenApproval(r.approval)
+		if r.approval == nil {
+			delete(parameters, "approval")
+		}
 		write(r.id, ruleType, r.description, parameters)
 	}
+	writeBudgets(len(p.rules))
 	if g := p.guard; g.byRule {
 		write(g.id, duplicateGuard, g.description, map[string]any{"window_minutes": int(g.window.Minutes())})
 	}
@@ -114,15 +130,44 @@ func writtenCondition(r *rule) (ruleType string, parameters map[string]any) {
 	case *timeRestriction:
 		return "time_restriction", map[string]any{"allowed_days": listedDays(c.days), "allowed_hours_utc": c.hours.String()}
 	case *escalateIf:
-		var types []string
-		for _, t := range spend.ActionTypes {
-			if r.types.has(t) {
-				types = append(types, t.String())
-			}
-		}
-		return "escalate_if", map[string]any{"amount_above": number(c.above), "action_types": types}
+		return "escalate_if", map[string]any{"amount_above": number(c.above), "action_types": writtenTypes(r.types)}
 	}
 	panic("BUG: unknown condition")
+}
+
+func writtenBudget(b *budget) map[string]any {
+	parameters := map[string]any{"per": b.per.names(), "currency": b.currency, "action_types": writtenTypes(b.rule.types)}
+	if b.limited {
+		parameters["limit"] = json.Number(b.limit.String())
+	}
+	if b.counted {
+		parameters["max_count"] = b.maxCount
+	}
+	if b.period.rolling > 0 {
+		parameters["rolling_minutes"] = b.period.rolling
+	} else {
+		parameters["window"], parameters["time_zone"] = unitNames[b.period.unit], b.period.zone.String()
+	}
+	if b.rule.effect == spend.Escalate {
+		parameters["on_exceed"], parameters["approval"] = "escalate", writtenApproval(b.rule.approval)
+	}
+	return parameters
+}
+
+func writtenApproval(a *Approval) map[string]any {
+	if a == nil {
+		return nil
+	}
+	return map[string]any{"required": a.Required, "expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes())}
+}
+
+func writtenTypes(s typeSet) (types []string) {
+	for _, t := range spend.ActionTypes {
+		if s.has(t) {
+			types = append(types, t.String())
+		}
+	}
+	return types
 }
 
 func listedDays(s daySet) []string {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,16 @@ func (o *object) value(name string, need presence) jsontext.Value {
 	return nil
 }
 
+// blank reports whether a member is a blank string, for one where that is a fault.
+func (o *object) blank(name string) bool {
+	for i := range o.members {
+		if m := &o.members[i]; m.name == name {
+			return m.value.Kind() == jsontext.KindString && absent(m.value)
+		}
+	}
+	return false
+}
+
 // text returns a string of at most limit code points, empty when absent.
 func (o *object) text(name string, need presence, limit int) string {
 	raw := o.value(name, need)
@@ -107,31 +118,70 @@ func (o *object) text(name string, need presence, limit int) string {
 	return s
 }
 
+// oneOf returns which of the names a member is, the first when it is absent.
+func (o *object) oneOf(name string, need presence, names ...string) (i int, given bool) {
+	raw := o.value(name, need)
+	if raw == nil {
+		return 0, false
+	}
+	s, _ := unquote(raw) // of anything but a string empty, which is no name
+	if i = slices.Index(names, s); i < 0 {
+		o.fault(name, "must be "+strings.Join(names[:len(names)-1], ", ")+" or "+names[len(names)-1])
+		i = 0
+	}
+	return i, true
+}
+
+// currency returns a currency in upper case, empty when absent.
+func (o *object) currency(name string, need presence) string {
+	s := o.text(name, need, spend.MaxIdentifier)
+	if s == "" {
+		return ""
+	}
+	currency, ok := spend.ParseCurrency(s)
+	if !ok {
+		o.fault(name, "must be a currency code of three letters")
+	}
+	return currency
+}
+
 // amount returns a required number of 0 or more (S7).
 func (o *object) amount(name string) spend.Amount {
-	raw := o.value(name, required)
+	a, _ := o.amountIf(name, required)
+	return a
+}
+
+// amountIf returns a number of 0 or more, and whether it is present.
+func (o *object) amountIf(name string, need presence) (a spend.Amount, given bool) {
+	raw := o.value(name, need)
 	if raw == nil {
-		return spend.Amount{}
+		return a, false
 	}
 	a, err := spend.ParseAmount(string(raw))
 	if err != nil {
 		o.fault(name, err.Error())
 	}
-	return a
+	return a, true
 }
 
 // integer returns a required integer, or adds a fault saying what is accepted.
 func (o *object) integer(name string, least, most int64, accepted string) int64 {
-	raw := o.value(name, required)
+	n, _ := o.integerIf(name, required, least, most, accepted)
+	return n
+}
+
+// integerIf returns an integer, and whether it is present.
+func (o *object) integerIf(name string, need presence, least, most int64, accepted string) (n int64, given bool) {
+	raw := o.value(name, need)
 	if raw == nil {
-		return 0
+		return 0, false
 	}
 	n, ok := spend.ParseInteger(string(raw))
 	if !ok || n < least || n > most {
 		o.fault(name, accepted)
-		return 0
+		return 0, true
 	}
-	return n
+	return n, true
 }
 
 // list hands each entry of an array of strings to take, which returns what is
@@ -141,24 +191,30 @@ func (o *object) list(name string, need presence, take func(entry string) (probl
 	if raw == nil {
 		return false
 	}
+	if o.each(name, raw, take) == 0 {
+		o.fault(name, "must have at least one entry")
+	}
+	return true
+}
+
+// each is list for an array that may be empty. It returns how many entries there
+// are, -1 after a fault of the array itself.
+func (o *object) each(name string, raw jsontext.Value, take func(entry string) (problem string)) int {
 	if raw.Kind() != jsontext.KindBeginArray {
 		o.fault(name, "must be an array of strings")
-		return true
+		return -1
 	}
 	entries := elements(raw, spend.MaxListEntries+1)
-	switch {
-	case len(entries) == 0:
-		o.fault(name, "must have at least one entry")
-	case len(entries) > spend.MaxListEntries:
+	if len(entries) > spend.MaxListEntries {
 		o.fault(name, "must have at most "+strconv.Itoa(spend.MaxListEntries)+" entries")
-		return true
+		return -1
 	}
 	for i, raw := range entries {
 		if problem := entryProblem(raw, take); problem != "" {
 			o.fault(index(name, i), problem)
 		}
 	}
-	return true
+	return len(entries)
 }
 
 func entryProblem(raw jsontext.Value, take func(entry string) string) string {

@@ -30,6 +30,7 @@ func (r plainRule) json() string {
 		"vendor_allowlist": {"", "", "vendors"}, "blocked_payment_rails": {"", "", "rails"}, "discount_cap": {"max_percent", "", ""},
 		"geography_block": {"", "", "blocked_countries"}, "time_restriction": {"", "allowed_hours_utc", "allowed_days"},
 		"duplicate_guard": {"window_minutes", "", ""}, "escalate_if": {"amount_above", "", "action_types"},
+		"budget": {"max_count", "window", "action_types"},
 	}[r.ruleType]
 	var members []string
 	if r.number != "" {
@@ -159,7 +160,7 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 		named := r.list == nil || slices.Contains(r.list, t.String())
 		return when(named && plainNumber(a.Amount.String()).Cmp(plainNumber(r.number)) > 0, "escalation_threshold_exceeded")
 	}
-	return "", false // duplicate_guard
+	return "", false // duplicate_guard; budget, which judges by what was counted
 }
 
 // listed compares with a list without regard to case.

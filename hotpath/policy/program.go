@@ -15,7 +15,8 @@ const defaultWindow = 5 * time.Minute
 type Program struct {
 	policyID string
 	version  int
-	rules    []rule // in the policy's order, without the duplicate_guard rules
+	rules    []rule    // in the policy's order, without duplicate_guard and budget rules
+	budgets  []*budget // in the policy's order
 	guard    guard
 	size     int
 }
@@ -50,6 +51,7 @@ func (p *Program) measure() int {
 			size += listed.size()
 		}
 	}
+	size += p.measureBudgets()
 	return size + size/8 // of large allocations, too, an eighth can be slack
 }
 
@@ -61,6 +63,7 @@ type Finding struct {
 	Reason     spend.Reason // empty on allow
 
 	rule    int        // index of the rule that fired
+	over    *overrun   // set instead when a budget fired
 	at      weekMinute // when the action was evaluated
 	skipped bool       // an applicable rule lacked context and was skipped
 }

@@ -153,6 +153,8 @@ func (d drawer) parameters(r plainRule) plainRule {
 		}
 	case "duplicate_guard":
 		r.number = d.of("1", "5", "10", "10.0", "10080")
+	case "budget":
+		r.number, r.text, r.list = "0", d.of(unitNames[:]...), d.maybe([]string{d.of("refund", "spend")})
 	case "escalate_if":
 		r.number, r.list = d.amount(), d.maybe(d.some("refund", "credit", "discount", "spend"))
 		if d.IntN(4) == 0 {

@@ -22,7 +22,7 @@ type kind struct {
 	unlisted string
 }
 
-// kinds are the ten rule types.
+// kinds are the eleven rule types.
 var kinds = [...]kind{
 	{"max_amount", spend.Block, everyType, "", compileMaxAmount, ""},
 	{"refund_age_limit", spend.Block, 1 << spend.Refund, "metadata.days_since_purchase", compileRefundAgeLimit, ""},
@@ -34,6 +34,7 @@ var kinds = [...]kind{
 	{"time_restriction", spend.Block, everyType, "", compileTimeRestriction, ""},
 	{duplicateGuard, spend.Block, everyType, "", compileDuplicateGuard, ""},
 	{"escalate_if", spend.Escalate, everyType, "", compileEscalateIf, ""},
+	{"budget", spend.Block, everyType, "", compileBudget, ""},
 }
 
 // rule is one compiled rule.
@@ -48,6 +49,8 @@ type rule struct {
 	reads       string        // as in kind
 	unlisted    string        // likewise
 	window      time.Duration // of a duplicate_guard only
+	budget      *budget       // of a budget only
+	approval    *Approval     // of a rule that escalates; nil when it asks for none
 }
 
 // confidence returns the confidence of the rule's finding (S16): what holds for

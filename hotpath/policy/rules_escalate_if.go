@@ -2,6 +2,8 @@ package policy
 
 import "spendgate/hotpath/spend"
 
+const mustBeActionType = "must be refund, credit, discount or spend"
+
 // escalateIf sends amounts over a threshold to a human. The action types that
 // it names are the rule's (S13).
 type escalateIf struct{ above spend.Amount }
@@ -12,12 +14,12 @@ func compileEscalateIf(o *object, r *rule) string {
 	given := o.list("action_types", optional, func(entry string) string {
 		t, ok := spend.ParseActionType(entry)
 		if !ok {
-			return "must be refund, credit, discount or spend"
+			return mustBeActionType
 		}
 		types |= 1 << t
 		return ""
 	})
-	r.condition = c
+	r.condition, r.approval = c, o.approval(true, "")
 	description := "Escalates amounts over " + money(c.above, "")
 	if given {
 		r.types = types

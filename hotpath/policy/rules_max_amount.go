@@ -17,13 +17,7 @@ type maxAmount struct {
 }
 
 func compileMaxAmount(o *object, r *rule) string {
-	c := &maxAmount{limit: o.amount("limit")}
-	if s := o.text("currency", optional, spend.MaxIdentifier); s != "" {
-		var ok bool
-		if c.currency, ok = spend.ParseCurrency(s); !ok {
-			o.fault("currency", "must be a currency code of three letters")
-		}
-	}
+	c := &maxAmount{limit: o.amount("limit"), currency: o.currency("currency", optional)}
 	r.condition = c
 	if c.currency == "" {
 		return "Blocks amounts over " + money(c.limit, "") + " in any currency"

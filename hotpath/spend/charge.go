@@ -29,7 +29,8 @@ const RollingBuckets = 60
 // CounterID returns the ID of the counter of a policy's budget that counts since
 // that version, for the subject.
 func CounterID(policyID, ruleID string, since int, subject string) ID {
-	b := strconv.AppendQuote(nil, policyID)
+	var buf [256]byte
+	b := strconv.AppendQuote(buf[:0], policyID)
 	b = strconv.AppendQuote(b, ruleID)
 	b = strconv.AppendInt(b, int64(since), 10)
 	sum := sha256.Sum256(append(b, subject...))
@@ -43,7 +44,7 @@ type Charge struct {
 	Counter Counter
 	RuleID  string
 	Since   int    // the version of the policy since which the counter counts
-	Subject string // for whom it counts: a JSON array of the values of `per`, in the rule's order
+	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
 	Amount  Amount // 0 unless the budget is in a currency
 
 	// The limits of the policy's version. Exactly the limit is within it.

@@ -1,0 +1,254 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// BudgetSince is since when a budget has been counting in its counters: since the
+// version that gave it the identity it has (S37).
+type BudgetSince struct {
+	Version int
+	At      time.Time
+}
+
+// addBudget adds a compiled budget rule. It counts since this version until
+// CountSince says otherwise.
+func (p *Program) addBudget(r rule) {
+	b := r.budget
+	b.rule, b.index, b.before = r, len(p.budgets), len(p.rules)
+	b.rule.budget = nil
+	for _, other := range p.budgets { // one copy of each zone
+		if b.period.zone != nil && other.period.zone != nil && b.period.zone.String() == other.period.zone.String() {
+			b.period.zone = other.period.zone
+			break
+		}
+	}
+	p.budgets = append(p.budgets, b)
+	b.count(p.policyID, BudgetSince{Version: p.version})
+}
+
+// zoneOverhead is what a time zone takes, at most.
+const zoneOverhead = 8192
+
+func (p *Program) measureBudgets() (size int) {
+	zones := make(map[*time.Location]bool)
+	for _, b := range p.budgets {
+		size += int(unsafe.Sizeof(b)) + int(unsafe.Sizeof(*b)) + ruleOverhead + len(b.rule.id) + len(b.rule.description)
+		if zone := b.period.zone; zone != nil && zone != time.UTC && !zones[zone] {
+			zones[zone] = true
+			size += zoneOverhead
+		}
+	}
+	return size
+}
+
+// HasBudgets reports whether the policy has budgets.
+func (p *Program) HasBudgets() bool { return len(p.budgets) > 0 }
+
+// BudgetIdentities returns what each budget counts, as a hash that is equal when
+// the meaning is (S37), by rule_id; nil without budgets.
+func (p *Program) BudgetIdentities() map[string]spend.Hash {
+	if len(p.budgets) == 0 {
+		return nil
+	}
+	identities := make(map[string]spend.Hash, len(p.budgets))
+	for _, b := range p.budgets {
+		identities[b.rule.id] = sha256.Sum256([]byte(b.identity()))
+	}
+	return identities
+}
+
+// identity returns the canonical text of what the budget counts. Stores keep its
+// hash, so it must never change.
+func (b *budget) identity() string {
+	window := unitNames[b.period.unit]
+	switch {
+	case b.period.rolling > 0:
+		window = "rolling " + strconv.FormatInt(b.period.rolling, 10)
+	case !b.period.lasts(): // which has the same beginning and end in every zone
+		window += " " + b.period.zone.String()
+	}
+	return "per=" + strings.Join(b.per.names(), ",") + ";window=" + window +
+		";currency=" + b.currency + ";types=" + b.rule.types.String()
+}
+
+// CountSince tells since when the budgets count, by rule_id. It is called at most
+// once, after Compile and before the Program is shared; a budget that is not
+// named counts since this version.
+func (p *Program) CountSince(since map[string]BudgetSince) {
+	for _, b := range p.budgets {
+		if s, ok := since[b.rule.id]; ok {
+			b.count(p.policyID, s)
+		}
+	}
+}
+
+func (b *budget) count(policyID string, since BudgetSince) {
+	b.since = since
+	b.shared = spend.CounterID(policyID, b.rule.id, since.Version, nobody)
+}
+
+// nobody is the subject of a budget that counts for all together.
+const nobody = "[]"
+
+// Charges appends what the action takes from each budget that judges it if it is
+// allowed, in the policy's order (S34). The principal stands behind the API key.
+func (p *Program) Charges(dst []spend.Charge, a *spend.Action, r spend.Resolution, principal string, at time.Time) []spend.Charge {
+	for _, b := range p.budgets {
+		if b.judges(a, r.Type) {
+			dst = append(dst, b.charge(p.policyID, a, r.Type, principal, at))
+		}
+	}
+	return dst
+}
+
+func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, principal string, at time.Time) spend.Charge {
+	c := spend.Charge{
+		RuleID: b.rule.id, Since: b.since.Version, Subject: nobody,
+		Limited: b.limited, Limit: b.limit, Counted: b.counted, MaxCount: b.maxCount,
+	}
+	c.Counter.ID = b.shared
+	if b.per != 0 {
+		c.Subject = b.subject(a, t, principal)
+		c.Counter.ID = spend.CounterID(policyID, b.rule.id, b.since.Version, c.Subject)
+	}
+	window := b.window(at)
+	c.Counter.StartMS, c.EndMS = window.start, window.end
+	if length := b.period.bucketMS(); length > 0 {
+		c.Counter.BucketMS = length
+		c.EndMS += spend.RollingBuckets * length // that many look back at it
+	}
+	if b.currency != "" {
+		c.Amount = a.Amount
+	}
+	return c
+}
+
+// window is period.window, which takes a while for calendar windows.
+func (b *budget) window(at time.Time) span {
+	if b.period.rolling > 0 || b.period.lasts() {
+		return b.period.window(at)
+	}
+	if current := b.current.Load(); current != nil && current.has(at.UnixMilli()) {
+		return *current
+	}
+	window := b.period.window(at)
+	b.current.Store(&window)
+	return window
+}
+
+// subject returns for whom the action counts.
+func (b *budget) subject(a *spend.Action, t spend.ActionType, principal string) string {
+	var buf [192]byte // one string is made
+	s := buf[:0]
+	for i, value := range [...]string{a.AgentID, a.Counterparty, principal, t.String()} {
+		if b.per&(1<<i) != 0 {
+			s = append(s, ',')
+			s, _ = jsontext.AppendQuote(s, value) // it is valid UTF-8
+		}
+	}
+	s[0] = '['
+	return string(append(s, ']'))
+}
+
+// Uncovered returns the block of an action in a currency in which the policy's
+// budgets have no limit, if they have limits for actions of its type (S35). The
+// finding is Evaluate's; nothing is uncovered when that blocks already.
+func (p *Program) Uncovered(f Finding, a *spend.Action, r spend.Resolution) (Finding, bool) {
+	var first *budget
+	whatever := false // of the type that the action might have
+	elsewhere := false
+	for _, b := range p.budgets {
+		if !b.limited {
+			continue
+		}
+		whatever = whatever || b.rule.types == everyType
+		has := b.rule.types.has(r.Type)
+		switch {
+		case has && b.currency == a.Currency:
+			return f, false
+		case b.currency == a.Currency:
+			elsewhere = true
+		case has && first == nil:
+			first = b
+		}
+	}
+	if first == nil || f.Effect == spend.Block {
+		return f, false
+	}
+	confidence := r.Confidence
+	if whatever && !elsewhere {
+		confidence = spend.High
+	}
+	return Finding{
+		Effect: spend.Block, Confidence: confidence, Reason: spend.ReasonCurrencyNotCovered,
+		at: f.at, over: &overrun{budget: first},
+	}, true
+}
+
+// overrun is why a budget fired: its charge, and what had been taken before. The
+// charge is zero when none of the budgets covers the currency.
+type overrun struct {
+	budget *budget
+	charge spend.Charge
+	usage  spend.Usage
+}
+
+// Exceeded returns what becomes of a finding that does not block when some of the
+// action's charges have no room: the first block in the policy's order, else the
+// first escalation (S35, S14). usages has what was taken from the counters of
+// those charges, by their index; a charge for which there is room is passed over.
+func (p *Program) Exceeded(f Finding, r spend.Resolution, charges []spend.Charge, usages map[int]spend.Usage) Finding {
+	found := f
+	for i := range charges {
+		usage, ok := usages[i]
+		if c := &charges[i]; ok && !c.Fits(usage) {
+			over := p.exceeds(c, usage, r)
+			if over.Effect > found.Effect || over.Effect == found.Effect && over.precedes(&found) {
+				found = over
+			}
+		}
+	}
+	return found
+}
+
+func (p *Program) exceeds(c *spend.Charge, usage spend.Usage, r spend.Resolution) Finding {
+	b := p.budgetNamed(c.RuleID)
+	f := Finding{
+		Effect: b.rule.effect, Confidence: spend.High, Reason: spend.ReasonBudgetExceeded,
+		over: &overrun{b, *c, usage},
+	}
+	if c.FitsLimit(usage) {
+		f.Reason = spend.ReasonCountLimitExceeded
+	}
+	if b.dependsOnType() {
+		f.Confidence = r.Confidence
+	}
+	return f
+}
+
+func (p *Program) budgetNamed(ruleID string) *budget {
+	for _, b := range p.budgets {
+		if b.rule.id == ruleID {
+			return b
+		}
+	}
+	panic("BUG: charge of another program")
+}
+
+// precedes reports whether a budget's finding comes before another in the policy's
+// order.
+func (f *Finding) precedes(found *Finding) bool {
+	if found.over != nil {
+		return f.over.budget.index < found.over.budget.index
+	}
+	return f.over.budget.before <= found.rule
+}

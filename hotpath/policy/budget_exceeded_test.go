@@ -1,0 +1,282 @@
+package policy
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// budgetRule returns one rule; the members come after its window.
+func budgetRule(id, members string) string {
+	return `{"rule_id":"` + id + `","rule_type":"budget","parameters":{"window":"day"` + members + `}}`
+}
+
+func usage(tb testing.TB, used string, count int64) spend.Usage {
+	tb.Helper()
+	total, err := spend.ParseTotal(used)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return spend.Usage{Used: total, Count: count}
+}
+
+// judgeBy evaluates an action when that is what was taken from each counter.
+func judgeBy(p *Program, a *spend.Action, r spend.Resolution, taken ...spend.Usage) Finding {
+	f := p.Evaluate(a, r, noon)
+	if f.Effect == spend.Block {
+		return f
+	}
+	if f, blocked := p.Uncovered(f, a, r); blocked {
+		return f
+	}
+	charges := p.Charges(nil, a, r, "key_1", noon)
+	usages := make(map[int]spend.Usage)
+	for i := range charges {
+		if i < len(taken) {
+			usages[i] = taken[i]
+		}
+	}
+	return p.Exceeded(f, r, charges, usages)
+}
+
+// S35, S14: what becomes of the finding when budgets have no room.
+func TestExceeded(t *testing.T) {
+	const (
+		block1    = `,"limit":500,"currency":"USD"`
+		escalate1 = `,"limit":500,"currency":"USD","on_exceed":"escalate"`
+		ask       = `{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":10}}`
+		cap1      = `{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}`
+	)
+	full, empty := usage(t, "500", 1), usage(t, "400", 0)
+	f := func(want string, effect spend.Effect, taken []spend.Usage, rules ...string) {
+		t.Helper()
+		p := mustCompile(t, "["+strings.Join(rules, ",")+"]")
+		a, r := action(t), named(spend.Spend)
+		found := judgeBy(p, a, r, taken...)
+		d := p.Explain(found, a, r)
+		if d.RuleID != want || d.Effect != effect {
+			t.Errorf("S35 %v with %v: %v by %q, want %v by %q", rules, taken, d.Effect, d.RuleID, effect, want)
+		}
+		if problem := decisionProblem(found, d); problem != "" {
+			t.Errorf("S35 %v: %s: %+v", rules, problem, d)
+		}
+	}
+	b, b2, e, e2 := budgetRule("b", block1), budgetRule("b2", block1), budgetRule("e", escalate1), budgetRule("e2", escalate1)
+	type all = []spend.Usage
+	f("", spend.Allow, all{empty}, b) // exactly the limit
+	f("b", spend.Block, all{full}, b)
+	f("e", spend.Escalate, all{full}, e)
+	f("b2", spend.Block, all{full, full, full}, e, b2, b)
+	f("b", spend.Block, all{full, empty, full}, e, b2, b)
+	f("e2", spend.Escalate, all{full, full, empty}, e2, e, b)
+	f("cap", spend.Block, all{full}, b, cap1)
+	f("b", spend.Block, all{full}, ask, b)
+	f("ask", spend.Escalate, all{empty}, b, ask)
+	f("ask", spend.Escalate, all{full}, ask, e)
+	f("e", spend.Escalate, all{full}, e, ask)
+	f("ask", spend.Escalate, all{empty, full}, e, ask, e2)
+
+	// The rest of the finding, and findings that are completed twice.
+	p := mustCompile(t, "["+strings.Join([]string{e, ask, e2, b}, ",")+"]")
+	a, r := action(t), named(spend.Spend)
+	charges := p.Charges(nil, a, r, "", noon)
+	later := p.Exceeded(p.Evaluate(a, r, noon), r, charges, map[int]spend.Usage{1: full})
+	if d := p.Explain(p.Exceeded(later, r, charges, map[int]spend.Usage{0: full}), a, r); d.RuleID != "e" {
+		t.Errorf("S14: %q after a later one", d.RuleID)
+	}
+	charges[2].Lifted = true
+	if d := p.Explain(p.Exceeded(later, r, charges, map[int]spend.Usage{2: full}), a, r); d.RuleID != "ask" {
+		t.Errorf("%q is reported, although it is lifted", d.RuleID)
+	}
+}
+
+func TestReasonsAndConfidenceOfBudgets(t *testing.T) {
+	inferred := spend.Resolution{Type: spend.Spend, Confidence: spend.Low}
+	f := func(members string, taken spend.Usage, reason spend.Reason, confidence spend.Confidence) {
+		t.Helper()
+		p := mustCompile(t, "["+budgetRule("b", members)+"]")
+		if got := judgeBy(p, action(t, typed(spend.Unspecified)), inferred, taken); got.Reason != reason || got.Confidence != confidence {
+			t.Errorf("S36, S16 %s: %q with confidence %v, want %q with %v", members, got.Reason, got.Confidence, reason, confidence)
+		}
+	}
+	const both = `,"limit":500,"currency":"USD","max_count":5`
+	f(both, usage(t, "401", 4), spend.ReasonBudgetExceeded, spend.High)
+	f(both, usage(t, "1", 5), spend.ReasonCountLimitExceeded, spend.High)
+	f(both, usage(t, "401", 5), spend.ReasonBudgetExceeded, spend.High)
+	f(both, usage(t, "400", 4), "", spend.Low)
+	f(both+`,"per":["action_type"]`, usage(t, "1", 5), spend.ReasonCountLimitExceeded, spend.Low)
+	f(both+`,"action_types":["spend"]`, usage(t, "401", 4), spend.ReasonBudgetExceeded, spend.Low)
+	f(`,"max_count":0`, usage(t, "0", 0), spend.ReasonCountLimitExceeded, spend.High)
+}
+
+// S35: a limit in dollars authorises no euros.
+func TestUncovered(t *testing.T) {
+	const ask = `,{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":0}}`
+	usd, eur := `,"limit":1,"currency":"USD"`, `,"limit":1,"currency":"EUR"`
+	f := func(want string, confidence spend.Confidence, rules ...string) {
+		t.Helper()
+		p := mustCompile(t, "["+strings.Join(rules, ",")+ask+"]")
+		a, r := action(t, paying(t, "5", "EUR"), typed(spend.Unspecified)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
+		found, blocked := p.Uncovered(p.Evaluate(a, r, noon), a, r)
+		d := p.Explain(found, a, r)
+		if blocked != (want != "") || blocked && (d.RuleID != want || d.Effect != spend.Block || d.Reason != spend.ReasonCurrencyNotCovered || d.Confidence != confidence) {
+			t.Errorf("S35 %v: %v, %+v, want %q with confidence %v", rules, blocked, d, want, confidence)
+		}
+		if problem := decisionProblem(found, d); problem != "" {
+			t.Errorf("S35 %v: %s: %+v", rules, problem, d)
+		}
+	}
+	f("b", spend.High, budgetRule("b", usd))
+	f("b", spend.High, budgetRule("b", usd+`,"on_exceed":"escalate"`))
+	f("", 0, budgetRule("b", usd), budgetRule("e", eur))
+	f("", 0, budgetRule("b", `,"max_count":1`))
+	f("", 0, budgetRule("b", `,"max_count":1,"currency":"USD"`))
+	f("b", spend.High, budgetRule("n", `,"max_count":1,"currency":"EUR"`), budgetRule("b", usd), budgetRule("b2", usd))
+	f("", 0, budgetRule("b", usd+`,"action_types":["refund"]`))
+	f("b", spend.Medium, budgetRule("b", usd+`,"action_types":["spend"]`))
+	f("b", spend.Medium, budgetRule("b", usd), budgetRule("e", eur+`,"action_types":["refund"]`))
+	f("", 0, `{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}`, budgetRule("b", usd)) // blocked already
+}
+
+// The order among rules and budgets, against a list of all that fire.
+func TestExceededAgainstAList(t *testing.T) {
+	draw := drawer{rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))}
+	full := usage(t, "500", 1)
+	for range 500 {
+		var rules, blocks, escalations []string
+		var taken []spend.Usage
+		for i := range 1 + draw.IntN(6) {
+			id := strconv.Itoa(i)
+			fires := draw.IntN(3) == 0
+			switch effect := draw.of("block", "escalate", "rule"); {
+			case effect == "rule" && fires:
+				rules = append(rules, `{"rule_id":"`+id+`","rule_type":"escalate_if","parameters":{"amount_above":10}}`)
+				escalations = append(escalations, id)
+			case effect == "rule":
+				rules = append(rules, `{"rule_id":"`+id+`","rule_type":"escalate_if","parameters":{"amount_above":1000}}`)
+			default:
+				rules = append(rules, budgetRule(id, `,"max_count":1,"on_exceed":"`+effect+`"`))
+				taken = append(taken, spend.Usage{})
+				if fires {
+					taken[len(taken)-1] = full
+				}
+				if fires && effect == "block" {
+					blocks = append(blocks, id)
+				} else if fires {
+					escalations = append(escalations, id)
+				}
+			}
+		}
+		want := append(append(blocks, escalations...), "")[0]
+		p := mustCompile(t, "["+strings.Join(rules, ",")+"]")
+		a, r := action(t), named(spend.Spend)
+		if d := p.Explain(judgeBy(p, a, r, taken...), a, r); d.RuleID != want || (d.Effect == spend.Block) != (len(blocks) > 0) {
+			t.Fatalf("S35 %v with %v: %v by %q, want %q", rules, taken, d.Effect, d.RuleID, want)
+		}
+	}
+}
+
+// S36: the figures, the window, for whom, and what to do.
+func TestTextsOfBudgets(t *testing.T) {
+	f := func(parameters string, taken spend.Usage, description, message, nextStep string) {
+		t.Helper()
+		p := mustCompile(t, rule1("budget", parameters))
+		p.CountSince(map[string]BudgetSince{"r1": {2, mustTime(t, "2026-01-01T00:00:00Z")}})
+		a, r := action(t), named(spend.Spend)
+		found := judgeBy(p, a, r, taken)
+		d := p.Explain(found, a, r)
+		if d.RuleDescription != description || d.Message != message || d.NextStep != nextStep {
+			t.Errorf("S36 %s:\n%q\n%q\n%q", parameters, d.RuleDescription, d.Message, d.NextStep)
+		}
+		used := taken.Used.String()
+		if d := p.ExplainAnonymous(found, a, r); used != "0" && strings.Contains(d.Message+d.NextStep, used) || strings.Contains(d.Message, "agent-1") {
+			t.Errorf("S36 %s: told without a key: %q, %q", parameters, d.Message, d.NextStep)
+		}
+	}
+	const block = "Do not proceed, and do not split the action to get under the budget. "
+	const again = "check again after that, once the duplicate window of 5 minutes has passed, or ask the policy's owner to raise the limit."
+	const raise = "Instead, ask the policy's owner to raise the limit."
+	f(`{"limit":1000,"currency":"USD","max_count":50,"per":["agent_id"],"window":"day","time_zone":"Europe/Berlin"}`, usage(t, "950.5", 3),
+		"Blocks more than 1000.00 USD or 50 actions per agent_id each day (Europe/Berlin)",
+		`100.00 USD would exceed the budget of 1000.00 USD for agent_id "agent-1" in the day from 2026-03-04T00:00:00+01:00 to `+
+			`2026-03-05T00:00:00+01:00 (Europe/Berlin): 950.50 USD of 1000.00 USD and 3 of 50 actions are used`,
+		block+"Left: 49.50 USD and 47 actions. The budget resets at 2026-03-05T00:00:00+01:00. Instead, ask for at most 49.50 USD, "+again)
+	f(`{"max_count":50,"currency":"USD","per":["api_key","agent_id"],"window":"hour","action_types":["spend","credit"]}`, usage(t, "1234", 51),
+		"Blocks more than 50 actions in USD per agent_id, api_key each hour (UTC) for credit, spend",
+		`another action, of 100.00 USD, would exceed the budget of 50 actions in USD for agent_id "agent-1", api_key "key_1" in the hour `+
+			`from 2026-03-04T12:00:00Z to 2026-03-04T13:00:00Z (UTC): 51 of 50 actions in USD are used`,
+		block+"Left: 0 actions in USD. The budget resets at 2026-03-04T13:00:00Z. Instead, "+again)
+	f(`{"limit":1000,"currency":"USD","window":"lifetime"}`, usage(t, "1001", 9), "Blocks more than 1000.00 USD in all",
+		"100.00 USD would exceed the budget of 1000.00 USD over its lifetime, since 2026-01-01T00:00:00Z: 1001.00 USD of 1000.00 USD are used",
+		block+"Left: 0.00 USD. The budget never resets. "+raise)
+	f(`{"limit":1000,"currency":"USD","rolling_minutes":90}`, usage(t, "950", 9), "Blocks more than 1000.00 USD in any 90 minutes",
+		"100.00 USD would exceed the budget of 1000.00 USD in the last 90 minutes: 950.00 USD of 1000.00 USD are used",
+		block+"Left: 50.00 USD. What was used leaves the budget after 90 minutes, in steps of 90 seconds. Instead, ask for at most 50.00 USD, "+
+			strings.Replace(again, "after that", "later", 1))
+	f(`{"limit":1000,"currency":"USD","rolling_minutes":60,"on_exceed":"escalate"}`, usage(t, "950", 9), "Escalates more than 1000.00 USD in any 60 minutes",
+		"100.00 USD would exceed the budget of 1000.00 USD in the last 60 minutes: 950.00 USD of 1000.00 USD are used",
+		routeToHuman+", and do not split the action to get under the budget. Left: 50.00 USD. What was used leaves the budget after 60 minutes, in steps of 1 minute.")
+	// No window has room for it.
+	f(`{"limit":10,"currency":"USD","window":"day"}`, usage(t, "9.75", 1), "Blocks more than 10.00 USD each day (UTC)",
+		"100.00 USD would exceed the budget of 10.00 USD in the day from 2026-03-04T00:00:00Z to 2026-03-05T00:00:00Z (UTC): 9.75 USD of 10.00 USD are used",
+		block+"Left: 0.25 USD. The budget resets at 2026-03-05T00:00:00Z. Instead, ask for at most 0.25 USD, or"+strings.TrimPrefix(raise, "Instead,"))
+
+	p := mustCompile(t, "["+budgetRule("b", `,"limit":5,"currency":"USD"`)+","+budgetRule("c", `,"limit":5,"currency":"EUR"`)+"]")
+	a, r := action(t, paying(t, "1", "GBP")), named(spend.Spend)
+	if d := p.Explain(judgeBy(p, a, r), a, r); d.Message != "1.00 GBP is in a currency for which the policy has no budget: it has budgets in EUR, USD" {
+		t.Errorf("S35: %q", d.Message)
+	}
+	p = mustCompile(t, "["+budgetRule("b", `,"max_count":0,"action_types":["spend"]`)+"]")
+	a, r = action(t, typed(spend.Unspecified)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
+	if d := p.Explain(judgeBy(p, a, r, spend.Usage{}), a, r); !strings.Contains(d.NextStep, "taken for a spend") {
+		t.Errorf("S16: next step %q", d.NextStep)
+	}
+}
+
+func TestBudgetInfo(t *testing.T) {
+	f := func(parameters, since, wantStart, wantEnd string, want string) {
+		t.Helper()
+		p := mustCompile(t, rule1("budget", parameters))
+		p.CountSince(map[string]BudgetSince{"r1": {2, mustTime(t, since)}})
+		info := p.Budgets()[0]
+		start, end := info.Window(noon)
+		if !start.Equal(mustTime(t, wantStart)) || wantEnd == "" != end.IsZero() || wantEnd != "" && !end.Equal(mustTime(t, wantEnd)) {
+			t.Errorf("S38 %s: from %v to %v", parameters, start, end)
+		}
+		a := action(t)
+		c := p.Charges(nil, a, named(a.Type), "k", noon)[0]
+		if got := info.Counter("desk", c.Subject, noon); got != c.Counter {
+			t.Errorf("S38 %s: counter %v, charged %v", parameters, got, c.Counter)
+		}
+		subject, err := info.Subject(c.Subject)
+		if text, _ := json.Marshal(subject); err != nil || string(text) != want {
+			t.Errorf("S38 %s: subject %s, %v", parameters, text, err)
+		}
+		if info.RuleID != "r1" || info.Since.Version != 2 {
+			t.Errorf("S38 %s: %+v", parameters, info)
+		}
+	}
+	const since = "2026-01-01T00:00:00Z"
+	f(`{"max_count":5,"window":"day","per":["counterparty","agent_id"]}`, since, "2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z", `{"agent_id":"agent-1","counterparty":"acme"}`)
+	f(`{"max_count":5,"window":"lifetime"}`, since, since, "", `{}`)
+	f(`{"max_count":5,"rolling_minutes":60}`, since, "2026-03-04T12:00:00Z", "2026-03-04T12:01:00Z", `{}`)
+
+	p := mustCompile(t, `[`+budgetRule("b", `,"limit":5,"currency":"usd","time_zone":"Europe/Berlin"`)+`,{"rule_id":"r","rule_type":"budget","parameters":{"max_count":5,"rolling_minutes":60}}]`)
+	b, r := p.Budgets()[0], p.Budgets()[1]
+	if b.WindowName != "day" || b.TimeZone != "Europe/Berlin" || !b.Limited || b.Limit != mustAmount(t, "5") || b.Currency != "USD" || b.Counted || b.RollingMinutes != 0 {
+		t.Errorf("S38: %+v", b)
+	}
+	if r.WindowName != "" || r.TimeZone != "" || r.Limited || !r.Counted || r.MaxCount != 5 || r.RollingMinutes != 60 {
+		t.Errorf("S38: %+v", r)
+	}
+	for _, bad := range []string{"", "{}", `["a"]`, `[1]`} {
+		if subject, err := b.Subject(bad); err == nil {
+			t.Errorf("S38: subject %s is %v", bad, subject)
+		}
+	}
+}

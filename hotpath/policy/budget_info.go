@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// BudgetInfo describes a budget to those who read its counters (S38).
+type BudgetInfo struct {
+	RuleID   string
+	Per      []string // in the order of a subject's values; empty: one counter
+	Limited  bool
+	Limit    spend.Amount
+	Currency string // empty: all
+	Counted  bool
+	MaxCount int64
+
+	WindowName     string // empty of a rolling window
+	TimeZone       string // likewise
+	RollingMinutes int64  // 0 of a calendar window
+	Since          BudgetSince
+
+	period period
+}
+
+// Budgets returns the policy's budgets, in its order.
+func (p *Program) Budgets() []BudgetInfo {
+	infos := make([]BudgetInfo, len(p.budgets))
+	for i, b := range p.budgets {
+		infos[i] = BudgetInfo{
+			RuleID: b.rule.id, Per: b.per.names(), Limited: b.limited, Limit: b.limit, Currency: b.currency,
+			Counted: b.counted, MaxCount: b.maxCount, RollingMinutes: b.period.rolling, Since: b.since, period: b.period,
+		}
+		if b.period.rolling == 0 {
+			infos[i].WindowName, infos[i].TimeZone = unitNames[b.period.unit], b.period.zone.String()
+		}
+	}
+	return infos
+}
+
+// Window returns when the window at a time begins and ends: of a lifetime since
+// when it counts, and zero; of a rolling window the bounds of its newest bucket.
+func (b *BudgetInfo) Window(at time.Time) (start, end time.Time) {
+	if b.period.lasts() {
+		return b.Since.At, time.Time{}
+	}
+	w := b.period.window(at)
+	return time.UnixMilli(w.start).UTC(), time.UnixMilli(w.end).UTC()
+}
+
+// Counter returns the counter of a subject at a time, of a rolling window its
+// newest bucket.
+func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Counter {
+	return spend.Counter{
+		ID:      spend.CounterID(policyID, b.RuleID, b.Since.Version, subject),
+		StartMS: b.period.window(at).start, BucketMS: b.period.bucketMS(),
+	}
+}
+
+// Subject returns the values of a charge's Subject by their names in Per.
+func (b *BudgetInfo) Subject(text string) (map[string]string, error) {
+	var values []string
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
+		return nil, fmt.Errorf("cannot read the subject of a counter: %w", err)
+	}
+	if len(values) != len(b.Per) {
+		return nil, fmt.Errorf("the subject of a counter has %d values, budget %s counts per %d", len(values), b.RuleID, len(b.Per))
+	}
+	subject := make(map[string]string, len(values))
+	for i, name := range b.Per {
+		subject[name] = values[i]
+	}
+	return subject, nil
+}

@@ -1,0 +1,209 @@
+package policy
+
+import (
+	"archive/zip"
+	_ "embed" // the time zones
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// unit is the length of a calendar window.
+type unit uint8
+
+const (
+	hourly unit = iota
+	daily
+	weekly
+	monthly
+	yearly
+	lifetime
+)
+
+var unitNames = [...]string{"hour", "day", "week", "month", "year", "lifetime"}
+
+// period is how a budget divides time: into calendar windows, or, with rolling,
+// into the buckets of a rolling window.
+type period struct {
+	unit    unit
+	zone    *time.Location // nil with rolling
+	rolling int64          // minutes
+}
+
+// maxRollingMinutes is 31 days.
+const maxRollingMinutes = 31 * 24 * 60
+
+const mustBeZone = "must be the name of a time zone of the IANA database, spelt as there (Europe/Berlin)"
+
+func compilePeriod(o *object) period {
+	w, calendar := o.oneOf("window", optional, unitNames[:]...)
+	minutes, rolling := o.integerIf("rolling_minutes", optional, 1, maxRollingMinutes, "must be an integer from 1 to 44640")
+	blank := o.blank("time_zone")
+	zone := o.text("time_zone", optional, spend.MaxIdentifier)
+	switch {
+	case !calendar && !rolling:
+		o.fault("window", "is required unless rolling_minutes is given")
+	case calendar && rolling:
+		o.fault("rolling_minutes", "is not accepted beside window")
+	}
+	switch {
+	case blank:
+		o.fault("time_zone", mustBeZone)
+	case zone != "" && rolling:
+		o.fault("time_zone", "is not accepted with rolling_minutes")
+	case rolling:
+		return period{rolling: minutes}
+	}
+	location, err := loadZone(zone)
+	if err != nil {
+		o.fault("time_zone", mustBeZone)
+	}
+	return period{unit: unit(w), zone: location} //nolint:gosec // one of unitNames
+}
+
+// zoneinfo is lib/time/zoneinfo.zip of the Go distribution. Windows must not
+// differ between nodes, so neither the machine's copy is read, which
+// time.LoadLocation prefers, nor that of the Go release.
+//
+//go:embed zoneinfo.zip
+var zoneinfo string
+
+var zoneFiles = sync.OnceValue(func() *zip.Reader {
+	files, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
+	if err != nil {
+		panic("BUG: the embedded time zones cannot be read: " + err.Error())
+	}
+	return files
+})
+
+const utc = "UTC"
+
+// loadZone returns the zone of exactly that name, UTC when it is empty.
+func loadZone(name string) (*time.Location, error) {
+	if name == "" || name == utc {
+		return time.UTC, nil
+	}
+	data, err := fs.ReadFile(zoneFiles(), name)
+	if err != nil {
+		return nil, err
+	}
+	return time.LoadLocationFromTZData(name, data)
+}
+
+// lasts reports whether there is one window only.
+func (p period) lasts() bool { return p.rolling == 0 && p.unit == lifetime }
+
+// String returns a text like "each day (UTC)".
+func (p period) String() string {
+	switch {
+	case p.rolling > 0:
+		return "in any " + count(p.rolling, "minute")
+	case p.lasts():
+		return "in all"
+	}
+	return "each " + unitNames[p.unit] + " (" + p.zone.String() + ")"
+}
+
+// bucketMS returns the length of a rolling window's buckets, 0 of a calendar
+// window.
+func (p period) bucketMS() int64 { return p.rolling * 60_000 / spend.RollingBuckets }
+
+// span is a time in Unix milliseconds, its end excluded.
+type span struct{ start, end int64 }
+
+func (s *span) has(ms int64) bool { return s.start <= ms && ms < s.end }
+
+// window returns the window or bucket at a time; zero of a lifetime.
+func (p period) window(at time.Time) span {
+	switch {
+	case p.rolling > 0:
+		length := p.bucketMS()
+		ms := at.UnixMilli()
+		start := ms - (ms%length+length)%length
+		return span{start, start + length}
+	case p.lasts():
+		return span{}
+	}
+	from, until := p.unit.around(latestClock(p.zone, at))
+	return span{reached(p.zone, from) * 1000, reached(p.zone, until) * 1000}
+}
+
+// A clock is what clocks in a zone show, in seconds as though it were Unix time.
+// Where it is set back, what it shows twice belongs to the window that began
+// first: a window begins when its beginning is first shown or passed over, and
+// ends when the next one begins.
+
+// around returns the readings between which a window lies.
+func (u unit) around(clock int64) (from, until int64) {
+	t := time.Unix(clock, 0).UTC()
+	year, month, day := t.Date()
+	var start, end time.Time
+	switch u {
+	case hourly:
+		start = time.Date(year, month, day, t.Hour(), 0, 0, 0, time.UTC)
+		end = start.Add(time.Hour)
+	case daily:
+		start = time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+		end = start.AddDate(0, 0, 1)
+	case weekly:
+		start = time.Date(year, month, day-(int(t.Weekday())+6)%7, 0, 0, 0, 0, time.UTC)
+		end = start.AddDate(0, 0, 7)
+	case monthly:
+		start = time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+		end = start.AddDate(0, 1, 0)
+	case yearly:
+		start = time.Date(year, time.January, 1, 0, 0, 0, 0, time.UTC)
+		end = start.AddDate(1, 0, 0)
+	case lifetime:
+		panic("BUG: a lifetime has no calendar")
+	}
+	return start.Unix(), end.Unix()
+}
+
+// furthest is more than any two clocks of one zone ever differed, in seconds.
+const furthest = 27 * 3600
+
+// latestClock returns the greatest reading until then, whole seconds.
+func latestClock(zone *time.Location, at time.Time) int64 {
+	t := time.Unix(at.Unix(), 0).In(zone)
+	_, offset := t.Zone()
+	latest := t.Unix() + int64(offset)
+	for {
+		changed, _ := t.ZoneBounds()
+		if changed.IsZero() || at.Unix()-changed.Unix() > furthest {
+			return latest
+		}
+		t = changed.Add(-time.Second)
+		_, offset = t.Zone()
+		latest = max(latest, t.Unix()+int64(offset))
+	}
+}
+
+// reached returns when a reading was first shown or passed over, Unix seconds.
+func reached(zone *time.Location, clock int64) int64 {
+	second := clock - furthest // it was not shown yet
+	for {
+		t := time.Unix(second, 0).In(zone)
+		_, offset := t.Zone()
+		changes := nextChange(t)
+		second = max(second, clock-int64(offset))
+		if changes.IsZero() || second < changes.Unix() {
+			return second
+		}
+		second = changes.Unix()
+	}
+}
+
+// nextChange returns when the zone's offset may change next, zero if it never does.
+func nextChange(t time.Time) time.Time {
+	_, end := t.ZoneBounds()
+	if !end.IsZero() && !end.After(t) {
+		// The time package takes 365 days for the year, so that the last day of a
+		// leap year comes after its end.
+		end = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return end
+}
