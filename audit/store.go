@@ -193,8 +193,8 @@ type CounterQuery struct {
 	After    string // only greater subjects: the position of the cursor
 	Limit    int
 
-	// Values that subjects must have, by their place; empty ones do not filter.
-	Subject []string
+	// Values of which subjects must have one, by their place; nil does not filter.
+	Subject [][]string
 	// Principal restricts to counters that its checks have met (S30).
 	Principal string
 }

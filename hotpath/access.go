@@ -100,6 +100,14 @@ func (a Access) own() string {
 	if a.key == nil || a.key.Grants.Role != spend.Agent {
 		return ""
 	}
+	return a.principal()
+}
+
+// principal returns who stands behind the caller's key; empty without a key.
+func (a Access) principal() string {
+	if a.key == nil {
+		return ""
+	}
 	return principalOf(a.key.Grants.Principal, a.key.name)
 }
 

@@ -40,6 +40,7 @@ type Authorizer struct {
 	catalog    *catalog
 	uses       *uses
 	local      *localWindows
+	exhausted  *exhausted
 	metrics    *metrics
 	log        *slog.Logger
 	settling   sync.WaitGroup // of checks whose clients were refused already
@@ -67,7 +68,7 @@ func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
-		local: newLocalWindows(), metrics: m, log: c.Logger, now: c.Now,
+		local: newLocalWindows(), exhausted: newExhausted(c.Store), metrics: m, log: c.Logger, now: c.Now,
 	}
 	a.checkings.New = func() any { return new(checking) }
 	a.catalog = newCatalog(c.Store, c.Logger, m)

@@ -245,6 +245,13 @@ func (c *catalog) compile(policyID string) (*policy.Program, error) {
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", policyID, stored.Version, err)
 	}
+	if stored.Budgets != nil {
+		since := make(map[string]policy.BudgetSince, len(stored.Budgets))
+		for id, b := range stored.Budgets {
+			since[id] = policy.BudgetSince{Version: b.Version, At: b.At}
+		}
+		p.CountSince(since)
+	}
 	return p, nil
 }
 

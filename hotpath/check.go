@@ -65,8 +65,11 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 			return Answer{Check: out.Check, Replayed: true}, c.quota, nil
 		case guard.Pass, guard.Duplicate:
 		}
-		check := a.judge(c, program, action, out)
-		answer, again, err := a.record(ctx, c, check)
+		check, err := a.judge(ctx, c, program, action, out)
+		if err != nil {
+			return Answer{}, c.quota, err
+		}
+		answer, again, err := a.recordJudged(ctx, c, program, check)
 		if err != nil || !again {
 			return answer, c.quota, err
 		}
@@ -85,6 +88,7 @@ type checking struct {
 	quota      ratelimit.Quota
 	last       guard.Reading // of the last claim
 	deadline   time.Time     // when the check is refused unless it is recorded
+	budgets    *budgeting    // nil when none judges it
 	reclaims   bool          // a commit of it was refused
 	handedOver bool          // settle ends it
 	done       bool          // recorded: nothing refers to it any more
@@ -208,7 +212,7 @@ func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
 }
 
 // judge makes the check: by the rules, or as the duplicate that the guard found.
-func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) *spend.Check {
+func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) (*spend.Check, error) {
 	asker := c.identity.access.key
 	check := &spend.Check{
 		Action: *action, ActionType: c.resolution.Type,
@@ -222,10 +226,33 @@ func (a *Authorizer) judge(c *checking, p *policy.Program, action *spend.Action,
 		check.Decision = p.Duplicate(out.Of, c.resolution)
 	} else {
 		// At its timestamp (S5), so that the record bears its decision out.
-		check.Decision = p.Explain(p.Evaluate(action, c.resolution, check.ID.Time()), action, c.resolution)
+		found := p.Evaluate(action, c.resolution, check.ID.Time())
+		if p.HasBudgets() && found.Effect != spend.Block {
+			var err error
+			if found, err = a.judgeBudgets(ctx, c, p, check, found); err != nil {
+				return nil, err
+			}
+			now = a.now()
+		}
+		check.Decision = p.Explain(found, action, c.resolution)
 	}
 	check.LatencyMS = now.Sub(c.request.Started).Milliseconds()
-	return check
+	return check, nil
+}
+
+// recordJudged is record for a check that budgets may refuse: it is then judged
+// again, each time by at least one budget more.
+func (a *Authorizer) recordJudged(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, bool, error) {
+	for {
+		answer, again, err := a.record(ctx, c, check)
+		exceeded, ok := errors.AsType[*audit.ExceededError](err)
+		if !ok {
+			return answer, again, err
+		}
+		if check, err = a.exceed(c, p, check, exceeded.Usages); err != nil {
+			return Answer{}, false, err
+		}
+	}
 }
 
 // record commits the check. The answer is durable: this check's, or that of

@@ -29,13 +29,20 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	if err := a.catalog.compiles.take(stored); err != nil {
 		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
 	}
-	policy.Compile(p.PolicyID, 0, p.Rules, &faults)
+	compiled := policy.Compile(p.PolicyID, 0, p.Rules, &faults)
 	a.catalog.compiles.free()
 	if err := faults.Err(); err != nil {
 		return err
 	}
 	if !c.SeesPolicy(p.PolicyID) {
 		return errNotThisPolicy
+	}
+	p.Budgets = nil
+	for id, identity := range compiled.BudgetIdentities() {
+		if p.Budgets == nil {
+			p.Budgets = make(map[string]audit.BudgetSince)
+		}
+		p.Budgets[id] = audit.BudgetSince{Identity: identity}
 	}
 	c.used().note(a.now())
 	if c.key != nil {

@@ -39,13 +39,21 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 			seen[fingerprint] = earlier
 		}
 	}
-	return a.judgeAll(r, program, actions, types, fingerprints, seen), program.Version(), nil
+	checks, err = a.judgeAll(ctx, r, program, actions, types, fingerprints, seen)
+	return checks, program.Version(), err
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the
 // rest of the batch.
-func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) []*spend.Check {
+func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
 	now := a.now()
+	var usages map[spend.Counter]spend.Usage
+	if p.HasBudgets() {
+		var err error
+		if usages, err = a.countersOf(ctx, p, actions, types, r.Access.principal(), now); err != nil {
+			return nil, err
+		}
+	}
 	explain := p.Explain
 	if !r.Caller.keyed {
 		explain = p.ExplainAnonymous
@@ -61,10 +69,14 @@ func (a *Authorizer) judgeAll(r Request, p *policy.Program, actions []*spend.Act
 			check.Decision = p.Duplicate(earlier.CheckID, types[i])
 		} else {
 			seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
-			check.Decision = explain(p.Evaluate(action, types[i], now), action, types[i])
+			found := p.Evaluate(action, types[i], now)
+			if p.HasBudgets() && found.Effect != spend.Block {
+				found = simulateBudgets(p, action, types[i], found, r.Access.principal(), now, usages)
+			}
+			check.Decision = explain(found, action, types[i])
 		}
 		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
 		checks[i] = check
 	}
-	return checks
+	return checks, nil
 }

@@ -211,7 +211,7 @@ func counterListing(t *testing.T, s Subject) {
 	}
 	q.After = ""
 	bySubject, byPrincipal := q, q
-	bySubject.Subject = []string{"", `c"1`}
+	bySubject.Subject = [][]string{nil, {"other", `c"1`}}
 	byPrincipal.Principal = "team-1"
 	for _, q := range []audit.CounterQuery{bySubject, byPrincipal} {
 		if got := subjects(q, false); !slices.Equal(got, []string{want[0], want[2]}) {

@@ -45,10 +45,10 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		args = append(args, q.Principal)
 		where += fmt.Sprintf(" AND EXISTS (SELECT FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND p.principal = $%d)", len(args))
 	}
-	for i, value := range q.Subject {
-		if value != "" {
-			args = append(args, value)
-			where += fmt.Sprintf(" AND subject::jsonb ->> %d = $%d", i, len(args))
+	for i, values := range q.Subject {
+		if values != nil {
+			args = append(args, values)
+			where += fmt.Sprintf(" AND subject::jsonb ->> %d = ANY ($%d)", i, len(args))
 		}
 	}
 	subjects, err := collect(ctx, s, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {

@@ -95,10 +95,14 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		args = append(args, q.Principal)
 		where += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?%d)", len(args))
 	}
-	for i, value := range q.Subject {
-		if value != "" {
-			args = append(args, value)
-			where += fmt.Sprintf(" AND subject ->> %d = ?%d", i, len(args))
+	for i, values := range q.Subject {
+		if values != nil {
+			text, err := json.Marshal(values)
+			if err != nil {
+				return nil, false, fmt.Errorf("cannot list budgets: %w", err)
+			}
+			args = append(args, string(text))
+			where += fmt.Sprintf(" AND subject ->> %d IN (SELECT value FROM json_each(?%d))", i, len(args))
 		}
 	}
 	subjects, err := collect(ctx, s.reader, "cannot list budgets", func(row scanner) (subject audit.SubjectUsage, err error) {

@@ -47,7 +47,7 @@ func Compare(t *testing.T, base, adminKey string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths := strings.NewReplacer("{check_id}", recorded.CheckID, "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000")
+	paths := strings.NewReplacer("/v1/budgets", "/v1/budgets?policy_id=p", "{check_id}", recorded.CheckID, "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "auditor", "full"}
 	unbound, bound := map[string]string{}, map[string]string{}
 	for _, role := range roles {

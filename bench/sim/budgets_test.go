@@ -97,13 +97,13 @@ func (m *memory) ListCounters(ctx context.Context, q audit.CounterQuery) (page [
 	return page, more, ended(ctx)
 }
 
-func hasValues(subject string, want []string) bool {
+func hasValues(subject string, want [][]string) bool {
 	var values []string
 	if json.Unmarshal([]byte(subject), &values) != nil {
 		return false
 	}
-	for i, value := range want {
-		if value != "" && (i >= len(values) || values[i] != value) {
+	for i, one := range want {
+		if one != nil && (i >= len(values) || !slices.Contains(one, values[i])) {
 			return false
 		}
 	}

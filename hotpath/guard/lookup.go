@@ -13,10 +13,10 @@ import (
 // lookupTimeout bounds one query of the store on behalf of waiting checks.
 const lookupTimeout = 800 * time.Millisecond
 
-// lookup asks the store for many waiters at once: while one query is under
+// Lookup asks the store for many waiters at once: while one query is under
 // way the next gathers. A waiter is only ever answered by a query that began
 // after it asked, so that "absent" means absent now.
-type lookup[K comparable, V any] struct {
+type Lookup[K comparable, V any] struct {
 	load func(context.Context, []K) (map[K]V, error)
 
 	mu      sync.Mutex
@@ -31,8 +31,13 @@ type query[K comparable, V any] struct {
 	done  chan struct{}
 }
 
-// get returns the value of a key, if the store has one.
-func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error) {
+// NewLookup returns one that asks by load.
+func NewLookup[K comparable, V any](load func(context.Context, []K) (map[K]V, error)) *Lookup[K, V] {
+	return &Lookup[K, V]{load: load}
+}
+
+// Get returns the value of a key, if the store has one.
+func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error) {
 	l.mu.Lock()
 	if l.next == nil {
 		l.next = &query[K, V]{keys: make(map[K]struct{}), done: make(chan struct{})}
@@ -57,7 +62,7 @@ func (l *lookup[K, V]) get(ctx context.Context, key K) (v V, ok bool, err error)
 }
 
 // run sends queries until nobody waits.
-func (l *lookup[K, V]) run() {
+func (l *Lookup[K, V]) run() {
 	for {
 		l.mu.Lock()
 		q := l.next
@@ -71,7 +76,7 @@ func (l *lookup[K, V]) run() {
 	}
 }
 
-func (l *lookup[K, V]) send(q *query[K, V]) {
+func (l *Lookup[K, V]) send(q *query[K, V]) {
 	defer close(q.done)
 	keys := make([]K, 0, len(q.keys))
 	for k := range q.keys {
@@ -84,9 +89,9 @@ func (l *lookup[K, V]) send(q *query[K, V]) {
 
 // records reads the trail for the claim states.
 type records struct {
-	checks lookup[spend.ID, *spend.Check]
-	byKey  lookup[spend.Hash, spend.ID]
-	passes lookup[spend.Hash, audit.LivePass]
+	checks Lookup[spend.ID, *spend.Check]
+	byKey  Lookup[spend.Hash, spend.ID]
+	passes Lookup[spend.Hash, audit.LivePass]
 	seen   seen
 }
 
@@ -112,7 +117,7 @@ func (r *records) recorded(ctx context.Context, id spend.ID) (bool, error) {
 	if r.seen.has(id) {
 		return true, nil
 	}
-	_, ok, err := r.checks.get(ctx, id)
+	_, ok, err := r.checks.Get(ctx, id)
 	if ok {
 		r.seen.add(id)
 	}
@@ -121,11 +126,11 @@ func (r *records) recorded(ctx context.Context, id spend.ID) (bool, error) {
 
 // underKey returns the check recorded under an idempotency key, or nil.
 func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Check, error) {
-	id, ok, err := r.byKey.get(ctx, keyHash)
+	id, ok, err := r.byKey.Get(ctx, keyHash)
 	if err != nil || !ok {
 		return nil, err
 	}
-	check, ok, err := r.checks.get(ctx, id)
+	check, ok, err := r.checks.Get(ctx, id)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: check %s of an idempotency key is not in the trail", ErrUnavailable, id.Text(spend.PrefixCheck))
 	}

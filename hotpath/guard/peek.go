@@ -50,6 +50,6 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r read
 	}
 	// Redis does not know: windows are lazy, or an unrecorded claim hides what
 	// was there before, or something that is no claim does.
-	pass, ok, err := g.records.passes.get(ctx, fp)
+	pass, ok, err := g.records.passes.Get(ctx, fp)
 	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
 }

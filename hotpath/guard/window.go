@@ -125,7 +125,7 @@ func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spen
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		if _, _, err := g.records.checks.get(ctx, c.id); err != nil {
+		if _, _, err := g.records.checks.Get(ctx, c.id); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +155,7 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
 // if the request is equal, once (F10).
 func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, error) {
-	check, ok, err := g.records.checks.get(ctx, h.check)
+	check, ok, err := g.records.checks.Get(ctx, h.check)
 	if err != nil || !ok || check.RequestSHA != at.RequestSHA {
 		return step{}, err
 	}
@@ -192,7 +192,7 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 // knows; the store may know better. A pass found there gets the name back, and
 // this attempt meets it like any other.
 func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
-	found, ok, err := g.records.passes.get(ctx, at.Fingerprint)
+	found, ok, err := g.records.passes.Get(ctx, at.Fingerprint)
 	if err != nil {
 		return step{}, err
 	}

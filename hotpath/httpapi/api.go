@@ -26,6 +26,7 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
+	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)

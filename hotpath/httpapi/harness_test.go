@@ -37,6 +37,8 @@ type fake struct {
 	demo     []hotpath.Caller
 	keys     int
 	by       []audit.Actor // of changes
+	budgets  []hotpath.BudgetQuery
+	counters []hotpath.BudgetCounter
 
 	admitErr error // of Admit, Check and Simulate, once the caller is known
 	workErr  error // of what comes after admission
@@ -123,6 +125,11 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 		checks[i] = blockedCheck()
 	}
 	return checks, 3, f.workErr
+}
+
+func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) ([]hotpath.BudgetCounter, bool, time.Time, error) {
+	f.budgets = append(f.budgets, q)
+	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr
 }
 
 func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error {

@@ -232,6 +232,30 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
 
+	d.send("POST", "/v1/policies", `{"policy_id":"b","name":"n","rules":[
+		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"usd","max_count":50,"per":["agent_id"],"window":"day"}},
+		{"rule_id":"ever","rule_type":"budget","parameters":{"max_count":1,"window":"lifetime"}},
+		{"rule_id":"hour","rule_type":"budget","parameters":{"limit":100,"currency":"USD","rolling_minutes":60}}]}`, 201, true)
+	budgeted := strings.Replace(check("11"), `"p"`, `"b"`, 1)
+	if answer := d.send("POST", "/v1/checks", budgeted, 200, true); field(t, answer, "decision") != "allow" {
+		t.Error(answer)
+	}
+	if answer := d.send("POST", "/v1/checks", strings.ReplaceAll(budgeted, "11", "12"), 200, true); field(t, answer, "reason_code") != "count_limit_exceeded" {
+		t.Error(answer)
+	}
+	counters := d.send("GET", "/v1/budgets?policy_id=b&limit=2", "", 200, true)
+	if !strings.Contains(counters, `"rule_id":"day","per":{"agent_id":"a"},"currency":"USD","limit":1000,"used":11,"remaining":989,"count":1,"max_count":50,"remaining_count":49,"window":"day","time_zone":"UTC",`) ||
+		!strings.Contains(counters, `"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"remaining":null,"count":1,"max_count":1,"remaining_count":0,"window":"lifetime",`) {
+		t.Error(counters)
+	}
+	next := d.send("GET", "/v1/budgets?policy_id=b&limit=2&cursor="+field(t, counters, "pagination", "next_cursor"), "", 200, true)
+	if !strings.Contains(next, `{"data":[{"policy_id":"b","rule_id":"hour","per":{},"currency":"USD","limit":100,"used":11,"remaining":89,"count":1,"max_count":null,"remaining_count":null,"window":null,"rolling_minutes":60,`) {
+		t.Error(next)
+	}
+	d.send("GET", "/v1/budgets?policy_id=b&rule_id=day&agent_id=other&counterparty=c", "", 200, true)
+	d.send("GET", "/v1/budgets", "", 422, false)
+	d.send("GET", "/v1/budgets?policy_id=none", "", 404, true)
+
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+","+check("900")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+`]}`, 200, true, "X-API-Key: -")
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[]}`, 422, false)

@@ -49,6 +49,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead})
 	a.at(r, "/v1/policies", endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
 	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
+	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead})
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})

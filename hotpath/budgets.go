@@ -1,0 +1,199 @@
+package hotpath
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// maxExhausted bounds the memory of exhausted counters.
+const maxExhausted = 1 << 13
+
+// exhausted remembers counters that had no room for a check, so that the next one
+// is not sent into a commit that would refuse it and delay others: the store is
+// asked first. No decision rests on it.
+type exhausted struct {
+	usages *guard.Lookup[spend.Counter, spend.Usage]
+
+	mu       sync.Mutex
+	counters map[spend.ID]struct{}
+}
+
+func newExhausted(store audit.Budgets) *exhausted {
+	return &exhausted{
+		counters: make(map[spend.ID]struct{}),
+		usages: guard.NewLookup(func(ctx context.Context, counters []spend.Counter) (map[spend.Counter]spend.Usage, error) {
+			usages, err := store.CounterUsages(ctx, counters)
+			if err != nil {
+				return nil, err
+			}
+			found := make(map[spend.Counter]spend.Usage, len(counters))
+			for i, c := range counters {
+				found[c] = usages[i]
+			}
+			return found, nil
+		}),
+	}
+}
+
+func (e *exhausted) add(id spend.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.counters) >= maxExhausted {
+		clear(e.counters)
+	}
+	e.counters[id] = struct{}{}
+}
+
+func (e *exhausted) remove(id spend.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.counters, id)
+}
+
+func (e *exhausted) has(id spend.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, ok := e.counters[id]
+	return ok
+}
+
+// usage returns what was taken from a counter, as the store has it now.
+func (e *exhausted) usage(ctx context.Context, c spend.Counter) (spend.Usage, error) {
+	u, _, err := e.usages.Get(ctx, c)
+	return u, err
+}
+
+// budgeting is what budgets make of one check.
+type budgeting struct {
+	found   policy.Finding // by the other rules
+	charges []spend.Charge
+	// exceeded has what was taken from counters that have no room, by the index of
+	// the charge.
+	exceeded map[int]spend.Usage
+}
+
+// judgeBudgets decides by the budgets of a policy what the other rules let pass
+// (S35). That there is room is for the commit to see, except that a counter known
+// to be exhausted is looked at first.
+func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding) (policy.Finding, error) {
+	c.budgets = nil
+	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
+		return uncovered, nil
+	}
+	principal := cmp.Or(check.Principal, check.KeyID)
+	b := &budgeting{found: found, charges: p.Charges(nil, &check.Action, c.resolution, principal, check.ID.Time())}
+	if len(b.charges) == 0 {
+		return found, nil
+	}
+	c.budgets = b
+	for i := range b.charges {
+		charge := &b.charges[i]
+		if !a.exhausted.has(charge.Counter.ID) {
+			continue
+		}
+		usage, err := a.exhausted.usage(ctx, charge.Counter)
+		if err != nil {
+			return found, err
+		}
+		if charge.Fits(usage) {
+			a.exhausted.remove(charge.Counter.ID)
+			continue
+		}
+		b.exceed(i, usage)
+	}
+	return b.decide(p, c.resolution, check), nil
+}
+
+func (b *budgeting) exceed(i int, usage spend.Usage) {
+	if b.exceeded == nil {
+		b.exceeded = make(map[int]spend.Usage)
+	}
+	b.exceeded[i] = usage
+}
+
+// decide sets the charges that the check's commit has to meet, and returns the
+// finding. An escalated check must have room in the budgets that did not escalate
+// it (S35).
+func (b *budgeting) decide(p *policy.Program, r spend.Resolution, check *spend.Check) policy.Finding {
+	found := p.Exceeded(b.found, r, b.charges, b.exceeded)
+	check.Charges = nil
+	for i := range b.charges {
+		if _, exceeded := b.exceeded[i]; !exceeded && found.Effect != spend.Block {
+			check.Charges = append(check.Charges, b.charges[i])
+		}
+	}
+	return found
+}
+
+// exceed judges a check again whose commit found no room for some of its charges.
+// It has the same identity and claims.
+func (a *Authorizer) exceed(c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage) (*spend.Check, error) {
+	b := c.budgets
+	known := len(b.exceeded)
+	for _, u := range usages {
+		a.exhausted.add(u.ID)
+		for i := range b.charges {
+			if b.charges[i].Counter == u.Counter {
+				b.exceed(i, u.Usage)
+			}
+		}
+	}
+	if len(b.exceeded) == known {
+		return nil, fmt.Errorf("%w: a commit refused charges that are not the check's", ErrUnavailable)
+	}
+	check := *refused
+	found := b.decide(p, c.resolution, &check)
+	check.Decision = p.Explain(found, &check.Action, c.resolution)
+	check.LatencyMS = a.now().Sub(c.request.Started).Milliseconds()
+	return &check, nil
+}
+
+// countersOf reads the counters of the actions' charges as they stand.
+func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, principal string, at time.Time) (map[spend.Counter]spend.Usage, error) {
+	var charges []spend.Charge
+	for i, action := range actions {
+		charges = p.Charges(charges, action, types[i], principal, at)
+	}
+	usages := make(map[spend.Counter]spend.Usage, len(charges))
+	var counters []spend.Counter
+	for i := range charges {
+		if _, twice := usages[charges[i].Counter]; !twice {
+			usages[charges[i].Counter] = spend.Usage{}
+			counters = append(counters, charges[i].Counter)
+		}
+	}
+	if counters == nil {
+		return nil, nil
+	}
+	found, err := a.store.CounterUsages(ctx, counters)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
+	}
+	for i, counter := range counters {
+		usages[counter] = found[i]
+	}
+	return usages, nil
+}
+
+// simulateBudgets judges an action by the counters as they stand (S38).
+func simulateBudgets(p *policy.Program, action *spend.Action, r spend.Resolution, found policy.Finding, principal string, at time.Time, usages map[spend.Counter]spend.Usage) policy.Finding {
+	if uncovered, ok := p.Uncovered(found, action, r); ok {
+		return uncovered
+	}
+	charges := p.Charges(nil, action, r, principal, at)
+	exceeded := make(map[int]spend.Usage)
+	for i := range charges {
+		if usage := usages[charges[i].Counter]; !charges[i].Fits(usage) {
+			exceeded[i] = usage
+		}
+	}
+	return p.Exceeded(found, r, charges, exceeded)
+}

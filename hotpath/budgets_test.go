@@ -1,0 +1,226 @@
+package hotpath_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// budgetRules allow 1,000 a day to each agent, and 16 actions an hour in all.
+const budgetRules = `[
+	{"rule_id":"daily","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","per":["agent_id"],"window":"lifetime"}},
+	{"rule_id":"all","rule_type":"budget","parameters":{"max_count":40,"window":"lifetime"}}]`
+
+func tally(outcomes []outcome) (allowed int, reasons map[spend.Reason]int, failed error) {
+	reasons = make(map[spend.Reason]int)
+	for _, o := range outcomes {
+		switch {
+		case o.err != nil:
+			failed = o.err
+		case o.answer.Check.Decision.Effect == spend.Allow:
+			allowed++
+		default:
+			reasons[o.answer.Check.Decision.Reason]++
+		}
+	}
+	return allowed, reasons, failed
+}
+
+func (f *fleet) used(t *testing.T, policyID, ruleID, subject string) string {
+	t.Helper()
+	usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID(policyID, ruleID, 1, subject)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(usages[0].Used, " ", usages[0].Count)
+}
+
+// G12: whatever is asked at once over two nodes, what is allowed never exceeds a
+// budget, and who is refused is told what was used.
+func TestBudgetsAreNeverExceeded(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		actions := make([]spend.Action, 0, 60)
+		for i := range 60 {
+			a := refundOf(t, "60", fmt.Sprint("c-", i))
+			a.PolicyID, a.AgentID = "b", fmt.Sprint("agent-", i%2)
+			actions = append(actions, a)
+		}
+		outcomes := f.checkAll(actions...)
+		allowed, reasons, err := tally(outcomes)
+		if err != nil || allowed != 32 || reasons[spend.ReasonBudgetExceeded] != 28 {
+			t.Errorf("%d allowed, %v, %v", allowed, reasons, err)
+		}
+		for _, o := range outcomes {
+			if d := o.answer.Check.Decision; d.Effect == spend.Block && (d.RuleID != "daily" || !strings.Contains(d.Message, "960.00")) {
+				t.Errorf("refused: %+v", d)
+			}
+			if got := f.recorded(o.answer.Check.ID); got == nil || got.Decision != o.answer.Check.Decision {
+				t.Errorf("answered %s, recorded %+v", o, got)
+			}
+		}
+		for _, agent := range []string{`["agent-0"]`, `["agent-1"]`} {
+			if got := f.used(t, "b", "daily", agent); got != "960 16" {
+				t.Errorf("%s used %s", agent, got)
+			}
+		}
+		// All or none: what one budget refuses, the other does not count.
+		if got := f.used(t, "b", "all", "[]"); got != "0 32" {
+			t.Errorf("in all %s", got)
+		}
+		a := refundOf(t, "40", "exactly")
+		a.PolicyID, a.AgentID = "b", "agent-0"
+		if o := f.check(1, a); !o.passed() || o.answer.Check.Decision.Effect != spend.Allow {
+			t.Errorf("exactly the limit: %s", o)
+		}
+	})
+}
+
+// A check whose commit is lost counts once if it was recorded, and not at all if
+// it was not (G12, F3).
+func TestBudgetsAfterALostCommit(t *testing.T) {
+	for _, committed := range []bool{true, false} {
+		eachBackend(t, 1, func(t *testing.T, f *fleet) {
+			f.post(0, "b", budgetRules)
+			f.nodes[0].loseAnswer(committed)
+			a := refundOf(t, "60", "c")
+			a.PolicyID = "b"
+			if o := f.check(0, a); o.err != nil || o.answer.Check.Decision.Effect != spend.Allow {
+				t.Errorf("%s", o)
+			}
+			if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", a.AgentID)); got != "60 1" {
+				t.Errorf("committed %t: used %s", committed, got)
+			}
+		})
+	}
+}
+
+// A check that budgets may refuse is decided as S35 has it: what other rules
+// block leaves budgets alone, what they escalate only looks.
+func TestBudgetsAndOtherRules(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "b", `[
+			{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}},
+			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":200}},
+			{"rule_id":"soft","rule_type":"budget","parameters":{"max_count":3,"window":"lifetime","on_exceed":"escalate"}},
+			{"rule_id":"hard","rule_type":"budget","parameters":{"limit":600,"currency":"USD","window":"lifetime"}}]`)
+		n := 0
+		for _, step := range []struct {
+			amount, currency string
+			effect           spend.Effect
+			rule             string
+			used             string
+		}{
+			{"200", "USD", spend.Allow, "", "200 1"},
+			{"501", "USD", spend.Block, "cap", "200 1"},
+			{"300", "USD", spend.Escalate, "ask", "200 1"},
+			{"401", "USD", spend.Block, "hard", "200 1"}, // an escalation that has no room
+			{"10", "EUR", spend.Block, "hard", "200 1"},
+			{"100", "USD", spend.Allow, "", "300 2"},
+			{"100", "USD", spend.Allow, "", "400 3"},
+			{"100", "USD", spend.Escalate, "soft", "400 3"},
+			{"200.01", "USD", spend.Block, "hard", "400 3"},
+			{"199", "USD", spend.Escalate, "soft", "400 3"},
+		} {
+			n++
+			a := refundOf(t, step.amount, fmt.Sprint("c-", n))
+			a.PolicyID, a.Currency = "b", step.currency
+			o := f.check(0, a)
+			if o.err != nil || o.answer.Check.Decision.Effect != step.effect || o.answer.Check.Decision.RuleID != step.rule {
+				t.Errorf("step %d: %s", n, o)
+			}
+			if got := f.used(t, "b", "hard", "[]"); got != step.used {
+				t.Errorf("step %d: used %s, want %s", n, got, step.used)
+			}
+		}
+		simulated, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: f.key, Started: time.Now()}, "b",
+			[]*spend.Action{ptr(refundOf(t, "200.01", "s-1")), ptr(refundOf(t, "100", "s-2"))})
+		if err != nil || simulated[0].Decision.Reason != spend.ReasonBudgetExceeded || simulated[1].Decision.RuleID != "soft" {
+			t.Errorf("simulated %+v, %v", simulated, err)
+		}
+	})
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// S37: a changed limit keeps what was used, another window does not.
+func TestBudgetsOverVersions(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		rules := func(parameters string) string {
+			return `[{"rule_id":"daily","rule_type":"budget","parameters":` + parameters + `}]`
+		}
+		n := 0
+		spendOf := func(amount string, want spend.Effect) {
+			t.Helper()
+			n++
+			a := refundOf(t, amount, fmt.Sprint("c-", n))
+			a.PolicyID = "b"
+			if o := f.check(n%2, a); o.err != nil || o.answer.Check.Decision.Effect != want {
+				t.Errorf("%s", o)
+			}
+		}
+		f.post(0, "b", rules(`{"limit":100,"currency":"usd","window":"lifetime"}`))
+		spendOf("90", spend.Allow)
+		spendOf("20", spend.Block)
+		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime","per":[],"time_zone":"UTC"}`))
+		spendOf("20", spend.Allow)
+		spendOf("1", spend.Block)
+		f.post(1, "b", rules(`{"limit":110,"currency":"USD","window":"year"}`))
+		spendOf("110", spend.Allow)
+		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime"}`))
+		spendOf("110", spend.Allow)
+		spendOf("1", spend.Block)
+	})
+}
+
+// A listing has the counters of the newest version, and what each key may see.
+func TestBudgetListing(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		for i := range 5 {
+			a := refundOf(t, "60", fmt.Sprint("c-", i))
+			a.PolicyID, a.AgentID = "b", fmt.Sprint("agent-", i%3)
+			if o := f.check(0, a); !o.passed() {
+				t.Fatal(o)
+			}
+		}
+		list := func(access hotpath.Access, q hotpath.BudgetQuery) (rows []string) {
+			t.Helper()
+			q.PolicyID, q.Limit = "b", 2
+			for {
+				page, more, asOf, err := f.nodes[0].Budgets(t.Context(), access, q)
+				if err != nil || time.Since(asOf).Abs() > time.Minute || len(page) > 2 {
+					t.Fatal(page, asOf, err)
+				}
+				for _, c := range page {
+					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Used, c.Count))
+					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
+				}
+				if !more {
+					return rows
+				}
+			}
+		}
+		all := []string{"all[] 0 5", "daily[agent-0] 120 2", "daily[agent-1] 120 2", "daily[agent-2] 60 1"}
+		if got := list(hotpath.Access{}, hotpath.BudgetQuery{}); !slices.Equal(got, all) {
+			t.Errorf("got %v", got)
+		}
+		if got := list(hotpath.Access{}, hotpath.BudgetQuery{AgentID: "agent-2"}); !slices.Equal(got, all[3:]) {
+			t.Errorf("of an agent: %v", got)
+		}
+		bound := hotpath.AccessOf(&audit.Key{Grants: spend.Grants{AgentIDs: []string{"agent-1"}}})
+		if got := list(bound, hotpath.BudgetQuery{RuleID: "daily"}); !slices.Equal(got, all[2:3]) {
+			t.Errorf("bound to an agent: %v", got)
+		}
+		stranger := hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Agent}})
+		if got := list(stranger, hotpath.BudgetQuery{}); got != nil {
+			t.Errorf("of another principal: %v", got)
+		}
+	})
+}
