@@ -32,7 +32,7 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 			return "", err
 		}
 	}
-	if err := dependOn(root, "cmd", "hotpath", "audit", "ratelimit", "config", "deploy/policies"); err != nil {
+	if err := dependOn(root, "cmd", "hotpath", "audit", "ratelimit", "config", "deploy/policies", "deploy/postgres"); err != nil {
 		return "", err
 	}
 	binary := filepath.Join(dir, "spendgate")

@@ -44,7 +44,11 @@ func newBalancer(dir, addr string, nodes []*Node) (*Balancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), "BIND="+addr)
+	stats, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), "BIND="+addr, "STATS="+stats)
 	for i, n := range nodes {
 		ops, err := url.Parse(n.Ops)
 		if err != nil {

@@ -295,15 +295,11 @@ func (l *Local) migrate(ctx context.Context, isNew bool) error {
 			}
 		}
 	}
-	code, output, err := Run(ctx, l.binary, l.Dir, Settings{"DATABASE_URL_FILE": l.path("owner.url")}, "migrate")
+	code, output, err := Run(ctx, l.binary, l.Dir, Settings{"DATABASE_URL_FILE": l.path("owner.url")}, "migrate", "--service", names["service"])
 	if err == nil && code != 0 {
 		err = fmt.Errorf("cannot migrate: exit code %d\n%s", code, output)
 	}
-	owner, readErr := l.read("owner.url")
-	if err := errors.Join(err, readErr); err != nil {
-		return err
-	}
-	return l.postgres.Script(ctx, owner, filepath.Join(scripts, "grants.sql"), names)
+	return err
 }
 
 // addSamples stores the policies of deploy/policies and a key to try out with,

@@ -85,9 +85,9 @@ func root() command {
 					"where it also leaves an admin key and a key to try it with.",
 			},
 			{
-				name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: noFlags(migrate),
+				name: "migrate", summary: "bring the schema of the PostgreSQL database up to date", setup: migrateCommand,
 				details: "Needs SPENDGATE_DATABASE_URL. Nodes do the same when they start. Safe at any time, concurrently, and\n" +
-					"while older nodes are running.",
+					"while older nodes are running. With --service it also does what deploy/postgres/grants.sql says, as the owner.",
 			},
 			{
 				name: "healthcheck", summary: "ask a node on this machine whether it is ready", setup: noFlags(healthcheck),

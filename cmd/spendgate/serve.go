@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit/postgres"
 	"spendgate/config"
+	scripts "spendgate/deploy/postgres"
 	"spendgate/hotpath/guard"
 )
 
@@ -191,15 +192,26 @@ func checkServe(ctx context.Context, p process) error {
 	return err
 }
 
-// migrate brings the schema up to date and ends.
-func migrate(ctx context.Context, p process) error {
-	c, err := p.load(config.Migrate)
-	if err != nil {
+// migrateCommand brings the schema up to date, grants what nodes need, and ends.
+func migrateCommand(flags *flag.FlagSet) action {
+	service := flags.String("service", "", "grant `ROLE`, with which nodes connect, what they need, and revoke the rest")
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) > 0 {
+			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		}
+		c, err := p.load(config.Migrate)
+		if err != nil {
+			return err
+		}
+		if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
+			return err
+		}
+		if *service != "" {
+			if err := postgres.Grant(ctx, string(c.DatabaseURL), scripts.Grants, *service); err != nil {
+				return err
+			}
+		}
+		_, err = fmt.Fprintln(p.stdout, "the schema is up to date")
 		return err
 	}
-	if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(p.stdout, "the schema is up to date")
-	return err
 }

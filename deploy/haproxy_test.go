@@ -1,0 +1,138 @@
+package deploy_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// haproxy starts the load balancer of deploy/haproxy before a node, three
+// times, with TLS as its example has it. It returns the addresses of the API and of the stats.
+func haproxy(t *testing.T, node string) (api, stats string) {
+	t.Helper()
+	program, err := exec.LookPath("haproxy")
+	if err != nil {
+		if program = "/usr/sbin/haproxy"; os.Getenv("TEST_HAPROXY") != "" {
+			program = os.Getenv("TEST_HAPROXY")
+		}
+		if _, err := os.Stat(program); err != nil {
+			t.Skip("needs HAProxy")
+		}
+	}
+	dir := t.TempDir()
+	pair := filepath.Join(dir, "spendgate.pem")
+	script := `openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=localhost && cat cert key > "$0"`
+	issue := exec.CommandContext(t.Context(), "sh", "-c", script, pair)
+	issue.Dir = dir
+	if out, err := issue.CombinedOutput(); err != nil {
+		t.Skipf("needs openssl: %v %s", err, out)
+	}
+	api, stats = freeAddr(t), freeAddr(t)
+	_, ops, _ := net.SplitHostPort(node)
+	// The example of the file's head, with another address and file.
+	_, bind, _ := strings.Cut(readFile(t, "deploy/haproxy/haproxy.cfg"), "#   BIND=:443 ")
+	bind, _, _ = strings.Cut(bind, "\n")
+	bind = api + " " + strings.ReplaceAll(bind, "/etc/haproxy/spendgate.pem", pair)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	c := exec.CommandContext(ctx, program, "-db", "-f", "haproxy/haproxy.cfg")
+	c.Env = append(os.Environ(), "BIND="+bind, "STATS="+stats, "NODE1="+node, "NODE1_OPS="+ops,
+		"NODE2="+node, "NODE2_OPS="+ops, "NODE3="+node, "NODE3_OPS="+ops)
+	var log strings.Builder
+	c.Stdout, c.Stderr = &log, &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = c.Wait()
+		if strings.Contains(log.String(), "[WARNING]  (") && strings.Contains(log.String(), "parsing") {
+			t.Errorf("the configuration has warnings:\n%s", &log)
+		}
+		if t.Failed() {
+			t.Log(&log)
+		}
+	})
+	return api, stats
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // nothing was accepted
+	return l.Addr().String()
+}
+
+// A request that a node took and did not answer is sent again only if it reads:
+// the node may have recorded it.
+func TestBalancerRepeatsOnlyReads(t *testing.T) {
+	var posts, gets atomic.Int32
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count := &gets
+		switch {
+		case r.URL.Path != "/v1/checks":
+			return // a probe
+		case r.Method == http.MethodPost:
+			count = &posts
+		}
+		if count.Add(1) == 1 {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				_ = conn.Close() // it died
+			}
+		}
+	}))
+	defer node.Close()
+	api, stats := haproxy(t, node.Listener.Addr().String())
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // its own certificate
+	}}
+	ask := func(method, url string) (int, string) {
+		// A body that the client cannot send again by itself.
+		request, err := http.NewRequestWithContext(t.Context(), method, url, io.NopCloser(strings.NewReader("{}")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer response.Body.Close() //nolint:errcheck // read to its end
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
+	}
+	for i := 0; ; i++ {
+		code, text := ask(http.MethodGet, "https://"+api+"/health")
+		if code == http.StatusOK {
+			break
+		}
+		if i == 200 {
+			t.Fatalf("does not get ready: %d %s", code, text)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if code, _ := ask(http.MethodGet, "https://"+api+"/v1/checks"); code != http.StatusOK || gets.Load() != 2 {
+		t.Errorf("a GET is answered %d after %d tries", code, gets.Load())
+	}
+	if code, _ := ask(http.MethodPost, "https://"+api+"/v1/checks"); code == http.StatusOK || posts.Load() != 1 {
+		t.Errorf("a POST is answered %d after %d tries", code, posts.Load())
+	}
+	if _, metrics := ask(http.MethodGet, "http://"+stats+"/metrics"); !strings.Contains(metrics, "haproxy_frontend_current_sessions") {
+		t.Errorf("its metrics are %.300s", metrics)
+	}
+	if !strings.Contains(readFile(t, "deploy/haproxy/haproxy.cfg"), "bind \"${STATS-127.0.0.1:8404}\"\n") {
+		t.Error("the statistics are not on loopback")
+	}
+}

@@ -1,0 +1,10 @@
+// Package postgres holds the script of grants as it is written, so that
+// `spendgate migrate` can run it.
+package postgres
+
+import _ "embed"
+
+// Grants is grants.sql, with psql's variables and commands.
+//
+//go:embed grants.sql
+var Grants string
