@@ -18,10 +18,16 @@ fi
 umask 077
 mkdir -p "$dir.new"
 redis=$(random_secret)
-postgres=$(random_secret)
+owner=$(random_secret)
+service=$(random_secret)
 random_secret >"$dir.new/admin-key"
-echo "$postgres" >"$dir.new/postgres-password"
-echo "postgres://spendgate:$postgres@postgres:5432/spendgate?sslmode=disable" >"$dir.new/database-url"
+random_secret >"$dir.new/grafana-password"
+random_secret >"$dir.new/postgres-password"
+echo "$owner" >"$dir.new/owner-password"
+echo "$service" >"$dir.new/service-password"
+# Among containers of one machine; elsewhere sslmode=verify-full (FLEET.md).
+echo "postgres://spendgate_owner:$owner@postgres:5432/spendgate?sslmode=disable" >"$dir.new/owner-url"
+echo "postgres://spendgate:$service@postgres:5432/spendgate?sslmode=disable" >"$dir.new/database-url"
 echo "redis://:$redis@redis:6379" >"$dir.new/redis-url"
 cat >"$dir.new/redis-conf" <<CONF
 requirepass $redis
@@ -31,4 +37,4 @@ appendonly no
 CONF
 chmod 0444 "$dir.new"/*
 mv "$dir.new" "$dir"
-echo "created $dir; the admin key is in $dir/admin-key"
+echo "created $dir; the admin key is in $dir/admin-key, Grafana's password for admin in $dir/grafana-password"

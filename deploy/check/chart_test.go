@@ -63,6 +63,13 @@ func everything() values {
 		},
 		"nodeSelector": values{"disk": "ssd"},
 		"tolerations":  []any{values{"key": "money", "operator": "Exists"}},
+		"ingress": values{
+			"enabled": true, "className": "edge", "host": "spend.example.com", "tlsSecretName": "edge-tls", "annotations": values{"a": "b"},
+		},
+		"migrate":           values{"secretName": "spendgate-owner", "serviceRole": "spendgate"},
+		"affinity":          values{"nodeAffinity": values{}},
+		"extraVolumes":      []any{values{"name": "authorities", "configMap": values{"name": "authorities"}}},
+		"extraVolumeMounts": []any{values{"name": "authorities", "mountPath": "/etc/authorities", "readOnly": true}},
 	}
 }
 
@@ -90,6 +97,8 @@ func blank(apiVersion, kind string) any {
 		return &monitoring.PrometheusRule{}
 	case "monitoring.coreos.com/v1 ServiceMonitor":
 		return &monitoring.ServiceMonitor{}
+	case "networking.k8s.io/v1 Ingress":
+		return &networking.Ingress{}
 	case "networking.k8s.io/v1 NetworkPolicy":
 		return &networking.NetworkPolicy{}
 	case "policy/v1 PodDisruptionBudget":
@@ -191,7 +200,7 @@ func TestChartHasNoFaults(t *testing.T) {
 func TestKinds(t *testing.T) {
 	always := []string{"Deployment spendgate", "PodDisruptionBudget spendgate", "Service spendgate", "Service spendgate-operations"}
 	usual := []string{"HorizontalPodAutoscaler spendgate", "Job spendgate-migrate", "NetworkPolicy spendgate"}
-	optional := []string{"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
+	optional := []string{"ConfigMap spendgate-dashboard", "CronJob spendgate-verify", "Ingress spendgate", "PrometheusRule spendgate", "ServiceMonitor spendgate"}
 	for name, c := range map[string]struct {
 		v    values
 		want []string
@@ -221,6 +230,9 @@ func TestValues(t *testing.T) {
 		"301 seconds":     {"checkpoints": values{"interval": "301s"}},
 		"no interval":     {"checkpoints": values{"interval": "0s"}},
 		"verify unkeyed":  {"checkpoints": values{"claim": "proofs"}, "verify": values{"enabled": true}},
+		"no host":         {"ingress": values{"enabled": true}},
+		"no digest":       {"image": values{"digest": "latest"}},
+		"nowhere to sign": {"checkpoints": values{"schedule": "5 * * * *"}},
 		"no egress":       {"networkPolicy": values{"egressPorts": []any{}}},
 	} {
 		if _, err := tryRender("spendgate", v); err == nil {
@@ -244,6 +256,8 @@ func pods(t *testing.T, m manifests) map[string]core.PodTemplateSpec {
 			all[name] = o.Spec.Template
 		case *batch.Job:
 			all[name] = o.Spec.Template
+		case *batch.CronJob:
+			all[name] = o.Spec.JobTemplate.Spec.Template
 		}
 	}
 	return all
@@ -283,7 +297,11 @@ func TestPods(t *testing.T) {
 			!slices.Equal(own.Capabilities.Drop, []core.Capability{"ALL"}) || security.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: has rights: %+v %+v", name, security, own)
 		}
-		if volume := spec.Volumes[0].Secret; volume.SecretName != "spendgate" || *volume.DefaultMode != 0o440 || *security.FSGroup != *security.RunAsGroup {
+		secret := "spendgate"
+		if strings.HasSuffix(name, "-migrate") {
+			secret = "spendgate-owner" // which nobody else has
+		}
+		if volume := spec.Volumes[0].Secret; volume.SecretName != secret || *volume.DefaultMode != 0o440 || *security.FSGroup != *security.RunAsGroup {
 			t.Errorf("%s: cannot read its secrets, or others can: %+v", name, volume)
 		}
 		mount := container.VolumeMounts[0]
@@ -351,9 +369,10 @@ func TestRolloutFailsNoRequest(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	m := render(t, "spendgate", everything())
 	d := get[apps.Deployment](t, m, "Deployment spendgate")
+	usual := get[apps.Deployment](t, render(t, "spendgate", nil), "Deployment spendgate").Spec.Template.Spec
 	node, migration := d.Spec.Template.Labels, get[batch.Job](t, m, "Job spendgate-migrate").Spec.Template.Labels
 	spread := d.Spec.Template.Spec.TopologySpreadConstraints[0]
-	apart := d.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
+	apart := usual.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm
 	operations := get[core.Service](t, m, "Service spendgate-operations")
 	for what, selector := range map[string]map[string]string{
 		"the deployment":      d.Spec.Selector.MatchLabels,
@@ -438,6 +457,13 @@ func TestPorts(t *testing.T) {
 // The schema is there before a node of the new version.
 func TestMigration(t *testing.T) {
 	job := get[batch.Job](t, render(t, "spendgate", nil), "Job spendgate-migrate")
+	if secret := job.Spec.Template.Spec.Volumes[0].Secret.SecretName; secret != "spendgate" {
+		t.Errorf("with one role it reads %s", secret)
+	}
+	owner := get[batch.Job](t, render(t, "spendgate", everything()), "Job spendgate-migrate").Spec.Template.Spec
+	if args := owner.Containers[0].Args; !slices.Equal(args, []string{"migrate", "--service=spendgate"}) {
+		t.Errorf("with two roles it runs %q", args)
+	}
 	if hook := job.Annotations["helm.sh/hook"]; hook != "pre-install,pre-upgrade" {
 		t.Errorf("runs at %s", hook)
 	}

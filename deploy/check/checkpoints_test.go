@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 )
 
@@ -13,12 +14,12 @@ import (
 // checkpoints, each node a file, and the migration none of it. Without a claim
 // there is none.
 func TestCheckpoints(t *testing.T) {
-	all := render(t, "spendgate", values{"checkpoints": values{"claim": "proofs", "interval": "30s"}})
+	all := render(t, "spendgate", values{"checkpoints": values{"claim": "proofs", "interval": "30s", "schedule": "5 * * * *"}})
 	for name, pod := range pods(t, all) {
 		has := slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool {
 			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "proofs"
 		})
-		if want := strings.HasPrefix(name, "Deployment"); has != want {
+		if want := !strings.HasSuffix(name, "-migrate"); has != want {
 			t.Errorf("%s: has the volume %v, want %v", name, has, want)
 		}
 	}
@@ -40,6 +41,16 @@ func TestCheckpoints(t *testing.T) {
 	}
 	if at("POD_NAME") < 0 || at("POD_NAME") > at("SPENDGATE_CHECKPOINT_FILE") {
 		t.Error("the name of the pod is not known where the file is named")
+	}
+	job := get[batch.CronJob](t, all, "CronJob spendgate-checkpoint").Spec
+	signs := job.JobTemplate.Spec.Template.Spec.Containers[0]
+	env = make(map[string]string)
+	for _, variable := range signs.Env {
+		env[variable.Name] = variable.Value
+	}
+	if job.Schedule != "5 * * * *" || !slices.Equal(signs.Args, []string{"audit", "checkpoint"}) || env["SPENDGATE_CHECKPOINT_KEY_FILE"] == "" ||
+		env["SPENDGATE_CHECKPOINT_FILE"] != signs.VolumeMounts[1].MountPath+"/schedule.jsonl" || signs.VolumeMounts[1].ReadOnly {
+		t.Errorf("at %s %q with %v", job.Schedule, signs.Args, env)
 	}
 	without := get[apps.Deployment](t, render(t, "spendgate", nothing()), "Deployment spendgate").Spec.Template.Spec
 	if len(without.Volumes) != 1 || len(without.Containers[0].VolumeMounts) != 1 {

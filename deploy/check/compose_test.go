@@ -53,14 +53,39 @@ func TestComposeNodes(t *testing.T) {
 				t.Errorf("%s: %s is none of its secrets %q", name, *value, secrets)
 			}
 		}
-		for _, server := range []string{"redis", "postgres"} {
-			if node.DependsOn[server].Condition != types.ServiceConditionHealthy || p.Services[server].HealthCheck == nil {
-				t.Errorf("%s does not wait for %s", name, server)
-			}
+		if node.DependsOn["redis"].Condition != types.ServiceConditionHealthy || p.Services["redis"].HealthCheck == nil ||
+			node.DependsOn["migrate"].Condition != types.ServiceConditionCompletedSuccessfully {
+			t.Errorf("%s does not wait for its servers: %v", name, node.DependsOn)
 		}
 		if file := filepath.Join(node.Build.Context, node.Build.Dockerfile); !exists(file) {
 			t.Errorf("%s: no %s", name, file)
 		}
+	}
+}
+
+// Nodes connect with a role that owns nothing: what has the owner's secrets, or
+// the administrator's, makes the roles and the schema, and ends.
+func TestComposeRoles(t *testing.T) {
+	p := project(t)
+	has := make(map[string][]string)
+	for name, service := range p.Services {
+		for _, secret := range service.Secrets {
+			has[secret.Source] = append(has[secret.Source], name)
+		}
+	}
+	for secret, want := range map[string][]string{
+		"owner-url": {"migrate"}, "owner-password": {"roles"}, "service-password": {"roles"}, "postgres-password": {"postgres", "roles"},
+		"database-url": nodeNames, "grafana-password": {"grafana"}, "admin-key": nodeNames,
+	} {
+		if slices.Sort(has[secret]); !slices.Equal(has[secret], want) {
+			t.Errorf("%s is had by %q, want %q", secret, has[secret], want)
+		}
+	}
+	migrate, roles := p.Services["migrate"], p.Services["roles"]
+	if !slices.Equal(migrate.Command, types.ShellCommand{"migrate", "--service", "spendgate"}) || migrate.Restart != "no" || roles.Restart != "no" ||
+		migrate.DependsOn["roles"].Condition != types.ServiceConditionCompletedSuccessfully ||
+		roles.DependsOn["postgres"].Condition != types.ServiceConditionHealthy || p.Services["postgres"].HealthCheck == nil {
+		t.Errorf("the schema is made by %+v after %+v", migrate, roles)
 	}
 }
 
@@ -146,8 +171,17 @@ func TestComposeSecrets(t *testing.T) {
 		}
 		made[name] = strings.TrimSpace(string(content))
 	}
-	if !strings.Contains(made["database-url"], ":"+made["postgres-password"]+"@postgres:5432/") {
-		t.Error("the URL of the database has another password")
+	for url, of := range map[string]string{"database-url": "spendgate:" + made["service-password"], "owner-url": "spendgate_owner:" + made["owner-password"]} {
+		if !strings.HasPrefix(made[url], "postgres://"+of+"@postgres:5432/spendgate") {
+			t.Errorf("%s has another role or password", url)
+		}
+	}
+	seen := make(map[string]string)
+	for _, name := range []string{"admin-key", "grafana-password", "postgres-password", "owner-password", "service-password"} {
+		if other := seen[made[name]]; other != "" || len(made[name]) < 32 {
+			t.Errorf("%s is that of %s, or short", name, other)
+		}
+		seen[made[name]] = name
 	}
 	password, _, _ := strings.Cut(strings.TrimPrefix(made["redis-url"], "redis://:"), "@redis:6379")
 	if len(password) < 16 || !strings.Contains(made["redis-conf"], "requirepass "+password+"\nmaxmemory-policy noeviction\n") {

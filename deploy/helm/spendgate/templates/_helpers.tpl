@@ -21,10 +21,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "spendgate.image" -}}
+{{- with .Values.image.digest -}}
+{{ $.Values.image.repository }}@{{ . }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
 
-{{/* What pods of nodes and of the migration have in common. */}}
+{{/* What pods have in common. Of the migration, secret names another Secret. */}}
 {{- define "spendgate.pod" -}}
 # A Service named spendgate would put SPENDGATE_PORT and the like into the
 # environment, which nodes refuse as settings that they do not know.
@@ -51,8 +55,11 @@ tolerations:
 volumes:
   - name: secrets
     secret:
-      secretName: {{ .Values.secretName }}
+      secretName: {{ .secret | default .Values.secretName }}
       defaultMode: 0440
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{- define "spendgate.container" -}}
@@ -64,4 +71,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 volumeMounts:
   - {name: secrets, mountPath: /run/secrets/spendgate, readOnly: true}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
