@@ -86,12 +86,13 @@ func (w *warner) named(j int) string {
 	return index("rules", j) + " (" + strconv.Quote(w.rules[j].id) + ")"
 }
 
-// hides reports whether w is reported whenever other fires.
+// hides reports whether w is reported whenever other fires. An escalation that
+// asks for approval is hidden by none: all that fire are collected.
 func (w *warned) hides(other *rule, before bool) bool {
 	if other.window > 0 {
 		return w.window > other.window || before && w.window == other.window
 	}
-	if !before || w.effect < other.effect || w.onMissing < other.onMissing || other.types&^w.types != 0 {
+	if !before || other.approval != nil || w.effect < other.effect || w.onMissing < other.onMissing || other.types&^w.types != 0 {
 		return false
 	}
 	switch c := other.condition.(type) {

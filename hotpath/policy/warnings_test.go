@@ -19,6 +19,8 @@ func TestWarnings(t *testing.T) {
 		`escalate_if {"amount_above":500}; max_amount {"limit":500,"currency":"USD"}`:                                                               {"rules[0] is never"},
 		`escalate_if {"amount_above":500}; max_amount {"limit":1,"currency":"USD"}; max_amount {"limit":501,"currency":"EUR"}`:                      nil,
 		`escalate_if {"amount_above":5}; escalate_if {"amount_above":9,"action_types":["refund"]}`:                                                  {"rules[1] is never"},
+		`escalate_if {"amount_above":5,"approval":{}}; escalate_if {"amount_above":9,"approval":{"required":2}}`:                                    nil,
+		`budget {"limit":5,"currency":"USD","window":"day"}; budget {"limit":5,"currency":"USD","window":"day"}`:                                    nil,
 		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:                                                  nil,
 		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:                                                  nil,
 		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"skip"}`:              {"rules[1] is never"},

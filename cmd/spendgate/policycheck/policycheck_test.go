@@ -126,6 +126,15 @@ func TestCases(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", content, got, want)
 		}
 	}
+	// Of budgets nothing is used.
+	_, wrong := Test(parse(t, "desk.yaml", `{"policy_id": "desk", "name": "Desk", "rules": [{"rule_id": "day", "rule_type": "budget",
+		"parameters": {"limit": 500, "currency": "USD", "window": "day"}}]}`),
+		parse(t, "cases.yaml", head+"- {decision: allow}\n- {action: {amount: 500}, decision: allow}\n"+
+			"- {action: {amount: 501}, decision: block, reason_code: budget_exceeded, violated_rule_id: day}\n"+
+			"- {action: {currency: EUR}, decision: block, reason_code: currency_not_covered}"))
+	if wrong != nil {
+		t.Error(texts(wrong))
+	}
 	cases, wrong := Test(parse(t, "desk.yaml", "policy_id: desk\nrules: []"), parse(t, "cases.yaml", head+"- {decision: allow}"))
 	if cases != 0 || texts(wrong) != "desk.yaml:1: has faults, which policies lint names" {
 		t.Error(cases, wrong)
