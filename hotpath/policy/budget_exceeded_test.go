@@ -81,16 +81,20 @@ func TestExceeded(t *testing.T) {
 	f("e", spend.Escalate, all{full}, e, ask)
 	f("ask", spend.Escalate, all{empty, full}, e, ask, e2)
 
-	// The rest of the finding, and findings that are completed twice.
-	p := mustCompile(t, "["+strings.Join([]string{e, ask, e2, b}, ",")+"]")
+	// A finding may be completed more than once.
+	p := mustCompile(t, "["+strings.Join([]string{e, e2, ask, b}, ",")+"]")
 	a, r := action(t), named(spend.Spend)
 	charges := p.Charges(nil, a, r, "", noon)
-	later := p.Exceeded(p.Evaluate(a, r, noon), r, charges, map[int]spend.Usage{1: full})
-	if d := p.Explain(p.Exceeded(later, r, charges, map[int]spend.Usage{0: full}), a, r); d.RuleID != "e" {
+	exceeded := func(found Finding, i int) Finding { return p.Exceeded(found, r, charges, map[int]spend.Usage{i: full}) }
+	found := p.Evaluate(a, r, noon)
+	if d := p.Explain(exceeded(exceeded(found, 1), 0), a, r); d.RuleID != "e" {
 		t.Errorf("S14: %q after a later one", d.RuleID)
 	}
+	if d := p.Explain(exceeded(exceeded(found, 0), 1), a, r); d.RuleID != "e" {
+		t.Errorf("S14: %q after an earlier one", d.RuleID)
+	}
 	charges[2].Lifted = true
-	if d := p.Explain(p.Exceeded(later, r, charges, map[int]spend.Usage{2: full}), a, r); d.RuleID != "ask" {
+	if d := p.Explain(exceeded(found, 2), a, r); d.RuleID != "ask" {
 		t.Errorf("%q is reported, although it is lifted", d.RuleID)
 	}
 }

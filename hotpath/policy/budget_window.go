@@ -122,7 +122,7 @@ func (p period) window(at time.Time) span {
 	case p.rolling > 0:
 		length := p.bucketMS()
 		ms := at.UnixMilli()
-		start := ms - (ms%length+length)%length
+		start := ms - ms%length
 		return span{start, start + length}
 	case p.lasts():
 		return span{}

@@ -37,10 +37,16 @@ func TestWindowsAgainstAWalk(t *testing.T) {
 		end := time.Date(from+years, 1, 1, 12, 0, 0, 0, time.UTC)
 		at := time.Date(from, 1, 1, 12, 0, 0, 0, time.UTC)
 		shown, lastHour := labels(at.In(zone)), -1
+		_, lastOffset := at.In(zone).Zone()
+		changed := at // the minutes after a change of the clock are all looked at
 		var started [lifetime]time.Time
 		for at = at.Add(time.Minute); at.Before(end); at = at.Add(time.Minute) {
 			clock := at.In(zone)
-			if hour := clock.Hour(); hour == lastHour && draw.IntN(1000) > 0 {
+			if _, offset := clock.Zone(); offset != lastOffset {
+				lastOffset, changed = offset, at
+			}
+			recent := at.Sub(changed) < 3*time.Hour
+			if hour := clock.Hour(); hour == lastHour && !recent && draw.IntN(1000) > 0 {
 				continue
 			}
 			lastHour = clock.Hour()
@@ -54,7 +60,7 @@ func TestWindowsAgainstAWalk(t *testing.T) {
 						t.Fatalf("%s: a %s begins at %v: windows %v, %v", name, unitNames[u], at, before, after)
 					}
 					shown[u], started[u] = now[u], at
-				case !started[u].IsZero() && draw.IntN(20) == 0:
+				case !started[u].IsZero() && (recent || draw.IntN(20) == 0):
 					if w := p.window(at); w.start != started[u].UnixMilli() || !w.has(at.UnixMilli()) {
 						t.Fatalf("%s: a %s at %v began at %v: window %v", name, unitNames[u], at, started[u], w)
 					}
