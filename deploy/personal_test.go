@@ -1,0 +1,28 @@
+package deploy_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPersonalData compares deploy/PERSONAL-DATA.md with the schema: each table
+// with texts in it has a row, which names all of these columns.
+func TestPersonalData(t *testing.T) {
+	rows := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(readFile(t, "deploy/PERSONAL-DATA.md"), -1) {
+		rows[row[1]] = row[2]
+	}
+	schema := readFile(t, "audit/postgres/migrations/0001_schema.sql")
+	tables := regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`).FindAllStringSubmatch(schema, -1)
+	if len(tables) < 10 {
+		t.Fatalf("%d tables", len(tables))
+	}
+	for _, table := range tables {
+		for _, column := range regexp.MustCompile(`(?m)^\s+(\w+)\s+(?:text|jsonb)\b`).FindAllStringSubmatch(table[2], -1) {
+			if !strings.Contains(rows[table[1]], "`"+column[1]+"`") {
+				t.Errorf("deploy/PERSONAL-DATA.md does not say what is in %s.%s, and for how long", table[1], column[1])
+			}
+		}
+	}
+}
