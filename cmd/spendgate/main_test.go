@@ -96,7 +96,7 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies lint", "policies lint -f a b", "policies test -f a",
+		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list", "policies list -f a b", "policies lint", "policies lint -f a b", "policies test -f a",
 		"policies test a", "policies test -f - -", "mcp now", "mcp --http",
 		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
 		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",
@@ -121,6 +121,7 @@ func TestHelp(t *testing.T) {
 		{"policies", "apply"},
 		{"policies", "get"},
 		{"policies", "diff"},
+		{"policies", "list"},
 		{"policies", "lint"},
 		{"policies", "test"},
 		{"audit"},
@@ -142,7 +143,7 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 	for args, settings := range map[string]string{
 		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
-		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL",
+		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL", "policies list": "API_KEY API_URL",
 		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
 		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
 	} {

@@ -33,6 +33,10 @@ func policiesCommand() command {
 					"The exit code is 0 when nothing differs, 1 when something does, and 2 when that could not be found out.",
 			},
 			{
+				name: "list", summary: "list the policies in files, with their versions on the server", setup: policiesList,
+				details: policiesNeed + "\nSTATE says whether a policy is on the server as it is in the file.",
+			},
+			{
 				name: "lint", summary: "name everything wrong with policies in files, by file and line", setup: policiesLint,
 				details: policiesOffline + "\nFaults are what the API would refuse. Warnings are what is legal and probably not meant, such as a rule that\n" +
 					"is never reported because of another, or that an agent avoids by leaving a field out.\n" +

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,9 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -53,6 +56,45 @@ func policiesDiff(flags *flag.FlagSet) action {
 			return fmt.Errorf("%d of %d policies differ", differ, len(policies))
 		}
 		return nil
+	}
+}
+
+// policiesList tells how the policies in files stand against those on the server.
+func policiesList(flags *flag.FlagSet) action {
+	path := fileFlag(flags)
+	return func(ctx context.Context, p process, args []string) error {
+		if *path == "" || len(args) > 0 {
+			return usageError{text: "needs -f FILE and no other arguments"}
+		}
+		policies, err := readPolicies(p, *path)
+		if err != nil {
+			return err
+		}
+		api, err := keyAPI(p)
+		if err != nil {
+			return err
+		}
+		out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tSTATE\tFILE")
+		for _, policy := range policies {
+			current, err := onServer(ctx, api, policy)
+			if err != nil {
+				return fmt.Errorf("%s: %w", policy.Source, err)
+			}
+			version, updated, state := "-", "-", "not on the server"
+			if current != nil {
+				same, err := samePolicy(policy.Body, current.Body)
+				if err != nil {
+					return fmt.Errorf("%s: %w", policy.Source, err)
+				}
+				version, updated, state = strconv.Itoa(current.Version), current.UpdatedAt.String(), "differs"
+				if same {
+					state = "unchanged"
+				}
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", printable(cmp.Or(policy.ID(), "-")), version, updated, state, printable(policy.Source))
+		}
+		return out.Flush()
 	}
 }
 

@@ -54,6 +54,18 @@ func TestPoliciesDiff(t *testing.T) {
 	runWith(t, nil, same3, "policies", "diff", "-f", "-").check(t, 2, "", "SPENDGATE_API_KEY is not set")
 }
 
+func TestPoliciesList(t *testing.T) {
+	n := newFakeNode(t, stored3, stored3, noPolicy)
+	r := n.run(t, same3+"---\npolicy_id: desk-2\n---\npolicy_id: other\n---\nname: x", "policies", "list", "-f", "-")
+	r.check(t, 0, "POLICY ID  VERSION  UPDATED                   STATE              FILE\n"+
+		"desk       3        2026-01-02T03:04:05.000Z  unchanged          standard input (policy 1)\n"+
+		"desk-2     3        2026-01-02T03:04:05.000Z  differs            standard input (policy 2)\n"+
+		"other      -        -                         not on the server  standard input (policy 3)\n"+
+		"-          -        -                         not on the server  standard input (policy 4)\n", "")
+	n = newFakeNode(t, "302 ")
+	n.run(t, same3, "policies", "list", "-f", "-").check(t, 1, "", "302 Found")
+}
+
 func TestPoliciesLint(t *testing.T) {
 	const legal = "policy_id: a\nname: a\nrules:\n- {rule_id: a, rule_type: max_amount, parameters: {limit: 5}}\n"
 	runWith(t, nil, legal, "policies", "lint", "-f", "-").check(t, 0, "", "")
