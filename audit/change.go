@@ -35,6 +35,9 @@ const (
 	PolicyCreated ChangeKind = "policy.created"
 	KeyCreated    ChangeKind = "key.created"
 	KeyChanged    ChangeKind = "key.changed"
+
+	ApprovalGiven  ChangeKind = "approval.approved"
+	ApprovalDenial ChangeKind = "approval.denied"
 )
 
 // Actor is who changes the configuration, and from where. Empty fields are not

@@ -21,6 +21,7 @@ type Store interface {
 	Keys
 	Changes
 	Budgets
+	Approvals
 
 	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.
@@ -53,6 +54,7 @@ type Trail interface {
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
+	//	*ApprovalsError  these checks may not use their approvals: commit the rest
 	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it
@@ -181,6 +183,19 @@ type Budgets interface {
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.
 	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)
+}
+
+// Approvals are what escalated checks ask of people. They are made, and used, by
+// Commit.
+type Approvals interface {
+	// Approvals returns those of the IDs that there are, in no order.
+	Approvals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
+	// ListApprovals returns a page, newest first.
+	ListApprovals(ctx context.Context, q ApprovalQuery) (page []*Approval, more bool, err error)
+	// Decide records a person's decision (S44): the count, the separation and the
+	// decision are one transaction, and a use waits for it. It raises the generation
+	// and records a change.
+	Decide(ctx context.Context, d DecisionRequest) (DecisionOutcome, error)
 }
 
 // CounterQuery selects the counters of one budget and window.

@@ -31,7 +31,7 @@ const (
 	// defaultCommitTimeout is early enough to find out how a commit ended, or to
 	// refuse, within 2 s (G7).
 	defaultCommitTimeout = 1200 * time.Millisecond
-	resolveRetry  = 50 * time.Millisecond
+	resolveRetry         = 50 * time.Millisecond
 	// keepQueue bounds what an idle Writer keeps of an exceptionally long queue.
 	keepQueue = 2 * maxBatch
 )
@@ -154,6 +154,7 @@ func (w *Writer) Append(check *spend.Check) *Entry {
 //
 //	ErrStaleEpoch, ErrFencedNode  claim again
 //	ErrKeyTaken                   another check has the idempotency key
+//	*ApprovalError                the check may not use its approval
 //	*ExceededError                budgets have no room for the check's charges
 //	*RowError                     the check itself was refused
 //	ErrUnavailable                the store did not take it in time
@@ -304,12 +305,21 @@ func (w *Writer) commit(batch []*Entry) {
 		w.metrics.commit(len(batch), time.Since(started), err)
 		var taken *KeysTakenError
 		var exceeded *ExceededError
+		var unapproved *ApprovalsError
 		var row *RowError
 		switch {
 		case errors.As(err, &taken):
 			rest := finishTaken(batch, taken.Hashes)
 			if len(rest) == len(batch) {
 				finishAll(batch, ErrUnavailable) // a store that names foreign keys
+				return
+			}
+			batch = rest
+			continue
+		case errors.As(err, &unapproved):
+			rest := finishUnapproved(batch, unapproved.Refused)
+			if len(rest) == len(batch) {
+				finishAll(batch, ErrUnavailable) // a store that refuses foreign checks
 				return
 			}
 			batch = rest

@@ -38,6 +38,7 @@ func columns() []column {
 		"check_id": {kind: identifier, size: 16}, "node": {kind: identifier, size: 16}, "epoch": {kind: identifier, size: 16},
 		"claimed_ms": {kind: integer, size: 8}, "until_ms": {kind: integer, size: 8},
 		"policy_version": {kind: integer, size: 4}, "latency_ms": {kind: integer, size: 4}, "format": {kind: integer, size: 2},
+		"approval_id": {kind: identifier, size: 16},
 		"fingerprint": {kind: binaryKind}, "request_sha": {kind: binaryKind},
 	}
 	var all []column

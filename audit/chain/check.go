@@ -53,6 +53,12 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	} {
 		*text = r.text()
 	}
+	if id := r.sized(len(a.ApprovalID)); id != nil {
+		a.ApprovalID = spend.ID(id)
+	}
+	if c.Approval, err = spend.ParseApproval(r.text()); err != nil {
+		r.wrong = err
+	}
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {

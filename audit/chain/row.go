@@ -31,12 +31,12 @@ func CheckColumns() []string {
 		"requested_type", "action_type", "decision", "confidence", "amount", "fingerprint", "request_sha", "currency",
 		"agent_id", "policy_id", "counterparty", "payment_method", "merchant_or_vendor", "reason_text",
 		"idempotency_key", "metadata", "reason_code", "rule_id", "rule_description", "message", "next_step",
-		"key_id", "request_id", "principal", "owner", "charges",
+		"key_id", "request_id", "principal", "owner", "charges", "approval_id", "approval",
 	}
 }
 
 // checkFields is how many columns CheckColumns has.
-const checkFields = 34
+const checkFields = 36
 
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
@@ -103,7 +103,13 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	b = appendField(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
 	b = appendOptional(b, c.Owner)
-	return appendOptional(b, c.Taken())
+	b = appendOptional(b, c.Taken())
+	if a.ApprovalID.IsZero() {
+		b = appendNull(b)
+	} else {
+		b = appendField(b, a.ApprovalID[:])
+	}
+	return appendOptional(b, c.Approval.Text())
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

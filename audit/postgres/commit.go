@@ -70,7 +70,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -99,6 +99,7 @@ func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.Counter
 	p.rows(checks)
 	p.changes(changes)
 	p.principals(principals)
+	p.approvals(checks)
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
@@ -144,6 +145,36 @@ func (p *parameters) rows(checks []*spend.Check) {
 		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 	}
 	p.add(b)
+}
+
+// approvals adds three arrays of the checks that use approvals: the checks, the
+// approvals and the hashes of the actions; and whether some check asks for one.
+func (p *parameters) approvals(checks []*spend.Check) {
+	var uses []*spend.Check
+	asks := false
+	for _, c := range checks {
+		if c.UsesApproval() {
+			uses = append(uses, c)
+		}
+		asks = asks || c.Approval != nil
+	}
+	b := appendArrayHeader(p.buf, pgtype.UUIDOID, len(uses))
+	for _, c := range uses {
+		b = appendElement(b, c.ID[:])
+	}
+	p.add(b)
+	b = appendArrayHeader(p.buf, pgtype.UUIDOID, len(uses))
+	for _, c := range uses {
+		b = appendElement(b, c.Action.ApprovalID[:])
+	}
+	p.add(b)
+	b = appendArrayHeader(p.buf, pgtype.ByteaOID, len(uses))
+	for _, c := range uses {
+		hash := spend.ActionHash(c)
+		b = appendElement(b, hash[:])
+	}
+	p.add(b)
+	p.bool(asks)
 }
 
 // principals adds two arrays: counters, and whose checks each met.

@@ -26,7 +26,7 @@ func encodable(c *spend.Check) error {
 }
 
 // rowFields is how many fields the type check_row has.
-const rowFields = 31
+const rowFields = 33
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
@@ -68,7 +68,13 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendText(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
 	b = appendOptional(b, c.Owner)
-	return appendOptional(b, c.Taken())
+	b = appendOptional(b, c.Taken())
+	if a.ApprovalID.IsZero() {
+		b = appendNull(b, pgtype.UUIDOID)
+	} else {
+		b = appendField(b, pgtype.UUIDOID, a.ApprovalID[:])
+	}
+	return appendOptional(b, c.Approval.Text())
 }
 
 // The fields of a composite value: type, length, value.

@@ -21,6 +21,7 @@ const (
 	codeKeysTaken     = "SG003"
 	codePoliciesFull  = "SG006"
 	codeNoRoom        = "SG007"
+	codeUnapproved    = "SG009"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -55,6 +56,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrPoliciesFull
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
+	case err.Code == codeUnapproved:
+		return unapproved(err.Detail)
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
@@ -86,6 +89,29 @@ func (e *noRoomError) exceeded(changes []audit.CounterChange) error {
 		exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: changes[place-1].Counter, Usage: spend.Usage{Used: used, Count: count}})
 	}
 	return exceeded
+}
+
+// unapproved reads "check:state" or "check:used:check", separated by commas.
+func unapproved(detail string) error {
+	refused := &audit.ApprovalsError{Refused: make(map[spend.ID]*audit.ApprovalError)}
+	for text := range strings.SplitSeq(detail, ",") {
+		parts := append(strings.Split(text, ":"), "", "")
+		check, ok := parseUUID(parts[0])
+		if !ok || parts[1] == "" {
+			return fmt.Errorf("cannot read the approvals that cannot be used %q: %w", detail, audit.ErrUnavailable)
+		}
+		usedBy, _ := parseUUID(parts[2])
+		refused.Refused[check] = &audit.ApprovalError{Status: audit.ApprovalStatus(parts[1]), UsedBy: usedBy}
+	}
+	return refused
+}
+
+func parseUUID(text string) (id spend.ID, ok bool) {
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(raw) != len(id) {
+		return id, false
+	}
+	return spend.ID(raw), true
 }
 
 func keysTaken(detail string) error {

@@ -118,7 +118,7 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
-		c := verify.Change{Seq: integer(fields[0]), Policy: string(fields[1]) == string(audit.PolicyCreated), Subject: string(fields[2]), Version: int(integer(fields[3]))}
+		c := verify.Change{Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: int(integer(fields[3]))}
 		c.At, _ = chain.Time(fields[10]) // a column of that type
 		head := fields[13]
 		copyHash(&c.Hash, fields[12])

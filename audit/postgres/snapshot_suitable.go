@@ -31,7 +31,7 @@ type verified struct {
 
 func verifiedTables() map[string]verified {
 	check := map[string]string{
-		"check_id": "uuid", "id": "uuid", "node": "uuid", "epoch": "uuid", "claimed_ms": "bigint", "until_ms": "bigint",
+		"check_id": "uuid", "id": "uuid", "node": "uuid", "epoch": "uuid", "approval_id": "uuid", "claimed_ms": "bigint", "until_ms": "bigint",
 		"policy_version": "integer", "latency_ms": "integer", "format": "smallint", "requested_type": `"char"`, "action_type": `"char"`,
 		"decision": `"char"`, "confidence": `"char"`, "amount": "numeric", "fingerprint": "bytea", "request_sha": "bytea",
 	}

@@ -44,7 +44,14 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(c.Taken()))
+		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(c.Taken()), idOrNull(a.ApprovalID), orNull(c.Approval.Text()))
+}
+
+func idOrNull(id spend.ID) any {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
 }
 
 // appendViolation adds the values of storedViolationColumns.
@@ -85,21 +92,22 @@ type scanner interface{ Scan(...any) error }
 func scanCheck(row scanner) (*spend.Check, error) {
 	c := new(spend.Check)
 	a, d := &c.Action, &c.Decision
-	var id, node, epoch, fingerprint, sha []byte
+	var id, node, epoch, fingerprint, sha, approvalID []byte
 	var claimed, until sql.NullInt64
 	var format int
 	var requested, payment, vendor, reasonText, key, metadata sql.NullString
-	var reason, ruleID, ruleDescription, message, nextStep, principal, owner, charges sql.NullString
+	var reason, ruleID, ruleDescription, message, nextStep, principal, owner, charges, approval sql.NullString
 	var actionType, effect, confidence, amount string
 	err := row.Scan(&id, &node, &epoch, &claimed, &until, &d.PolicyVersion, &c.LatencyMS, &format,
 		&requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
 		&a.AgentID, &a.PolicyID, &a.Counterparty, &payment, &vendor, &reasonText,
 		&key, &metadata, &reason, &ruleID, &ruleDescription, &message, &nextStep,
-		&c.KeyID, &c.RequestID, &principal, &owner, &charges)
+		&c.KeyID, &c.RequestID, &principal, &owner, &charges, &approvalID, &approval)
 	if err != nil {
 		return nil, err
 	}
 	copy(c.ID[:], id)
+	copy(a.ApprovalID[:], approvalID)
 	copy(c.Fence.Node[:], node)
 	copy(c.Fence.Epoch[:], epoch)
 	copy(c.Fingerprint[:], fingerprint)
@@ -115,9 +123,10 @@ func scanCheck(row scanner) (*spend.Check, error) {
 		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata.String), "metadata", &faults)
 		err = faults.Err()
 	}
-	var chargesErr error
+	var chargesErr, approvalErr error
 	c.Charges, chargesErr = spend.ParseTaken(a.PolicyID, charges.String)
-	err = errors.Join(err, chargesErr)
+	c.Approval, approvalErr = spend.ParseApproval(approval.String)
+	err = errors.Join(err, chargesErr, approvalErr)
 	a.Type, _ = spend.ParseActionType(requested.String) // null is Unspecified
 	var known [3]bool
 	c.ActionType, known[0] = spend.ParseActionType(actionType)

@@ -35,7 +35,9 @@ CREATE TABLE checks (
     request_id       TEXT NOT NULL,
     principal        TEXT,               -- of the key, as its record said; null: key_id
     owner            TEXT,
-    charges          TEXT                -- JSON: what it took from budgets; null when nothing
+    charges          TEXT,               -- JSON: what it took from budgets; null when nothing
+    approval_id      BLOB,               -- which it was sent with; used when it is allowed
+    approval         TEXT                -- JSON: what it asks of people; null when nothing
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
@@ -106,6 +108,22 @@ CREATE TABLE budget_principals (
     PRIMARY KEY (counter_id, principal)
 ) STRICT, WITHOUT ROWID;
 
+-- What escalated checks ask of people (S42), as in PostgreSQL; decisions are
+-- changes.
+CREATE TABLE approvals (
+    id         BLOB    PRIMARY KEY,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    policy_id  TEXT    NOT NULL,
+    agent_id   TEXT    NOT NULL,
+    principal  TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE approval_uses (
+    approval_id BLOB PRIMARY KEY REFERENCES approvals (id),
+    check_id    BLOB NOT NULL
+) STRICT;
+
 -- Names this deployment in Redis, like every store's.
 CREATE TABLE deployment (id BLOB NOT NULL) STRICT;
 INSERT INTO deployment VALUES (randomblob(16));
@@ -170,6 +188,14 @@ CREATE TABLE changes (
 -- G8: the database itself refuses changes. INSERT OR REPLACE deletes without
 -- firing a delete trigger, so an insert over an existing row is refused too.
 
+CREATE TRIGGER approvals_update BEFORE UPDATE ON approvals
+BEGIN SELECT RAISE(ABORT, 'approvals are immutable'); END;
+CREATE TRIGGER approvals_delete BEFORE DELETE ON approvals
+BEGIN SELECT RAISE(ABORT, 'approvals are immutable'); END;
+CREATE TRIGGER approval_uses_update BEFORE UPDATE ON approval_uses
+BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
+CREATE TRIGGER approval_uses_delete BEFORE DELETE ON approval_uses
+BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
 CREATE TRIGGER checks_update BEFORE UPDATE ON checks
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_delete BEFORE DELETE ON checks

@@ -255,8 +255,9 @@ func classify(err error) error {
 	}
 	var taken *audit.KeysTakenError
 	var exceeded *audit.ExceededError
+	var unapproved *audit.ApprovalsError
 	var row *audit.RowError
-	if errors.As(err, &taken) || errors.As(err, &exceeded) || errors.As(err, &row) {
+	if errors.As(err, &taken) || errors.As(err, &exceeded) || errors.As(err, &unapproved) || errors.As(err, &row) {
 		return err
 	}
 	if engine, ok := errors.AsType[*sqlite.Error](err); ok {

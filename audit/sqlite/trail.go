@@ -48,6 +48,12 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		if err := insert(tx, s.insertViolation, s.insertViolations, violations, appendViolation); err != nil {
 			return err
 		}
+		if err := insertApprovals(tx, checks); err != nil {
+			return err
+		}
+		if err := useApprovals(tx, checks); err != nil {
+			return err
+		}
 		return takeFromBudgets(tx, checks)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
@@ -56,7 +57,8 @@ func (w *changeWalk) change(c Change) error {
 	}
 	w.seq = c.Seq
 	switch p := (PolicyVersion{c.Subject, c.Version}); {
-	case !c.Policy:
+	case c.Kind == audit.ApprovalGiven, c.Kind == audit.ApprovalDenial: // the change itself is the decision
+	case c.Kind != audit.PolicyCreated:
 		w.keys[c.Subject] = recorded{c.Seq, c.Hash}
 	case w.policies[p].seq > 0:
 		w.tally.find(Altered, name, "%s was created twice", policyName(p))

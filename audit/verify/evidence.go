@@ -127,8 +127,8 @@ type PolicyVersion struct {
 // Change is a change of the configuration as it is stored.
 type Change struct {
 	Seq     int64
-	Policy  bool   // whether it is of a policy, else of a key
-	Subject string // policy_id or key_id
+	Kind    audit.ChangeKind
+	Subject string // policy_id, key_id or approval_id
 	Version int    // of the policy
 	At      time.Time
 	Hash    spend.Hash // of the row of the policy or key as it left it; zero for what is no hash

@@ -51,7 +51,7 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 		"key_id": true, "principal": true, "owner": true,
 	}
 	columns := tr.columns("checks")
-	if len(columns) != 34 {
+	if len(columns) != 36 {
 		t.Errorf("%d columns", len(columns))
 	}
 	for _, column := range columns {

@@ -33,6 +33,7 @@ type memory struct {
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	counters   map[spend.Counter]*counter
 	met        map[spend.ID][]string // counter to principals
+	approvals  map[spend.ID]*audit.Approval
 	policies   map[string][]audit.Policy
 	changed    map[string]int64 // policy to generation
 	keys       map[spend.ID]audit.Key
@@ -57,7 +58,7 @@ func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
-		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string),
+		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), approvals: make(map[spend.ID]*audit.Approval),
 		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
@@ -138,7 +139,7 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	if m.links[chainID][link.Seq] != nil {
 		return audit.ErrForked
 	}
-	if err := m.take(checks); err != nil {
+	if err := m.takeAndUse(checks); err != nil {
 		return err
 	}
 	if m.links[chainID] == nil {
@@ -149,6 +150,10 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	for _, c := range checks {
 		stored := *c
 		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, c.Taken())
+		if c.Approval != nil {
+			at := now.UTC().Truncate(time.Millisecond)
+			m.approvals[c.ID] = &audit.Approval{Check: &stored, CreatedAt: at, ExpiresAt: at.Add(c.Approval.Expires)}
+		}
 		m.checks = append(m.checks, &stored)
 		m.byID[c.ID] = &stored
 		if key := c.Action.IdempotencyKey; key != "" {

@@ -16,13 +16,14 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, batches TO :"service";
+GRANT SELECT, INSERT ON checks, violations, batches, approvals TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
-GRANT SELECT ON policies, keys, changes, config TO :"service";
+GRANT SELECT ON policies, keys, changes, config, approval_uses TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor),
+    decide_approval(uuid, bytea, boolean, text, text, actor), use_approvals(uuid[], uuid[], bytea[]),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor) TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.

@@ -21,6 +21,7 @@ type Action struct {
 	ReasonText       string
 	IdempotencyKey   string
 	Metadata         Metadata
+	ApprovalID       ID // of the approval to be used; zero when absent
 }
 
 // The lengths a request may have, in code points (S4).

@@ -55,6 +55,9 @@ func RequestSHA(a *Action) Hash {
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)
 	}
+	if !a.ApprovalID.IsZero() {
+		b = append(append(b, "approval"...), a.ApprovalID[:]...)
+	}
 	*buf = b
 	return sha256.Sum256(b)
 }

@@ -20,7 +20,8 @@ type Check struct {
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
 
-	Charges []Charge // of the budgets that judged it; read from a row, what it took
+	Approval *Approval // what it asks of people; nil when nothing
+	Charges  []Charge  // of the budgets that judged it; read from a row, what it took
 
 	Pass  Pass  // zero when the duplicate guard blocked the check
 	Fence Fence // under which it was claimed; set before it is committed
@@ -28,6 +29,19 @@ type Check struct {
 
 // Timestamp returns when the check was made: its ID's millisecond.
 func (c *Check) Timestamp() time.Time { return c.ID.Time() }
+
+// PrincipalName returns who stands behind the key of the check (S32).
+func (c *Check) PrincipalName() string {
+	if c.Principal == "" {
+		return c.KeyID
+	}
+	return c.Principal
+}
+
+// UsesApproval reports whether the check marks its approval as used (S47).
+func (c *Check) UsesApproval() bool {
+	return !c.Action.ApprovalID.IsZero() && c.Decision.Effect == Allow
+}
 
 // Violation reports whether the check is listed as a violation.
 func (c *Check) Violation() bool { return c.Decision.Effect != Allow }

@@ -18,6 +18,7 @@ const (
 	PrefixViolation = "viol_"
 	PrefixKey       = "key_"
 	PrefixPolicy    = "pol_"
+	PrefixApproval  = "apr_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

@@ -6,7 +6,8 @@
 --
 -- Errors: SG001 the epoch is over, SG002 the node is fenced, SG003 idempotency
 -- keys are taken (DETAIL lists them), SG004 a record is immutable, SG005 a day
--- cannot be detached, SG007 budgets have no room (DETAIL lists the counters).
+-- cannot be detached, SG007 budgets have no room (DETAIL lists the counters),
+-- SG009 approvals cannot be used (DETAIL lists the checks).
 
 DO $$ BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN
@@ -77,6 +78,8 @@ CREATE TABLE checks (
     principal          text,              -- of the key, as its record said; null: key_id
     owner              text,
     charges            text,              -- JSON: what it took from budgets; null when nothing
+    approval_id        uuid,              -- which it was sent with; used when it is allowed
+    approval           text,              -- JSON: what it asks of people; null when nothing
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -283,6 +286,39 @@ CREATE TABLE budget_principals (
     PRIMARY KEY (counter_id, principal)
 );
 
+-- Approvals.
+
+-- What an escalated check asks of people (S42), with the identifier of the check,
+-- whose row says the same (column approval). Times are this server's.
+CREATE TABLE approvals (
+    id            uuid        PRIMARY KEY,
+    created_at    timestamptz NOT NULL,
+    expires_at    timestamptz NOT NULL, -- no decision from then on
+    use_within_ms bigint      NOT NULL, -- of the approval that decides
+    required      integer     NOT NULL,
+    action_hash   bytea       NOT NULL,
+    policy_id     text        NOT NULL,
+    agent_id      text        NOT NULL,
+    principal     text        NOT NULL, -- who asked
+    owner         text
+);
+
+-- Once, for one check (G13).
+CREATE TABLE approval_uses (
+    approval_id uuid PRIMARY KEY REFERENCES approvals,
+    check_id    uuid NOT NULL
+);
+
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['approvals', 'approval_uses'] LOOP
+        EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', name);
+        EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', name);
+    END LOOP;
+END $$;
+
 -- Fences.
 
 -- Names this deployment in Redis, which another one might share.
@@ -396,6 +432,37 @@ END $$;
 CREATE CONSTRAINT TRIGGER recorded AFTER INSERT OR UPDATE ON keys DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION require_recorded_key();
 
+-- The approval_id of an approval.
+CREATE FUNCTION name_approval(id uuid) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT 'apr_' || replace(id::text, '-', '') $$;
+
+-- The state of an approval at this moment. Its decisions are changes, and hashed
+-- like all of them. What is approved is denied by a later
+-- denial, until it is used; nothing turns into approved by time (S45).
+CREATE TYPE approval_state AS (
+    status      text, -- pending, approved, denied, expired or used
+    approved_at timestamptz,
+    used_by     uuid
+);
+
+CREATE FUNCTION state_of_approval(a approvals) RETURNS approval_state
+LANGUAGE sql VOLATILE
+AS $$
+    WITH decided AS (
+        SELECT bool_or(d.kind = 'approval.denied') AS denied,
+            CASE WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
+        FROM changes AS d WHERE d.subject = name_approval(a.id)
+    )
+    SELECT CASE
+            WHEN u.check_id IS NOT NULL THEN 'used'
+            WHEN d.denied THEN 'denied'
+            WHEN d.at IS NULL AND clock_timestamp() < a.expires_at THEN 'pending'
+            WHEN clock_timestamp() < d.at + a.use_within_ms * interval '1 millisecond' THEN 'approved'
+            ELSE 'expired' END, d.at, u.check_id
+    FROM decided AS d LEFT JOIN approval_uses AS u ON u.approval_id = a.id
+$$;
+
 -- Functions that commit checks.
 
 -- Every commit holds two advisory locks, shared, to its end: of the epoch and
@@ -502,7 +569,9 @@ CREATE TYPE check_row AS (
     request_id         text,
     principal          text,
     owner              text,
-    charges            text
+    charges            text,
+    approval_id        uuid,
+    approval           text
 );
 
 -- What a commit takes from one counter of a budget. What was taken before must be
@@ -602,13 +671,57 @@ AS $$
     ON CONFLICT DO NOTHING
 $$;
 
+-- Makes the approvals that escalated checks ask for.
+CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
+LANGUAGE sql
+AS $$
+    INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
+        SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
+            (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
+        FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
+            (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
+        WHERE r.approval IS NOT NULL
+$$;
+
+-- Uses approvals, each for one check (G13), or raises SG009 with the checks that
+-- may not and why: absent, mismatch or the state, and which check used it. In the
+-- order of approvals, so that two commits do not deadlock.
+CREATE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    wanted  record;
+    a       approvals;
+    state   approval_state;
+    refused text;
+BEGIN
+    FOR wanted IN SELECT * FROM unnest(check_ids, approval_ids, hashes) AS w (check_id, approval_id, hash) ORDER BY w.approval_id, w.check_id LOOP
+        SELECT * INTO a FROM approvals AS x WHERE x.id = wanted.approval_id FOR UPDATE;
+        IF NOT FOUND THEN
+            state := ('absent', NULL, NULL);
+        ELSIF a.action_hash <> wanted.hash THEN
+            state := ('mismatch', NULL, NULL);
+        ELSE
+            state := state_of_approval(a);
+        END IF;
+        IF state.status = 'approved' THEN
+            INSERT INTO approval_uses (approval_id, check_id) VALUES (wanted.approval_id, wanted.check_id);
+        ELSE
+            refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
+        END IF;
+    END LOOP;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'approvals cannot be used' USING ERRCODE = 'SG009', DETAIL = refused;
+    END IF;
+END $$;
+
 -- The whole of a commit: the fence, the keys (hash by hash and check by check),
 -- the horizon, the batch's place in the chain of its node, the checks and, if
 -- some of them are, the violations. Budgets come last, so that their rows are
 -- locked for no longer than the commit itself takes.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
     format smallint, has_violations boolean, rows check_row[], counters counter_change[],
-    principal_counters uuid[], principals text[],
+    principal_counters uuid[], principals text[], approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean,
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -627,12 +740,12 @@ BEGIN
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
             idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-            key_id, request_id, principal, owner, charges)
+            key_id, request_id, principal, owner, charges, approval_id, approval)
         SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
             r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
             r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
             r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
-            r.key_id, r.request_id, r.principal, r.owner, r.charges
+            r.key_id, r.request_id, r.principal, r.owner, r.charges, r.approval_id, r.approval
         FROM unnest(rows) AS r;
     IF has_violations THEN
         INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
@@ -641,6 +754,12 @@ BEGIN
                 r.currency, r.agent_id, r.policy_id, r.counterparty, coalesce(r.rule_id, ''), coalesce(r.rule_description, ''),
                 r.key_id, r.principal, r.owner
             FROM unnest(rows) AS r WHERE r.decision <> 'a';
+    END IF;
+    IF has_approvals THEN
+        PERFORM insert_approvals(rows);
+    END IF;
+    IF cardinality(approval_ids) > 0 THEN
+        PERFORM use_approvals(approval_checks, approval_ids, approval_hashes);
     END IF;
     IF cardinality(counters) > 0 THEN
         IF cardinality(principals) > 0 THEN
@@ -757,6 +876,36 @@ AS $$
     SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
         jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}'), hash_key(k))
 $$;
+
+-- Records the decision of a person about an approval, unless it may not decide
+-- (S44): outcome is absent, mismatch, own, replayed or the approval's status
+-- when it takes none, else recorded. The count, the separation and the decision
+-- are one transaction, and use_approvals waits for it.
+CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, new_note text, who actor, OUT outcome text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    a        approvals;
+    status   text;
+    decision text := CASE WHEN new_approves THEN 'approval.approved' ELSE 'approval.denied' END;
+BEGIN
+    SELECT * INTO a FROM approvals AS x WHERE x.id = wanted FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'absent';
+        RETURN;
+    END IF;
+    status := (state_of_approval(a)).status;
+    outcome := CASE
+        WHEN a.action_hash <> hash THEN 'mismatch'
+        WHEN who.principal IN (a.principal, a.owner) OR who_owner IN (a.principal, a.owner) THEN 'own'
+        WHEN EXISTS (SELECT FROM changes AS d WHERE d.subject = name_approval(wanted) AND d.principal = who.principal AND d.kind = decision) THEN 'replayed'
+        WHEN status = 'pending' OR status = 'approved' AND NOT new_approves THEN 'recorded'
+        ELSE status END;
+    IF outcome = 'recorded' THEN
+        PERFORM record_change(raise_generation(), decision, name_approval(wanted), NULL, who,
+            jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner)), hash);
+    END IF;
+END $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
 -- new_budgets are the identities of its budgets by rule_id: a budget that is the
@@ -1118,7 +1267,8 @@ DECLARE
 BEGIN
     FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
             'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor)',
-            'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)'] LOOP
+            'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)',
+            'decide_approval(uuid, bytea, boolean, text, text, actor)', 'use_approvals(uuid[], uuid[], bytea[])', 'state_of_approval(approvals)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
     EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
@@ -1132,4 +1282,5 @@ ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
     create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
-    update_key(uuid, text, integer, boolean, jsonb, actor) FROM PUBLIC;
+    update_key(uuid, text, integer, boolean, jsonb, actor), decide_approval(uuid, bytea, boolean, text, text, actor),
+    use_approvals(uuid[], uuid[], bytea[]) FROM PUBLIC;

@@ -23,7 +23,7 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner,charges"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval"
 )
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
@@ -65,7 +65,7 @@ def integer(b):
 
 
 SIZES = {"claimed_ms": 8, "until_ms": 8, "policy_version": 4, "latency_ms": 4, "format": 2}
-HEXADECIMAL = ("check_id", "node", "epoch", "fingerprint", "request_sha")
+HEXADECIMAL = ("check_id", "node", "epoch", "fingerprint", "request_sha", "approval_id")
 
 
 def encode(line):
@@ -197,7 +197,9 @@ class Verifier:
                 before = []
             seq = number
             self.links[seq] = head
-            if fields[1] != b"policy.created":
+            if fields[1].startswith(b"approval."):
+                pass
+            elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
             elif (fields[2], fields[3]) in created:
                 self.find("altered", name)

@@ -1,0 +1,202 @@
+package audit
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// ApprovalStatus is the state of an approval (S45).
+type ApprovalStatus string
+
+// The states. Expired is never denied, and nothing turns into approved by time.
+const (
+	ApprovalPending  ApprovalStatus = "pending"
+	ApprovalApproved ApprovalStatus = "approved"
+	ApprovalDenied   ApprovalStatus = "denied"
+	ApprovalExpired  ApprovalStatus = "expired"
+	ApprovalUsed     ApprovalStatus = "used"
+)
+
+// What else a use or a decision may meet.
+const (
+	ApprovalAbsent   ApprovalStatus = "absent"
+	ApprovalMismatch ApprovalStatus = "mismatch" // it is for another action
+)
+
+// Approval is an approval as it is now.
+type Approval struct {
+	Check      *spend.Check // that asked
+	Status     ApprovalStatus
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	ApprovedAt time.Time // zero until enough have approved
+	UsedBy     spend.ID  // the check; zero until it is used
+	Decisions  []Decision
+}
+
+// UseBy is until when it may be used; zero until it is approved.
+func (a *Approval) UseBy() time.Time {
+	if a.ApprovedAt.IsZero() {
+		return time.Time{}
+	}
+	return a.ApprovedAt.Add(a.Check.Approval.UseWithin)
+}
+
+// Decision is a person's decision about an approval.
+type Decision struct {
+	Approves  bool
+	KeyID     string
+	Principal string
+	Note      string // empty when absent
+	At        time.Time
+}
+
+// ApprovalQuery selects approvals. Zero fields do not filter.
+type ApprovalQuery struct {
+	Status   ApprovalStatus
+	PolicyID string
+	AgentID  string
+	Before   spend.ID // only smaller IDs: the position of the cursor
+	Limit    int
+
+	// What the asking key may see (S31).
+	PolicyIDs []string
+	AgentIDs  []string
+	Principal string
+}
+
+// DecisionRequest is a decision to be recorded.
+type DecisionRequest struct {
+	ApprovalID spend.ID
+	Approves   bool
+	ActionHash spend.Hash
+	Note       string
+	By         Actor
+	Owner      string // of the key that decides
+}
+
+// DecisionOutcome is what became of it.
+type DecisionOutcome string
+
+// The outcomes. Any other is the status for which the decision was not recorded.
+const (
+	DecisionRecorded DecisionOutcome = "recorded"
+	DecisionReplayed DecisionOutcome = "replayed"
+	DecisionOwn      DecisionOutcome = "own" // by who asked, or for them (S44)
+)
+
+// ApprovalError refuses the use of an approval. Nothing was written.
+type ApprovalError struct {
+	Status ApprovalStatus
+	UsedBy spend.ID // when it was used
+}
+
+func (e *ApprovalError) Error() string {
+	return "the approval cannot be used: it is " + string(e.Status)
+}
+
+// ApprovalsError lists the checks of a batch that may not use their approvals.
+// Nothing was written: refuse them and commit the rest.
+type ApprovalsError struct{ Refused map[spend.ID]*ApprovalError }
+
+func (e *ApprovalsError) Error() string {
+	return fmt.Sprintf("%d approvals cannot be used", len(e.Refused))
+}
+
+// finishUnapproved finishes the entries that may not use their approvals and
+// returns the others.
+func finishUnapproved(batch []*Entry, refused map[spend.ID]*ApprovalError) (rest []*Entry) {
+	for _, e := range batch {
+		if err := refused[e.check.ID]; err != nil {
+			e.finish(err)
+			continue
+		}
+		rest = append(rest, e)
+	}
+	return rest
+}
+
+// Settle derives the state at a moment from decisions, times and use. PostgreSQL
+// derives its own (state_of_approval).
+func (a *Approval) Settle(now time.Time) {
+	denied, approvals := false, 0
+	a.ApprovedAt = time.Time{}
+	for _, d := range a.Decisions {
+		if !d.Approves {
+			denied = true
+		} else if approvals++; approvals >= a.Check.Approval.Required {
+			a.ApprovedAt = d.At
+		}
+	}
+	switch {
+	case !a.UsedBy.IsZero():
+		a.Status = ApprovalUsed
+	case denied:
+		a.Status = ApprovalDenied
+	case a.ApprovedAt.IsZero() && now.Before(a.ExpiresAt):
+		a.Status = ApprovalPending
+	case !a.ApprovedAt.IsZero() && now.Before(a.UseBy()):
+		a.Status = ApprovalApproved
+	default:
+		a.Status = ApprovalExpired
+	}
+}
+
+// Takes returns what becomes of a decision about the approval, which is nil if
+// there is none (S44). PostgreSQL decides itself (decide_approval).
+func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
+	if a == nil {
+		return DecisionOutcome(ApprovalAbsent)
+	}
+	asker, owner := a.Check.PrincipalName(), a.Check.Owner
+	decided := func(d2 Decision) bool { return d2.Principal == d.By.Principal && d2.Approves == d.Approves }
+	switch {
+	case a.Check.Approval.ActionHash != d.ActionHash:
+		return DecisionOutcome(ApprovalMismatch)
+	case d.By.Principal == asker, owner != "" && d.By.Principal == owner, d.Owner != "" && (d.Owner == asker || d.Owner == owner):
+		return DecisionOwn
+	case slices.ContainsFunc(a.Decisions, decided):
+		return DecisionReplayed
+	case a.Status == ApprovalPending, a.Status == ApprovalApproved && !d.Approves:
+		return DecisionRecorded
+	default:
+		return DecisionOutcome(a.Status)
+	}
+}
+
+// Refuses returns why the check may not use the approval, which is nil if there is
+// none. PostgreSQL decides itself (use_approvals).
+func (a *Approval) Refuses(c *spend.Check) *ApprovalError {
+	switch {
+	case a == nil:
+		return &ApprovalError{Status: ApprovalAbsent}
+	case a.Check.Approval.ActionHash != spend.ActionHash(c):
+		return &ApprovalError{Status: ApprovalMismatch}
+	case a.Status != ApprovalApproved:
+		return &ApprovalError{Status: a.Status, UsedBy: a.UsedBy}
+	}
+	return nil
+}
+
+// ChangeOfApproval returns the record of a decision, without its head.
+func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change {
+	kind := ApprovalDenial
+	if d.Approves {
+		kind = ApprovalGiven
+	}
+	details := map[string]any{"action_hash": hex.EncodeToString(d.ActionHash[:])}
+	if d.Note != "" {
+		details["note"] = d.Note
+	}
+	if d.Owner != "" {
+		details["owner"] = d.Owner
+	}
+	return Change{
+		Seq: generation, Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at.UTC().Truncate(time.Millisecond),
+		Details: object(details), Hash: d.ActionHash,
+	}
+}

@@ -1,0 +1,274 @@
+package audittest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// asking is an escalated check that asks for the approval of so many.
+func asking(f spend.Fence, required int) *spend.Check {
+	c := escalated(newCheck(f))
+	c.Principal, c.Owner = "agent-team", "ann"
+	c.Approval = &spend.Approval{
+		Required: required, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(c),
+		Rules: []spend.EscalatedRule{{RuleID: "ask", Identity: spend.Hash{1, 2}}, {RuleID: `"`, Identity: spend.Hash{3}}},
+	}
+	return c
+}
+
+// using is a check of the same action with the approval, which is allowed.
+func using(f spend.Fence, asked *spend.Check) *spend.Check {
+	c := newCheck(f)
+	c.Action, c.Principal, c.Owner = asked.Action, asked.Principal, asked.Owner
+	c.Action.ApprovalID = asked.ID
+	return c
+}
+
+func decision(asked *spend.Check, principal string, approves bool) audit.DecisionRequest {
+	return audit.DecisionRequest{
+		ApprovalID: asked.ID, Approves: approves, ActionHash: asked.Approval.ActionHash, Note: "seen – ゼロ",
+		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal, RequestID: "req_0123456789ab", Address: "192.0.2.1"},
+	}
+}
+
+func mustDecide(t *testing.T, s Subject, d audit.DecisionRequest, want audit.DecisionOutcome) {
+	t.Helper()
+	if got, err := s.Decide(t.Context(), d); err != nil || got != want {
+		t.Errorf("%s by %s: got %q, %v; want %q", map[bool]string{true: "approval", false: "denial"}[d.Approves], d.By.Principal, got, err, want)
+	}
+}
+
+func mustBe(t *testing.T, s Subject, asked *spend.Check, want audit.ApprovalStatus) *audit.Approval {
+	t.Helper()
+	found, err := s.Approvals(t.Context(), []spend.ID{asked.ID, spend.NewID(now())})
+	if err != nil || len(found) != 1 || found[0].Status != want {
+		t.Fatalf("got %+v, %v; want %s", found, err, want)
+	}
+	return found[0]
+}
+
+// mustRefuse records nothing, since the check may not use its approval.
+func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalError) {
+	t.Helper()
+	err := Record(t.Context(), s, c)
+	refused, ok := errors.AsType[*audit.ApprovalsError](err)
+	if !ok || len(refused.Refused) != 1 || refused.Refused[c.ID] == nil || *refused.Refused[c.ID] != want {
+		t.Errorf("got %v, want %+v", err, want)
+	}
+	if found, err := s.Checks(t.Context(), []spend.ID{c.ID}); err != nil || len(found) > 0 {
+		t.Errorf("recorded %v, %v", found, err)
+	}
+}
+
+// approvalStates: from pending over approved to used, once, for exactly this.
+func approvalStates(t *testing.T, s Subject) {
+	f := fence(t, s)
+	asked := asking(f, 2)
+	mustCommit(t, s, asked)
+	a := mustBe(t, s, asked, audit.ApprovalPending)
+	if got := a.Check; !reflect.DeepEqual(got, asked) {
+		t.Errorf("got %+v\nwant %+v", got, asked)
+	}
+	if since := now().Sub(a.CreatedAt).Abs(); since > clockTolerance || a.ExpiresAt.Sub(a.CreatedAt) != time.Hour {
+		t.Errorf("made at %s, expires at %s", a.CreatedAt, a.ExpiresAt)
+	}
+	mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalPending})
+	other := decision(asked, "bob", true)
+	other.ActionHash[0]++
+	mustDecide(t, s, other, audit.DecisionOutcome(audit.ApprovalMismatch))
+	other.ApprovalID = spend.NewID(now())
+	mustDecide(t, s, other, audit.DecisionOutcome(audit.ApprovalAbsent))
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionReplayed)
+	mustBe(t, s, asked, audit.ApprovalPending)
+	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionRecorded)
+	a = mustBe(t, s, asked, audit.ApprovalApproved)
+	if n := len(a.Decisions); n != 2 || a.Decisions[0].Principal != "bob" || a.Decisions[0].KeyID != "key_of_bob" || !a.Decisions[0].Approves ||
+		a.Decisions[0].Note != "seen – ゼロ" || !a.ApprovedAt.Equal(a.Decisions[1].At) || !a.UseBy().Equal(a.ApprovedAt.Add(time.Hour)) {
+		t.Errorf("decided %+v", a)
+	}
+	mustDecide(t, s, decision(asked, "dora", true), audit.DecisionOutcome(audit.ApprovalApproved))
+
+	larger := using(f, asked)
+	larger.Action.Amount = amount("1255")
+	mustRefuse(t, s, larger, audit.ApprovalError{Status: audit.ApprovalMismatch})
+	absent := using(f, asked)
+	absent.Action.ApprovalID = spend.NewID(now())
+	mustRefuse(t, s, absent, audit.ApprovalError{Status: audit.ApprovalAbsent})
+	// A block leaves it unused.
+	mustCommit(t, s, blocked(using(f, asked)))
+	mustBe(t, s, asked, audit.ApprovalApproved)
+	use := using(f, asked)
+	use.Action.ReasonText = "another reason"
+	mustCommit(t, s, use)
+	mustHave(t, s, use)
+	if a := mustBe(t, s, asked, audit.ApprovalUsed); a.UsedBy != use.ID {
+		t.Errorf("used by %s", a.UsedBy.Text(""))
+	}
+	mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: use.ID})
+	mustDecide(t, s, decision(asked, "dora", false), audit.DecisionOutcome(audit.ApprovalUsed))
+
+	// A denial ends one that is pending, and takes an approved one back.
+	for _, approved := range []bool{false, true} {
+		denied := asking(f, 1)
+		mustCommit(t, s, denied)
+		if approved {
+			mustDecide(t, s, decision(denied, "bob", true), audit.DecisionRecorded)
+		}
+		mustDecide(t, s, decision(denied, "bob", false), audit.DecisionRecorded)
+		mustBe(t, s, denied, audit.ApprovalDenied)
+		mustDecide(t, s, decision(denied, "cleo", true), audit.DecisionOutcome(audit.ApprovalDenied))
+		mustRefuse(t, s, using(f, denied), audit.ApprovalError{Status: audit.ApprovalDenied})
+	}
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
+	if err != nil || len(changes) != 5 || changes[0].Kind != audit.ApprovalGiven || changes[0].Subject != asked.ID.Text(spend.PrefixApproval) {
+		t.Errorf("recorded %+v, %v", changes, err)
+	}
+}
+
+// approvalExpires: neither a decision nor a use comes too late.
+func approvalExpires(t *testing.T, s Subject) {
+	f := fence(t, s)
+	late, unused := asking(f, 1), asking(f, 1)
+	late.Approval.Expires, unused.Approval.UseWithin = time.Millisecond, time.Millisecond
+	mustCommit(t, s, late, unused)
+	mustDecide(t, s, decision(unused, "bob", true), audit.DecisionRecorded)
+	time.Sleep(20 * time.Millisecond)
+	for _, c := range []*spend.Check{late, unused} {
+		mustBe(t, s, c, audit.ApprovalExpired)
+		mustDecide(t, s, decision(c, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
+		mustDecide(t, s, decision(c, "cleo", false), audit.DecisionOutcome(audit.ApprovalExpired))
+		mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
+	}
+}
+
+// approvalSeparation: who asked never decides, nor anybody on their behalf (S44).
+func approvalSeparation(t *testing.T, s Subject) {
+	f := fence(t, s)
+	asked := asking(f, 1)
+	mustCommit(t, s, asked)
+	for _, d := range []struct{ principal, owner string }{
+		{"agent-team", ""}, {"agent-team", "zoe"}, {"ann", ""}, {"bob", "ann"}, {"bob", "agent-team"},
+	} {
+		for _, approves := range []bool{true, false} {
+			request := decision(asked, d.principal, approves)
+			request.Owner = d.owner
+			mustDecide(t, s, request, audit.DecisionOwn)
+		}
+	}
+	if a := mustBe(t, s, asked, audit.ApprovalPending); a.Decisions != nil {
+		t.Errorf("recorded %+v", a.Decisions)
+	}
+	request := decision(asked, "bob", true)
+	request.Owner = "zoe"
+	mustDecide(t, s, request, audit.DecisionRecorded)
+	mustBe(t, s, asked, audit.ApprovalApproved)
+}
+
+// approvalUseRace has many use one approval, and people decide, at once.
+func approvalUseRace(t *testing.T, s Subject) {
+	for round := range 5 {
+		asked := asking(fence(t, s), 2)
+		mustCommit(t, s, asked)
+		var wg sync.WaitGroup
+		decided := make([]audit.DecisionOutcome, 8)
+		for i := range decided {
+			wg.Go(func() {
+				var err error
+				if decided[i], err = s.Decide(t.Context(), decision(asked, fmt.Sprint("approver-", i), true)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(mustBe(t, s, asked, audit.ApprovalApproved).Decisions); n != 2 {
+			t.Errorf("round %d: %d decided: %v", round, n, decided)
+		}
+		var mu sync.Mutex
+		var used []spend.ID
+		denied := false
+		for node := range 8 {
+			w, f := NewWriter(t, s), fence(t, s)
+			wg.Go(func() {
+				c := using(f, asked)
+				err := w.Append(c).Wait(time.Now().Add(time.Minute))
+				_, refused := errors.AsType[*audit.ApprovalError](err)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					used = append(used, c.ID)
+				} else if !refused {
+					t.Error(err)
+				}
+			})
+			if node == 3 && round%2 == 1 {
+				wg.Go(func() {
+					outcome, err := s.Decide(t.Context(), decision(asked, "denier", false))
+					if err != nil {
+						t.Error(err)
+					}
+					denied = outcome == audit.DecisionRecorded
+				})
+			}
+		}
+		wg.Wait()
+		if want := map[bool]int{false: 1, true: 0}[denied]; len(used) != want {
+			t.Errorf("round %d: used by %d, denied: %t", round, len(used), denied)
+		}
+	}
+}
+
+// approvalListing pages and filters, newest first.
+func approvalListing(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var all []*spend.Check
+	for i := range 5 {
+		c := asking(f, 1)
+		c.Action.AgentID, c.Action.PolicyID = fmt.Sprint("agent-", i%2), fmt.Sprint("policy-", i/4)
+		c.Principal = fmt.Sprint("team-", i%2)
+		c.Approval.ActionHash = spend.ActionHash(c)
+		mustCommit(t, s, c)
+		all = append([]*spend.Check{c}, all...)
+	}
+	mustDecide(t, s, decision(all[1], "bob", true), audit.DecisionRecorded)
+	for _, c := range []struct {
+		q    audit.ApprovalQuery
+		want []*spend.Check
+	}{
+		{audit.ApprovalQuery{}, all},
+		{audit.ApprovalQuery{Status: audit.ApprovalApproved}, all[1:2]},
+		{audit.ApprovalQuery{Status: audit.ApprovalPending}, []*spend.Check{all[0], all[2], all[3], all[4]}},
+		{audit.ApprovalQuery{AgentID: "agent-1"}, []*spend.Check{all[1], all[3]}},
+		{audit.ApprovalQuery{PolicyID: "policy-1"}, all[:1]},
+		{audit.ApprovalQuery{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}, []*spend.Check{all[2], all[4]}},
+		{audit.ApprovalQuery{Principal: "team-1"}, []*spend.Check{all[1], all[3]}},
+		{audit.ApprovalQuery{Principal: "nobody"}, nil},
+	} {
+		var got, want []spend.ID
+		c.q.Limit = 2
+		for more := true; more; {
+			var page []*audit.Approval
+			var err error
+			if page, more, err = s.ListApprovals(t.Context(), c.q); err != nil || len(page) > 2 || more && len(page) != 2 {
+				t.Fatalf("%+v: %d, %v", c.q, len(page), err)
+			}
+			for _, a := range page {
+				got, c.q.Before = append(got, a.Check.ID), a.Check.ID
+			}
+		}
+		for _, check := range c.want {
+			want = append(want, check.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: got %d, want %d", c.q, len(got), len(want))
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// insertApprovals makes the approvals that escalated checks ask for.
+func insertApprovals(tx *sql.Tx, checks []*spend.Check) error {
+	now := time.Now()
+	for _, c := range checks {
+		if c.Approval == nil {
+			continue
+		}
+		_, err := tx.Exec("INSERT INTO approvals (id, created_at, expires_at, policy_id, agent_id, principal) VALUES (?, ?, ?, ?, ?, ?)",
+			c.ID[:], now.UnixMilli(), now.Add(c.Approval.Expires).UnixMilli(), c.Action.PolicyID, c.Action.AgentID, c.PrincipalName())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// useApprovals uses approvals, each for one check (G13), or refuses with the
+// checks that may not.
+func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
+	refused := make(map[spend.ID]*audit.ApprovalError)
+	for _, c := range checks {
+		if !c.UsesApproval() {
+			continue
+		}
+		found, err := approvals(context.Background(), tx, "WHERE a.id = ?", c.Action.ApprovalID[:])
+		if err != nil {
+			return err
+		}
+		var approval *audit.Approval
+		if len(found) > 0 {
+			approval = found[0]
+		}
+		if reason := approval.Refuses(c); reason != nil {
+			refused[c.ID] = reason
+			continue
+		}
+		if _, err := tx.Exec("INSERT INTO approval_uses (approval_id, check_id) VALUES (?, ?)", c.Action.ApprovalID[:], c.ID[:]); err != nil {
+			return err
+		}
+	}
+	if len(refused) > 0 {
+		return &audit.ApprovalsError{Refused: refused}
+	}
+	return nil
+}
+
+// approvals reads approvals whole, as they are now.
+func approvals(ctx context.Context, from querier, where string, args ...any) ([]*audit.Approval, error) {
+	const doing = "cannot read approvals"
+	type stored struct {
+		id, usedBy       []byte
+		created, expires int64
+	}
+	rows, err := collect(ctx, from, doing, func(row scanner) (r stored, err error) {
+		err = row.Scan(&r.id, &r.created, &r.expires, &r.usedBy)
+		return r, err
+	}, "SELECT a.id, a.created_at, a.expires_at, u.check_id FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*audit.Approval, len(rows))
+	for i, r := range rows {
+		a := &audit.Approval{CreatedAt: fromMilli(r.created), ExpiresAt: fromMilli(r.expires)}
+		copy(a.UsedBy[:], r.usedBy)
+		checks, err := collect(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", r.id)
+		if err != nil {
+			return nil, err
+		}
+		if len(checks) != 1 {
+			return nil, fmt.Errorf("%s: the check of one is not there", doing)
+		}
+		a.Check = checks[0]
+		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), details, at
+			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
+		if err != nil {
+			return nil, err
+		}
+		a.Settle(time.Now())
+		all[i] = a
+	}
+	return all, nil
+}
+
+func scanDecision(row scanner) (d audit.Decision, err error) {
+	var details string
+	var at int64
+	if err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &details, &at); err != nil {
+		return d, err
+	}
+	var kept struct {
+		Note string `json:"note"`
+	}
+	err = json.Unmarshal([]byte(details), &kept)
+	d.Note, d.At = kept.Note, fromMilli(at)
+	return d, err
+}
+
+// Approvals implements audit.Approvals.
+func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	return approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", args...)
+}
+
+// ListApprovals implements audit.Approvals. The status is derived: it is filtered
+// here.
+func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
+	for {
+		before := q.Before
+		if before.IsZero() {
+			before = newest
+		}
+		where, args := "WHERE a.id < ?", []any{before[:]}
+		for _, f := range []struct{ column, value string }{{"policy_id", q.PolicyID}, {"agent_id", q.AgentID}, {"principal", q.Principal}} {
+			if f.value != "" {
+				where += " AND a." + f.column + " = ?"
+				args = append(args, f.value)
+			}
+		}
+		for column, allowed := range map[string][]string{"policy_id": q.PolicyIDs, "agent_id": q.AgentIDs} {
+			if allowed != nil {
+				where += " AND a." + column + " IN (" + marks(len(allowed)) + ")"
+				for _, id := range allowed {
+					args = append(args, id)
+				}
+			}
+		}
+		found, err := approvals(ctx, s.reader, where+" ORDER BY a.id DESC LIMIT ?", append(args, q.Limit+1)...)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, a := range found {
+			if q.Before = a.Check.ID; q.Status == "" || a.Status == q.Status {
+				page = append(page, a)
+			}
+		}
+		if len(page) > q.Limit {
+			return page[:q.Limit], true, nil
+		}
+		if len(found) <= q.Limit {
+			return page, false, nil
+		}
+	}
+}
+
+// Decide implements audit.Approvals.
+func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		found, err := approvals(ctx, tx, "WHERE a.id = ?", d.ApprovalID[:])
+		if err != nil {
+			return err
+		}
+		var approval *audit.Approval
+		if len(found) > 0 {
+			approval = found[0]
+		}
+		if outcome = approval.Takes(d); outcome != audit.DecisionRecorded {
+			return nil
+		}
+		generation, err := raise(tx)
+		if err != nil {
+			return err
+		}
+		return record(tx, audit.ChangeOfApproval(&d, generation, time.Now()))
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot record a decision: %w", err)
+	}
+	return outcome, nil
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// use marks the approvals of the checks as used, or refuses with those that may
+// not be.
+func (m *memory) use(checks []*spend.Check) error {
+	refused := make(map[spend.ID]*audit.ApprovalError)
+	used := make(map[spend.ID]spend.ID)
+	for _, c := range checks {
+		if !c.UsesApproval() {
+			continue
+		}
+		reason := m.approval(c.Action.ApprovalID).Refuses(c)
+		if first, twice := used[c.Action.ApprovalID]; twice {
+			reason = &audit.ApprovalError{Status: audit.ApprovalUsed, UsedBy: first}
+		}
+		if reason != nil {
+			refused[c.ID] = reason
+		} else {
+			used[c.Action.ApprovalID] = c.ID
+		}
+	}
+	if len(refused) > 0 {
+		return &audit.ApprovalsError{Refused: refused}
+	}
+	for approval, check := range used {
+		m.approvals[approval].UsedBy = check
+	}
+	return nil
+}
+
+// takeAndUse takes from budgets and uses approvals, or does neither.
+func (m *memory) takeAndUse(checks []*spend.Check) error {
+	counters := maps.Clone(m.counters)
+	for key, c := range counters {
+		kept := *c
+		counters[key] = &kept
+	}
+	if err := m.take(checks); err != nil {
+		return err
+	}
+	err := m.use(checks)
+	if err != nil {
+		m.counters = counters
+	}
+	return err
+}
+
+// approval returns a copy as it is now, with mu held.
+func (m *memory) approval(id spend.ID) *audit.Approval {
+	stored := m.approvals[id]
+	if stored == nil {
+		return nil
+	}
+	a := *stored
+	a.Decisions = slices.Clone(a.Decisions)
+	a.Settle(time.Now())
+	return &a
+}
+
+func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.Approval, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if a := m.approval(id); a != nil {
+			found = append(found, a)
+		}
+	}
+	return found, ended(ctx)
+}
+
+func (m *memory) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bound := audit.ViolationQuery{PolicyIDs: q.PolicyIDs, AgentIDs: q.AgentIDs, Principal: q.Principal}
+	for id := range m.approvals {
+		a := m.approval(id)
+		if (q.Before.IsZero() || slices.Compare(id[:], q.Before[:]) < 0) && (q.Status == "" || q.Status == a.Status) &&
+			(q.PolicyID == "" || q.PolicyID == a.Check.Action.PolicyID) && (q.AgentID == "" || q.AgentID == a.Check.Action.AgentID) &&
+			audittest.MaySee(&bound, a.Check) {
+			page = append(page, a)
+		}
+	}
+	slices.SortFunc(page, func(a, b *audit.Approval) int { return slices.Compare(b.Check.ID[:], a.Check.ID[:]) })
+	if more = len(page) > q.Limit; more {
+		page = page[:q.Limit]
+	}
+	return page, more, ended(ctx)
+}
+
+func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", unavailable(err)
+	}
+	outcome := m.approval(d.ApprovalID).Takes(d)
+	if outcome == audit.DecisionRecorded {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		m.generation++
+		m.recordChange(audit.ChangeOfApproval(&d, m.generation, now))
+		stored := m.approvals[d.ApprovalID]
+		stored.Decisions = append(stored.Decisions, audit.Decision{Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Note: d.Note, At: now})
+	}
+	return outcome, nil
+}

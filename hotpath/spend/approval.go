@@ -1,0 +1,116 @@
+package spend
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Approval is what an escalated check asks of people (S42). Its ID is the
+// check's, with PrefixApproval.
+type Approval struct {
+	Required   int
+	Expires    time.Duration // how long people may decide
+	UseWithin  time.Duration // how long it may be used after the approval that decides
+	ActionHash Hash
+	Rules      []EscalatedRule // all that escalated, in the policy's order
+}
+
+// EscalatedRule is a rule that escalated a check, as it was.
+type EscalatedRule struct {
+	RuleID   string
+	Identity Hash // of its parameters by meaning
+}
+
+// ActionHash covers what would be carried out (S46): neither the reason nor the
+// idempotency key.
+func ActionHash(c *Check) Hash {
+	buf := canonicalBuffers.Get().(*[]byte)
+	defer canonicalBuffers.Put(buf)
+	a := &c.Action
+	b := append((*buf)[:0], "approved action 1\n"...)
+	b = appendPart(b, c.PrincipalName())
+	b = appendPart(b, a.AgentID)
+	b = appendPart(b, a.PolicyID)
+	b = append(b, byte(c.ActionType))
+	b = appendAmount(b, a.Amount)
+	b = appendPart(b, a.Currency)
+	b = appendPart(b, a.Counterparty)
+	b = appendPart(b, a.PaymentMethod)
+	b = appendPart(b, a.MerchantOrVendor)
+	if a.Metadata.JSON != "" {
+		b = appendCanonical(b, a.Metadata.JSON)
+	}
+	*buf = b
+	return sha256.Sum256(b)
+}
+
+// HashJSON returns the hash of a JSON value by meaning: its numbers are decimals
+// and its objects have no member order.
+func HashJSON(value string) Hash {
+	return sha256.Sum256(appendCanonical(nil, value))
+}
+
+// approvalText is an Approval as a check's row keeps it.
+type approvalText struct {
+	Required    int        `json:"required"`
+	ExpiresMS   int64      `json:"expires_ms"`
+	UseWithinMS int64      `json:"use_within_ms"`
+	ActionHash  string     `json:"action_hash"` // hexadecimal, like identities
+	Rules       []ruleText `json:"rules"`
+}
+
+type ruleText struct {
+	RuleID   string `json:"rule_id"`
+	Identity string `json:"identity"`
+}
+
+// Text returns the approval as a check's row keeps it, JSON; empty of nil.
+func (a *Approval) Text() string {
+	if a == nil {
+		return ""
+	}
+	t := approvalText{Required: a.Required, ExpiresMS: a.Expires.Milliseconds(), UseWithinMS: a.UseWithin.Milliseconds(), ActionHash: hex.EncodeToString(a.ActionHash[:])}
+	for _, r := range a.Rules {
+		t.Rules = append(t.Rules, ruleText{r.RuleID, hex.EncodeToString(r.Identity[:])})
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: an approval has no JSON: %v", err))
+	}
+	return string(text)
+}
+
+// ParseApproval is the inverse of Text.
+func ParseApproval(text string) (*Approval, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var t approvalText
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return nil, fmt.Errorf("cannot read what a check asks of people: %w", err)
+	}
+	a := &Approval{Required: t.Required, Expires: time.Duration(t.ExpiresMS) * time.Millisecond, UseWithin: time.Duration(t.UseWithinMS) * time.Millisecond}
+	if err := parseHash(&a.ActionHash, t.ActionHash); err != nil {
+		return nil, err
+	}
+	for _, r := range t.Rules {
+		rule := EscalatedRule{RuleID: r.RuleID}
+		if err := parseHash(&rule.Identity, r.Identity); err != nil {
+			return nil, err
+		}
+		a.Rules = append(a.Rules, rule)
+	}
+	return a, nil
+}
+
+func parseHash(into *Hash, text string) error {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(into) {
+		return fmt.Errorf("cannot read what a check asks of people: %q is no hash", text)
+	}
+	copy(into[:], raw)
+	return nil
+}
