@@ -111,7 +111,7 @@ func (e *ApprovalsError) Error() string {
 // returns the others.
 func finishUnapproved(batch []*Entry, refused map[spend.ID]*ApprovalError) (rest []*Entry) {
 	for _, e := range batch {
-		if err := refused[e.check.ID]; err != nil {
+		if err := refused[e.id()]; err != nil {
 			e.finish(err)
 			continue
 		}

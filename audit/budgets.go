@@ -27,6 +27,11 @@ type CounterChange struct {
 	Used  spend.Total // to be added; zero, like Count, when there must only be room
 	Count int64
 
+	// Take is not set when outcomes alone change the counter: then a row that is not
+	// there is left out.
+	Take    bool
+	Correct spend.Correction // by outcomes, without condition
+
 	// What was taken before must be at most that, if Limited or Counted. A
 	// MostCount below zero cannot be met.
 	Limited   bool
@@ -35,44 +40,82 @@ type CounterChange struct {
 	MostCount int64
 }
 
-// CounterChanges returns what the checks take from counters, sorted, so that two
-// commits never wait for each other. Each check meets its limits if it comes
-// after those before it: whether all do is one comparison for each counter.
-func CounterChanges(checks []*spend.Check) []CounterChange {
-	var changes []CounterChange
-	var at map[spend.Counter]int
+// CounterChanges returns what the checks take from counters and what the outcomes
+// correct, sorted, so that two commits never wait for each other. Each check meets
+// its limits if it comes after those before it: whether all do is one comparison
+// for each counter. What is given back makes no room for checks of the same commit.
+func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterChange {
+	var l changeList
 	for _, c := range checks {
 		if c.Decision.Effect == spend.Block {
 			continue
 		}
 		for i := range c.Charges {
 			charge := &c.Charges[i]
-			if at == nil {
-				at = make(map[spend.Counter]int)
-			}
-			n, ok := at[charge.Counter]
-			if !ok {
-				n = len(changes)
-				at[charge.Counter] = n
-				changes = append(changes, CounterChange{
-					Counter: charge.Counter, PolicyID: c.Action.PolicyID, RuleID: charge.RuleID, Since: charge.Since,
-					Subject: charge.Subject, EndMS: charge.EndMS,
-				})
-			}
-			changes[n].add(charge, c.Decision.Effect == spend.Allow)
-			if principal := cmp.Or(c.Principal, c.KeyID); !slices.Contains(changes[n].Principals, principal) {
-				changes[n].Principals = append(changes[n].Principals, principal)
+			change := l.of(c, charge)
+			change.add(charge, c.Decision.Effect == spend.Allow)
+			if principal := cmp.Or(c.Principal, c.KeyID); !slices.Contains(change.Principals, principal) {
+				change.Principals = append(change.Principals, principal)
 			}
 		}
 	}
-	slices.SortFunc(changes, func(a, b CounterChange) int {
+	for _, o := range outcomes {
+		for i := range o.Check.Charges {
+			charge := &o.Check.Charges[i]
+			if by := o.Correction(charge); by != (spend.Correction{}) {
+				change := l.of(o.Check, charge)
+				change.Correct = change.Correct.Plus(by)
+			}
+		}
+	}
+	slices.SortFunc(l.changes, func(a, b CounterChange) int {
 		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
 	})
-	return changes
+	return l.changes
+}
+
+// changeList has one change for each counter.
+type changeList struct {
+	changes []CounterChange
+	at      map[spend.Counter]int
+}
+
+// of returns the change of a charge's counter. It is good until the next call.
+func (l *changeList) of(c *spend.Check, charge *spend.Charge) *CounterChange {
+	n, ok := l.at[charge.Counter]
+	if !ok {
+		if l.at == nil {
+			l.at = make(map[spend.Counter]int)
+		}
+		n = len(l.changes)
+		l.at[charge.Counter] = n
+		l.changes = append(l.changes, CounterChange{
+			Counter: charge.Counter, PolicyID: c.Action.PolicyID, RuleID: charge.RuleID, Since: charge.Since,
+			Subject: charge.Subject, EndMS: charge.EndMS,
+		})
+	}
+	return &l.changes[n]
+}
+
+// Corrects reports whether any of the changes is, or has, one by outcomes.
+func Corrects(changes []CounterChange) bool {
+	return slices.ContainsFunc(changes, func(ch CounterChange) bool { return ch.Correct != spend.Correction{} })
+}
+
+// After returns what the counter's row has after the commit, given what it has
+// before. It is never below zero.
+func (ch *CounterChange) After(own spend.Usage) spend.Usage {
+	used := own.Used.Plus(ch.Used).Plus(ch.Correct.Over)
+	left, ok := used.Minus(ch.Correct.Back)
+	if !ok {
+		left = spend.Total{}
+	}
+	return spend.Usage{Used: left, Count: max(own.Count+ch.Count-ch.Correct.Count, 0)}
 }
 
 // add lets a charge meet its limits after those before it.
 func (ch *CounterChange) add(charge *spend.Charge, take bool) {
+	ch.Take = true
 	if charge.Limited && !charge.Lifted {
 		most, ok := charge.Limit.Total().Minus(ch.Used.Plus(charge.Amount.Total()))
 		switch {
@@ -128,6 +171,10 @@ func finishExceeded(batch []*Entry, usages []CounterUsage) (rest, later []*Entry
 	exceeded := make([][]CounterUsage, len(batch))
 	taken := make(map[spend.ID]bool) // by the rest, in whatever bucket
 	for i, e := range batch {
+		if e.outcome != nil { // takes nothing
+			rest = append(rest, e)
+			continue
+		}
 		if exceeded[i] = exceededOf(e.check, used); exceeded[i] != nil {
 			continue
 		}

@@ -25,7 +25,7 @@ func TestRefusedForWhatIsRecorded(t *testing.T) {
 			var used spend.Usage
 			alone := 0
 			s.spoil = func(batch []*spend.Check) (bool, error) {
-				if changes := audit.CounterChanges(batch); !changes[0].Meets(used) {
+				if changes := audit.CounterChanges(batch, nil); !changes[0].Meets(used) {
 					return false, &audit.ExceededError{Usages: []audit.CounterUsage{{Counter: counter, Usage: used}}}
 				}
 				if alone++; alone == 1 && first != nil {

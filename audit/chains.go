@@ -54,7 +54,7 @@ func (c *chains) of(node spend.ID) *nodeChain {
 func (c *chains) next(one *nodeChain, batch []*Entry) chain.Link {
 	c.entries = c.entries[:0]
 	for _, e := range batch {
-		c.entries = append(c.entries, chain.Entry{ID: e.check.ID, Row: e.row})
+		c.entries = append(c.entries, chain.Entry{ID: e.id(), Row: e.row})
 	}
 	return one.Next(c.entries)
 }

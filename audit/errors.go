@@ -37,6 +37,15 @@ func (e *KeysTakenError) Error() string {
 	return fmt.Sprintf("%d idempotency keys are taken", len(e.Hashes))
 }
 
+// ReportedError lists checks of a batch that have an outcome already, of that
+// number, or no pending one that a second may follow. Nothing was written: commit
+// the rest.
+type ReportedError struct{ CheckIDs []spend.ID }
+
+func (e *ReportedError) Error() string {
+	return fmt.Sprintf("%d outcomes are reported already", len(e.CheckIDs))
+}
+
 // RowError is a refusal of a row's own data. Nothing was written, and another try
 // would fail again.
 type RowError struct{ Err error }

@@ -59,7 +59,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 
 // failureKinds are the values of the kind label; they exist from the start so
 // that an alert on their increase sees the first.
-var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken"}
+var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken", "reported"}
 
 func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 	m.batchSize.Observe(float64(size))
@@ -72,11 +72,14 @@ func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 func failureKind(err error) string {
 	var row *RowError
 	var taken *KeysTakenError
+	var reported *ReportedError
 	switch {
 	case errors.As(err, &row):
 		return "row"
 	case errors.As(err, &taken):
 		return "key_taken"
+	case errors.As(err, &reported):
+		return "reported"
 	case errors.Is(err, ErrUnknown):
 		return "unknown"
 	case errors.Is(err, ErrStaleEpoch):

@@ -11,18 +11,22 @@ import (
 // incarnation is fenced, so that the store has it now or never (F3), then the
 // checks are looked up. It tries until the store answers.
 func (w *Writer) resolve(batch []*Entry) {
-	node := batch[0].check.Fence.Node
+	node := batch[0].fence().Node
 	w.o.Retire(node)
 	w.o.Logger.Warn("a commit's outcome is unknown; fencing this incarnation to find out", "checks", len(batch))
-	ids := make([]spend.ID, len(batch))
-	for i, e := range batch {
-		ids[i] = e.check.ID
+	var checks, reported []spend.ID
+	for _, e := range batch {
+		if e.outcome != nil {
+			reported = append(reported, e.outcome.CheckID)
+		} else {
+			checks = append(checks, e.check.ID)
+		}
 	}
 	for {
-		recorded, err := w.look(node, ids)
+		recorded, err := w.look(node, checks, reported)
 		if err == nil {
 			for _, e := range batch {
-				if recorded[e.check.ID] {
+				if recorded[e.id()] {
 					w.slots.recorded.Add(1)
 					e.finish(nil)
 				} else {
@@ -45,19 +49,31 @@ func (w *Writer) isClosed() bool {
 	return w.closed
 }
 
-func (w *Writer) look(node spend.ID, ids []spend.ID) (map[spend.ID]bool, error) {
+// look returns which checks are recorded, and which outcomes of those that were
+// reported on, by their own IDs.
+func (w *Writer) look(node spend.ID, checks, reported []spend.ID) (map[spend.ID]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()
 	if err := w.o.Fence(ctx, node); err != nil {
 		return nil, err
 	}
-	checks, err := w.o.Trail.Checks(ctx, ids)
+	found, err := w.o.Trail.Checks(ctx, checks)
 	if err != nil {
 		return nil, err
 	}
-	recorded := make(map[spend.ID]bool, len(checks))
-	for _, c := range checks {
+	recorded := make(map[spend.ID]bool, len(checks)+len(reported))
+	for _, c := range found {
 		recorded[c.ID] = true
+	}
+	if reported == nil {
+		return recorded, nil
+	}
+	outcomes, err := w.o.Trail.Outcomes(ctx, reported)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outcomes {
+		recorded[o.ID] = true
 	}
 	return recorded, nil
 }

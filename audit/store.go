@@ -45,23 +45,25 @@ type Store interface {
 
 // Trail is the immutable audit trail.
 type Trail interface {
-	// Commit writes the checks, their violations, their idempotency keys and
-	// their link of the node's chain (G8), and takes their charges from the counters
-	// of budgets (G12), in one durable transaction, or nothing. Every check carries
-	// the same fence, and their IDs are distinct. It fails with
+	// Commit writes the checks, their violations and their idempotency keys, the
+	// outcomes, and their link of the node's chain (G8), and takes the charges from
+	// the counters of budgets (G12) and corrects those of the outcomes' checks, in
+	// one durable transaction, or nothing. All carry the same fence, their IDs are
+	// distinct, and so are the checks that outcomes are of. It fails with
 	//
 	//	ErrStaleEpoch    the fence's epoch is over: claim again
 	//	ErrFencedNode    the fence's node was fenced: claim again as a new one
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
 	//	*ApprovalsError  these checks may not use their approvals: commit the rest
+	//	*ReportedError   these checks have outcomes: commit the rest
 	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it
 	//	ErrUnavailable   certainly nothing was written
 	//	ErrUnknown       the connection was lost while committing: only a
 	//	                 look-up behind Fence can tell
-	Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error
+	Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error
 
 	// Checks looks up by ID; the absent are missing from the answer, which
 	// has no order.
@@ -69,12 +71,19 @@ type Trail interface {
 	// CheckIDsByKey returns, per hash of an idempotency key, the check recorded
 	// under it in the last 24 hours, by the store's clock (S18).
 	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
+	// PassStates looks checks up by ID as holders of fingerprints; the absent are
+	// missing from the answer.
+	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
 	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
-	// after nowMS.
+	// after nowMS and that was not released.
 	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]LivePass, error)
-	// PagePasses walks all passes whose UntilMS is after nowMS, newest ID
-	// first, beginning below the ID before (zero begins at the newest).
+	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
+	// released, newest ID first, beginning below the ID before (zero begins at the
+	// newest).
 	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]LivePass, error)
+	// Outcomes returns the outcomes of checks, of each in the order of their
+	// numbers.
+	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
 
 	// Violations returns a page, newest first, and the exact count of all that
 	// match the filter, whatever the position (S22).
@@ -86,6 +95,27 @@ type LivePass struct {
 	Fingerprint spend.Hash
 	CheckID     spend.ID
 	spend.Pass
+}
+
+// PassState is what a recorded check is as the holder of a fingerprint.
+type PassState int
+
+// The states of a recorded check.
+const (
+	PassFinal    PassState = iota + 1 // was not allowed: there is nothing to release
+	PassAllowed                       // may be released
+	PassReleased                      // failed or voided, and given back
+)
+
+// PassStateOf returns the state of a recorded check.
+func PassStateOf(allowed, released bool) PassState {
+	switch {
+	case released:
+		return PassReleased
+	case allowed:
+		return PassAllowed
+	}
+	return PassFinal
 }
 
 // ViolationQuery selects violations. Zero fields do not filter.

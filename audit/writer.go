@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,13 +16,6 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
-
-// ErrKeyTaken means that another check is recorded under the idempotency key.
-var ErrKeyTaken = errors.New("idempotency key is taken")
-
-// ErrPending means that the deadline came before it was known how the commit
-// ended. Entry.Settle returns the outcome.
-var ErrPending = errors.New("commit is still under way")
 
 const (
 	// maxBatch bounds a commit; larger batches save nothing more per row.
@@ -69,34 +61,16 @@ type Writer struct {
 	mu      sync.Mutex
 	waiting *sync.Cond
 	queue   []*Entry
-	keys    map[string]struct{} // take's, of the batch that it makes
+	keys    map[string]struct{}   // take's, of the batch that it makes
+	reports map[spend.ID]struct{} // likewise: checks whose outcomes are in it
 	closed  bool
 	done    sync.WaitGroup
 }
 
-// Entry is one check on its way into the trail. One goroutine waits for it.
-// Entries are used again: what the last check left is still in a cache.
-type Entry struct {
-	writer *Writer
-	check  *spend.Check
-	row    spend.Hash // of the check's row, for its chain
-	phase  atomic.Int32
-	done   chan struct{} // takes one token, from finish
-	err    error
-	timer  *time.Timer // of Wait
-}
-
-// The phases of an Entry: it can be withdrawn until its commit begins.
-const (
-	queued int32 = iota
-	committing
-	withdrawn
-)
-
 // NewWriter starts a Writer.
 func NewWriter(o WriterOptions) *Writer {
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, defaultCommitTimeout)
-	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{})}
+	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
 	w.waiting = sync.NewCond(&w.mu)
 	w.done.Go(w.run)
@@ -130,92 +104,6 @@ func (w *Writer) Free() { w.slots.taken.Add(-1) }
 // the store did not take it in time. recorded is Reserve's.
 func (w *Writer) Learn(recorded int64, took time.Duration) { w.slots.learn(recorded, took) }
 
-// Append queues a check, which must not change any more. The caller holds a
-// slot until the Entry is finished.
-func (w *Writer) Append(check *spend.Check) *Entry {
-	// Hashed here, by many at once, and not in the one line of commits.
-	e := w.entry()
-	e.check, e.row = check, chain.HashCheck(check, RowFormat)
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		e.finish(ErrUnavailable)
-		return e
-	}
-	w.queue = append(w.queue, e)
-	w.mu.Unlock()
-	w.waiting.Signal()
-	return e
-}
-
-// Wait is nil once the check is durably recorded. Else nothing is recorded,
-// now or ever, except after ErrPending. The caller must not use the Entry any
-// more, except after ErrPending:
-//
-//	ErrStaleEpoch, ErrFencedNode  claim again
-//	ErrKeyTaken                   another check has the idempotency key
-//	*ApprovalError                the check may not use its approval
-//	*ExceededError                budgets have no room for the check's charges
-//	*RowError                     the check itself was refused
-//	ErrUnavailable                the store did not take it in time
-//	ErrPending                    not known yet: Settle returns the outcome
-func (e *Entry) Wait(deadline time.Time) error {
-	e.timer.Reset(time.Until(deadline))
-	select {
-	case <-e.done:
-		return e.end()
-	case <-e.timer.C:
-	}
-	if e.phase.CompareAndSwap(queued, withdrawn) {
-		return ErrUnavailable
-	}
-	select {
-	case <-e.done:
-		return e.end()
-	default:
-		return ErrPending
-	}
-}
-
-// entry takes one that ended, or makes one.
-func (w *Writer) entry() *Entry {
-	if e, ok := w.entries.Get().(*Entry); ok {
-		return e
-	}
-	e := &Entry{writer: w, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	e.timer.Stop()
-	return e
-}
-
-// end returns the outcome of an Entry that is finished, and the Entry back: only
-// the one who waited knows it any more, and may not ask again. That one may
-// after ErrPending, which is the outcome of a commit in doubt when the Writer is
-// closed; and of one that was withdrawn the queue still knows.
-func (e *Entry) end() error {
-	err := e.err
-	if errors.Is(err, ErrPending) {
-		e.done <- struct{}{}
-		return err
-	}
-	e.timer.Stop() // leaves nothing in its channel
-	e.check, e.err = nil, nil
-	e.phase.Store(queued)
-	e.writer.entries.Put(e)
-	return err
-}
-
-// Settle waits for the final outcome, however long it takes; see Wait. It is
-// ErrPending only when the Writer was closed before the store could tell.
-func (e *Entry) Settle() error {
-	<-e.done
-	return e.end()
-}
-
-func (e *Entry) finish(err error) {
-	e.err = err
-	e.done <- struct{}{}
-}
-
 // Close refuses new checks and returns when those queued are finished.
 func (w *Writer) Close() {
 	w.mu.Lock()
@@ -236,7 +124,7 @@ func (w *Writer) run() {
 }
 
 // take waits for entries and takes the longest run that one commit can hold:
-// one fence, no idempotency key twice, not withdrawn.
+// one fence, no idempotency key and no check's outcome twice, not withdrawn.
 func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,18 +137,13 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 	}
 	w.yield()
 	clear(w.keys)
+	clear(w.reports)
 	batch = make([]*Entry, 0, min(len(w.queue), maxBatch))
 	n := 0
 	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
 		e := w.queue[n]
-		if len(batch) > 0 && batch[0].check.Fence != e.check.Fence {
+		if len(batch) > 0 && batch[0].fence() != e.fence() || w.twice(e) {
 			break
-		}
-		if key := e.check.Action.IdempotencyKey; key != "" {
-			if _, twice := w.keys[key]; twice {
-				break
-			}
-			w.keys[key] = struct{}{}
 		}
 		if e.phase.CompareAndSwap(queued, committing) {
 			batch = append(batch, e)
@@ -271,6 +154,18 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 		w.queue = nil // let the backing array go
 	}
 	return batch, true
+}
+
+// twice reports whether the batch has an entry beside which this one cannot be.
+func (w *Writer) twice(e *Entry) (twice bool) {
+	if e.outcome != nil {
+		_, twice = w.reports[e.outcome.CheckID]
+		w.reports[e.outcome.CheckID] = struct{}{}
+	} else if key := e.check.Action.IdempotencyKey; key != "" {
+		_, twice = w.keys[key]
+		w.keys[key] = struct{}{}
+	}
+	return twice
 }
 
 // yield lets goroutines that are ready run before the commit begins, until
@@ -291,10 +186,13 @@ func (w *Writer) yield() {
 // certainly recorded; where that is not known it is over, and what still has
 // its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
-	slices.SortFunc(batch, func(a, b *Entry) int { return bytes.Compare(a.check.ID[:], b.check.ID[:]) })
+	slices.SortFunc(batch, func(a, b *Entry) int {
+		before, after := a.id(), b.id()
+		return bytes.Compare(before[:], after[:])
+	})
 	for len(batch) > 0 {
 		w.announce()
-		nodeChain := w.chains.of(batch[0].check.Fence.Node)
+		nodeChain := w.chains.of(batch[0].fence().Node)
 		if nodeChain.ended {
 			finishAll(batch, ErrFencedNode)
 			return
@@ -304,14 +202,15 @@ func (w *Writer) commit(batch []*Entry) {
 		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
 		var taken *KeysTakenError
+		var reported *ReportedError
 		var exceeded *ExceededError
 		var unapproved *ApprovalsError
 		var row *RowError
 		switch {
-		case errors.As(err, &taken):
-			rest := finishTaken(batch, taken.Hashes)
+		case errors.As(err, &taken), errors.As(err, &reported):
+			rest := finishRecorded(batch, taken, reported)
 			if len(rest) == len(batch) {
-				finishAll(batch, ErrUnavailable) // a store that names foreign keys
+				finishAll(batch, ErrUnavailable) // a store that names what is foreign
 				return
 			}
 			batch = rest
@@ -377,34 +276,16 @@ func (w *Writer) logRefused(checks int, err error) {
 }
 
 func (w *Writer) store(batch []*Entry, link chain.Link) error {
-	checks := make([]*spend.Check, len(batch))
-	for i, e := range batch {
-		checks[i] = e.check
+	checks := make([]*spend.Check, 0, len(batch))
+	var outcomes []*spend.Outcome
+	for _, e := range batch {
+		if e.outcome != nil {
+			outcomes = append(outcomes, e.outcome)
+		} else {
+			checks = append(checks, e.check)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.o.CommitTimeout)
 	defer cancel()
-	return w.o.Trail.Commit(ctx, checks, link)
-}
-
-func finishAll(batch []*Entry, err error) {
-	for _, e := range batch {
-		e.finish(err)
-	}
-}
-
-// finishTaken finishes the entries whose keys are taken and returns the others.
-func finishTaken(batch []*Entry, hashes []spend.Hash) (rest []*Entry) {
-	taken := make(map[spend.Hash]struct{}, len(hashes))
-	for _, h := range hashes {
-		taken[h] = struct{}{}
-	}
-	for _, e := range batch {
-		key := e.check.Action.IdempotencyKey
-		if _, ok := taken[spend.HashKey(key)]; ok && key != "" {
-			e.finish(ErrKeyTaken)
-			continue
-		}
-		rest = append(rest, e)
-	}
-	return rest
+	return w.o.Trail.Commit(ctx, checks, outcomes, link)
 }

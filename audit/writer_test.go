@@ -43,7 +43,7 @@ type recordedBatch struct {
 	link   chain.Link
 }
 
-func (s *trail) Commit(_ context.Context, checks []*spend.Check, link chain.Link) error {
+func (s *trail) Commit(_ context.Context, checks []*spend.Check, _ []*spend.Outcome, link chain.Link) error {
 	if s.begin != nil {
 		s.begin()
 	}

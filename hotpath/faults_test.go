@@ -114,15 +114,24 @@ func (s *faultyStore) onCommit(f commitFault) {
 	s.commit = f
 }
 
-func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
+func (s *faultyStore) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+	if s.reads != nil {
+		return nil, s.reads(ctx)
+	}
+	return s.Store.PassStates(ctx, ids)
+}
+
+func (s *faultyStore) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	s.mu.Lock()
 	f := s.commit
 	s.mu.Unlock()
 	if f == nil {
-		return s.Store.Commit(ctx, checks, link)
+		return s.Store.Commit(ctx, checks, outcomes, link)
 	}
 	link.Entries = slices.Clone(link.Entries) // the commit may be carried out later
-	return f(ctx, checks, func(ctx context.Context, checks []*spend.Check) error { return s.Store.Commit(ctx, checks, link) })
+	return f(ctx, checks, func(ctx context.Context, checks []*spend.Check) error {
+		return s.Store.Commit(ctx, checks, outcomes, link)
+	})
 }
 
 var errTest = errors.New("made to fail")

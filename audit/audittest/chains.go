@@ -20,10 +20,10 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }
 	f := fence(t, s)
 	first, second := newCheck(f), keyed(newCheck(f), newKeyText())
-	if err := s.Commit(ctx, []*spend.Check{first}, Link(1, first)); err != nil {
+	if err := s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(ctx, []*spend.Check{second, newCheck(f)}, Link(2, second)); err != nil {
+	if err := s.Commit(ctx, []*spend.Check{second, newCheck(f)}, nil, Link(2, second)); err != nil {
 		t.Fatal(err)
 	}
 	if n := batches(); n != 2 {
@@ -38,14 +38,14 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	for what, c := range map[string]*spend.Check{"poison": poison, "taken key": taken, "recorded already": again, "stale": stale, "fenced": fenced} {
-		if err := s.Commit(ctx, []*spend.Check{c}, Link(3, c)); err == nil {
+		if err := s.Commit(ctx, []*spend.Check{c}, nil, Link(3, c)); err == nil {
 			t.Errorf("%s: was recorded", what)
 		}
 	}
 	if n := batches(); n != 2 {
 		t.Errorf("%d batches when five commits had failed", n)
 	}
-	if err := s.Commit(ctx, []*spend.Check{poisonless(poison)}, Link(3, poison)); err != nil {
+	if err := s.Commit(ctx, []*spend.Check{poisonless(poison)}, nil, Link(3, poison)); err != nil {
 		t.Errorf("the place that failed commits did not take: %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func chainNeverForks(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
 	first := newCheck(f)
-	if err := s.Commit(ctx, []*spend.Check{first}, Link(1, first)); err != nil {
+	if err := s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)); err != nil {
 		t.Fatal(err)
 	}
 	const racers = 6
@@ -70,7 +70,7 @@ func chainNeverForks(t *testing.T, s Subject) {
 	for range racers {
 		wg.Go(func() {
 			c := keyed(newCheck(f), newKeyText())
-			err := s.Commit(ctx, []*spend.Check{c}, Link(2, c))
+			err := s.Commit(ctx, []*spend.Check{c}, nil, Link(2, c))
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -85,7 +85,7 @@ func chainNeverForks(t *testing.T, s Subject) {
 		t.Errorf("%d batches have one place", len(won))
 	}
 	other := newCheck(fence(t, s)) // another chain has places of its own
-	if err := s.Commit(ctx, []*spend.Check{other}, Link(2, other)); err != nil {
+	if err := s.Commit(ctx, []*spend.Check{other}, nil, Link(2, other)); err != nil {
 		t.Error(err)
 	}
 }

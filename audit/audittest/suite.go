@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/hotpath/spend"
 )
 
 // Subject is a fresh store and the way round it, by which the suite does what
@@ -54,6 +55,11 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ApprovalSeparation", approvalSeparation},
 		{"ApprovalUseRace", approvalUseRace},
 		{"ApprovalListing", approvalListing},
+		{"OutcomesComeBack", outcomesComeBack},
+		{"OutcomesAreReportedOnce", outcomesAreReportedOnce},
+		{"OutcomesCorrectCounters", outcomesCorrectCounters},
+		{"OutcomesRace", outcomesRace},
+		{"ReleasedPasses", releasedPasses},
 		{"ViolationRecord", violationRecord},
 		{"ViolationFilters", violationFilters},
 		{"ViolationPaging", violationPaging},
@@ -95,7 +101,9 @@ func immutable(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
 	c := blocked(newCheck(f))
-	mustCommit(t, s, c)
+	allowed := newCheck(f)
+	mustCommit(t, s, c, allowed)
+	mustReport(t, s, report(f, allowed, 1, spend.Voided, true))
 	if err := s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +112,8 @@ func immutable(t *testing.T, s Subject) {
 		"DELETE FROM checks",
 		"UPDATE violations SET agent_id = 'x'",
 		"DELETE FROM violations",
+		"UPDATE outcomes SET note = 'x'",
+		"DELETE FROM outcomes",
 		"UPDATE policies SET name = 'x'",
 		"DELETE FROM policies",
 		"UPDATE batches SET seq = 7",

@@ -16,8 +16,8 @@ import (
 )
 
 // Commit implements audit.Trail: one buffer, one wait.
-func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
-	if len(checks) == 0 {
+func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
+	if len(checks)+len(outcomes) == 0 {
 		return nil
 	}
 	for _, c := range checks {
@@ -35,9 +35,14 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		reach = 0
 	}
 	session.parameters.reset()
-	changes := audit.CounterChanges(checks)
+	corrected := audit.CounterChanges(checks, outcomes)
+	changes := takes(corrected)
 	newPrincipals := s.principals.unknown(changes)
-	session.parameters.appendCommit(checks, changes, newPrincipals, reach, link)
+	session.parameters.fence(fenceOf(checks, outcomes))
+	session.parameters.appendCommit(checks, changes, newPrincipals, reach)
+	session.parameters.outcomes(outcomes)
+	session.parameters.corrections(corrected)
+	session.parameters.link(link)
 	prepare := !session.prepared || s.statement == ""
 	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
 		return fmt.Errorf("cannot commit: %w", &audit.RowError{Err: err})
@@ -70,7 +75,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -87,11 +92,8 @@ func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []
 	return (&pgproto3.Sync{}).Encode(b)
 }
 
-// appendCommit adds the parameters of commit_checks.
-func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.CounterChange, principals []counterPrincipal, horizonMS int64, link chain.Link) {
-	fence := checks[0].Fence
-	p.bytes(fence.Node[:])
-	p.bytes(fence.Epoch[:])
+// appendCommit adds the parameters of commit_checks that are of checks.
+func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.CounterChange, principals []counterPrincipal, horizonMS int64) {
 	p.keys(checks)
 	p.int64(horizonMS)
 	p.int16(audit.RowFormat)
@@ -100,6 +102,16 @@ func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.Counter
 	p.changes(changes)
 	p.principals(principals)
 	p.approvals(checks)
+}
+
+// fence adds that under which the commit is made.
+func (p *parameters) fence(fence spend.Fence) {
+	p.bytes(fence.Node[:])
+	p.bytes(fence.Epoch[:])
+}
+
+// link adds what the commit adds to its chain.
+func (p *parameters) link(link chain.Link) {
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()

@@ -34,7 +34,7 @@ func BenchmarkCommitCPU(b *testing.B) {
 				}
 				slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 				link := builder.Next(entries)
-				if err := s.Commit(b.Context(), batch, link); err != nil {
+				if err := s.Commit(b.Context(), batch, nil, link); err != nil {
 					b.Fatal(err)
 				}
 				builder.Advance(link)

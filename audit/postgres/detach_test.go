@@ -49,7 +49,7 @@ func newOldDays(t *testing.T) *oldDays {
 		for _, c := range checks {
 			c.Fence = f
 		}
-		if err := o.Commit(t.Context(), checks, audittest.Link(1, checks...)); err != nil {
+		if err := o.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestDetachAmidWork(t *testing.T) {
 	nodes.Go(func() {
 		for working.Err() == nil {
 			c := minimal(newFence(t, o.Store))
-			if err := o.Commit(ctx, []*spend.Check{c}, audittest.Link(1, c)); err != nil {
+			if err := o.Commit(ctx, []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
 				t.Errorf("a commit beside a detach: %v", err)
 			}
 			commits++

@@ -54,7 +54,11 @@ func TestNoAllocation(t *testing.T) {
 	var buf []byte
 	encode := func() {
 		p.reset()
-		p.appendCommit(batch, nil, nil, 60_000, link)
+		p.fence(batch[0].Fence)
+		p.appendCommit(batch, nil, nil, 60_000)
+		p.outcomes(nil)
+		p.corrections(nil)
+		p.link(link)
 		var err error
 		if buf, err = appendCommit(buf[:0], "", true, &p); err != nil {
 			t.Error(err)
@@ -91,7 +95,7 @@ func TestCommitAllocations(t *testing.T) {
 				entries[i] = chain.Entry{ID: c.ID}
 			}
 			link := builder.Next(entries)
-			if err := s.Commit(t.Context(), batch, link); err != nil {
+			if err := s.Commit(t.Context(), batch, nil, link); err != nil {
 				t.Error(err)
 			}
 			builder.Advance(link)
@@ -116,7 +120,11 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.reset()
-		p.appendCommit(batch, nil, nil, 0, link)
+		p.fence(batch[0].Fence)
+		p.appendCommit(batch, nil, nil, 0)
+		p.outcomes(nil)
+		p.corrections(nil)
+		p.link(link)
 		buf, _ = appendCommit(buf[:0], "", false, &p)
 	}
 }

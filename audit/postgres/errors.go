@@ -21,6 +21,7 @@ const (
 	codeKeysTaken     = "SG003"
 	codePoliciesFull  = "SG006"
 	codeNoRoom        = "SG007"
+	codeReported      = "SG008"
 	codeUnapproved    = "SG009"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
@@ -58,6 +59,8 @@ func refusal(err *pgconn.PgError) error {
 		return &noRoomError{err.Detail}
 	case err.Code == codeUnapproved:
 		return unapproved(err.Detail)
+	case err.Code == codeReported:
+		return reported(err.Detail)
 	case err.Code == codeKeysTaken:
 		return keysTaken(err.Detail)
 	case len(err.Code) == 5 && strings.Contains(rowClasses, err.Code[:2]):
@@ -124,6 +127,18 @@ func keysTaken(detail string) error {
 		taken.Hashes = append(taken.Hashes, spend.Hash(hash))
 	}
 	return taken
+}
+
+func reported(detail string) error {
+	known := new(audit.ReportedError)
+	for text := range strings.SplitSeq(detail, ",") {
+		id, err := spend.ParseID(strings.ReplaceAll(text, "-", ""), "")
+		if err != nil {
+			return fmt.Errorf("cannot read the reported checks %q: %w", detail, audit.ErrUnavailable)
+		}
+		known.CheckIDs = append(known.CheckIDs, id)
+	}
+	return known
 }
 
 // Refused reports whether the server answered an attempt to use it with a refusal

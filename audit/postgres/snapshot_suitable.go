@@ -44,6 +44,10 @@ func verifiedTables() map[string]verified {
 			"version": "integer", "created_at": "timestamp with time zone", "updated_at": "timestamp with time zone", "generation": "bigint",
 			"budgets": "jsonb",
 		}, []string{"policy_id", "version", "generation"}},
+		"outcomes": {chain.OutcomeColumns(), map[string]string{
+			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "number": "smallint", "status": `"char"`, "release": `"char"`,
+			"excess": `"char"`, "amount": "numeric",
+		}, []string{"outcome_id", "check_id", "number"}},
 		"batches": {batches, map[string]string{
 			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",
 		}, batches},

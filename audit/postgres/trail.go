@@ -80,7 +80,7 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
 		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
 			SELECT c.fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
-			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3
+			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
 			ORDER BY check_id DESC LIMIT 1) AS p`,
 		byteas(fingerprints), nowMS, [16]byte(oldest))
 	for _, p := range passes {
@@ -99,8 +99,8 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 		return nil, err
 	}
 	return collect(ctx, s, "cannot page through passes", scanPass,
-		`SELECT fingerprint, check_id, claimed_ms, until_ms FROM checks
-			WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3
+		`SELECT fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
+			WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3 AND NOT (`+released+`)
 			ORDER BY check_id DESC LIMIT $4`,
 		nowMS, [16]byte(oldest), [16]byte(before), limit)
 }

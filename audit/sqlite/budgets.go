@@ -10,11 +10,11 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// takeFromBudgets takes from counters what the checks take, or refuses with all
-// that have no room.
-func takeFromBudgets(tx *sql.Tx, checks []*spend.Check) error {
+// changeCounters takes from counters what checks take, or refuses with all that
+// have no room, and corrects them.
+func changeCounters(tx *sql.Tx, changes []audit.CounterChange) error {
 	exceeded := new(audit.ExceededError)
-	for _, ch := range audit.CounterChanges(checks) {
+	for _, ch := range changes {
 		own, window, err := usageOf(context.Background(), tx, ch.Counter)
 		if err != nil {
 			return err
@@ -23,13 +23,22 @@ func takeFromBudgets(tx *sql.Tx, checks []*spend.Check) error {
 			exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: ch.Counter, Usage: window})
 			continue
 		}
+		own = ch.After(own)
+		if !ch.Take { // a row that is not there is of a window that ended
+			_, err := tx.Exec("UPDATE budget_counters SET used = ?, count = ? WHERE counter_id = ? AND start_ms = ?",
+				own.Used.String(), own.Count, ch.ID[:], ch.StartMS)
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		var end any
 		if ch.EndMS != 0 {
 			end = ch.EndMS
 		}
 		_, err = tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
-			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Since, own.Used.Plus(ch.Used).String(), own.Count+ch.Count, ch.PolicyID, ch.RuleID, ch.Subject)
+			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Since, own.Used.String(), own.Count, ch.PolicyID, ch.RuleID, ch.Subject)
 		if err != nil {
 			return err
 		}

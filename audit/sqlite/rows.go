@@ -73,13 +73,20 @@ func orNull(s string) any {
 // values: text is UTF-8 without U+0000.
 func checkText(c *spend.Check) error {
 	a, d := &c.Action, &c.Decision
-	for _, s := range []string{
-		a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor,
+	return storable(c.ID, a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor,
 		a.ReasonText, a.IdempotencyKey, a.Metadata.JSON, string(d.Reason), d.RuleID, d.RuleDescription, d.Message,
-		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner,
-	} {
+		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner)
+}
+
+// outcomeText is checkText of an outcome.
+func outcomeText(o *spend.Outcome) error {
+	return storable(o.CheckID, o.Reference, o.Note, o.KeyID, o.Principal, o.RequestID)
+}
+
+func storable(check spend.ID, texts ...string) error {
+	for _, s := range texts {
 		if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
-			return &audit.RowError{Err: fmt.Errorf("check %s: text is not UTF-8 without U+0000", c.ID.Text(spend.PrefixCheck))}
+			return &audit.RowError{Err: fmt.Errorf("check %s: text is not UTF-8 without U+0000", check.Text(spend.PrefixCheck))}
 		}
 	}
 	return nil

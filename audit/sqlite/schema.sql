@@ -43,6 +43,25 @@ CREATE TABLE checks (
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
 CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
 
+-- What became of allowed actions, as in PostgreSQL.
+CREATE TABLE outcomes (
+    outcome_id BLOB    NOT NULL UNIQUE,
+    check_id   BLOB    NOT NULL,
+    node       BLOB    NOT NULL,
+    epoch      BLOB    NOT NULL,
+    number     INTEGER NOT NULL,
+    status     TEXT    NOT NULL,
+    release    TEXT    NOT NULL,
+    excess     TEXT,
+    amount     TEXT,
+    reference  TEXT,
+    note       TEXT,
+    key_id     TEXT    NOT NULL,
+    principal  TEXT,
+    request_id TEXT    NOT NULL,
+    PRIMARY KEY (check_id, number)
+) STRICT;
+
 -- Each commit adds its place in the hash chain of the node incarnation that wrote
 -- it (G8), as in PostgreSQL.
 CREATE TABLE batches (
@@ -203,6 +222,14 @@ BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_replace BEFORE INSERT ON checks
 WHEN EXISTS (SELECT 1 FROM checks WHERE check_id = NEW.check_id OR rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
+
+CREATE TRIGGER outcomes_update BEFORE UPDATE ON outcomes
+BEGIN SELECT RAISE(ABORT, 'outcomes are immutable'); END;
+CREATE TRIGGER outcomes_delete BEFORE DELETE ON outcomes
+BEGIN SELECT RAISE(ABORT, 'outcomes are immutable'); END;
+CREATE TRIGGER outcomes_replace BEFORE INSERT ON outcomes
+WHEN EXISTS (SELECT 1 FROM outcomes WHERE check_id = NEW.check_id AND number = NEW.number OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'outcomes are immutable'); END;
 
 CREATE TRIGGER batches_update BEFORE UPDATE ON batches
 BEGIN SELECT RAISE(ABORT, 'batches are immutable'); END;

@@ -22,8 +22,14 @@ const insertKey = `INSERT INTO idempotency_keys (key_hash, check_id, expires_at)
 	ON CONFLICT (key_hash) DO UPDATE SET check_id = ?2, expires_at = ?3 WHERE expires_at <= ?4`
 
 // Commit implements audit.Trail.
-func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
-	if len(checks) == 0 {
+func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
+	var fence spend.Fence
+	switch {
+	case len(checks) > 0:
+		fence = checks[0].Fence
+	case len(outcomes) > 0:
+		fence = outcomes[0].Fence
+	default:
 		return nil
 	}
 	for _, c := range checks {
@@ -31,14 +37,22 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 			return err
 		}
 	}
+	for _, o := range outcomes {
+		if err := outcomeText(o); err != nil {
+			return err
+		}
+	}
 	return s.write(ctx, func(tx *sql.Tx) error {
-		if err := enter(tx, checks[0].Fence); err != nil {
+		if err := enter(tx, fence); err != nil {
 			return err
 		}
 		if err := s.insertKeys(tx, checks, time.Now()); err != nil {
 			return err
 		}
-		if err := s.addLink(tx, checks[0].Fence.Node, link); err != nil {
+		if err := insertOutcomes(tx, outcomes); err != nil {
+			return err
+		}
+		if err := s.addLink(tx, fence.Node, link); err != nil {
 			return err
 		}
 		if err := insert(tx, s.insertCheck, s.insertChecks, checks, appendCheck); err != nil {
@@ -54,7 +68,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		if err := useApprovals(tx, checks); err != nil {
 			return err
 		}
-		return takeFromBudgets(tx, checks)
+		return changeCounters(tx, audit.CounterChanges(checks, outcomes))
 	})
 }
 
@@ -167,8 +181,8 @@ const passColumns = "fingerprint, check_id, claimed_ms, until_ms"
 // LivePasses implements audit.Trail.
 func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
-		"SELECT "+passColumns+" FROM checks WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? ORDER BY check_id`, append(hashArgs(fingerprints), nowMS)...)
+		"SELECT "+passColumns+" FROM checks AS c WHERE fingerprint IN ("+marks(len(fingerprints))+`)
+			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` ORDER BY check_id`, append(hashArgs(fingerprints), nowMS)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
@@ -182,7 +196,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 		before = newest
 	}
 	return collect(ctx, s.reader, "cannot page through passes", scanPass,
-		"SELECT "+passColumns+` FROM checks WHERE claimed_ms IS NOT NULL AND until_ms > ? AND check_id < ?
+		"SELECT "+passColumns+` FROM checks AS c WHERE claimed_ms IS NOT NULL AND until_ms > ? AND check_id < ? AND NOT `+released+`
 			ORDER BY check_id DESC LIMIT ?`, nowMS, before[:], limit)
 }
 

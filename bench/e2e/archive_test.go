@@ -101,7 +101,7 @@ func (b *backup) recordOld(t *testing.T, first time.Time) (ids []string) {
 			Action:   spend.Action{AgentID: "old-agent", PolicyID: standard, Currency: "USD", Counterparty: "vendor"},
 			Decision: spend.Decision{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", RuleDescription: "a cap", PolicyVersion: 1},
 		}
-		act(t, store.Commit(t.Context(), []*spend.Check{c}, audittest.Link(1, c)))
+		act(t, store.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 		ids = append(ids, c.ID.Text(spend.PrefixCheck))
 	}
 	return ids

@@ -40,13 +40,13 @@ func (m *memory) use(checks []*spend.Check) error {
 }
 
 // takeAndUse takes from budgets and uses approvals, or does neither.
-func (m *memory) takeAndUse(checks []*spend.Check) error {
+func (m *memory) takeAndUse(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	counters := maps.Clone(m.counters)
 	for key, c := range counters {
 		kept := *c
 		counters[key] = &kept
 	}
-	if err := m.take(checks); err != nil {
+	if err := m.take(checks, outcomes); err != nil {
 		return err
 	}
 	err := m.use(checks)

@@ -16,10 +16,11 @@ type counter struct {
 	spend.Usage
 }
 
-// take takes from the counters of budgets what the checks take, or nothing.
-func (m *memory) take(checks []*spend.Check) error {
+// take takes from the counters of budgets what the checks take, or nothing, and
+// corrects them.
+func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	exceeded := new(audit.ExceededError)
-	changes := audit.CounterChanges(checks)
+	changes := audit.CounterChanges(checks, outcomes)
 	for i := range changes {
 		// What the commit itself takes from an earlier bucket counts as well.
 		u := m.usage(changes[i].Counter)
@@ -37,11 +38,14 @@ func (m *memory) take(checks []*spend.Check) error {
 	}
 	for _, ch := range changes {
 		c := m.counters[ch.Counter]
+		if c == nil && !ch.Take {
+			continue
+		}
 		if c == nil {
 			c = &counter{change: ch}
 			m.counters[ch.Counter] = c
 		}
-		c.Used, c.Count = c.Used.Plus(ch.Used), c.Count+ch.Count
+		c.Usage = ch.After(c.Usage)
 		for _, principal := range ch.Principals {
 			m.met[ch.ID] = append(m.met[ch.ID], principal)
 		}

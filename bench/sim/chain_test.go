@@ -29,6 +29,13 @@ func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*s
 				fail("G8: link %d of chain %s: %v", seq, chainID.Text(""), err)
 			}
 			for _, e := range entries {
+				if e.ID.OfOutcome() {
+					if o := f.store.outcome(e.ID); listed[e.ID] || o == nil || chain.HashOutcome(o) != e.Row || o.Fence.Node != chainID {
+						fail("G8: link %d of chain %s lists outcome %s, twice or not as it is recorded", seq, chainID.Text(""), e.ID.Text(""))
+					}
+					listed[e.ID] = true
+					continue
+				}
 				c := byID[e.ID]
 				if listed[e.ID] || c == nil || chain.HashCheck(c, audit.RowFormat) != e.Row || c.Fence.Node != chainID {
 					fail("G8: link %d of chain %s lists %s, twice or not as it is recorded", seq, chainID.Text(""), e.ID.Text("chk_"))
@@ -37,8 +44,12 @@ func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*s
 			}
 		}
 	}
-	if len(listed) != len(byID) {
-		fail("G8: %d checks are recorded, %d listed", len(byID), len(listed))
+	recorded := len(byID)
+	for _, outcomes := range f.store.outcomes {
+		recorded += len(outcomes)
+	}
+	if len(listed) != recorded {
+		fail("G8: %d checks and outcomes are recorded, %d listed", recorded, len(listed))
 	}
 }
 

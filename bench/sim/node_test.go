@@ -129,7 +129,7 @@ type inside struct{}
 
 // Commit fails before, after and in the middle; its connection may be lost
 // while the transaction goes on, or before it has begun.
-func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
+func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	delay, fails, kind := s.draw()
 	unknown := fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
 	copies := make([]*spend.Check, len(checks))
@@ -141,7 +141,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 	later := func(before, middle time.Duration) {
 		go func() {
 			time.Sleep(before)
-			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, link)
+			_ = s.memory.Commit(context.WithValue(context.Background(), inside{}, middle), copies, outcomes, link)
 		}()
 	}
 	switch {
@@ -149,7 +149,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		time.Sleep(min(delay, time.Second))
 		return fmt.Errorf("%w: %w", audit.ErrUnavailable, errFault)
 	case fails && kind == 1: // recorded, the answer lost
-		if err := s.memory.Commit(ctx, copies, link); err != nil {
+		if err := s.memory.Commit(ctx, copies, outcomes, link); err != nil {
 			return err
 		}
 		return unknown
@@ -169,8 +169,22 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, link chain.Li
 		<-ctx.Done()
 		return unknown
 	default:
-		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies, link)
+		return s.memory.Commit(context.WithValue(ctx, inside{}, delay), copies, outcomes, link)
 	}
+}
+
+func (s *flaky) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.PassStates(ctx, ids)
+}
+
+func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.Outcomes(ctx, checkIDs)
 }
 
 func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {

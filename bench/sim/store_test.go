@@ -32,7 +32,8 @@ type memory struct {
 	byKey      map[spend.Hash]keyRow
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	counters   map[spend.Counter]*counter
-	met        map[spend.ID][]string // counter to principals
+	met        map[spend.ID][]string         // counter to principals
+	outcomes   map[spend.ID][]*spend.Outcome // by check
 	approvals  map[spend.ID]*audit.Approval
 	policies   map[string][]audit.Policy
 	changed    map[string]int64 // policy to generation
@@ -58,8 +59,9 @@ func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
-		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), approvals: make(map[spend.ID]*audit.Approval),
-		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
+		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
+		approvals: make(map[spend.ID]*audit.Approval),
+		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
 }
@@ -74,14 +76,20 @@ func ended(ctx context.Context) error {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", audit.ErrUnavailable, err) }
 
-func (m *memory) Commit(ctx context.Context, checks []*spend.Check, link chain.Link) error {
+func (m *memory) Commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
-	if len(checks) == 0 {
+	var fence spend.Fence
+	switch {
+	case len(checks) > 0:
+		fence = checks[0].Fence
+	case len(outcomes) > 0:
+		fence = outcomes[0].Fence
+	default:
 		return nil
 	}
-	t, err := m.enter(checks[0].Fence)
+	t, err := m.enter(fence)
 	if err != nil {
 		return err
 	}
@@ -89,7 +97,7 @@ func (m *memory) Commit(ctx context.Context, checks []*spend.Check, link chain.L
 	if m.pause != nil {
 		m.pause(ctx)
 	}
-	return m.record(checks, link)
+	return m.record(fence.Node, checks, outcomes, link)
 }
 
 // enter checks the fence at the beginning of a commit.
@@ -114,7 +122,7 @@ func (m *memory) leave(t *transaction) {
 	close(t.ended)
 }
 
-func (m *memory) record(checks []*spend.Check, link chain.Link) error {
+func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -135,12 +143,19 @@ func (m *memory) record(checks []*spend.Check, link chain.Link) error {
 	if taken != nil {
 		return &audit.KeysTakenError{Hashes: taken}
 	}
-	chainID := checks[0].Fence.Node
+	if err := m.reportable(outcomes); err != nil {
+		return err
+	}
 	if m.links[chainID][link.Seq] != nil {
 		return audit.ErrForked
 	}
-	if err := m.takeAndUse(checks); err != nil {
+	if err := m.takeAndUse(checks, outcomes); err != nil {
 		return err
+	}
+	for _, o := range outcomes {
+		stored := *o
+		stored.Check = nil
+		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
 	}
 	if m.links[chainID] == nil {
 		m.links[chainID] = make(map[int64]*chain.Link)
@@ -264,7 +279,7 @@ func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, l
 	all := m.snapshot()
 	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
 	for _, c := range all {
-		if c.Pass.UntilMS > nowMS && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
+		if c.Pass.UntilMS > nowMS && !m.released(c.ID) && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
 			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Pass: c.Pass})
 		}
 	}

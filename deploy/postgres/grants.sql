@@ -4,7 +4,7 @@
 --   psql -v service=spendgate -v schema=spendgate -f grants.sql
 --
 -- What was recorded cannot be changed by the service: no UPDATE, DELETE or
--- TRUNCATE of checks, violations, policies, changes and their chains, no trigger to disable, no table
+-- TRUNCATE of checks, violations, outcomes, policies, changes and their chains, no trigger to disable, no table
 -- to drop. Partitions are reached through checks alone.
 \set ON_ERROR_STOP on
 
@@ -16,7 +16,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, batches, approvals TO :"service";
+GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.

@@ -2,12 +2,15 @@
 -- the first schema of the connection's search_path.
 --
 -- One-letter codes ("char"): action types r refund, c credit, d discount,
--- s spend; decisions a allow, e escalate, b block; confidence l, m, h.
+-- s spend; decisions a allow, e escalate, b block; confidence l, m, h; statuses of
+-- outcomes x executed, f failed, v voided; their release n none, p pending, d done;
+-- their excess e exceeded, p exceeded_pending.
 --
 -- Errors: SG001 the epoch is over, SG002 the node is fenced, SG003 idempotency
 -- keys are taken (DETAIL lists them), SG004 a record is immutable, SG005 a day
 -- cannot be detached, SG007 budgets have no room (DETAIL lists the counters),
--- SG009 approvals cannot be used (DETAIL lists the checks).
+-- SG008 outcomes are reported already, SG009 approvals cannot be used (both list the
+-- checks in DETAIL).
 
 DO $$ BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN
@@ -128,15 +131,43 @@ CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON archived_days
 CREATE TABLE horizon (ms bigint NOT NULL);
 INSERT INTO horizon VALUES (0);
 
+-- What became of allowed actions, as it was reported (S39): a first report, and a
+-- second by a key that may release after a first by one that may not. Kept also
+-- when the days of their checks are archived.
+CREATE TABLE outcomes (
+    outcome_id uuid     NOT NULL, -- its millisecond is when it was reported
+    check_id   uuid     NOT NULL,
+    node       uuid     NOT NULL, -- incarnation of the node that recorded it
+    epoch      uuid     NOT NULL,
+    number     smallint NOT NULL, -- 1, 2
+    status     "char"   NOT NULL,
+    release    "char"   NOT NULL,
+    excess     "char",            -- null when no more was moved than allowed
+    amount     numeric,           -- that was moved; null unless executed
+    reference  text,
+    note       text,
+    key_id     text     NOT NULL,
+    principal  text,              -- of the key, as its record said; null: key_id
+    request_id text     NOT NULL,
+    PRIMARY KEY (check_id, number)
+);
+
+CREATE UNIQUE INDEX outcomes_id ON outcomes (outcome_id);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON outcomes
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON outcomes
+    EXECUTE FUNCTION refuse_change();
+
 -- Hash chains (G8). The format of what is hashed is deploy/AUDIT-FORMAT.md.
 
 -- Each commit adds one row: its place in the hash chain of the node incarnation
--- that wrote it, an entry per check, and the head over all of it and the head
--- before. A chain has one writer, and the primary key makes a fork impossible.
+-- that wrote it, an entry per check and per outcome, and the head over all of it and
+-- the head before. A chain has one writer, and the primary key makes a fork impossible.
 -- Never dropped, also when the days of its checks are archived. Entries are
 -- hashes: not worth an attempt to compress them.
 CREATE TABLE batches (
-    chain_id uuid     NOT NULL, -- node of its checks
+    chain_id uuid     NOT NULL, -- node of its checks and outcomes
     seq      bigint   NOT NULL, -- from 1, without gaps
     first_id uuid     NOT NULL,
     last_id  uuid     NOT NULL,
@@ -591,6 +622,56 @@ CREATE TYPE counter_change AS (
     subject    text
 );
 
+-- An outcome as a node sends it, and what a commit's outcomes correct in one
+-- counter: added to used and count, both mostly below zero.
+CREATE TYPE outcome_row AS (
+    outcome_id uuid,
+    check_id   uuid,
+    number     smallint,
+    status     "char",
+    release    "char",
+    excess     "char",
+    amount     numeric,
+    reference  text,
+    note       text,
+    key_id     text,
+    principal  text,
+    request_id text
+);
+
+CREATE TYPE counter_correction AS (
+    counter_id uuid,
+    start_ms   bigint,
+    bucket_ms  bigint,
+    count      bigint,
+    used       numeric
+);
+
+-- Records outcomes or raises SG008 with the checks that have one of that number, or,
+-- for a second, no first that left something to do. Sorted, so that two batches
+-- do not deadlock.
+CREATE FUNCTION insert_outcomes(node uuid, epoch uuid, reports outcome_row[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    reported text;
+BEGIN
+    INSERT INTO outcomes (outcome_id, check_id, node, epoch, number, status, release, excess, amount, reference, note, key_id, principal, request_id)
+        SELECT r.outcome_id, r.check_id, insert_outcomes.node, insert_outcomes.epoch, r.number, r.status, r.release, r.excess, r.amount,
+            r.reference, r.note, r.key_id, r.principal, r.request_id
+        FROM unnest(reports) AS r
+        WHERE r.number = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = r.check_id AND o.number = 1 AND (o.release = 'p' OR o.excess = 'p'))
+        ORDER BY r.check_id
+    ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(reports) THEN
+        SELECT string_agg(r.check_id::text, ',') INTO reported
+            FROM unnest(reports) AS r WHERE NOT EXISTS (SELECT FROM outcomes AS o WHERE o.outcome_id = r.outcome_id);
+        RAISE EXCEPTION 'outcomes are reported already' USING ERRCODE = 'SG008', DETAIL = reported;
+    END IF;
+END $$;
+
 -- What counts in a rolling window: the bucket and the 60 before it (S34), and any
 -- that a node whose clock is ahead has begun.
 CREATE FUNCTION rolling_usage(counter uuid, start bigint, bucket bigint, OUT used numeric, OUT count bigint)
@@ -598,6 +679,17 @@ LANGUAGE sql STABLE
 AS $$
     SELECT coalesce(sum(b.used), 0), coalesce(sum(b.count), 0)::bigint FROM budget_counters AS b
     WHERE b.counter_id = counter AND b.start_ms >= greatest(start - 60 * bucket, 0)
+$$;
+
+-- Waits for the other commits that take from the same rolling windows.
+CREATE FUNCTION lock_rolling(changes counter_change[]) RETURNS void
+LANGUAGE sql
+AS $$
+    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
+        SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), 0, c.since, 0, c.policy_id, c.rule_id, c.subject
+        FROM unnest(changes) AS c WHERE c.bucket_ms > 0
+        GROUP BY c.counter_id, c.bucket_ms, c.since, c.policy_id, c.rule_id, c.subject ORDER BY c.counter_id
+    ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms)
 $$;
 
 -- Takes from rolling windows, one after the other. Returns those that have no
@@ -610,11 +702,7 @@ DECLARE
     change  record;
     before  record;
 BEGIN
-    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
-        SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), 0, c.since, 0, c.policy_id, c.rule_id, c.subject
-        FROM unnest(changes) AS c WHERE c.bucket_ms > 0
-        GROUP BY c.counter_id, c.bucket_ms, c.since, c.policy_id, c.rule_id, c.subject ORDER BY c.counter_id
-    ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms);
+    PERFORM lock_rolling(changes);
     FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c WHERE c.bucket_ms > 0 ORDER BY c.ordinality LOOP
         SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
         IF before.used > change.most_used OR before.count > change.most_count THEN
@@ -658,6 +746,48 @@ BEGIN
             FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
             WHERE c.bucket_ms = 0 AND b.xmin IS DISTINCT FROM pg_current_xact_id()::xid;
     END IF;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
+    END IF;
+END $$;
+
+-- take_from_budgets for a commit with outcomes, which correct counters: where there
+-- is a row, and in the window in which their checks counted (S40). One row after
+-- the other, in the order in which all commits lock them. What is given back makes
+-- no room for the commit itself.
+CREATE FUNCTION correct_budgets(changes counter_change[], corrections counter_correction[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    refused text;
+    change  record;
+    before  record;
+BEGIN
+    PERFORM lock_rolling(changes);
+    FOR change IN
+        SELECT c.*, k.counter_id AS corrected_id, k.start_ms AS corrected_ms, k.used AS more_used, k.count AS more_count
+        FROM unnest(changes) WITH ORDINALITY AS c
+            FULL JOIN unnest(corrections) AS k ON k.counter_id = c.counter_id AND k.start_ms = c.start_ms
+        ORDER BY coalesce(c.bucket_ms, k.bucket_ms) = 0, coalesce(c.counter_id, k.counter_id), coalesce(c.start_ms, k.start_ms)
+    LOOP
+        IF change.ordinality IS NOT NULL THEN
+            INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
+                VALUES (change.counter_id, change.start_ms, change.bucket_ms, change.end_ms, 0, change.since, 0, change.policy_id, change.rule_id, change.subject)
+            ON CONFLICT (counter_id, start_ms) DO UPDATE SET count = b.count
+            RETURNING b.used, b.count INTO before;
+            IF change.bucket_ms > 0 THEN
+                SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
+            END IF;
+            IF before.used > change.most_used OR before.count > change.most_count THEN
+                refused := concat_ws(',', refused, change.ordinality || ':' || before.used || ':' || before.count);
+            ELSE
+                UPDATE budget_counters AS b SET used = b.used + change.used, count = b.count + change.count
+                    WHERE b.counter_id = change.counter_id AND b.start_ms = change.start_ms;
+            END IF;
+        END IF;
+        UPDATE budget_counters AS b SET used = greatest(b.used + change.more_used, 0), count = greatest(b.count + change.more_count, 0)
+            WHERE b.counter_id = change.corrected_id AND b.start_ms = change.corrected_ms;
+    END LOOP;
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
     END IF;
@@ -715,13 +845,14 @@ BEGIN
     END IF;
 END $$;
 
--- The whole of a commit: the fence, the keys (hash by hash and check by check),
--- the horizon, the batch's place in the chain of its node, the checks and, if
--- some of them are, the violations. Budgets come last, so that their rows are
+-- The whole of a commit: the fence, the keys (hash by hash and check by check), the
+-- outcomes, the horizon, the batch's place in the chain of its node, the checks and,
+-- if some of them are, the violations. Budgets come last, so that their rows are
 -- locked for no longer than the commit itself takes.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
     format smallint, has_violations boolean, rows check_row[], counters counter_change[],
     principal_counters uuid[], principals text[], approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean,
+    reports outcome_row[], corrections counter_correction[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -729,6 +860,9 @@ BEGIN
     PERFORM begin_commit(node, epoch);
     IF cardinality(key_hashes) > 0 THEN
         PERFORM insert_idempotency_keys(key_hashes, key_ids);
+    END IF;
+    IF cardinality(reports) > 0 THEN
+        PERFORM insert_outcomes(node, epoch, reports);
     END IF;
     IF horizon_ms > 0 THEN
         PERFORM raise_horizon(horizon_ms);
@@ -761,10 +895,12 @@ BEGIN
     IF cardinality(approval_ids) > 0 THEN
         PERFORM use_approvals(approval_checks, approval_ids, approval_hashes);
     END IF;
-    IF cardinality(counters) > 0 THEN
-        IF cardinality(principals) > 0 THEN
-            PERFORM insert_budget_principals(principal_counters, principals);
-        END IF;
+    IF cardinality(counters) > 0 AND cardinality(principals) > 0 THEN
+        PERFORM insert_budget_principals(principal_counters, principals);
+    END IF;
+    IF cardinality(corrections) > 0 THEN
+        PERFORM correct_budgets(counters, corrections);
+    ELSIF cardinality(counters) > 0 THEN
         PERFORM take_from_budgets(counters);
     END IF;
 END $$;

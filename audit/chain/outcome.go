@@ -1,0 +1,135 @@
+package chain
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"spendgate/hotpath/spend"
+)
+
+// The one-letter codes of an outcome's values.
+const (
+	StatusLetters  = "xfv"
+	ReleaseLetters = "npd"
+	ExcessLetters  = "\x00ep" // no letter stands for none
+)
+
+const outcomeDomain = "spendgate outcome 1\n"
+
+// ErrNotOutcome says that an encoded row holds what no outcome can have.
+var ErrNotOutcome = errors.New("not an outcome")
+
+// OutcomeColumns are the columns of an outcome in the order in which its row is
+// encoded. The amount is encoded as text.
+func OutcomeColumns() []string {
+	return []string{
+		"outcome_id", "check_id", "node", "epoch", "number", "status", "release", "excess", "amount",
+		"reference", "note", "key_id", "principal", "request_id",
+	}
+}
+
+// outcomeFields is how many columns OutcomeColumns has.
+const outcomeFields = 14
+
+// The values at the index of their letters.
+var (
+	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided}
+	releases = [...]spend.Release{spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone}
+	excesses = [...]spend.Excess{"", spend.ExcessCounted, spend.ExcessPending}
+)
+
+// StatusLetter returns the code of a status.
+func StatusLetter(s spend.Status) byte { return letterOf(statuses[:], StatusLetters, s) }
+
+// ReleaseLetter returns the code of a release.
+func ReleaseLetter(r spend.Release) byte { return letterOf(releases[:], ReleaseLetters, r) }
+
+// ExcessLetter returns the code of an excess; 0 of none.
+func ExcessLetter(e spend.Excess) byte { return letterOf(excesses[:], ExcessLetters, e) }
+
+func letterOf[T comparable](values []T, letters string, value T) byte {
+	for i, v := range values {
+		if v == value {
+			return letters[i]
+		}
+	}
+	panic(fmt.Sprintf("BUG: %v has no letter", value))
+}
+
+// HashOutcome is the hash of an outcome's row.
+func HashOutcome(o *spend.Outcome) spend.Hash {
+	return HashOutcomeRow(AppendOutcome(nil, o))
+}
+
+// HashOutcomeRow is HashOutcome of a row that was read.
+func HashOutcomeRow(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(outcomeDomain), row...))
+}
+
+// AppendOutcome adds the encoded row, in the form of AppendCheck's.
+func AppendOutcome(b []byte, o *spend.Outcome) []byte {
+	b = binary.BigEndian.AppendUint16(b, outcomeFields)
+	b = appendField(b, o.ID[:])
+	b = appendField(b, o.CheckID[:])
+	b = appendField(b, o.Fence.Node[:])
+	b = appendField(b, o.Fence.Epoch[:])
+	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(o.Number))
+	b = appendLetter(b, StatusLetter(o.Status))
+	b = appendLetter(b, ReleaseLetter(o.Release))
+	if o.Excess == "" {
+		b = appendNull(b)
+	} else {
+		b = appendLetter(b, ExcessLetter(o.Excess))
+	}
+	if o.Status == spend.Executed {
+		b = appendField(b, o.Amount.String())
+	} else {
+		b = appendNull(b)
+	}
+	b = appendOptional(b, o.Reference)
+	b = appendOptional(b, o.Note)
+	b = appendField(b, o.KeyID)
+	b = appendOptional(b, o.Principal)
+	return appendField(b, o.RequestID)
+}
+
+// ParseOutcome reads what AppendOutcome encodes. It fails with ErrNotRow or
+// ErrNotOutcome.
+func ParseOutcome(row []byte) (*spend.Outcome, error) {
+	fields, err := ParseRow(make([][]byte, 0, outcomeFields), row)
+	if err != nil {
+		return nil, err
+	}
+	return OutcomeOf(fields)
+}
+
+// OutcomeOf is ParseOutcome of a row's fields, which are those of OutcomeColumns.
+func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
+	if len(fields) != outcomeFields {
+		return nil, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
+	}
+	r := fieldReader{fields: fields}
+	o := new(spend.Outcome)
+	for _, id := range []*spend.ID{&o.ID, &o.CheckID, &o.Fence.Node, &o.Fence.Epoch} {
+		r.bytes(id[:])
+	}
+	o.Number = int(r.integer(2))
+	o.Status = statuses[r.letter(StatusLetters, false)]
+	o.Release = releases[r.letter(ReleaseLetters, false)]
+	o.Excess = excesses[r.letter(ExcessLetters, true)]
+	if amount := r.next(); amount != nil {
+		var err error
+		if o.Amount, err = spend.ParseAmount(string(amount)); err != nil {
+			r.wrong = fmt.Errorf("amount %w", err)
+		}
+	}
+	for _, text := range []*string{&o.Reference, &o.Note, &o.KeyID, &o.Principal, &o.RequestID} {
+		*text = r.text()
+	}
+	if r.wrong != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotOutcome, r.wrong)
+	}
+	return o, nil
+}

@@ -1,0 +1,191 @@
+package audit
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// ErrKeyTaken means that another check is recorded under the idempotency key.
+var ErrKeyTaken = errors.New("idempotency key is taken")
+
+// ErrReported means that another outcome of the check is recorded.
+var ErrReported = errors.New("the check's outcome is reported")
+
+// ErrPending means that the deadline came before it was known how the commit
+// ended. Entry.Settle returns the outcome.
+var ErrPending = errors.New("commit is still under way")
+
+// Entry is one check, or one outcome, on its way into the trail. One goroutine
+// waits for it. Entries are used again: what the last check left is still in a
+// cache.
+type Entry struct {
+	writer  *Writer
+	check   *spend.Check   // nil of an outcome
+	outcome *spend.Outcome // nil of a check
+	row     spend.Hash     // of its row, for its chain
+	phase   atomic.Int32
+	done    chan struct{} // takes one token, from finish
+	err     error
+	timer   *time.Timer // of Wait
+}
+
+func (e *Entry) id() spend.ID {
+	if e.outcome != nil {
+		return e.outcome.ID
+	}
+	return e.check.ID
+}
+
+func (e *Entry) fence() spend.Fence {
+	if e.outcome != nil {
+		return e.outcome.Fence
+	}
+	return e.check.Fence
+}
+
+// The phases of an Entry: it can be withdrawn until its commit begins.
+const (
+	queued int32 = iota
+	committing
+	withdrawn
+)
+
+// Append queues a check, which must not change any more. The caller holds a
+// slot until the Entry is finished.
+func (w *Writer) Append(check *spend.Check) *Entry {
+	// Hashed here, by many at once, and not in the one line of commits.
+	e := w.entry()
+	e.check, e.row = check, chain.HashCheck(check, RowFormat)
+	return w.enqueue(e)
+}
+
+// AppendOutcome is Append of an outcome, with its check.
+func (w *Writer) AppendOutcome(o *spend.Outcome) *Entry {
+	e := w.entry()
+	e.outcome, e.row = o, chain.HashOutcome(o)
+	return w.enqueue(e)
+}
+
+func (w *Writer) enqueue(e *Entry) *Entry {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		e.finish(ErrUnavailable)
+		return e
+	}
+	w.queue = append(w.queue, e)
+	w.mu.Unlock()
+	w.waiting.Signal()
+	return e
+}
+
+// Wait is nil once the check is durably recorded. Else nothing is recorded,
+// now or ever, except after ErrPending. The caller must not use the Entry any
+// more, except after ErrPending:
+//
+//	ErrStaleEpoch, ErrFencedNode  claim again
+//	ErrKeyTaken                   another check has the idempotency key
+//	ErrReported                   another outcome of the check is recorded
+//	*ApprovalError                the check may not use its approval
+//	*ExceededError                budgets have no room for the check's charges
+//	*RowError                     the check itself was refused
+//	ErrUnavailable                the store did not take it in time
+//	ErrPending                    not known yet: Settle returns the outcome
+func (e *Entry) Wait(deadline time.Time) error {
+	e.timer.Reset(time.Until(deadline))
+	select {
+	case <-e.done:
+		return e.end()
+	case <-e.timer.C:
+	}
+	if e.phase.CompareAndSwap(queued, withdrawn) {
+		return ErrUnavailable
+	}
+	select {
+	case <-e.done:
+		return e.end()
+	default:
+		return ErrPending
+	}
+}
+
+// entry takes one that ended, or makes one.
+func (w *Writer) entry() *Entry {
+	if e, ok := w.entries.Get().(*Entry); ok {
+		return e
+	}
+	e := &Entry{writer: w, done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	e.timer.Stop()
+	return e
+}
+
+// end returns the outcome of an Entry that is finished, and the Entry back: only
+// the one who waited knows it any more, and may not ask again. That one may
+// after ErrPending, which is the outcome of a commit in doubt when the Writer is
+// closed; and of one that was withdrawn the queue still knows.
+func (e *Entry) end() error {
+	err := e.err
+	if errors.Is(err, ErrPending) {
+		e.done <- struct{}{}
+		return err
+	}
+	e.timer.Stop() // leaves nothing in its channel
+	e.check, e.outcome, e.err = nil, nil, nil
+	e.phase.Store(queued)
+	e.writer.entries.Put(e)
+	return err
+}
+
+// Settle waits for the final outcome, however long it takes; see Wait. It is
+// ErrPending only when the Writer was closed before the store could tell.
+func (e *Entry) Settle() error {
+	<-e.done
+	return e.end()
+}
+
+func (e *Entry) finish(err error) {
+	e.err = err
+	e.done <- struct{}{}
+}
+
+func finishAll(batch []*Entry, err error) {
+	for _, e := range batch {
+		e.finish(err)
+	}
+}
+
+// finishRecorded finishes the entries whose keys are taken, or whose outcomes are
+// reported, and returns the others.
+func finishRecorded(batch []*Entry, taken *KeysTakenError, reported *ReportedError) (rest []*Entry) {
+	keys := make(map[spend.Hash]struct{})
+	ids := make(map[spend.ID]struct{})
+	if taken != nil {
+		for _, h := range taken.Hashes {
+			keys[h] = struct{}{}
+		}
+	}
+	if reported != nil {
+		for _, id := range reported.CheckIDs {
+			ids[id] = struct{}{}
+		}
+	}
+	for _, e := range batch {
+		if e.outcome != nil {
+			if _, ok := ids[e.outcome.CheckID]; ok {
+				e.finish(ErrReported)
+				continue
+			}
+		} else if key := e.check.Action.IdempotencyKey; key != "" {
+			if _, ok := keys[spend.HashKey(key)]; ok {
+				e.finish(ErrKeyTaken)
+				continue
+			}
+		}
+		rest = append(rest, e)
+	}
+	return rest
+}

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// released is whether check c was given back. In an expression, the planner looks
+// each check up, whatever it thinks how many outcomes there are.
+const released = `coalesce((SELECT true FROM outcomes AS o WHERE o.check_id = c.check_id AND o.release = 'd' AND o.status <> 'x' LIMIT 1), false)`
+
+// PassStates implements audit.Trail.
+func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+	states := make(map[spend.ID]audit.PassState, len(ids))
+	if len(ids) == 0 {
+		return states, nil
+	}
+	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
+		var id spend.ID
+		var allowed, back bool
+		if err = row.Scan(uuid(&id), &allowed, &back); err == nil {
+			states[id] = audit.PassStateOf(allowed, back)
+		}
+		return struct{}{}, err
+	}, "SELECT c.check_id, c.decision = 'a', "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
+	return states, err
+}
+
+// Outcomes implements audit.Trail.
+func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
+	if len(checkIDs) == 0 {
+		return nil, nil
+	}
+	return collect(ctx, s, "cannot look up outcomes", func(row pgx.CollectableRow) (*spend.Outcome, error) {
+		return chain.OutcomeOf(row.RawValues())
+	}, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, number",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
+}
+
+// fenceOf returns that which all of a commit have.
+func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
+	if len(checks) > 0 {
+		return checks[0].Fence
+	}
+	return outcomes[0].Fence
+}
+
+// takes returns the changes by which checks take, or must have room.
+func takes(changes []audit.CounterChange) []audit.CounterChange {
+	if !audit.Corrects(changes) {
+		return changes
+	}
+	var taking []audit.CounterChange
+	for i := range changes {
+		if changes[i].Take {
+			taking = append(taking, changes[i])
+		}
+	}
+	return taking
+}
+
+// outcomeFields is how many fields the type outcome_row has.
+const outcomeFields = 12
+
+// outcomes adds an array of outcome_row.
+func (p *parameters) outcomes(outcomes []*spend.Outcome) {
+	b := appendArrayHeader(p.buf, 0, len(outcomes))
+	for _, o := range outcomes {
+		at := len(b)
+		b = appendOutcome(append(b, 0, 0, 0, 0), o)
+		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	}
+	p.add(b)
+}
+
+// appendOutcome adds an outcome_row, a composite value in the binary format.
+func appendOutcome(b []byte, o *spend.Outcome) []byte {
+	b = binary.BigEndian.AppendUint32(b, outcomeFields)
+	b = appendField(b, pgtype.UUIDOID, o.ID[:])
+	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
+	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(o.Number))
+	b = appendLetter(b, chain.StatusLetter(o.Status))
+	b = appendLetter(b, chain.ReleaseLetter(o.Release))
+	if o.Excess == "" {
+		b = appendNull(b, pgtype.QCharOID)
+	} else {
+		b = appendLetter(b, chain.ExcessLetter(o.Excess))
+	}
+	if o.Status == spend.Executed {
+		b = appendNumeric(b, o.Amount)
+	} else {
+		b = appendNull(b, pgtype.NumericOID)
+	}
+	b = appendOptional(b, o.Reference)
+	b = appendOptional(b, o.Note)
+	b = appendText(b, o.KeyID)
+	b = appendOptional(b, o.Principal)
+	return appendText(b, o.RequestID)
+}
+
+// correctionFields is how many fields the type counter_correction has.
+const correctionFields = 5
+
+// corrections adds an array of counter_correction.
+func (p *parameters) corrections(changes []audit.CounterChange) {
+	n := 0
+	for i := range changes {
+		if changes[i].Correct != (spend.Correction{}) {
+			n++
+		}
+	}
+	b := appendArrayHeader(p.buf, 0, n)
+	for i := range changes {
+		if changes[i].Correct == (spend.Correction{}) {
+			continue
+		}
+		at := len(b)
+		b = appendCorrection(append(b, 0, 0, 0, 0), &changes[i])
+		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	}
+	p.add(b)
+}
+
+// appendCorrection adds a counter_correction, a composite value in the binary
+// format.
+func appendCorrection(b []byte, ch *audit.CounterChange) []byte {
+	b = binary.BigEndian.AppendUint32(b, correctionFields)
+	b = appendField(b, pgtype.UUIDOID, ch.ID[:])
+	b = appendInt64(appendInt64(b, ch.StartMS), ch.BucketMS)
+	b = appendInt64(b, -ch.Correct.Count)
+	if more, ok := ch.Correct.Over.Minus(ch.Correct.Back); ok {
+		return appendTotal(b, more)
+	}
+	less, _ := ch.Correct.Back.Minus(ch.Correct.Over)
+	at := len(b)
+	b = appendTotal(b, less)
+	// Its sign is behind type, length, the number of groups and the first's weight.
+	binary.BigEndian.PutUint16(b[at+12:], numericNegative)
+	return b
+}
+
+// numericNegative is the sign of a numeric below zero.
+const numericNegative = 0x4000

@@ -1,0 +1,105 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// released is whether check c was given back.
+const released = `EXISTS (SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id AND o.release = 'done' AND o.status <> 'executed')`
+
+func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
+
+// insertOutcomes records outcomes, or names the checks that have one of that
+// number, or, for a second, no first that left something to do.
+func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
+	known := new(audit.ReportedError)
+	for _, o := range outcomes {
+		var amount any
+		if o.Status == spend.Executed {
+			amount = o.Amount.String()
+		}
+		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = ?5)
+				AND (?5 = 1 OR EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = 1 AND (release = 'pending' OR excess = 'exceeded_pending')))`,
+			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Number, string(o.Status), string(o.Release), orNull(string(o.Excess)), amount,
+			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID)
+		if err != nil {
+			return err
+		}
+		if rows, err := result.RowsAffected(); err != nil {
+			return err
+		} else if rows == 0 {
+			known.CheckIDs = append(known.CheckIDs, o.CheckID)
+		}
+	}
+	if known.CheckIDs != nil {
+		return known
+	}
+	return nil
+}
+
+// PassStates implements audit.Trail.
+func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+	states := make(map[spend.ID]audit.PassState, len(ids))
+	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
+		var id []byte
+		var allowed, back bool
+		if err = row.Scan(&id, &allowed, &back); err == nil {
+			states[spend.ID(id)] = audit.PassStateOf(allowed, back)
+		}
+		return struct{}{}, err
+	}, "SELECT c.check_id, c.decision = 'allow', "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	return states, err
+}
+
+// Outcomes implements audit.Trail.
+func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
+	return collect(ctx, s.reader, "cannot look up outcomes", scanOutcome,
+		"SELECT "+outcomeColumns()+" FROM outcomes WHERE check_id IN ("+marks(len(checkIDs))+") ORDER BY check_id, number", idArgs(checkIDs)...)
+}
+
+func idArgs(ids []spend.ID) []any {
+	args := make([]any, len(ids))
+	for i := range ids {
+		args[i] = ids[i][:]
+	}
+	return args
+}
+
+// scanOutcome reads outcomeColumns.
+func scanOutcome(row scanner) (*spend.Outcome, error) {
+	o := new(spend.Outcome)
+	var id, check, node, epoch []byte
+	var excess, amount, reference, note, principal sql.NullString
+	err := row.Scan(&id, &check, &node, &epoch, &o.Number, (*string)(&o.Status), (*string)(&o.Release), &excess, &amount,
+		&reference, &note, &o.KeyID, &principal, &o.RequestID)
+	if err != nil {
+		return nil, err
+	}
+	copy(o.ID[:], id)
+	copy(o.CheckID[:], check)
+	copy(o.Fence.Node[:], node)
+	copy(o.Fence.Epoch[:], epoch)
+	o.Excess = spend.Excess(excess.String)
+	o.Reference, o.Note, o.Principal = reference.String, note.String, principal.String
+	if amount.Valid {
+		if o.Amount, err = spend.ParseAmount(amount.String); err != nil {
+			err = fmt.Errorf("amount %w", err)
+		}
+	}
+	if !o.Status.Known() {
+		err = errors.Join(err, fmt.Errorf("unknown status %q", o.Status))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read an outcome of check %s: %w", o.CheckID.Text(spend.PrefixCheck), err)
+	}
+	return o, nil
+}
