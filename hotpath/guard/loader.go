@@ -163,8 +163,8 @@ func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m mar
 		if bytes.Compare(h.check[:], p.CheckID[:]) >= 0 {
 			return true, nil
 		}
-	} else if recorded, dead, err := g.outcome(ctx, h, now); err != nil || !dead {
-		return recorded, err
+	} else if known, dead, err := g.outcome(ctx, h, now); err != nil || !dead {
+		return known, err
 	}
 	// Another value by now, or none at all, is contested anew (F33).
 	return g.redis.Swap(ctx, server, pipeline.Swap{
@@ -173,11 +173,13 @@ func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m mar
 	})
 }
 
-// outcome reports whether a claim is recorded, or dead: never to be recorded.
+// outcome reports whether a claim is recorded, and perhaps released since, or dead:
+// never to be recorded.
 // Neither is known of one that is young or of this process.
-func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (recorded, dead bool, err error) {
-	if recorded, err = g.records.recorded(ctx, h.check); err != nil || recorded {
-		return recorded, false, err
+func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (known, dead bool, err error) {
+	found, err := g.records.passOf(ctx, h.check)
+	if err != nil || found != absent {
+		return err == nil, false, err
 	}
 	if h.age(now) <= staleAfter || g.inFlight.find(h.check) != nil {
 		return false, false, nil
@@ -185,8 +187,8 @@ func (g *Guard) outcome(ctx context.Context, h holder, now time.Time) (recorded,
 	if err := g.makeFinal(ctx, h.node); err != nil {
 		return false, false, err
 	}
-	recorded, err = g.records.recorded(ctx, h.check)
-	return recorded, err == nil && !recorded, err
+	found, err = g.records.passOf(ctx, h.check)
+	return err == nil && found != absent, err == nil && found == absent, err
 }
 
 // failed reports an error that is more than "no such key".

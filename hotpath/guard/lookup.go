@@ -89,6 +89,7 @@ func (l *Lookup[K, V]) send(q *query[K, V]) {
 
 // records reads the trail for the claim states.
 type records struct {
+	states Lookup[spend.ID, audit.PassState]
 	checks Lookup[spend.ID, *spend.Check]
 	byKey  Lookup[spend.Hash, spend.ID]
 	passes Lookup[spend.Hash, audit.LivePass]
@@ -105,6 +106,7 @@ func newRecords(trail audit.Trail, now func() time.Time) *records {
 		}
 		return found, err
 	}
+	r.states.load = trail.PassStates
 	r.byKey.load = trail.CheckIDsByKey
 	r.passes.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
 		return trail.LivePasses(ctx, fps, now().UnixMilli())
@@ -112,17 +114,32 @@ func newRecords(trail audit.Trail, now func() time.Time) *records {
 	return r
 }
 
-// recorded reports whether the check is in the trail.
-func (r *records) recorded(ctx context.Context, id spend.ID) (bool, error) {
+// passOf returns what the check is in the trail. An allowed one is asked about each
+// time: its release may have been answered elsewhere (F69).
+func (r *records) passOf(ctx context.Context, id spend.ID) (passState, error) {
 	if r.seen.has(id) {
-		return true, nil
+		return recorded, nil
 	}
-	_, ok, err := r.checks.Get(ctx, id)
-	if ok {
+	state, ok, err := r.states.Get(ctx, id)
+	switch {
+	case err != nil || !ok:
+		return absent, err
+	case state == audit.PassReleased:
+		return released, nil
+	case state == audit.PassFinal:
 		r.seen.add(id)
 	}
-	return ok, err
+	return recorded, nil
 }
+
+// passState is what the store knows of a check whose claim was met.
+type passState int
+
+const (
+	absent   passState = iota
+	recorded           // and a pass
+	released           // recorded, and given back since: no pass any more
+)
 
 // underKey returns the check recorded under an idempotency key, or nil.
 func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Check, error) {
@@ -140,9 +157,10 @@ func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Chec
 // maxSeen bounds the memory of verified holders.
 const maxSeen = 8192
 
-// seen remembers checks known to be in the trail, so that an agent in a loop
-// costs the store nothing. A row leaves the trail, with its day, only when no
-// window or key needs it any more, so it cannot be wrong.
+// seen remembers checks known to be in the trail that were not allowed, so that an
+// agent in a loop costs the store nothing. A row leaves the trail, with its day,
+// only when no window or key needs it any more, and there is nothing to release,
+// so it cannot be wrong.
 type seen struct {
 	mu   sync.Mutex
 	ids  map[spend.ID]struct{}

@@ -41,15 +41,15 @@ func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.
 
 func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r reading) (Seen, bool, error) {
 	if h, err := parseHolder(value); err == nil {
-		recorded, err := g.records.recorded(ctx, h.check)
-		if err != nil || recorded {
-			return Seen{h.check, h.age(r.now)}, recorded, err
+		found, err := g.records.passOf(ctx, h.check)
+		if err != nil || found == recorded {
+			return Seen{h.check, h.age(r.now)}, err == nil, err
 		}
 	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil
 	}
-	// Redis does not know: windows are lazy, or an unrecorded claim hides what
-	// was there before, or something that is no claim does.
+	// Redis does not know: windows are lazy, or a claim that is not recorded, or was
+	// released, hides what was there before, or something that is no claim does.
 	pass, ok, err := g.records.passes.Get(ctx, fp)
 	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
 }

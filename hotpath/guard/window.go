@@ -21,15 +21,19 @@ func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string)
 	h := w.holder
 	for {
 		own := g.inFlight.find(h.check)
-		recorded, err := g.recorded(w.ctx, at, h.check)
+		found, err := g.passOf(w.ctx, at, h.check)
 		if err != nil {
 			return step{}, err
 		}
-		if recorded && (own != nil || w.pause > 0) {
+		if found != absent && (own != nil || w.pause > 0) {
 			return step{next: retry}, nil // it was waited for: its state may be another now
 		}
-		if recorded {
+		switch found {
+		case released:
+			return g.takeUnrecorded(ctx, at, h)
+		case recorded:
 			return g.meetRecorded(w.ctx, at, h)
+		case absent:
 		}
 		state, err := w.look()
 		switch {
@@ -49,17 +53,27 @@ func (g *Guard) takeStaleFingerprint(ctx context.Context, w *wait) (step, error)
 	if err := g.makeFinal(w.ctx, w.holder.node); err != nil {
 		return step{}, err
 	}
-	recorded, err := g.records.recorded(w.ctx, w.holder.check)
+	found, err := g.records.passOf(w.ctx, w.holder.check)
 	if err != nil {
 		return step{}, err
 	}
-	if recorded {
+	switch found {
+	case recorded:
 		return g.meetRecorded(w.ctx, w.at, w.holder)
+	case absent:
+		g.metrics.takeovers.Inc()
+	case released:
 	}
-	g.metrics.takeovers.Inc()
-	s, err := g.takeFingerprint(ctx, w.at, w.holder, nil)
+	return g.takeUnrecorded(ctx, w.at, w.holder)
+}
+
+// takeUnrecorded takes the fingerprint over from a holder that is no pass: it will
+// never be recorded, or was released. It may have succeeded a pass that longer
+// windows still see, so the store is asked before anything passes (F68).
+func (g *Guard) takeUnrecorded(ctx context.Context, at *Attempt, h holder) (step, error) {
+	s, err := g.takeFingerprint(ctx, at, h, nil)
 	taken := s.next == done
-	w.at.verify, w.at.fingerprint.unverified = taken, taken
+	at.verify, at.fingerprint.unverified = taken, taken
 	return s, err
 }
 
@@ -73,22 +87,19 @@ func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 	return g.Fence(ctx, node)
 }
 
-// recorded reports whether the check is in the trail. A claim of this node that
-// is in flight is waited for; about all else the store is asked.
-func (g *Guard) recorded(ctx context.Context, at *Attempt, id spend.ID) (bool, error) {
+// passOf returns what the check is in the trail. A claim of this node that is in
+// flight is waited for, and only recorded then; about all else the store is
+// asked.
+func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (passState, error) {
 	c := g.inFlight.find(id)
 	if c == nil || c.attempt == at {
-		return g.records.recorded(ctx, id)
+		return g.records.passOf(ctx, id)
 	}
 	check, err := g.await(ctx, at, c)
-	if err != nil {
-		return false, err
+	if err != nil || check == nil || check.ID != id {
+		return absent, err
 	}
-	if check != nil && check.ID == id {
-		g.records.seen.add(id)
-		return true, nil
-	}
-	return false, nil
+	return recorded, nil
 }
 
 // inFlightPatience is how long a claim in flight is waited for before the store
