@@ -125,12 +125,6 @@ CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON archived_days
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON archived_days
     EXECUTE FUNCTION refuse_change();
 
--- How long a pass may stay in force beyond its identifier's millisecond: a
--- pass that is live at a moment has an identifier no older than this. Commits
--- raise it before the first row that needs it.
-CREATE TABLE horizon (ms bigint NOT NULL);
-INSERT INTO horizon VALUES (0);
-
 -- What became of allowed actions, as it was reported (S39): a first report, and a
 -- second by a key that may release after a first by one that may not. Kept also
 -- when the days of their checks are archived.
@@ -158,6 +152,12 @@ CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON outcomes
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON outcomes
     EXECUTE FUNCTION refuse_change();
+
+-- How long a pass may stay in force beyond its identifier's millisecond: a
+-- pass that is live at a moment has an identifier no older than this. Commits
+-- raise it before the first row that needs it.
+CREATE TABLE horizon (ms bigint NOT NULL);
+INSERT INTO horizon VALUES (0);
 
 -- Hash chains (G8). The format of what is hashed is deploy/AUDIT-FORMAT.md.
 
