@@ -88,6 +88,8 @@ type Trail interface {
 	// Violations returns a page, newest first, and the exact count of all that
 	// match the filter, whatever the position (S22).
 	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
+	// ListChecks returns a page, newest first.
+	ListChecks(ctx context.Context, q CheckQuery) (CheckPage, error)
 }
 
 // LivePass is a fingerprint still in force and the check that left it.
@@ -127,15 +129,7 @@ type ViolationQuery struct {
 	Before     spend.ID     // only smaller IDs: the position of the cursor
 	Limit      int
 
-	// What the asking key may see (S31).
-	PolicyIDs []string
-	AgentIDs  []string
-	Principal string // of the check's key: that given to it, else its ID
-}
-
-// Bound reports whether the asking key may not see all violations.
-func (q *ViolationQuery) Bound() bool {
-	return q.PolicyIDs != nil || q.AgentIDs != nil || q.Principal != ""
+	Bounds
 }
 
 // Violation is the audit record of a blocked or escalated check. It shares its
@@ -189,6 +183,12 @@ type Policies interface {
 	CreatePolicy(ctx context.Context, by Actor, p *Policy, now time.Time) error
 	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
+	// ListPolicies returns a page of the latest versions, by ID in the order of
+	// bytes.
+	ListPolicies(ctx context.Context, q PolicyQuery) (PolicyPage, error)
+	// PolicyVersions returns a page of a policy's versions, newest first, or
+	// ErrNotFound.
+	PolicyVersions(ctx context.Context, q VersionQuery) (PolicyPage, error)
 }
 
 // Policy is one version of a policy as it was posted.

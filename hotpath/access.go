@@ -126,9 +126,10 @@ func (a Access) Sees(c *spend.Check) bool {
 		(own == "" || own == principalOf(c.Principal, c.KeyID))
 }
 
-// Restrict leaves what the caller may read in a query.
-func (a Access) Restrict(q *audit.ViolationQuery) {
-	if a.key != nil {
-		q.PolicyIDs, q.AgentIDs, q.Principal = a.key.Grants.PolicyIDs, a.key.Grants.AgentIDs, a.own()
+// Bounds returns what the caller may read in lists.
+func (a Access) Bounds() audit.Bounds {
+	if a.key == nil {
+		return audit.Bounds{}
 	}
+	return audit.Bounds{PolicyIDs: a.key.Grants.PolicyIDs, AgentIDs: a.key.Grants.AgentIDs, Principal: a.own()}
 }

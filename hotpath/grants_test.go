@@ -182,7 +182,7 @@ func TestPrincipalsAreRecorded(t *testing.T) {
 			if principal == "" {
 				principal = f.keyID.Text(spend.PrefixKey)
 			}
-			page, err := f.store.Violations(t.Context(), audit.ViolationQuery{Principal: principal, Limit: 10})
+			page, err := f.store.Violations(t.Context(), audit.ViolationQuery{Bounds: audit.Bounds{Principal: principal}, Limit: 10})
 			if err != nil || page.Total != 1 || page.Violations[0].ID != o.answer.Check.ID {
 				t.Errorf("%+v: violations %+v, %v", want, page, err)
 			}

@@ -1,6 +1,7 @@
 package audittest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -71,20 +72,10 @@ func boundViolations(t *testing.T, s Subject) {
 	}
 	mustHave(t, s, all...)
 	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	for _, q := range []audit.ViolationQuery{
-		{PolicyIDs: []string{"policy-1"}},
-		{PolicyIDs: []string{"policy-1", "policy-3", "unknown"}},
-		{AgentIDs: []string{"agent-0", "agent-2"}},
-		{AgentIDs: []string{"agent-0"}, AgentID: "agent-1"},
-		{AgentIDs: []string{"agent-0", "agent-1"}, PolicyIDs: []string{"policy-0", "policy-1"}, AgentID: "agent-1", Effect: spend.Block},
-		{Principal: "principal-2"},
-		{Principal: "key_3"}, // of those whose principal was not given
-		{Principal: "principal-4", PolicyIDs: []string{"policy-0"}},
-		{Principal: "nobody"},
-	} {
+	for _, q := range boundQueries() {
 		var want []audit.Violation
 		for _, c := range all {
-			if MaySee(&q, c) && matches(q, violation(c)) {
+			if MaySee(&q.Bounds, c) && matches(q, violation(c)) {
 				want = append(want, violation(c))
 			}
 		}
@@ -105,13 +96,25 @@ func boundViolations(t *testing.T, s Subject) {
 	}
 }
 
-// MaySee reports whether the asking key may see the violation of a check.
-func MaySee(q *audit.ViolationQuery, c *spend.Check) bool {
-	principal := c.Principal
-	if principal == "" {
-		principal = c.KeyID
+func boundQueries() []audit.ViolationQuery {
+	one, two := audit.Bounds{PolicyIDs: []string{"policy-1"}}, audit.Bounds{PolicyIDs: []string{"policy-1", "policy-3", "unknown"}}
+	both := audit.Bounds{AgentIDs: []string{"agent-0", "agent-1"}, PolicyIDs: []string{"policy-0", "policy-1"}}
+	return []audit.ViolationQuery{
+		{Bounds: one},
+		{Bounds: two},
+		{Bounds: audit.Bounds{AgentIDs: []string{"agent-0", "agent-2"}}},
+		{Bounds: audit.Bounds{AgentIDs: []string{"agent-0"}}, AgentID: "agent-1"},
+		{Bounds: both, AgentID: "agent-1", Effect: spend.Block},
+		{Bounds: audit.Bounds{Principal: "principal-2"}},
+		{Bounds: audit.Bounds{Principal: "key_3"}}, // of those whose principal was not given
+		{Bounds: audit.Bounds{Principal: "principal-4", PolicyIDs: []string{"policy-0"}}},
+		{Bounds: audit.Bounds{Principal: "nobody"}},
 	}
-	return (q.PolicyIDs == nil || slices.Contains(q.PolicyIDs, c.Action.PolicyID)) &&
-		(q.AgentIDs == nil || slices.Contains(q.AgentIDs, c.Action.AgentID)) &&
-		(q.Principal == "" || q.Principal == principal)
+}
+
+// MaySee reports whether the asking key may see a check.
+func MaySee(b *audit.Bounds, c *spend.Check) bool {
+	return (b.PolicyIDs == nil || slices.Contains(b.PolicyIDs, c.Action.PolicyID)) &&
+		(b.AgentIDs == nil || slices.Contains(b.AgentIDs, c.Action.AgentID)) &&
+		(b.Principal == "" || b.Principal == cmp.Or(c.Principal, c.KeyID))
 }

@@ -53,25 +53,6 @@ func twoInts(row [][]byte) (a, b int64, err error) {
 	return a, b, err
 }
 
-// Policy implements audit.Policies.
-func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	p := &audit.Policy{PolicyID: policyID}
-	var budgets string
-	err := s.read(ctx, fmt.Sprintf("cannot read policy %q", policyID), func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets::text, '')
-			FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
-			Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt, &budgets)
-	})
-	if err == nil {
-		p.Budgets, err = audit.ParseBudgets(budgets)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
-	return p, nil
-}
-
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	_, err := s.control(ctx, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, $7, ", by,

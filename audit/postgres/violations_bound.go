@@ -35,15 +35,20 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 // filterBound is filter with the conditions of what the asking key may see.
 func (s selection) filterBound(to *query, q audit.ViolationQuery) {
 	s.filter(to)
-	if q.PolicyIDs != nil {
-		to.add(" AND policy_id = ANY (").arg(q.PolicyIDs)
-		to.add(")")
+	to.within(q.Bounds)
+}
+
+// within adds the conditions of what the asking key may see.
+func (q *query) within(b audit.Bounds) {
+	if b.PolicyIDs != nil {
+		q.add(" AND policy_id = ANY (").arg(b.PolicyIDs)
+		q.add(")")
 	}
-	if q.AgentIDs != nil {
-		to.add(" AND agent_id = ANY (").arg(q.AgentIDs)
-		to.add(")")
+	if b.AgentIDs != nil {
+		q.add(" AND agent_id = ANY (").arg(b.AgentIDs)
+		q.add(")")
 	}
-	if q.Principal != "" {
-		to.add(" AND coalesce(principal, key_id) = ").arg(q.Principal)
+	if b.Principal != "" {
+		q.add(" AND coalesce(principal, key_id) = ").arg(b.Principal)
 	}
 }

@@ -71,24 +71,6 @@ func countSince(tx *sql.Tx, p *audit.Policy) (map[string]audit.BudgetSince, erro
 	return audit.CountSince(p.Budgets, previous, p.Version, p.UpdatedAt), nil
 }
 
-// Policy implements audit.Policies.
-func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	p := &audit.Policy{PolicyID: policyID}
-	var created, updated int64
-	var budgets string
-	err := s.reader.QueryRowContext(ctx, `SELECT version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets, '')
-		FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`, policyID, version).
-		Scan(&p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated, &budgets)
-	if err != nil {
-		return nil, notFoundOr(fmt.Sprintf("cannot read policy %q", policyID), err)
-	}
-	if p.Budgets, err = audit.ParseBudgets(budgets); err != nil {
-		return nil, err
-	}
-	p.CreatedAt, p.UpdatedAt = fromMilli(created), fromMilli(updated)
-	return p, nil
-}
-
 const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants"
 
 // CreateKey implements audit.Keys.

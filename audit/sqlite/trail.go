@@ -222,39 +222,25 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, high := q.IDRange()
-	where, args := " FROM violations WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}
-	filter := func(condition string, arg any) {
-		where += " AND " + condition
-		args = append(args, arg)
-	}
+	w := where{" WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}}
 	if q.AgentID != "" {
-		filter("agent_id = ?", q.AgentID)
+		w.and("agent_id = ?", q.AgentID)
 	}
 	if q.ActionType != spend.Unspecified {
-		filter("action_type = ?", q.ActionType.String())
+		w.and("action_type = ?", q.ActionType.String())
 	}
 	if q.Effect != spend.Allow {
-		filter("decision = ?", q.Effect.String())
+		w.and("decision = ?", q.Effect.String())
 	}
-	for column, allowed := range map[string][]string{"policy_id": q.PolicyIDs, "agent_id": q.AgentIDs} {
-		if allowed != nil {
-			where += " AND " + column + " IN (" + marks(len(allowed)) + ")"
-			for _, id := range allowed {
-				args = append(args, id)
-			}
-		}
-	}
-	if q.Principal != "" {
-		filter("coalesce(principal, key_id) = ?", q.Principal)
-	}
-	if err := tx.QueryRowContext(ctx, "SELECT count(*)"+where, args...).Scan(&page.Total); err != nil {
+	w.within(q.Bounds)
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM violations"+w.text, w.args...).Scan(&page.Total); err != nil {
 		return page, unavailable("cannot count violations", err)
 	}
 	if !q.Before.IsZero() {
-		filter("id < ?", q.Before[:])
+		w.and("id < ?", q.Before[:])
 	}
 	page.Violations, err = collect(ctx, tx, "cannot list violations", scanViolation,
-		"SELECT "+violationColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit+1)...)
+		"SELECT "+violationColumns+" FROM violations"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 	if len(page.Violations) > q.Limit {
 		page.Violations, page.More = page.Violations[:q.Limit], true
 	}

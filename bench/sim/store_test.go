@@ -298,7 +298,7 @@ func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page a
 			q.Effect != spend.Allow && q.Effect != c.Decision.Effect,
 			!q.From.IsZero() && at.Before(q.From.Truncate(time.Millisecond)),
 			!q.To.IsZero() && at.After(q.To),
-			!audittest.MaySee(&q, c):
+			!audittest.MaySee(&q.Bounds, c):
 			continue
 		}
 		page.Total++

@@ -53,7 +53,7 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	// A path that does not exist wins over everything.
 	for _, path := range []string{
 		"/", "/v1", "/v1/", "/v1/checks/", "/v1/Checks", "/V1/checks", "/v1//checks",
-		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/",
+		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/policies/a/versions/", "/v1/policies/a/versions/1", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/",
 	} {
 		f("POST", path, "{", 404, codeNotFound, noKey)
 		f("HEAD", path, "", 404, codeNotFound, noKey)
@@ -64,8 +64,9 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	}
 	// Then the method.
 	for path, allow := range map[string]string{
-		"/v1/checks": "POST", "/v1/checks/chk_x": "GET", "/v1/simulate": "POST", "/v1/policies": "POST", "/v1/policies/p": "GET",
-		"/v1/violations": "GET", "/v1/keys": "GET, POST", "/v1/keys/key_x": "PATCH", "/health": "GET", "/openapi.yaml": "GET",
+		"/v1/checks": "GET, POST", "/v1/checks/chk_x": "GET", "/v1/simulate": "POST", "/v1/policies": "GET, POST", "/v1/policies/p": "GET",
+		"/v1/policies/p/versions": "GET",
+		"/v1/violations":          "GET", "/v1/keys": "GET, POST", "/v1/keys/key_x": "PATCH", "/health": "GET", "/openapi.yaml": "GET",
 	} {
 		for _, method := range []string{"HEAD", "OPTIONS", "DELETE", "PUT", "PURGE", "TRACE", "post"} {
 			f(method, path, "", 405, codeMethodNotAllowed, noKey)
@@ -253,7 +254,10 @@ func TestErrorTable(t *testing.T) {
 func TestReadsReportTheStoresErrors(t *testing.T) {
 	s := start(t, nil)
 	s.store.err = fmt.Errorf("%w: no route", audit.ErrUnavailable)
-	for _, path := range []string{"/v1/checks/chk_01a1f958502270008001020304050607", "/v1/policies/p:1", "/v1/violations", "/v1/keys"} {
+	for _, path := range []string{
+		"/v1/checks/chk_01a1f958502270008001020304050607", "/v1/policies/p:1", "/v1/violations", "/v1/keys",
+		"/v1/checks", "/v1/policies", "/v1/policies/p:1/versions",
+	} {
 		if a := s.do("GET", path, "", "X-Admin-Key: "+adminKey); a.status != 500 || a.code(t) != codeInternal || a.header.Get("Retry-After") != "1" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -267,7 +271,7 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	for _, path := range []string{"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "p:1?version=3", "p:1?version=99999999999999999999"} {
+	for _, path := range []string{"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "none/versions", "-p/versions", "p:1?version=3", "p:1?version=99999999999999999999"} {
 		if a := s.do("GET", "/v1/policies/"+path, ""); a.status != 404 || a.code(t) != codePolicyNotFound {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}

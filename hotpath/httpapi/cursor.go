@@ -42,6 +42,29 @@ func appendInstant(b []byte, absent bool, ms int64) []byte {
 // keyFilters is the filterSum of the listing of keys, which has no filter.
 func keyFilters() filterSum { return sha256.Sum256([]byte("keys 1\x00")) }
 
+// checkFilters is the filterSum of a query for checks.
+func checkFilters(q *audit.CheckQuery) filterSum {
+	b := append(make([]byte, 0, 64), "checks 1\x00"...)
+	if q.Effect == nil {
+		b = append(b, 0xff)
+	} else {
+		b = append(b, byte(*q.Effect))
+	}
+	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
+	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
+	b = append(append(b, q.PolicyID...), 0)
+	b = append(b, q.AgentID...)
+	return sha256.Sum256(b)
+}
+
+// policyFilters is the filterSum of the listing of policies, which has no filter.
+func policyFilters() filterSum { return sha256.Sum256([]byte("policies 1\x00")) }
+
+// versionFilters is the filterSum of the listing of a policy's versions.
+func versionFilters(policyID string) filterSum {
+	return sha256.Sum256([]byte("policy versions 1\x00" + policyID))
+}
+
 func appendCursor(dst []byte, position string, filters filterSum) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, append([]byte(position), cursorCheck(position, filters)...))
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
@@ -13,21 +12,28 @@ const dateForm = "must be an RFC 3339 time or a date: 2026-01-31T12:00:00Z or 20
 // latestInstant is the last one that an ID can name.
 var latestInstant = time.UnixMilli(1<<48 - 1).UTC()
 
-// queryRange reads from and to, both inclusive to the millisecond (S22).
-func queryRange(values map[string]string, q *audit.ViolationQuery, faults *spend.Faults) {
+// queryRange reads from and to, both inclusive to the millisecond (S22). Absent
+// ones are zero.
+func queryRange(values map[string]string, faults *spend.Faults) (first, last time.Time) {
 	from, hasFrom := queryInstant("from", values, false, faults)
 	to, hasTo := queryInstant("to", values, true, faults)
 	if hasFrom && hasTo && from.After(to) {
 		faults.Add("from", "must not be after to")
 	}
 	if hasFrom {
-		// Records are whole milliseconds: those of the millisecond in which
-		// from lies are before it, unless it is the first instant.
-		q.From = recordable(from.Add(time.Millisecond - 1).Truncate(time.Millisecond))
+		first = firstRecordable(from)
 	}
 	if hasTo {
-		q.To = recordable(to.Truncate(time.Millisecond))
+		last = recordable(to.Truncate(time.Millisecond))
 	}
+	return first, last
+}
+
+// firstRecordable is the first instant from t on that a record can have. Records
+// are whole milliseconds: those of the millisecond in which t lies are before
+// it, unless it is the first instant.
+func firstRecordable(t time.Time) time.Time {
+	return recordable(t.Add(time.Millisecond - 1).Truncate(time.Millisecond))
 }
 
 func queryInstant(name string, values map[string]string, end bool, faults *spend.Faults) (time.Time, bool) {

@@ -105,7 +105,7 @@ func FuzzCursor(f *testing.F) {
 // FuzzQuery: no query is anything but good or a 422, and what is good stays
 // within what a store can be asked.
 func FuzzQuery(f *testing.F) {
-	for _, q := range []string{"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7"} {
+	for _, q := range []string{"", "limit=5&cursor=", "from=2026-01-31&to=2026-02-01T00:00:00+02:00", "agent_id=%41+b&decision=block", "a=%zz&&=", "version=7", "decision=allow&policy_id=p&before=2026-01-31&to=2026-01-31"} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -118,6 +118,23 @@ func FuzzQuery(f *testing.F) {
 			ends := q.From.UnixMilli() >= 0 && q.To.UnixMilli() <= 1<<48-1 || q.From.IsZero() || q.To.IsZero()
 			if q.Limit < 1 || q.Limit > 100 || !utf8.ValidString(q.AgentID) || strings.ContainsRune(q.AgentID, 0) || !ends {
 				t.Fatalf("%q gives %+v", query, q)
+			}
+		}
+		checks, _, err := queryChecks([]byte(query))
+		if err != nil && !errors.As(err, &faults) {
+			t.Fatal(err)
+		}
+		instants := checks.From.IsZero() || checks.From.UnixMilli() >= 0
+		if err == nil && (checks.Limit < 1 || checks.Limit >= checks.Examine || checks.PolicyID != "" && !spend.ValidPolicyID(checks.PolicyID) ||
+			!utf8.ValidString(checks.AgentID) || strings.ContainsRune(checks.AgentID, 0) || !instants || checks.Effect != nil && *checks.Effect > spend.Block) {
+			t.Fatalf("%q gives %+v", query, checks)
+		}
+		for _, read := range []func() error{
+			func() error { _, _, err := queryPolicies([]byte(query)); return err },
+			func() error { _, _, err := queryVersions([]byte(query), "p"); return err },
+		} {
+			if err := read(); err != nil && !errors.As(err, &faults) {
+				t.Fatal(err)
 			}
 		}
 		if version, err := queryVersion([]byte(query)); err == nil && version < 0 {

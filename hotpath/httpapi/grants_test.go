@@ -54,6 +54,9 @@ func TestForbidden(t *testing.T) {
 		{"GET", "/v1/policies/p?x=1", ""},
 		{"GET", "/v1/checks/x?x=1", ""},
 		{"GET", "/v1/violations?x=1", ""},
+		{"GET", "/v1/checks?x=1", ""},
+		{"GET", "/v1/policies?x=1", ""},
+		{"GET", "/v1/policies/p/versions?x=1", ""},
 		{"POST", "/v1/checks", "{"},
 	} {
 		a := s.do(r[0], r[1], r[2])

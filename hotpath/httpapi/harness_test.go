@@ -162,6 +162,10 @@ type fakeStore struct {
 	audit.Store
 	violations []audit.Violation
 	queried    audit.ViolationQuery
+	listed     []*spend.Check
+	checks     audit.CheckQuery
+	policies   audit.PolicyQuery
+	versions   audit.VersionQuery
 	err        error
 }
 
@@ -185,6 +189,24 @@ func (s *fakeStore) Policy(_ context.Context, id string, version int) (*audit.Po
 func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
 	s.queried = q
 	return audit.ViolationPage{Violations: s.violations, More: len(s.violations) > 0, Total: 7}, s.err
+}
+
+func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
+	s.checks = q
+	return audit.CheckPage{Checks: s.listed, More: true, Next: testID(instant)}, s.err
+}
+
+func (s *fakeStore) ListPolicies(_ context.Context, q audit.PolicyQuery) (audit.PolicyPage, error) {
+	s.policies = q
+	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: "[]"}}, More: q.After == "", Total: 2}, s.err
+}
+
+func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (audit.PolicyPage, error) {
+	if s.err == nil && q.PolicyID != "p:1" {
+		return audit.PolicyPage{}, audit.ErrNotFound
+	}
+	s.versions = q
+	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: "[]"}}, More: q.Before == 0, Total: 7}, s.err
 }
 
 func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {

@@ -143,7 +143,7 @@ func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 			faults.Add("decision", "must be block or escalate")
 		}
 	}
-	queryRange(values, &q, &faults)
+	q.From, q.To = queryRange(values, &faults)
 	filters := violationFilters(&q)
 	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
 	return q, filters, faults.Err()

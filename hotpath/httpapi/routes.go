@@ -44,11 +44,16 @@ func (a *API) newRouter() *router.Router {
 	r.HandleOPTIONS = false
 	r.PanicHandler = a.recovered
 
-	a.at(r, "/v1/checks", endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite})
+	a.at(r, "/v1/checks",
+		endpoint{method: "GET", serve: a.getChecks, scope: spend.ChecksRead},
+		endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite})
 	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead})
 	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead})
-	a.at(r, "/v1/policies", endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
+	a.at(r, "/v1/policies",
+		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},
+		endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
 	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
+	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead})
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})

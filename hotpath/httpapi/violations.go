@@ -12,7 +12,7 @@ func (a *API) getViolations(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	access.Restrict(&query)
+	query.Bounds = access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, err := a.store.Violations(ctx, query)

@@ -370,7 +370,7 @@ CREATE TABLE config (
 INSERT INTO config VALUES (0, 0);
 
 CREATE TABLE policies (
-    policy_id   text        NOT NULL,
+    policy_id   text        NOT NULL COLLATE "C",
     version     integer     NOT NULL,
     name        text        NOT NULL,
     description text        NOT NULL,

@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"bytes"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Bounds are what the asking key may see in a list (S31).
+type Bounds struct {
+	PolicyIDs []string // nil: any
+	AgentIDs  []string // likewise
+	Principal string   // of the check's key: that given to it, else its ID; empty: any
+}
+
+// Bound reports whether the asking key may not see everything.
+func (b *Bounds) Bound() bool {
+	return b.PolicyIDs != nil || b.AgentIDs != nil || b.Principal != ""
+}
+
+// CheckQuery selects checks. Zero fields do not filter.
+type CheckQuery struct {
+	AgentID  string
+	PolicyID string
+	Effect   *spend.Effect
+	From     time.Time // inclusive
+	Until    time.Time // exclusive
+	Before   spend.ID  // only smaller IDs: the position of the cursor
+	Limit    int
+	// Examine is how many checks a page may look at, newest first, whatever the
+	// filters leave of them. It is more than Limit.
+	Examine int
+
+	Bounds
+}
+
+// IDRange returns the smallest ID that the query allows, and the smallest
+// after it that it does not.
+func (q *CheckQuery) IDRange() (low, end spend.ID) {
+	if !q.From.IsZero() {
+		low = FirstID(q.From.UnixMilli())
+	}
+	end = spend.ID(bytes.Repeat([]byte{0xff}, len(end))) // above every ID
+	if !q.Until.IsZero() {
+		end = FirstID(q.Until.UnixMilli())
+	}
+	if !q.Before.IsZero() && bytes.Compare(q.Before[:], end[:]) < 0 {
+		end = q.Before
+	}
+	return low, end
+}
+
+// CheckPage is one page of a listing. It may hold less than the limit, or
+// nothing, while there is More.
+type CheckPage struct {
+	Checks []*spend.Check
+	More   bool     // checks that match may be below Next
+	Next   spend.ID // where the next page begins; zero on the last one
+}
+
+// Cut ends a page that has more than limit checks.
+func (p *CheckPage) Cut(limit int) {
+	if len(p.Checks) > limit {
+		p.Checks = p.Checks[:limit]
+		p.More, p.Next = true, p.Checks[limit-1].ID
+	}
+}
+
+// MaxPageBytes bounds the rules and metadata of a page of policies: the one with
+// which it is reached is the last, and the page is short.
+const MaxPageBytes = 4 << 20
+
+// PolicyQuery selects the latest versions of policies.
+type PolicyQuery struct {
+	After     string // only greater IDs: the position of the cursor
+	Limit     int
+	PolicyIDs []string // what the asking key may see; nil: all
+}
+
+// VersionQuery selects versions of one policy.
+type VersionQuery struct {
+	PolicyID string
+	Before   int // only smaller versions: the position of the cursor; 0 begins at the newest
+	Limit    int
+}
+
+// PolicyPage is one page of a listing.
+type PolicyPage struct {
+	Policies []Policy
+	More     bool
+	Total    int64 // of all pages
+}

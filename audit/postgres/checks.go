@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// listedPartitions is how many partitions one query of a listing touches: each
+// costs the planner, whatever is in it.
+const listedPartitions = 16
+
+// ListChecks implements audit.Trail. It looks at checks by their primary key,
+// newest first, some partitions at a time, and stops when the page is full or
+// as many were examined as the query says. All is read in one snapshot: what
+// is committed meanwhile moves no position.
+func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
+	err = s.read(ctx, "cannot list checks", func(ctx context.Context, db *pgx.Conn) error {
+		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+		return pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) (err error) {
+			page, err = readChecks(ctx, tx, q)
+			return err
+		})
+	})
+	return page, err
+}
+
+func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.CheckPage, err error) {
+	low, end := q.IDRange()
+	starts, err := listingStarts(ctx, tx, low, end)
+	if err != nil {
+		return page, err
+	}
+	left := q.Examine
+	for _, start := range starts {
+		query, args := checksQuery(&q, start, end, left, q.Limit+1-len(page.Checks))
+		rows, err := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
+		if err != nil {
+			return page, err
+		}
+		checks, err := pgx.CollectRows(rows, scanCheck)
+		if err != nil {
+			return page, err
+		}
+		page.Checks = append(page.Checks, checks...)
+		if page.Cut(q.Limit); page.More {
+			return page, nil
+		}
+		var examined int
+		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
+			return page, err
+		}
+		if left -= examined; left == 0 {
+			page.More, page.Next = true, end
+			return page, nil
+		}
+		end = start
+	}
+	return page, nil
+}
+
+// onlyPrimaryKey keeps the planner, which may know nothing yet of the newest
+// partitions, from reading whole ones.
+const onlyPrimaryKey = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
+
+// listingStarts prepares a transaction for a listing and splits its range of IDs
+// where partitions begin: it returns the starts of the parts, the last first.
+func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.ID, error) {
+	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, `SELECT substr(relname, 8) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+		WHERE inhparent = 'checks'::regclass AND relname ~ '^checks_[0-9]{8}$' ORDER BY relname DESC`)
+	if err != nil {
+		return nil, err
+	}
+	days, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	var starts []spend.ID
+	n := 0
+	for _, name := range days {
+		day, err := time.Parse("20060102", name)
+		if err != nil {
+			return nil, fmt.Errorf("partition checks_%s: %w", name, err)
+		}
+		first := audit.FirstID(day.UnixMilli())
+		if bytes.Compare(first[:], low[:]) <= 0 {
+			break
+		}
+		if bytes.Compare(first[:], end[:]) < 0 {
+			if n++; n%listedPartitions == 0 {
+				starts = append(starts, first)
+			}
+		}
+	}
+	return append(starts, low), nil
+}
+
+// checksQuery selects the newest checks that match among the newest of a range.
+func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (string, []any) {
+	columns := columnList(chain.CheckColumns())
+	var text query
+	text.add("SELECT " + columns + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
+	text.add(" AND check_id < ").arg([16]byte(end))
+	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(examine) + ") AS examined WHERE true")
+	if q.AgentID != "" {
+		text.add(" AND agent_id = ").arg(q.AgentID)
+	}
+	if q.PolicyID != "" {
+		text.add(" AND policy_id = ").arg(q.PolicyID)
+	}
+	if q.Effect != nil {
+		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")
+	}
+	text.within(q.Bounds)
+	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(limit))
+	return text.String(), text.args
+}
+
+// examinedQuery counts the checks that checksQuery examined when its limit was not
+// reached, and selects the oldest, or the end of the range when there is none.
+func examinedQuery(examine int) string {
+	return `SELECT count(*), coalesce(min(check_id::text COLLATE "C")::uuid, $2) FROM
+		(SELECT check_id FROM checks WHERE check_id >= $1 AND check_id < $2 ORDER BY check_id DESC LIMIT ` + strconv.Itoa(examine) + ") AS examined"
+}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+const (
+	listedDays   = 50
+	listedRows   = 120_000 // over these days
+	listedSparse = 20      // days, the newest, with few rows
+
+	// One page may look at so many, twice: for what matches and for where to go on.
+	listedExamine = 2000
+	listedLimit   = 100
+)
+
+var listedStart = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+
+// prepareChecks makes a trail of days with many checks and then days with few. Two
+// days have no partition.
+func prepareChecks(t *testing.T) (url string, s *Store) {
+	t.Helper()
+	url = database(t)
+	s = open(t, url, true)
+	statement(t, url, fmt.Sprintf("SELECT make_partition(date '%s' + n) FROM generate_series(0, %d) AS n WHERE n NOT IN (7, 37)",
+		listedStart.Format(time.DateOnly), listedDays-1))
+	// A thousandth of the checks lie in the days with few.
+	statement(t, url, fmt.Sprintf(`INSERT INTO checks (check_id, node, epoch, policy_version, latency_ms, format, action_type, decision, confidence, amount,
+			fingerprint, request_sha, currency, agent_id, policy_id, counterparty, message, next_step, key_id, request_id)
+		SELECT (left(first_id(ms)::text, 24) || substr(md5(i::text), 1, 12))::uuid, gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 'r',
+			CASE WHEN i %% 50000 = 7 THEN 'e' ELSE 'a' END::"char", 'h', 1, sha256(i::text::bytea), sha256(i::text::bytea), 'USD',
+			CASE WHEN i %% 60000 = 11 THEN 'rare' ELSE 'agent-' || i %% 500 END, 'policy-' || i %% 3, 'customer', 'a message of the usual length',
+			'proceed with the action', 'key_' || i %% 5, 'req_0123456789ab'
+		FROM generate_series(1, %d) AS i, LATERAL (SELECT %d + CASE WHEN i %% 1000 = 0 THEN (%[3]d + i / 1000 %% %d) * 86400000::bigint + i
+			ELSE i * (%[3]d * 86400000::bigint / %[1]d) END AS ms) AS placed`,
+		listedRows, listedStart.UnixMilli(), listedDays-listedSparse, listedSparse))
+	return url, s
+}
+
+func listedQueries() map[string]audit.CheckQuery {
+	allow, escalate := spend.Allow, spend.Escalate
+	day := func(n int) time.Time { return listedStart.AddDate(0, 0, n) }
+	all := map[string]audit.CheckQuery{
+		"everything": {}, "frequent": {Effect: &allow}, "rare decision": {Effect: &escalate}, "rare agent": {AgentID: "rare"},
+		"agent": {AgentID: "agent-17"}, "nobody": {AgentID: "nobody"}, "policy": {PolicyID: "policy-1", AgentID: "rare"},
+		"bound":     {Bounds: audit.Bounds{PolicyIDs: []string{"policy-2"}, AgentIDs: []string{"rare", "agent-3"}}},
+		"principal": {Bounds: audit.Bounds{Principal: "key_3"}}, "stranger": {Bounds: audit.Bounds{Principal: "key_9"}},
+		"from":   {AgentID: "rare", From: day(12)},
+		"until":  {AgentID: "nobody", Until: day(20).Add(time.Hour)},
+		"range":  {AgentID: "rare", From: day(3), Until: day(28)},
+		"hour":   {AgentID: "nobody", From: day(9).Add(time.Hour), Until: day(9).Add(2 * time.Hour)},
+		"sparse": {From: day(31), Until: day(47)}, "future": {From: day(300)}, "past": {Until: day(-300)},
+	}
+	for name, q := range all {
+		q.Limit, q.Examine = listedLimit, listedExamine
+		all[name] = q
+	}
+	return all
+}
+
+// pageFaults lists what is wrong with the plans of a page.
+func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
+	t.Helper()
+	low, end := q.IDRange()
+	starts, err := listingStarts(t.Context(), tx, low, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, blocks := 0, 0
+	look := func(query string, args []any) {
+		touched := make(map[string]bool)
+		tree := explain(t, tx, query, args)
+		blocks += tree.Hit + tree.Read
+		tree.walk(func(p plan) {
+			if p.Relation != "" {
+				touched[p.Relation] = true
+				rows += (p.Rows + p.Filtered) * p.Loops
+			}
+		})
+		if len(touched) > listedPartitions+1 { // and the default one
+			all = append(all, fmt.Sprintf("%d partitions are touched", len(touched)))
+		}
+	}
+	left, found := q.Examine, 0
+	for _, start := range starts {
+		query, args := checksQuery(&q, start, end, left, q.Limit+1-found)
+		look(query, args)
+		matches := len(texts(t, tx, "SELECT 'one' FROM ("+inline(query, args)+") AS matching"))
+		if found += matches; found > q.Limit {
+			break
+		}
+		look(examinedQuery(left), []any{[16]byte(start), [16]byte(end)})
+		var examined int
+		if err := tx.QueryRow(t.Context(), examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
+			t.Fatal(err)
+		}
+		if left -= examined; left == 0 {
+			break
+		}
+		end = start
+	}
+	// Each partition costs a row that is looked ahead to, and some blocks of its
+	// index. Rows and their entries in it lie beside others of that time.
+	if rows > 2*(listedExamine+listedDays) || blocks > listedExamine+10*listedDays {
+		all = append(all, fmt.Sprintf("%d rows and %d blocks are read, in %d parts", rows, blocks, len(starts)))
+	}
+	return all
+}
+
+// inline writes arguments into a query.
+func inline(query string, args []any) string {
+	for i := len(args); i > 0; i-- {
+		literal := ""
+		switch value := args[i-1].(type) {
+		case [16]byte:
+			literal = fmt.Sprintf("'%x'::uuid", value)
+		case string:
+			literal = "'" + value + "'"
+		case []string:
+			literal = "'{" + strings.Join(value, ",") + "}'::text[]"
+		}
+		query = strings.ReplaceAll(query, fmt.Sprintf("$%d", i), literal)
+	}
+	return query
+}
+
+// TestCheckPlans shows that what a page reads is bounded, whatever its filters
+// and with or without statistics, and that it would be noticed if the primary
+// key was not there. The walk over its pages finds what a plain query finds.
+func TestCheckPlans(t *testing.T) {
+	url, s := prepareChecks(t)
+	ctx := t.Context()
+	inTransaction := func(do func(tx pgx.Tx)) {
+		tx, err := s.reads.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
+		do(tx)
+	}
+	for _, prepare := range []string{"SELECT", "ANALYZE checks"} {
+		statement(t, url, prepare)
+		inTransaction(func(tx pgx.Tx) {
+			for name, q := range listedQueries() {
+				if all := pageFaults(t, tx, q); all != nil {
+					t.Errorf("%s, after %s: %s", name, prepare, strings.Join(all, "; "))
+				}
+			}
+		})
+	}
+	inTransaction(func(tx pgx.Tx) {
+		if _, err := tx.Exec(ctx, "ALTER TABLE checks DROP CONSTRAINT checks_pkey"); err != nil {
+			t.Fatal(err)
+		}
+		if pageFaults(t, tx, listedQueries()["rare agent"]) == nil {
+			t.Error("without the primary key: nobody notices")
+		}
+	})
+	for name, q := range listedQueries() {
+		if q.AgentID == "" && q.Effect == nil && q.From.IsZero() || q.Effect != nil && *q.Effect == spend.Allow {
+			continue // too many to read them all
+		}
+		plain, args := checksQuery(&q, spend.ID{}, newest, listedRows, listedRows)
+		low, end := q.IDRange()
+		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args), low, end)
+		want := texts(t, s.reads, plain+" ORDER BY check_id DESC")
+		var got []string
+		for {
+			page, err := s.ListChecks(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Checks {
+				text := c.ID.Text("")
+				got = append(got, text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:])
+			}
+			if q.Before = page.Next; !page.More {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: walked %d, want %d", name, len(got), len(want))
+		}
+	}
+}

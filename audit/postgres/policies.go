@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+)
+
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets::text, '')"
+
+// Policy implements audit.Policies.
+func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	policies, err := collect(ctx, s, fmt.Sprintf("cannot read policy %q", policyID), scanPolicy, "SELECT "+policyColumns+
+		" FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1", policyID, version)
+	if err != nil {
+		return nil, err
+	}
+	if len(policies) == 0 {
+		return nil, fmt.Errorf("cannot read policy %q: %w", policyID, audit.ErrNotFound)
+	}
+	return &policies[0], nil
+}
+
+func scanPolicy(row pgx.CollectableRow) (audit.Policy, error) { return scanPolicyAnd(row) }
+
+// scanPolicyAnd reads policyColumns and what comes after them.
+func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err error) {
+	var budgets string
+	err = row.Scan(append([]any{&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt, &budgets}, rest...)...)
+	if err == nil {
+		p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
+		p.Budgets, err = audit.ParseBudgets(budgets)
+	}
+	return p, err
+}
+
+// ListPolicies implements audit.Policies.
+func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
+	const doing, within = "cannot list policies", " AND ($1::text[] IS NULL OR policy_id = ANY ($1))"
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // each has one version 1
+		return db.QueryRow(ctx, "SELECT count(*) FROM policies WHERE version = 1"+within, q.PolicyIDs).Scan(&page.Total)
+	})
+	if err != nil {
+		return page, err
+	}
+	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
+		"SELECT policy_id, max(version) AS version FROM policies WHERE policy_id > $2"+within+" GROUP BY policy_id", q.PolicyIDs, q.After)
+	return page, err
+}
+
+// PolicyVersions implements audit.Policies.
+func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
+	const doing = "cannot list the versions of a policy"
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1", q.PolicyID).Scan(&page.Total)
+	})
+	if err != nil {
+		return page, err
+	}
+	err = s.readPolicies(ctx, doing, &page, q.Limit, "version DESC",
+		"SELECT policy_id, version FROM policies WHERE policy_id = $1 AND (version < $2 OR $2 = 0)", q.PolicyID, q.Before)
+	return page, err
+}
+
+// readPolicies reads the first policies that a query selects, in an order. The
+// sizes of texts are known without reading them, and those that a page has no
+// room for are not read.
+func (s *Store) readPolicies(ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any) (err error) {
+	const size = "(octet_length(rules) + octet_length(metadata))"
+	found := 0
+	page.Policies, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (audit.Policy, error) {
+		return scanPolicyAnd(row, &found)
+	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER (ORDER BY "+order+") - "+size+
+		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+") AS selected USING (policy_id, version)) AS sized"+
+		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit), args...)
+	page.More = len(page.Policies) < found
+	return err
+}

@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"spendgate/audit"
+)
+
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets, '')"
+
+// Policy implements audit.Policies.
+func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
+	doing := fmt.Sprintf("cannot read policy %q", policyID)
+	policies, err := collect(ctx, s.reader, doing, scanPolicy, "SELECT "+policyColumns+
+		" FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1", policyID, version)
+	if err != nil {
+		return nil, err
+	}
+	if len(policies) == 0 {
+		return nil, fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+	}
+	return &policies[0], nil
+}
+
+func scanPolicy(row scanner) (audit.Policy, error) { return scanPolicyAnd(row) }
+
+// scanPolicyAnd reads policyColumns and what comes after them.
+func scanPolicyAnd(row scanner, rest ...any) (p audit.Policy, err error) {
+	var created, updated int64
+	var budgets string
+	err = row.Scan(append([]any{&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated, &budgets}, rest...)...)
+	if err == nil {
+		p.CreatedAt, p.UpdatedAt = fromMilli(created), fromMilli(updated)
+		p.Budgets, err = audit.ParseBudgets(budgets)
+	}
+	return p, err
+}
+
+// ListPolicies implements audit.Policies.
+func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
+	const doing = "cannot list policies"
+	var w where
+	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
+	// Each has one version 1.
+	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...).Scan(&page.Total); err != nil {
+		return page, unavailable(doing, err)
+	}
+	w.and("policy_id > ?", q.After)
+	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
+		"SELECT policy_id, max(version) AS version FROM policies WHERE true"+w.text+" GROUP BY policy_id", w.args...)
+	return page, err
+}
+
+// PolicyVersions implements audit.Policies.
+func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
+	const doing = "cannot list the versions of a policy"
+	err = s.reader.QueryRowContext(ctx, "SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", q.PolicyID).Scan(&page.Total)
+	if err != nil {
+		return page, notFoundOr(doing, err)
+	}
+	err = s.readPolicies(ctx, doing, &page, q.Limit, "version DESC",
+		"SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)", q.PolicyID, q.Before)
+	return page, err
+}
+
+// readPolicies reads the first policies that a query selects, in an order.
+func (s *Store) readPolicies(ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any) (err error) {
+	const size = "(octet_length(rules) + octet_length(metadata))"
+	found := 0
+	page.Policies, err = collect(ctx, s.reader, doing, func(row scanner) (audit.Policy, error) {
+		return scanPolicyAnd(row, &found)
+	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER (ORDER BY "+order+") - "+size+
+		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+") AS selected USING (policy_id, version)) AS sized"+
+		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit), args...)
+	page.More = len(page.Policies) < found
+	return err
+}
