@@ -60,6 +60,7 @@ func TestRealNode(t *testing.T) {
 	t.Run("checks", func(t *testing.T) { checks(t, c) })
 	t.Run("simulation", func(t *testing.T) { simulation(t, c, anonymous) })
 	t.Run("violations", func(t *testing.T) { violations(t, c) })
+	t.Run("lists", func(t *testing.T) { lists(t, c) })
 	t.Run("keys", func(t *testing.T) { keys(t, c) })
 	t.Run("grants", func(t *testing.T) { grants(t, node, c) })
 	t.Run("health", func(t *testing.T) {

@@ -39,7 +39,7 @@ type Policy struct {
 	UpdatedAt   Timestamp       `json:"updated_at"`         // of this version
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
-	Body []byte `json:"-"` // the answer as it came
+	Body []byte `json:"-"` // the answer as it came; nil in a list
 }
 
 // CreatePolicy stores a policy's next version. When it returns without an
@@ -81,12 +81,20 @@ func readPolicy(body []byte) (*Policy, error) {
 	if err := decode(body, p); err != nil {
 		return nil, err
 	}
+	if err := p.complete(); err != nil {
+		return nil, err
+	}
+	p.Body = body
+	return p, nil
+}
+
+// complete fails on what is no policy.
+func (p *Policy) complete() error {
 	if p.PolicyID == "" || p.Version < 1 {
-		return nil, errors.New("the service's answer cannot be understood: it is no policy")
+		return errors.New("the service's answer cannot be understood: it is no policy")
 	}
 	if string(p.Metadata) == "null" {
 		p.Metadata = nil
 	}
-	p.Body = body
-	return p, nil
+	return nil
 }

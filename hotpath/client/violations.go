@@ -42,7 +42,7 @@ type ViolationQuery struct {
 type Pagination struct {
 	NextCursor string `json:"next_cursor,omitempty"` // empty on the last page
 	HasMore    bool   `json:"has_more"`
-	TotalCount int64  `json:"total_count"` // of all pages
+	TotalCount int64  `json:"total_count"` // of all pages; 0 in a list of checks, which has none
 }
 
 // ViolationPage is one page, newest first.

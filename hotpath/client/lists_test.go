@@ -1,0 +1,69 @@
+package client_test
+
+import (
+	"fmt"
+	"testing"
+
+	"spendgate/hotpath/client"
+)
+
+// lists reads what the other parts of TestRealNode made.
+func lists(t *testing.T, c *client.Client) {
+	a := client.Action{
+		AgentID: "l", PolicyID: "p:1", Amount: amount(t, "1.50"), Currency: "USD", Counterparty: "c", ReasonText: "store credit for the customer",
+		IdempotencyKey: "listed", Metadata: map[string]any{"country": "DE"},
+	}
+	made, err := c.Check(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.IdempotencyKey, a.Metadata, a.Counterparty = "", nil, "d"
+	bare, err := c.Check(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := client.CheckQuery{AgentID: "l", PolicyID: "p:1", Decision: client.Allow, From: "2020-01-01", To: "2999-01-01", Before: "2999-01-01", Limit: 1}
+	var got []client.CheckRecord
+	for r, err := range c.AllChecks(t.Context(), query) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if len(got) != 2 || got[0].CheckID != bare.CheckID || got[1].CheckID != made.CheckID || got[1].Allowed() || got[0].Action.Metadata != nil {
+		t.Fatalf("%+v", got)
+	}
+	if r := got[1]; r.Action.ActionType != client.Credit || r.Action.Amount != amount(t, "1.5") || r.Action.ReasonText != a.ReasonText ||
+		r.Action.IdempotencyKey != "listed" || string(r.Action.Metadata) != `{"country":"DE"}` || r.Principal == "" || r.Decision != client.Allow {
+		t.Errorf("%+v", r)
+	}
+	query.From = "yesterday"
+	if _, err := c.Checks(t.Context(), query); code(err) != client.CodeValidation {
+		t.Error(err)
+	}
+
+	var versions, latest []string
+	for p, err := range c.AllPolicyVersions(t.Context(), "p:1", client.PolicyQuery{Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, fmt.Sprint(p.PolicyID, " ", p.Version, " ", string(p.Metadata)))
+	}
+	for p, err := range c.AllPolicies(t.Context(), client.PolicyQuery{Limit: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.PolicyID == "p:1" {
+			latest = append(latest, fmt.Sprint(p.Version))
+		}
+	}
+	if fmt.Sprint(versions) != `[p:1 2 {"k":1.50} p:1 1 {"k":1.50}]` || fmt.Sprint(latest) != "[2]" {
+		t.Error(versions, latest)
+	}
+	if page, err := c.Policies(t.Context(), client.PolicyQuery{}); err != nil || page.Pagination.TotalCount < 2 {
+		t.Error(page, err)
+	}
+	if _, err := c.PolicyVersions(t.Context(), "none", client.PolicyQuery{}); code(err) != client.CodePolicyNotFound {
+		t.Error(err)
+	}
+}
