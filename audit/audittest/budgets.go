@@ -82,7 +82,7 @@ func budgetsAreTaken(t *testing.T, s Subject) {
 	stored := lookUp(t, s, first)[first.ID]
 	for i := range stored.Charges {
 		want := first.Charges[i]
-		want.Limited, want.Limit, want.Counted, want.MaxCount, want.EndMS = false, spend.Amount{}, false, 0, 0
+		want.Limited, want.Limit, want.Counted, want.MaxCount = false, spend.Amount{}, false, 0
 		if !reflect.DeepEqual(stored.Charges[i], want) {
 			t.Errorf("stored %+v, want %+v", stored.Charges[i], want)
 		}

@@ -181,6 +181,9 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		if low != nil && high != nil {
 			o.Range = verify.Range{Low: spend.ID(*low), High: spend.ID(*high)}
 		}
+		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&o.At); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, s.in(`SELECT (to_date(substr(relname, 8), 'YYYYMMDD') - date '1970-01-01')::bigint
 			FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
 			WHERE inhparent = '{schema}.checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`))
@@ -250,11 +253,13 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 	return w, nil
 }
 
+// noIndex has rows read that an index lacks.
+const noIndex = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off"
+
 // Totals implements verify.Evidence. It goes through the tables from their first
 // page to the last, for an index may lack rows.
 func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		const noIndex = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off"
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}

@@ -58,6 +58,10 @@ func verifiedTables() map[string]verified {
 			"id": "uuid", "hash": "bytea", "rpm": "integer", "active": "boolean", "created_at": "timestamp with time zone", "generation": "bigint",
 			"grants": "jsonb",
 		}, []string{"id"}},
+		"budget_counters": {counterColumns(), map[string]string{
+			"counter_id": "uuid", "start_ms": "bigint", "bucket_ms": "bigint", "end_ms": "bigint", "count": "bigint", "most_count": "bigint",
+			"since": "integer", "used": "numeric", "most_used": "numeric",
+		}, []string{"counter_id", "start_ms"}},
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
 		}, days},

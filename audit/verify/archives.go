@@ -51,6 +51,7 @@ func (v *verifier) anyInArchive(r Range) bool {
 func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
 	a, err := v.archiveOf(ctx, day)
 	if a == nil || err != nil {
+		v.tally.unreadDay(day)
 		return err
 	}
 	rows := readArchive(a, day)
@@ -64,8 +65,10 @@ func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
 	switch {
 	case errors.Is(err, archive.ErrAltered):
 		v.tally.find(Altered, archiveName(day), "%v", err)
+		v.tally.unreadDay(day)
 		return nil
 	case errors.Is(err, fs.ErrNotExist) && !v.leaving(day):
+		v.tally.unreadDay(day)
 		v.tally.find(Unchecked, "day "+day.String(), "%s is not there; its manifest is", a.Path())
 		return nil
 	}
@@ -98,6 +101,7 @@ func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, er
 	}
 	if a.SHA256 != noted.Manifest || a.Rows != noted.Rows {
 		v.tally.find(Altered, archiveName(day), "its manifest is not the one with which the day was detached")
+		v.tally.unreadDay(day)
 	}
 	live, err := v.o.Evidence.Weigh(ctx, day.Range())
 	if err == nil && live.Rows {

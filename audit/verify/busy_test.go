@@ -36,7 +36,9 @@ func TestWhileNodesWrite(t *testing.T) {
 	for range 3 {
 		chainID := spend.NewID(time.Now())
 		again(func() {
-			for _, c := range checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch}) {
+			checks := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch})
+			charge(checks...)
+			for _, c := range checks {
 				if err := tr.writer.Append(c).Settle(); err != nil {
 					t.Error(err)
 				}
@@ -66,6 +68,9 @@ func TestWhileNodesWrite(t *testing.T) {
 		close(begin)
 	}
 	writing.Wait()
+	if tr.count("budget_counters") < 3 {
+		t.Error("nothing was taken from budgets")
+	}
 	if verified <= 2*perChain*perRecord {
 		t.Errorf("nothing was written meanwhile: %d checks", verified)
 	}

@@ -14,7 +14,7 @@ import (
 // configuration compares all policies and keys with the chain of changes,
 // whatever the range: there are few.
 func (v *verifier) configuration(ctx context.Context) error {
-	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), previous: []spend.Hash{{}}}
+	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
 	}
@@ -39,7 +39,8 @@ type changeWalk struct {
 	seq      int64
 	previous []spend.Hash // what the head before may have been; none when it is not there
 	policies map[PolicyVersion]recorded
-	keys     map[string]recorded // by key_id, the newest change of each
+	keys     map[string]recorded       // by key_id, the newest change of each
+	budgets  map[string]versionBudgets // by policy_id, of the version met last
 }
 
 // recorded is a row as a change left it.
@@ -91,11 +92,13 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 		w.tally.find(Altered, policyName(p), "its row is not the one that %s recorded", changeName(created.seq))
 	default:
 		fields, err := chain.ParseFields(nil, row)
-		if i := slices.Index(chain.PolicyColumns(), "updated_at"); err == nil && i < len(fields) {
-			if updated, ok := chain.Time(fields[i]); ok {
-				w.late(policyName(p), created.seq, updated)
-			}
+		if err != nil {
+			return err
 		}
+		if updated, ok := chain.Time(fields[slices.Index(chain.PolicyColumns(), "updated_at")]); ok {
+			w.late(policyName(p), created.seq, updated)
+		}
+		w.countSince(p, fields)
 	}
 	delete(w.policies, p)
 	return nil

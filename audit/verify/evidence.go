@@ -56,6 +56,10 @@ type Evidence interface {
 	// Keys calls each for every API key, with its row encoded.
 	Keys(ctx context.Context, each func(id spend.ID, row []byte) error) error
 
+	// Counters calls each for every counter of budgets, in the order of their
+	// identifiers and starts.
+	Counters(ctx context.Context, each func(Counter) error) error
+
 	// Totals counts all rows without a key to find them by.
 	Totals(ctx context.Context) (Totals, error)
 }
@@ -66,6 +70,7 @@ type Totals struct{ Checks, Violations, Batches, Policies, Keys, Changes int64 }
 // Overview is what a reading holds altogether.
 type Overview struct {
 	Range                // of all that is there, and of archived days; zero when nothing is
+	At      time.Time    // when it was taken, by the database's clock
 	Entries int64        // of batches, about
 	Days    map[Day]bool // those that have a partition of their own
 	// Archived are those whose checks left the database.

@@ -30,6 +30,7 @@ func (tr *trail) archive() (manifest, rows, day string) {
 	}
 	for i, c := range checksOfAllSorts(spend.Fence{Node: spend.NewID(old), Epoch: epoch}) {
 		c.ID = spend.NewID(old.Add(time.Duration(i) * time.Hour))
+		charge(c)
 		if c.Pass.Passed() {
 			c.Pass.ClaimedMS, c.Pass.UntilMS = c.ID.Time().UnixMilli(), c.ID.Time().UnixMilli()+300_000
 		}
@@ -50,16 +51,17 @@ func (tr *trail) archive() (manifest, rows, day string) {
 
 // TestStrangerReadsArchives has both verifiers find the same in an archive.
 func TestStrangerReadsArchives(t *testing.T) {
+	const unchecked = `unchecked counter of budget "ever"`
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, manifest, rows string)
 		want  []string // the kinds that are found
 	}{
 		"clean":       {func(*testing.T, string, string) {}, nil},
-		"no rows":     {func(t *testing.T, _, rows string) { act(t, os.Remove(rows)) }, []string{"unchecked day DAY"}},
-		"no manifest": {func(t *testing.T, manifest, _ string) { act(t, os.Remove(manifest)) }, []string{"unchecked day DAY"}},
+		"no rows":     {func(t *testing.T, _, rows string) { act(t, os.Remove(rows)) }, []string{unchecked, "unchecked day DAY"}},
+		"no manifest": {func(t *testing.T, manifest, _ string) { act(t, os.Remove(manifest)) }, []string{unchecked, "unchecked day DAY"}},
 		"manifest": {func(t *testing.T, manifest, _ string) {
 			rewrite(t, manifest, func(b []byte) []byte { return append(b, ' ') })
-		}, []string{"altered archive of DAY"}},
+		}, []string{"altered archive of DAY", unchecked}},
 		"a check": {func(t *testing.T, _, rows string) {
 			rewrite(t, rows, func(b []byte) []byte {
 				unpacked, err := gzip.NewReader(bytes.NewReader(b))
@@ -73,7 +75,7 @@ func TestStrangerReadsArchives(t *testing.T) {
 				act(t, w.Close())
 				return out.Bytes()
 			})
-		}, []string{"altered archive of DAY", "altered check ", "unchecked violation "}},
+		}, []string{"altered archive of DAY", "altered check ", unchecked, "unchecked violation "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

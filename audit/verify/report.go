@@ -37,6 +37,8 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Sub
 type Summary struct {
 	Checks, Violations, Batches, Chains int64
 	Policies, Keys, Changes             int64
+	Counters                            int64 // of budgets, that were compared
+	CountersBeyond                      int64 // of windows that reach out of the range
 	Checkpoints                         int64
 	LastCheckpoint                      time.Time // zero without any
 	LastCheck                           time.Time // that is there, or listed; zero without any
@@ -57,12 +59,15 @@ type tally struct {
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
 
+	counters, countersBeyond int64
+
 	lastCheckpoint time.Time
 	torn           int64
 
 	mu       sync.Mutex
 	found    func(Finding)
 	findings map[Kind]int64
+	unread   []Day         // archived days whose archive is not at hand or not as it was
 	lastMS   int64         // of the last check
 	gone     map[Day]int64 // listed checks of days without a partition
 }
@@ -95,6 +100,7 @@ func (t *tally) summary() Summary {
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
+		Counters: t.counters, CountersBeyond: t.countersBeyond,
 		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}

@@ -220,7 +220,7 @@ func (s *slice) row(row []byte) error {
 		s.tally.find(Inserted, checkName(id), "no batch lists it")
 	}
 	s.violation(id, intact)
-	return nil
+	return s.take(s.fields, intact)
 }
 
 // violation compares the copy of a check that is there.

@@ -26,6 +26,8 @@ type Options struct {
 	Workers     int                  // 0 for one per processor
 	// SliceSize bounds what a worker keeps in memory, in entries and violations
 	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.
+	// It also bounds how many counters of budgets all of them keep, of some 300
+	// bytes: what is more is in a temporary file.
 	SliceSize int64
 	Found     func(Finding) // is told of each, one at a time
 	// Progress is told now and then how many entries were compared of about
@@ -49,6 +51,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	if v.o.SliceSize <= 0 {
 		v.o.SliceSize = defaultSliceSize
 	}
+	v.counts.most = int(v.o.SliceSize)
 	v.all = v.wanted()
 	var err error
 	if v.overview, err = o.Evidence.Overview(ctx, v.all); err != nil {
@@ -62,9 +65,12 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	)
 	v.sumUp()
 	if err == nil {
+		err = v.counters(ctx)
+	}
+	if err == nil {
 		err = v.totals(ctx)
 	}
-	return v.tally.summary(), err
+	return v.tally.summary(), errors.Join(err, v.counts.close())
 }
 
 type verifier struct {
@@ -72,7 +78,8 @@ type verifier struct {
 	all      Range
 	overview Overview
 	tally    tally
-	known    known // by the checkpoints
+	known    known  // by the checkpoints
+	counts   counts // by the charges of checks
 
 	mu     sync.Mutex
 	walked map[spend.ID]int64 // chains, and the number of the last batch that was met

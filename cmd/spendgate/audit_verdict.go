@@ -27,6 +27,15 @@ func (v verification) tell(w io.Writer, s verify.Summary) error {
 	if err != nil {
 		return err
 	}
+	if s.Counters+s.CountersBeyond > 0 {
+		counters := fmt.Sprintf("recomputed %d counters of budgets", s.Counters)
+		if s.CountersBeyond > 0 {
+			counters += fmt.Sprintf("; %d are unchecked: their windows reach out of the range", s.CountersBeyond)
+		}
+		if _, err := fmt.Fprintln(w, counters); err != nil {
+			return err
+		}
+	}
 	if !s.Clean() {
 		return unclean(s)
 	}

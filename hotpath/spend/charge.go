@@ -2,6 +2,7 @@ package spend
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -26,13 +27,16 @@ type Counter struct {
 // RollingBuckets are the buckets of which a rolling window is made.
 const RollingBuckets = 60
 
+const counterDomain = "spendgate counter 1\n"
+
 // CounterID returns the ID of the counter of a policy's budget that counts since
 // that version, for the subject.
 func CounterID(policyID, ruleID string, since int, subject string) ID {
-	var buf [256]byte
-	b := strconv.AppendQuote(buf[:0], policyID)
-	b = strconv.AppendQuote(b, ruleID)
-	b = strconv.AppendInt(b, int64(since), 10)
+	var buf [512]byte
+	b := append(buf[:0], counterDomain...)
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(policyID))), policyID...)
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(ruleID))), ruleID...)
+	b = binary.BigEndian.AppendUint32(b, uint32(since))
 	sum := sha256.Sum256(append(b, subject...))
 	return ID(sum[:16])
 }
@@ -91,7 +95,7 @@ func (c *Check) Taken() string {
 	if c.Decision.Effect != Allow || len(c.Charges) == 0 {
 		return ""
 	}
-	b := make([]byte, 0, 128*len(c.Charges))
+	b := make([]byte, 0, 160*len(c.Charges))
 	for i := range c.Charges {
 		ch := &c.Charges[i]
 		b = append(b, `,{"rule_id":`...)
@@ -103,6 +107,8 @@ func (c *Check) Taken() string {
 		b = strconv.AppendInt(b, ch.Counter.StartMS, 10)
 		b = append(b, `,"bucket_ms":`...)
 		b = strconv.AppendInt(b, ch.Counter.BucketMS, 10)
+		b = append(b, `,"end_ms":`...)
+		b = strconv.AppendInt(b, ch.EndMS, 10)
 		b = append(b, `,"amount":`...)
 		b = append(ch.Amount.Append(b), '}')
 	}
@@ -122,6 +128,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		Per      json.RawMessage `json:"per"`
 		StartMS  int64           `json:"start_ms"`
 		BucketMS int64           `json:"bucket_ms"`
+		EndMS    int64           `json:"end_ms"`
 		Amount   Amount          `json:"amount"`
 	}
 	if err := json.Unmarshal([]byte(text), &kept); err != nil {
@@ -132,7 +139,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		subject := string(k.Per)
 		charges[i] = Charge{
 			Counter: Counter{CounterID(policyID, k.RuleID, k.Since, subject), k.StartMS, k.BucketMS},
-			RuleID:  k.RuleID, Since: k.Since, Subject: subject, Amount: k.Amount,
+			RuleID:  k.RuleID, Since: k.Since, Subject: subject, Amount: k.Amount, EndMS: k.EndMS,
 		}
 	}
 	return charges, nil

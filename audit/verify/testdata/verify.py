@@ -17,6 +17,7 @@ import os
 import struct
 import subprocess
 import sys
+from decimal import Decimal
 
 ZERO = bytes(32)
 CHECK = (
@@ -31,6 +32,7 @@ VIOLATION = (
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
+COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -91,6 +93,8 @@ class Verifier:
         self.heads = {}  # (chain_id, seq) to head
         self.links = {}  # seq to head, of the changes
         self.left = set()  # checks of days whose archive is not at hand
+        self.days = []  # those days, and days whose archive is altered
+        self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
@@ -146,6 +150,7 @@ class Verifier:
             rows = path.replace(".manifest.json", ".jsonl.gz")
             if not folder or not os.path.exists(path) or not os.path.exists(rows):
                 self.find("unchecked", f"day {name}")
+                self.days.append(integer(day))
                 for check in [c for c in listed if int.from_bytes(c[:6], "big") // 86400000 == integer(day)]:
                     del listed[check]
                     self.left.add(check)
@@ -162,6 +167,7 @@ class Verifier:
                      hashlib.sha256(packed).hexdigest(), hashlib.sha256(content).hexdigest()]
             if hashlib.sha256(text).digest() != note or said != found or ids != sorted(set(ids)):
                 self.find("altered", f"archive of {name}")
+                self.days.append(integer(day))
             yield from map(encode, lines)
 
     def checks(self, listed, folder):
@@ -169,6 +175,7 @@ class Verifier:
         archived = list(self.archived(folder, listed))
         for row, fields in itertools.chain(copy(self.url, f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
+            self.take(fields)
             stored = listed.pop(check, None)
             intact = stored is None or sha("spendgate check 1", row) == stored
             if stored is None:
@@ -187,8 +194,44 @@ class Verifier:
         for check in violations.keys() - self.left:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
 
+    def take(self, fields):
+        for charge in json.loads(fields[33] or b"[]", parse_float=Decimal):
+            per = json.dumps(charge["per"], ensure_ascii=False, separators=(",", ":"))
+            names = fields[17].decode(), charge["rule_id"], charge["since"], per
+            encoded = [struct.pack(">I", len(text)) + text for text in (names[0].encode(), names[1].encode())]
+            counter_id = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), per.encode())[:16]
+            sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], 0, 0, 0])
+            sums[2] = max(sums[2], charge["end_ms"])
+            sums[3] += charge["amount"]
+            sums[4] += 1
+
+    def counters(self):
+        (_, (now,)), = copy(self.url, "SELECT (extract(epoch FROM now()) * 1000)::bigint")
+        removable = integer(now) - 47 * 3600 * 1000
+        taken = {key: sums for key, sums in self.taken.items() if not 0 < sums[2] <= removable}
+
+        def name(names, start):
+            return 'counter of budget "%s" of policy "%s" since version %d for %s, start_ms %d' % (names[1], names[0], names[2], names[3], start)
+
+        for _, (counter, start, bucket, end, count, since, used, *names) in copy(self.url, f"SELECT {COUNTER} FROM budget_counters"):
+            start, bucket, end, count, used = integer(start), integer(bucket), integer(end), integer(count), Decimal(used.decode())
+            names = names[0].decode(), names[1].decode(), integer(since), names[2].decode()
+            sums = taken.pop((counter, start), None)
+            if sums is None and 0 < end <= removable:
+                continue
+            last = start + bucket if bucket else sums[2] if sums else end
+            if any(not last or day * 86400000 < last and start < (day + 1) * 86400000 for day in self.days):
+                self.find("unchecked", name(names, start))
+            elif sums is None:
+                if used or count:
+                    self.find("inserted", name(names, start))
+            elif [names, bucket, used, count] != [*sums[:2], *sums[3:]] or end and not sums[2] or 0 < end < sums[2]:
+                self.find("altered", name(sums[0], start))
+        for (_, start), sums in taken.items():
+            self.find("removed", name(sums[0], start))
+
     def configuration(self):
-        created, newest, seq, before = {}, {}, 0, [ZERO]
+        created, newest, previous, seq, before = {}, {}, {}, 0, [ZERO]
         for row, fields in copy(self.url, f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
             name = f"change {number} of the configuration"
@@ -212,13 +255,23 @@ class Verifier:
                 before = [head, computed[-1]]
             else:
                 before = [head]
-        for row, fields in copy(self.url, f"SELECT {POLICY} FROM policies"):
+        for row, fields in copy(self.url, f"SELECT {POLICY} FROM policies ORDER BY generation"):
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
             stored = created.pop((fields[0], fields[1]), None)
             if stored is None:
                 self.find("inserted", name)
             elif stored != sha("spendgate policy 1", row):
                 self.find("altered", name)
+                continue
+            version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
+            before, known = previous.get(fields[0], (0, {}))
+            previous[fields[0]] = version, budgets
+            updated = integer(fields[7]) // 1000 + 946684800000
+            for rule, b in budgets.items():
+                same = rule in known and known[rule]["identity"] == b["identity"]
+                since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
+                if version == before + 1 and b != since:
+                    self.find("altered", name)
         for row, fields in copy(self.url, f"SELECT {KEY} FROM keys"):
             key = f"key_{fields[0].hex()}"
             stored = newest.pop(key.encode(), None)
@@ -321,6 +374,7 @@ def main():
     args = parser.parse_args()
     v = Verifier(args.url)
     v.checks(v.batches(), args.archive)
+    v.counters()
     v.configuration()
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:

@@ -1,0 +1,214 @@
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"spendgate/hotpath/spend"
+)
+
+// counterKey names a row of the counters.
+type counterKey struct {
+	ID      spend.ID
+	StartMS int64
+}
+
+func (k counterKey) compare(other counterKey) int {
+	return cmp.Or(bytes.Compare(k.ID[:], other.ID[:]), cmp.Compare(k.StartMS, other.StartMS))
+}
+
+// counted is what recorded checks took from a counter.
+type counted struct {
+	counterKey
+	PolicyID, RuleID, Subject string
+	Since                     int
+	BucketMS                  int64
+	EndMS                     int64 // the latest
+	Count                     int64
+
+	used spend.Total
+}
+
+func (c *counted) plus(other *counted) {
+	c.used, c.Count, c.EndMS = c.used.Plus(other.used), c.Count+other.Count, max(c.EndMS, other.EndMS)
+}
+
+// counts adds charges up. At most so many counters are kept in memory, the rest
+// in a temporary file: runs, each sorted, that are merged in the end.
+type counts struct {
+	most int
+
+	mu     sync.Mutex
+	memory map[counterKey]*counted
+	file   *os.File
+	runs   []int64 // where each begins in the file
+}
+
+// take adds what a check took from a counter.
+func (s *counts) take(policyID string, c *spend.Charge) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := counterKey{c.Counter.ID, c.Counter.StartMS}
+	one := &counted{
+		counterKey: key, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
+		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1, used: c.Amount.Total(),
+	}
+	if known := s.memory[key]; known != nil {
+		known.plus(one)
+		return nil
+	}
+	if s.memory == nil {
+		s.memory = make(map[counterKey]*counted)
+	}
+	s.memory[key] = one
+	if len(s.memory) < s.most {
+		return nil
+	}
+	if err := s.spill(); err != nil {
+		return fmt.Errorf("cannot keep what was counted in a temporary file: %w", err)
+	}
+	return nil
+}
+
+// spilled is a counted as the file has it.
+type spilled struct {
+	Key     counterKey
+	Counted counted
+	Used    string
+}
+
+// spill writes what is in memory to the file.
+func (s *counts) spill() (err error) {
+	if s.file == nil {
+		if s.file, err = os.CreateTemp("", "spendgate-verify-"); err != nil {
+			return err
+		}
+	}
+	begin, err := s.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	s.runs = append(s.runs, begin)
+	buffer := bufio.NewWriter(s.file)
+	encoder := gob.NewEncoder(buffer)
+	for _, c := range s.sorted() {
+		if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
+			return err
+		}
+	}
+	clear(s.memory)
+	return buffer.Flush()
+}
+
+func (s *counts) sorted() []*counted {
+	return slices.SortedFunc(maps.Values(s.memory), func(a, b *counted) int { return a.compare(b.counterKey) })
+}
+
+func (s *counts) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
+}
+
+// run reads a run of the file.
+func (s *counts) run(i int) iter.Seq2[*counted, error] {
+	return func(yield func(*counted, error) bool) {
+		end := int64(1<<63 - 1)
+		if i+1 < len(s.runs) {
+			end = s.runs[i+1]
+		}
+		decoder := gob.NewDecoder(bufio.NewReader(io.NewSectionReader(s.file, s.runs[i], end-s.runs[i])))
+		for {
+			var one spilled
+			err := decoder.Decode(&one)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err == nil {
+				one.Counted.counterKey = one.Key
+				one.Counted.used, err = spend.ParseTotal(one.Used)
+			}
+			if !yield(&one.Counted, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// all returns every counter once, sorted.
+func (s *counts) all() iter.Seq2[*counted, error] {
+	return func(yield func(*counted, error) bool) {
+		inMemory := func(yield func(*counted, error) bool) {
+			for _, c := range s.sorted() {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}
+		runs := []*cursor{newCursor(inMemory)}
+		for i := range s.runs {
+			runs = append(runs, newCursor(s.run(i)))
+		}
+		defer func() {
+			for _, r := range runs {
+				r.stop()
+			}
+		}()
+		for {
+			var first *counted
+			for _, r := range runs {
+				if r.err != nil {
+					yield(nil, fmt.Errorf("cannot read what was counted from a temporary file: %w", r.err))
+					return
+				}
+				if r.at != nil && (first == nil || r.at.compare(first.counterKey) < 0) {
+					first = r.at
+				}
+			}
+			if first == nil {
+				return
+			}
+			sum := *first
+			for _, r := range runs {
+				switch {
+				case r.at == first:
+					r.advance()
+				case r.at != nil && r.at.counterKey == sum.counterKey:
+					sum.plus(r.at)
+					r.advance()
+				}
+			}
+			if !yield(&sum, nil) {
+				return
+			}
+		}
+	}
+}
+
+// cursor stands at one of what a sequence has.
+type cursor struct {
+	at   *counted // nil behind the last
+	err  error
+	next func() (*counted, error, bool)
+	stop func()
+}
+
+func newCursor(all iter.Seq2[*counted, error]) *cursor {
+	var c cursor
+	c.next, c.stop = iter.Pull2(all)
+	c.advance()
+	return &c
+}
+
+func (c *cursor) advance() { c.at, c.err, _ = c.next() }

@@ -1,0 +1,200 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Counter is a row of the counters of budgets as it is stored.
+type Counter struct {
+	spend.Counter
+	PolicyID, RuleID, Subject string
+	Since                     int
+	EndMS                     int64 // 0 of a lifetime
+	Used                      string
+	Count                     int64
+}
+
+// clocksAhead is how much too early a node may remove a counter.
+const clocksAhead = time.Hour
+
+// ended reports whether a counter may have been removed.
+func (v *verifier) ended(endMS int64) bool {
+	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
+}
+
+// take counts what a check took from budgets. What counters took back that are
+// still there would be counted in the same way, with the opposite sign.
+func (v *verifier) take(fields [][]byte, intact bool) error {
+	const policyID, charges = 17, 33 // among chain.CheckColumns
+	if len(fields[charges]) == 0 || v.o.Leaving != nil {
+		return nil
+	}
+	taken, err := spend.ParseTaken(string(fields[policyID]), string(fields[charges]))
+	if err != nil && intact {
+		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
+	}
+	for i := range taken {
+		if v.ended(taken[i].EndMS) {
+			continue
+		}
+		if err := v.counts.take(string(fields[policyID]), &taken[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counters compares the counters of budgets with what the recorded checks took
+// from them (G12).
+func (v *verifier) counters(ctx context.Context) error {
+	if v.o.Leaving != nil {
+		return nil // it is of one day's checks
+	}
+	recorded := newCursor(v.counts.all())
+	defer recorded.stop()
+	err := v.o.Evidence.Counters(ctx, func(c Counter) error {
+		key := counterKey{c.ID, c.StartMS}
+		for recorded.at != nil && recorded.at.compare(key) < 0 {
+			v.removedCounter(recorded.at)
+			recorded.advance()
+		}
+		if recorded.at == nil || recorded.at.counterKey != key {
+			v.counter(&c, nil)
+			return recorded.err
+		}
+		v.counter(&c, recorded.at)
+		recorded.advance()
+		return recorded.err
+	})
+	if err != nil {
+		return err
+	}
+	for recorded.at != nil {
+		v.removedCounter(recorded.at)
+		recorded.advance()
+	}
+	return recorded.err
+}
+
+// removedCounter names a counter without a row.
+func (v *verifier) removedCounter(c *counted) {
+	if v.within(c.StartMS, c.windowEnd()) {
+		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.StartMS, c.windowEnd()))
+	}
+}
+
+// counter compares a row with what the checks took; nil is nothing.
+func (v *verifier) counter(c *Counter, recorded *counted) {
+	stored := &counted{
+		counterKey: counterKey{c.ID, c.StartMS}, PolicyID: c.PolicyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
+		BucketMS: c.BucketMS, EndMS: c.EndMS, Count: c.Count,
+	}
+	end := stored.windowEnd()
+	if recorded != nil {
+		end = recorded.windowEnd()
+	} else if v.ended(c.EndMS) {
+		return // it was not counted, and goes
+	}
+	if !v.within(c.StartMS, end) {
+		v.tally.countersBeyond++
+		return
+	}
+	v.tally.counters++
+	if day, unread := v.tally.unreadIn(c.StartMS, end); unread {
+		v.tally.find(Unchecked, counterName(stored), "it holds %s of %d checks%s, and the archive of %s is not at hand, or not as it was", c.Used, c.Count, windowText(c.StartMS, end), day)
+		return
+	}
+	used, err := spend.ParseTotal(c.Used)
+	switch {
+	case recorded == nil && (err != nil || !used.IsZero() || c.Count != 0):
+		v.tally.find(Inserted, counterName(stored), "it holds %s of %d checks%s, and no recorded check took from it", c.Used, c.Count, windowText(c.StartMS, end))
+	case recorded == nil:
+	case err != nil || used != recorded.used || c.Count != recorded.Count:
+		v.tally.find(Altered, counterName(recorded), "it holds %s of %d checks%s; the recorded checks took %s, %d of them",
+			c.Used, c.Count, windowText(c.StartMS, end), recorded.used, recorded.Count)
+	case counterName(stored) != counterName(recorded) || c.BucketMS != recorded.BucketMS:
+		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored), c.BucketMS, recorded.BucketMS)
+	case recorded.EndMS == 0 && c.EndMS != 0 || c.EndMS != 0 && c.EndMS < recorded.EndMS:
+		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS), stampMS(recorded.EndMS))
+	}
+}
+
+// windowEnd returns when the window or bucket ends; 0 of a lifetime.
+func (c *counted) windowEnd() int64 {
+	if c.BucketMS > 0 {
+		return c.StartMS + c.BucketMS
+	}
+	return c.EndMS
+}
+
+// within reports whether all checks of a window are verified.
+func (v *verifier) within(startMS, endMS int64) bool {
+	return (v.o.From.IsZero() || endMS != 0 && v.o.From.UnixMilli() <= startMS) &&
+		(v.o.To.IsZero() || v.o.To.After(v.overview.At) || endMS != 0 && endMS <= v.o.To.UnixMilli()+1)
+}
+
+// unreadDay notes a day of which not all checks may have been read.
+func (t *tally) unreadDay(day Day) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unread = append(t.unread, day)
+}
+
+// unreadIn returns a day of the window whose checks were not read.
+func (t *tally) unreadIn(startMS, endMS int64) (Day, bool) {
+	i := slices.IndexFunc(t.unread, func(day Day) bool {
+		return endMS == 0 || int64(day)*dayMS < endMS && startMS < (int64(day)+1)*dayMS
+	})
+	if i < 0 {
+		return 0, false
+	}
+	return t.unread[i], true
+}
+
+func counterName(c *counted) string {
+	return fmt.Sprintf("counter of budget %q of policy %q since version %d for %s, start_ms %d", c.RuleID, c.PolicyID, c.Since, c.Subject, c.StartMS)
+}
+
+// windowText returns a text like " from 2026-11-22T00:00:00.000Z to 2026-11-23T00:00:00.000Z".
+func windowText(startMS, endMS int64) string {
+	if endMS == 0 {
+		return " in all"
+	}
+	return " from " + stampMS(startMS) + " to " + stampMS(endMS)
+}
+
+func stampMS(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// countSince names a version of a policy whose budgets do not count since when
+// they should: since the first version, up to this one, in which each is the same.
+func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
+	columns := chain.PolicyColumns()
+	text, updated := fields[slices.Index(columns, "budgets")], fields[slices.Index(columns, "updated_at")]
+	if len(text) > 0 {
+		text = text[1:] // the version of jsonb's encoding
+	}
+	budgets, err := audit.ParseBudgets(string(text))
+	at, ok := chain.Time(updated)
+	previous := w.budgets[p.PolicyID]
+	w.budgets[p.PolicyID] = versionBudgets{p.Version, budgets}
+	switch {
+	case err != nil || !ok:
+		w.tally.find(Unchecked, policyName(p), "since when its budgets count cannot be read: %v", err)
+	case p.Version != previous.version+1: // what is missing is named
+	case audit.BudgetsText(budgets) != audit.BudgetsText(audit.CountSince(budgets, previous.budgets, p.Version, at)):
+		w.tally.find(Altered, policyName(p), "its budgets do not count since the version in which they became what they are")
+	}
+}
+
+// versionBudgets are the budgets of a policy's version.
+type versionBudgets struct {
+	version int
+	budgets map[string]audit.BudgetSince
+}
