@@ -50,6 +50,7 @@ func (f *simulation) judge(t *testing.T) {
 	}
 	f.judgeAnswers(fail, byID, keys)
 	f.judgeChains(fail, byID)
+	f.judgeBudgets(fail, rows)
 }
 
 // secondPass reports whether c passed although an earlier pass was in force
@@ -94,6 +95,9 @@ func (f *simulation) judgeAnswers(fail func(string, ...any), byID map[spend.ID]*
 		c := s.answer.Check
 		if byID[c.ID] == nil {
 			fail("G1: check %d was answered %s, which is not recorded", s.number, c.ID.Text("chk_"))
+		}
+		if stored := byID[c.ID]; stored != nil && stored.Decision != c.Decision {
+			fail("G1: check %d was answered %+v, recorded is %+v", s.number, c.Decision, stored.Decision)
 		}
 		if !s.answer.Replayed && c.Decision.PolicyVersion < s.need {
 			fail("G4: check %d was judged by version %d, and %d was answered before it began", s.number, c.Decision.PolicyVersion, s.need)

@@ -77,6 +77,7 @@ type simulation struct {
 	mu      sync.Mutex
 	sent    []*sent
 	posted  map[string]int // versions answered 201
+	edits   int            // of the policy with budgets
 	pending sync.WaitGroup
 }
 
@@ -143,7 +144,7 @@ func newSimulation(t *testing.T, seed uint64, nodes int) *simulation {
 	f := &simulation{seed: seed, rand: chance(seed, 0), redis: newFakeRedis(), store: newMemory(), limit: 10000, posted: make(map[string]int)}
 	f.lossless = seed%4 == 0
 	if f.lossless {
-		f.limit = 12
+		f.limit = 16
 	}
 	f.redis.fault = f.redisFaults()
 	f.store.pause = func(ctx context.Context) {
@@ -173,11 +174,13 @@ func (f *simulation) close() {
 	time.Sleep(5 * time.Second) // until pools have noticed, and the last late command was carried out
 }
 
-func policies() map[string]int { return map[string]int{"short": shortMinutes, "long": longMinutes} }
+func policies() map[string]int {
+	return map[string]int{"short": shortMinutes, "long": longMinutes, budgeted: shortMinutes}
+}
 
 func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
-		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}]`, policies()[policyID])}
+		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, policies()[policyID], f.budgets(policyID))}
 	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil || f.nodes[node].store.isDead() {
 		return // there is no guarantee
 	}
@@ -233,6 +236,7 @@ func (f *simulation) round() {
 			f.send(node, a)
 		})
 	}
+	f.purchases()
 	for range f.rand.IntN(3) {
 		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
 	}
@@ -246,7 +250,7 @@ func (f *simulation) round() {
 // inject injects one fault.
 func (f *simulation) inject(after time.Duration) {
 	kind, node := f.rand.IntN(8), f.rand.IntN(len(f.nodes))
-	policy := [...]string{"short", "long"}[f.rand.IntN(2)]
+	policy := [...]string{"short", "long", budgeted}[f.rand.IntN(3)]
 	if f.lossless && kind < 4 {
 		kind += 4
 	}

@@ -29,6 +29,7 @@ type memory struct {
 	open       map[*transaction]bool
 	checks     []*spend.Check // in the order of their commits
 	byID       map[spend.ID]*spend.Check
+	recorded   map[spend.ID]time.Time
 	byKey      map[spend.Hash]keyRow
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	counters   map[spend.Counter]*counter
@@ -58,7 +59,7 @@ const keysLive = 24 * time.Hour
 func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
-		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
+		byID: make(map[spend.ID]*spend.Check), recorded: make(map[spend.ID]time.Time), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
 		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
 		approvals: make(map[spend.ID]*audit.Approval),
 		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
@@ -170,7 +171,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 			m.approvals[c.ID] = &audit.Approval{Check: &stored, CreatedAt: at, ExpiresAt: at.Add(c.Approval.Expires)}
 		}
 		m.checks = append(m.checks, &stored)
-		m.byID[c.ID] = &stored
+		m.byID[c.ID], m.recorded[c.ID] = &stored, now
 		if key := c.Action.IdempotencyKey; key != "" {
 			m.byKey[spend.HashKey(key)] = keyRow{c.ID, now.Add(keysLive)}
 		}
