@@ -96,6 +96,7 @@ type Trail interface {
 type LivePass struct {
 	Fingerprint spend.Hash
 	CheckID     spend.ID
+	Allowed     bool
 	spend.Pass
 }
 

@@ -41,6 +41,8 @@ type Authorizer struct {
 	uses       *uses
 	local      *localWindows
 	exhausted  *exhausted
+	waiters    waiters
+	approvals  *guard.Lookup[spend.ID, *audit.Approval]
 	metrics    *metrics
 	log        *slog.Logger
 	settling   sync.WaitGroup // of checks whose clients were refused already
@@ -68,8 +70,9 @@ func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
-		local: newLocalWindows(), exhausted: newExhausted(c.Store), metrics: m, log: c.Logger, now: c.Now,
+		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), metrics: m, log: c.Logger, now: c.Now,
 	}
+	a.waiters.store = c.Store
 	a.checkings.New = func() any { return new(checking) }
 	a.catalog = newCatalog(c.Store, c.Logger, m)
 	a.uses = newUses(c.Store, func() map[spend.Hash]*key { return a.catalog.view().keys }, cmp.Or(c.NoteUsesEvery, defaultNoteUsesEvery), c.Logger)

@@ -84,7 +84,7 @@ type budgeting struct {
 // (S35). That there is room is for the commit to see, except that a counter known
 // to be exhausted is looked at first.
 func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding) (policy.Finding, error) {
-	c.budgets = nil
+	c.budgets, check.Charges = nil, nil
 	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
 		return uncovered, nil
 	}
@@ -93,6 +93,7 @@ func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Pr
 	if len(b.charges) == 0 {
 		return found, nil
 	}
+	p.Lift(b.charges, c.lift)
 	c.budgets = b
 	for i := range b.charges {
 		charge := &b.charges[i]
@@ -135,7 +136,7 @@ func (b *budgeting) decide(p *policy.Program, r spend.Resolution, check *spend.C
 
 // exceed judges a check again whose commit found no room for some of its charges.
 // It has the same identity and claims.
-func (a *Authorizer) exceed(c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage) (*spend.Check, error) {
+func (a *Authorizer) exceed(ctx context.Context, c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage) (*spend.Check, error) {
 	b := c.budgets
 	known := len(b.exceeded)
 	for _, u := range usages {
@@ -150,8 +151,14 @@ func (a *Authorizer) exceed(c *checking, p *policy.Program, refused *spend.Check
 		return nil, fmt.Errorf("%w: a commit refused charges that are not the check's", ErrUnavailable)
 	}
 	check := *refused
-	found := b.decide(p, c.resolution, &check)
-	check.Decision = p.Explain(found, &check.Action, c.resolution)
+	if found := b.decide(p, c.resolution, &check); found.Effect == spend.Escalate && c.lift != nil {
+		c.lift = nil
+		if err := a.judgeByRules(ctx, c, p, &check); err != nil {
+			return nil, err
+		}
+	} else {
+		a.conclude(c, p, &check, found)
+	}
 	check.LatencyMS = a.now().Sub(c.request.Started).Milliseconds()
 	return &check, nil
 }

@@ -119,3 +119,44 @@ func newBudgetCounter(b policy.BudgetInfo, s audit.SubjectUsage, at time.Time) (
 	}
 	return c, nil
 }
+
+// BudgetLeft is what a budget has left for an action.
+type BudgetLeft struct {
+	RuleID         string
+	Limited        bool
+	Remaining      spend.Total
+	Counted        bool
+	RemainingCount int64
+}
+
+// BudgetsLeft returns what the budgets of the newest version that judge the
+// check's action have left, never nil.
+func (a *Authorizer) BudgetsLeft(ctx context.Context, check *spend.Check) ([]BudgetLeft, error) {
+	left := []BudgetLeft{}
+	program, err := a.catalog.program(check.Action.PolicyID)
+	if err != nil {
+		return nil, err
+	}
+	resolution := spend.Resolution{Type: check.ActionType, Confidence: check.Decision.Confidence}
+	charges := program.Charges(nil, &check.Action, resolution, check.PrincipalName(), a.now())
+	if charges == nil {
+		return left, nil
+	}
+	counters := make([]spend.Counter, len(charges))
+	for i := range charges {
+		counters[i] = charges[i].Counter
+	}
+	usages, err := a.store.CounterUsages(ctx, counters)
+	if err != nil {
+		return nil, err
+	}
+	for i := range charges {
+		c := &charges[i]
+		l := BudgetLeft{RuleID: c.RuleID, Limited: c.Limited, Counted: c.Counted, RemainingCount: max(c.MaxCount-usages[i].Count, 0)}
+		if remaining, ok := c.Limit.Total().Minus(usages[i].Used); ok {
+			l.Remaining = remaining
+		}
+		left = append(left, l)
+	}
+	return left, nil
+}

@@ -89,9 +89,10 @@ type checking struct {
 	last       guard.Reading // of the last claim
 	deadline   time.Time     // when the check is refused unless it is recorded
 	budgets    *budgeting    // nil when none judges it
-	reclaims   bool          // a commit of it was refused
-	handedOver bool          // settle ends it
-	done       bool          // recorded: nothing refers to it any more
+	lift       []spend.EscalatedRule
+	reclaims   bool // a commit of it was refused
+	handedOver bool // settle ends it
+	done       bool // recorded: nothing refers to it any more
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
@@ -99,6 +100,7 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	*c = checking{request: r, deadline: r.Started.Add(blindFor)}
 	c.attempt.Deadline = c.deadline
 	c.attempt.RequestSHA = spend.RequestSHA(action)
+	c.attempt.Approved = !action.ApprovalID.IsZero()
 	if action.IdempotencyKey != "" {
 		c.attempt.KeyHash = spend.HashKey(action.IdempotencyKey)
 	}
@@ -220,24 +222,47 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	a.guard.Stamp(&c.attempt, out, check)
+	if c.budgets, c.lift = nil, nil; c.attempt.Approved {
+		var err error
+		if c.lift, err = a.lift(ctx, c.identity.access, check); err != nil {
+			return nil, err
+		}
+	}
 	now := a.now()
 	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
 		check.Decision = p.Duplicate(out.Of, c.resolution)
 	} else {
 		// At its timestamp (S5), so that the record bears its decision out.
-		found := p.Evaluate(action, c.resolution, check.ID.Time())
-		if p.HasBudgets() && found.Effect != spend.Block {
-			var err error
-			if found, err = a.judgeBudgets(ctx, c, p, check, found); err != nil {
-				return nil, err
-			}
+		if err := a.judgeByRules(ctx, c, p, check); err != nil {
+			return nil, err
+		}
+		if p.HasBudgets() { // which may ask the store
 			now = a.now()
 		}
-		check.Decision = p.Explain(found, action, c.resolution)
 	}
 	check.LatencyMS = now.Sub(c.request.Started).Milliseconds()
 	return check, nil
+}
+
+// judgeByRules decides a check by the rules of the policy. An escalation that was
+// not approved asks again for all that escalates it.
+func (a *Authorizer) judgeByRules(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) error {
+	for {
+		found := p.EvaluateLifting(&check.Action, c.resolution, check.ID.Time(), c.lift)
+		if p.HasBudgets() && found.Effect != spend.Block {
+			var err error
+			if found, err = a.judgeBudgets(ctx, c, p, check, found); err != nil {
+				return err
+			}
+		}
+		if found.Effect == spend.Escalate && c.lift != nil {
+			c.lift = nil
+			continue
+		}
+		a.conclude(c, p, check, found)
+		return nil
+	}
 }
 
 // recordJudged is record for a check that budgets may refuse: it is then judged
@@ -249,7 +274,7 @@ func (a *Authorizer) recordJudged(ctx context.Context, c *checking, p *policy.Pr
 		if !ok {
 			return answer, again, err
 		}
-		if check, err = a.exceed(c, p, check, exceeded.Usages); err != nil {
+		if check, err = a.exceed(ctx, c, p, check, exceeded.Usages); err != nil {
 			return Answer{}, false, err
 		}
 	}

@@ -48,7 +48,7 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
 	now := a.now()
 	var usages map[spend.Counter]spend.Usage
-	if p.HasBudgets() {
+	if p.HasBudgets() && r.Caller.keyed { // a stranger could find out what was used
 		var err error
 		if usages, err = a.countersOf(ctx, p, actions, types, r.Access.principal(), now); err != nil {
 			return nil, err

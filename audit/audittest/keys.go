@@ -211,5 +211,5 @@ func pagePasses(t *testing.T, s Subject) {
 }
 
 func livePass(c *spend.Check) audit.LivePass {
-	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Pass: c.Pass}
+	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Allowed: c.Decision.Effect == spend.Allow, Pass: c.Pass}
 }

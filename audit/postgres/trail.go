@@ -79,7 +79,7 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 	}
 	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
 		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
-			SELECT c.fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
+			SELECT c.fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
 			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
 			ORDER BY check_id DESC LIMIT 1) AS p`,
 		byteas(fingerprints), nowMS, [16]byte(oldest))
@@ -99,7 +99,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 		return nil, err
 	}
 	return collect(ctx, s, "cannot page through passes", scanPass,
-		`SELECT fingerprint, check_id, claimed_ms, until_ms FROM checks AS c
+		`SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
 			WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3 AND NOT (`+released+`)
 			ORDER BY check_id DESC LIMIT $4`,
 		nowMS, [16]byte(oldest), [16]byte(before), limit)
@@ -108,7 +108,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 func scanPass(row pgx.CollectableRow) (audit.LivePass, error) {
 	var p audit.LivePass
 	var fingerprint []byte
-	err := row.Scan(&fingerprint, uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS)
+	err := row.Scan(&fingerprint, uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
 	copy(p.Fingerprint[:], fingerprint)
 	return p, err
 }

@@ -176,7 +176,7 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-const passColumns = "fingerprint, check_id, claimed_ms, until_ms"
+const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision = 'allow'"
 
 // LivePasses implements audit.Trail.
 func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
@@ -203,7 +203,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 func scanPass(row scanner) (audit.LivePass, error) {
 	var p audit.LivePass
 	var fingerprint, id []byte
-	err := row.Scan(&fingerprint, &id, &p.ClaimedMS, &p.UntilMS)
+	err := row.Scan(&fingerprint, &id, &p.ClaimedMS, &p.UntilMS, &p.Allowed)
 	if err == nil {
 		p.Fingerprint, p.CheckID = spend.Hash(fingerprint), spend.ID(id)
 	}

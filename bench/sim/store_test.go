@@ -281,7 +281,7 @@ func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, l
 	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
 	for _, c := range all {
 		if c.Pass.UntilMS > nowMS && !m.released(c.ID) && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
-			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Pass: c.Pass})
+			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Allowed: c.Decision.Effect == spend.Allow, Pass: c.Pass})
 		}
 	}
 	return page, ended(ctx)

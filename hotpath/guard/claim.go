@@ -36,6 +36,7 @@ type Attempt struct {
 	Generation  string           // that the policy and the key were loaded under; empty when they are known to be fresh
 	Charge      ratelimit.Charge // counted once, however often Claim is called
 	Deadline    time.Time        // when it may no longer claim what another failed to record
+	Approved    bool             // it passes holders that were not allowed: people approved it (S47)
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim

@@ -144,8 +144,8 @@ func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spen
 
 // meetRecorded decides an attempt whose fingerprint is held by a recorded check.
 func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, error) {
+	old := h.as(committed)
 	if h.age(g.redis.Earliest()) >= at.Window {
-		old := h.as(committed)
 		return g.takeFingerprint(ctx, at, h, &old)
 	}
 	if at.keyed() {
@@ -155,12 +155,28 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return at.replay(check), err
 		}
 	}
+	if passes, err := g.passesUnallowed(ctx, at, h); err != nil {
+		return step{}, err
+	} else if passes {
+		return g.takeFingerprint(ctx, at, h, &old)
+	}
 	if h.state == orphan && !at.keyed() {
 		if s, err := g.adoptOrphan(ctx, at, h); err != nil || s.next != proceed {
 			return s, err
 		}
 	}
 	return duplicateOf(h.check), nil
+}
+
+// passesUnallowed reports whether an approved attempt passes the holder of its
+// fingerprint, a recorded check that was not allowed. To the attempt it is as aged
+// out: others' windows still see it.
+func (g *Guard) passesUnallowed(ctx context.Context, at *Attempt, h holder) (bool, error) {
+	if !at.Approved {
+		return false, nil
+	}
+	check, ok, err := g.records.checks.Get(ctx, h.check)
+	return ok && check.Decision.Effect != spend.Allow, err
 }
 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
@@ -216,7 +232,7 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
-	if h.age(now) < at.Window {
+	if h.age(now) < at.Window && (found.Allowed || !at.Approved) {
 		return g.giveBack(ctx, at, h, left)
 	}
 	at.fingerprint.until = maxTime(at.fingerprint.until, now.Add(left))

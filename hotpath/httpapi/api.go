@@ -26,6 +26,9 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
+	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error)
+	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error)
+	BudgetsLeft(ctx context.Context, check *spend.Check) ([]hotpath.BudgetLeft, error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
@@ -133,6 +136,7 @@ type API struct {
 	unauthorized  [len(unauthorizedReasons)]unauthorized
 	adminFailures adminFailures
 	draining      atomic.Bool
+	drain         chan struct{} // closed when draining begins
 }
 
 // New makes an API; Serve starts it.
@@ -140,6 +144,7 @@ func New(o Options) *API {
 	o.setDefaults()
 	a := &API{
 		authorizer:  o.Authorizer,
+		drain:       make(chan struct{}),
 		store:       o.Store,
 		proxies:     o.TrustedProxies,
 		noDemo:      o.NoDemo,

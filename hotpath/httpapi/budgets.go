@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"crypto/sha256"
 	"strconv"
 	"strings"
 
@@ -70,7 +69,7 @@ func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 
 // budgetFilters is the filterSum of a query; position and limit are none.
 func budgetFilters(q *hotpath.BudgetQuery) filterSum {
-	return sha256.Sum256([]byte(strings.Join([]string{"budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty}, "\x00")))
+	return sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty)
 }
 
 // appendBudget writes a counter, without the end of its object.

@@ -74,12 +74,21 @@ func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 	return q, filters, faults.Err()
 }
 
-// appendCheckRecord writes a check's result and what it was the answer to. The
-// action is a body that could be sent again.
+// appendCheckRecord writes a check's result and what it was the answer to.
 func appendCheckRecord(dst []byte, c *spend.Check) []byte {
-	a := &c.Action
 	dst = AppendCheckResult(dst, c)
-	dst = append(dst[:len(dst)-1], `,"action":{"agent_id":`...)
+	dst = append(dst[:len(dst)-1], `,"action":`...)
+	dst = appendAction(dst, c)
+	dst = append(dst, `,"principal":`...)
+	dst = appendString(dst, c.PrincipalName())
+	return append(dst, `,"outcome":null}`...)
+}
+
+// appendAction writes the action as it was evaluated: a body that could be sent
+// again.
+func appendAction(dst []byte, c *spend.Check) []byte {
+	a := &c.Action
+	dst = append(dst, `{"agent_id":`...)
 	dst = appendString(dst, a.AgentID)
 	dst = append(dst, `,"policy_id":`...)
 	dst = appendString(dst, a.PolicyID)
@@ -101,7 +110,9 @@ func appendCheckRecord(dst []byte, c *spend.Check) []byte {
 	dst = appendOptional(dst, a.IdempotencyKey)
 	dst = append(dst, `,"metadata":`...)
 	dst = append(dst, cmp.Or(a.Metadata.JSON, "null")...)
-	dst = append(dst, `},"principal":`...)
-	dst = appendString(dst, cmp.Or(c.Principal, c.KeyID))
-	return append(dst, `,"outcome":null}`...)
+	if !a.ApprovalID.IsZero() {
+		dst = append(dst, `,"approval_id":"`...)
+		dst = append(a.ApprovalID.Append(dst, spend.PrefixApproval), '"')
+	}
+	return append(dst, '}')
 }

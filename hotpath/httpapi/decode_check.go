@@ -39,6 +39,10 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 			if !simulated {
 				a.IdempotencyKey = r.text()
 			}
+		case "approval_id":
+			if id := r.approvalID(); !simulated {
+				a.ApprovalID = id
+			}
 		case "metadata":
 			a.Metadata = spend.ParseMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
 		default:
@@ -78,6 +82,22 @@ func (r *reader) actionType() spend.ActionType {
 		r.fault(r.name, actionTypeForm)
 	}
 	return t
+}
+
+// approvalID reads one; blank is absent.
+func (r *reader) approvalID() (id spend.ID) {
+	s := r.text()
+	if spend.Blank(s) {
+		return id
+	}
+	id, err := spend.ParseID(s, spend.PrefixApproval)
+	if err != nil {
+		r.fault(r.name, "must be an approval_id: apr_ and 32 lower-case hexadecimal digits")
+	}
+	if id.IsZero() {
+		id[len(id)-1] = 1 // no approval has either, and zero means none
+	}
+	return id
 }
 
 const actionTypeForm = "must be refund, credit, discount or spend"

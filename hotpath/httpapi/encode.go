@@ -36,6 +36,10 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	dst = strconv.AppendInt(dst, c.LatencyMS, 10)
 	dst = append(dst, `,"timestamp":`...)
 	dst = appendTime(dst, c.Timestamp())
+	if c.Approval != nil {
+		dst = append(dst, `,"approval_id":"`...)
+		dst = append(c.ID.Append(dst, spend.PrefixApproval), '"')
+	}
 	return append(dst, '}')
 }
 

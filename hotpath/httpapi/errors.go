@@ -26,7 +26,15 @@ const (
 	codeNotFound         = "not_found"
 	codeMethodNotAllowed = "method_not_allowed"
 	codeRateLimited      = "rate_limit_exceeded"
-	codeInternal         = "internal_error"
+
+	codeApprovalNotFound    = "approval_not_found"
+	codeApprovalNotApproved = "approval_not_approved"
+	codeApprovalNotPending  = "approval_not_pending"
+	codeApprovalOwnRequest  = "approval_own_request"
+	codeApprovalMismatch    = "approval_mismatch"
+	codeApprovalExpired     = "approval_expired"
+	codeApprovalUsed        = "approval_already_used"
+	codeInternal            = "internal_error"
 )
 
 // What this package itself refuses with.
@@ -85,6 +93,8 @@ var refusals = [...]struct {
 	{errDemoLimit, refusal{status: 422, code: codeDemoLimit, message: "without an API key a simulation has at most 10 actions"}},
 
 	{hotpath.ErrPolicyNotFound, refusal{status: 404, code: codePolicyNotFound, message: "there is no such policy, or not in that version"}},
+	{hotpath.ErrApprovalNotFound, refusal{status: 404, code: codeApprovalNotFound, message: "there is no such approval"}},
+	{hotpath.ErrOwnRequest, refusal{status: 409, code: codeApprovalOwnRequest, message: "who asked for an approval does not decide it, nor whoever runs the agent"}},
 	{errCheckNotFound, refusal{status: 404, code: codeCheckNotFound, message: "there is no such check; a check of a day that was archived is in the archive only"}},
 	{errKeyNotFound, refusal{status: 404, code: codeKeyNotFound, message: "there is no such key"}},
 
@@ -124,6 +134,9 @@ func refusalOf(err error) refusal {
 	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return refusal{status: 403, code: codeForbidden, message: forbidden.Error()}
+	}
+	if refused, ok := refusalOfApproval(err); ok {
+		return refused
 	}
 	if malformed, ok := errors.AsType[*bodyError](err); ok {
 		return refusal{status: 400, code: codeBadRequest, message: malformed.reason}

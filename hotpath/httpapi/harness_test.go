@@ -127,6 +127,18 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
+func (f *fake) AwaitApproval(context.Context, hotpath.Access, spend.ID, time.Duration, <-chan struct{}) (*audit.Approval, bool, error) {
+	return nil, false, hotpath.ErrApprovalNotFound
+}
+
+func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audit.DecisionRequest) (*audit.Approval, bool, error) {
+	return nil, false, hotpath.ErrApprovalNotFound
+}
+
+func (f *fake) BudgetsLeft(context.Context, *spend.Check) ([]hotpath.BudgetLeft, error) {
+	return nil, nil
+}
+
 func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) ([]hotpath.BudgetCounter, bool, time.Time, error) {
 	f.budgets = append(f.budgets, q)
 	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr

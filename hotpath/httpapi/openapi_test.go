@@ -270,6 +270,38 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/policies/p/versions?cursor=x", "", 422, true)
 	d.send("GET", "/v1/policies/none/versions", "", 404, true)
 	d.send("GET", "/v1/policies", "", 403, true, narrowKey)
+	d.send("POST", "/v1/policies", `{"policy_id":"e","name":"n","rules":[
+		{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":1,"approval":{"use_within_minutes":5}}},
+		{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"usd","window":"day"}}]}`, 201, true)
+	escalated := strings.Replace(check("13"), `"p"`, `"e"`, 1)
+	approvalID := field(t, d.send("POST", "/v1/checks", escalated, 200, true), "approval_id")
+	path := "/v1/approvals/" + approvalID
+	pending := d.send("GET", path, "", 200, true, "Prefer: wait=0")
+	if !strings.Contains(pending, `"remaining":[{"rule_id":"day","remaining":100,"remaining_count":null}],"next_step":"Pending is not approved. Ask again in 5 s."}`) {
+		t.Error(pending)
+	}
+	use := strings.Replace(strings.Replace(escalated, `"k13"`, `"use"`, 1), "{", `{"approval_id":"`+approvalID+`",`, 1)
+	d.send("POST", "/v1/checks", use, 409, true)
+	d.send("POST", "/v1/checks", strings.Replace(use, approvalID, "apr_"+strings.Repeat("0", 32), 1), 404, true)
+	d.send("POST", "/v1/checks", strings.Replace(use, approvalID, "apr_0", 1), 422, false)
+	personKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"person","role":"approver"}`, admin)
+	person := "X-API-Key: " + field(t, personKey.body, "api_key")
+	decision := `{"action_hash":"` + field(t, pending, "action_hash") + `","note":"ok"}`
+	d.send("POST", path+"/approve", decision, 403, true)
+	d.send("POST", path+"/approve", `{"action_hash":"00"}`, 409, true, person)
+	d.send("POST", path+"/approve", `{"note":"no hash"}`, 422, false, person)
+	d.send("POST", path+"/approve", decision, 200, true, person)
+	d.send("POST", path+"/approve", decision, 200, true, person)
+	if answer := d.send("POST", "/v1/checks", use, 200, true); field(t, answer, "decision") != "allow" {
+		t.Error(answer)
+	}
+	d.send("POST", "/v1/checks", strings.Replace(use, `"use"`, `"again"`, 1), 409, true)
+	d.send("POST", path+"/deny", decision, 409, true, person)
+	denied := "/v1/approvals/" + field(t, d.send("POST", "/v1/checks", strings.ReplaceAll(escalated, "13", "14"), 200, true), "approval_id")
+	d.send("POST", denied+"/deny", `{"action_hash":"`+field(t, d.send("GET", denied, "", 200, true), "action_hash")+`"}`, 200, true, person)
+	d.send("GET", "/v1/approvals?status=used&policy_id=e&agent_id=a&limit=1", "", 200, true)
+	d.send("GET", "/v1/approvals?status=open", "", 422, false)
+	d.send("GET", "/v1/approvals/apr_0", "", 404, true)
 
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+","+check("900")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+`]}`, 200, true, "X-API-Key: -")

@@ -57,7 +57,11 @@ func (a *API) Serve(l net.Listener) error {
 
 // Drain makes every answer from now on close its connection, so that clients
 // and balancers go elsewhere before Shutdown. Requests are still taken.
-func (a *API) Drain() { a.draining.Store(true) }
+func (a *API) Drain() {
+	if !a.draining.Swap(true) {
+		close(a.drain) // who waits for an approval is answered
+	}
+}
 
 // Shutdown takes no new connection, finishes the requests in flight and closes
 // (G11). It gives the context's error when that ends first.

@@ -1,6 +1,14 @@
 package policy
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
 
 // Approval is what a rule asks of people before what it escalated may pass.
 type Approval struct {
@@ -41,4 +49,88 @@ func (o *object) approval(escalates bool, why string) *Approval {
 	}
 	p.refuseOthers()
 	return a
+}
+
+// text tells what is asked by meaning.
+func (a *Approval) text() string {
+	return fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
+}
+
+// identify sets what tells the rule from one with other parameters by meaning:
+// only the escalation of the same rule is lifted (S47).
+func (r *rule) identify(ruleType, parameters string) {
+	meaning := ruleType + "\n" + r.approval.text() + "\n"
+	switch c, isEscalateIf := r.condition.(*escalateIf); {
+	case r.budget != nil:
+		b := r.budget
+		meaning += fmt.Sprintf("%s %v %s %v %d", b.identity(), b.limited, b.limit, b.counted, b.maxCount)
+	case isEscalateIf:
+		meaning += c.above.String() + " " + r.types.String()
+	default:
+		hash := spend.HashJSON(parameters)
+		meaning += hex.EncodeToString(hash[:])
+	}
+	r.identity = sha256.Sum256([]byte(meaning))
+}
+
+// lifted reports whether the rule is one of those whose escalation was approved.
+func (r *rule) lifted(lift []spend.EscalatedRule) bool {
+	return r.approval != nil && slices.Contains(lift, spend.EscalatedRule{RuleID: r.id, Identity: r.identity})
+}
+
+// EvaluateLifting is Evaluate, except that the escalations of those rules do not
+// count: people approved them.
+func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.Time, lift []spend.EscalatedRule) Finding {
+	return p.evaluate(a, r, now, lift)
+}
+
+// Lift marks the charges of budgets whose escalation was approved.
+func (p *Program) Lift(charges []spend.Charge, lift []spend.EscalatedRule) {
+	for i := range charges {
+		charges[i].Lifted = p.budgetNamed(charges[i].RuleID).rule.lifted(lift)
+	}
+}
+
+// Asks returns what an action that was escalated asks of people: all rules that
+// escalate it, the budgets without room among them, must ask for an approval; the
+// most people and the shortest times hold (S42). It is nil when one does not ask.
+func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage) *spend.Approval {
+	type escalation struct {
+		rule  *rule
+		place [2]int // in the policy's order: budgets come before the rule of their number
+	}
+	var fired []escalation
+	at := weekMinuteOf(now)
+	for i := range p.rules {
+		rule := &p.rules[i]
+		if !rule.types.has(r.Type) {
+			continue
+		}
+		reason := rule.judge(a, at)
+		if reason == spend.ReasonRequiredContextMissed && rule.onMissing == spend.Escalate || reason != spend.ReasonNone &&
+			reason != spend.ReasonRequiredContextMissed && rule.effect == spend.Escalate {
+			fired = append(fired, escalation{rule, [2]int{i, 1}})
+		}
+	}
+	for i := range charges {
+		if usage, ok := exceeded[i]; ok && !charges[i].Fits(usage) {
+			b := p.budgetNamed(charges[i].RuleID)
+			fired = append(fired, escalation{&b.rule, [2]int{b.before, 0}})
+		}
+	}
+	slices.SortStableFunc(fired, func(x, y escalation) int { return slices.Compare(x.place[:], y.place[:]) })
+	var asked *spend.Approval
+	for _, e := range fired {
+		one := e.rule.approval
+		if one == nil {
+			return nil
+		}
+		if asked == nil {
+			asked = &spend.Approval{Expires: one.Expires, UseWithin: one.UseWithin}
+		}
+		asked.Required = max(asked.Required, one.Required)
+		asked.Expires, asked.UseWithin = min(asked.Expires, one.Expires), min(asked.UseWithin, one.UseWithin)
+		asked.Rules = append(asked.Rules, spend.EscalatedRule{RuleID: e.rule.id, Identity: e.rule.identity})
+	}
+	return asked
 }

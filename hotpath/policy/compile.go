@@ -118,6 +118,9 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 		r.onMissing = p.onMissing()
 		r.approval = p.approval(r.onMissing == spend.Escalate, "is accepted only with on_missing escalate")
 	}
+	if r.approval != nil {
+		r.identify(ruleType, string(parameters))
+	}
 	p.refuseOthers()
 	return r
 }

@@ -71,6 +71,10 @@ type Finding struct {
 // Evaluate judges an action whose type is resolved, by the clock now. It is
 // pure and allocates nothing. The duplicate guard is not part of it.
 func (p *Program) Evaluate(a *spend.Action, r spend.Resolution, now time.Time) Finding {
+	return p.evaluate(a, r, now, nil)
+}
+
+func (p *Program) evaluate(a *spend.Action, r spend.Resolution, now time.Time, lift []spend.EscalatedRule) Finding {
 	if r.Type == spend.Unspecified {
 		// No rule judges it, so it would be allowed.
 		panic("BUG: action judged before its type was resolved")
@@ -95,6 +99,9 @@ func (p *Program) Evaluate(a *spend.Action, r spend.Resolution, now time.Time) F
 		}
 		if effect <= found.Effect {
 			continue // an earlier escalation stands (S14)
+		}
+		if lift != nil && effect == spend.Escalate && rule.lifted(lift) {
+			continue
 		}
 		found = Finding{Effect: effect, Confidence: rule.confidence(r), Reason: reason, rule: i, at: at}
 		if effect == spend.Block {

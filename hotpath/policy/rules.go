@@ -51,6 +51,7 @@ type rule struct {
 	window      time.Duration // of a duplicate_guard only
 	budget      *budget       // of a budget only
 	approval    *Approval     // of a rule that escalates; nil when it asks for none
+	identity    spend.Hash    // of its parameters by meaning, if it has an approval
 }
 
 // confidence returns the confidence of the rule's finding (S16): what holds for

@@ -1,0 +1,126 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/hotpath/guard"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// ErrApprovalNotFound refuses an approval that there is not, or that the caller may
+// not see.
+var ErrApprovalNotFound = errors.New("no such approval")
+
+// ErrOwnRequest refuses a decision by who asked, or on their behalf (S44).
+var ErrOwnRequest = errors.New("who asked for an approval does not decide it")
+
+// NotPendingError refuses a decision about an approval that takes none any more.
+type NotPendingError struct{ Status audit.ApprovalStatus }
+
+func (e *NotPendingError) Error() string { return "the approval is " + string(e.Status) }
+
+func newApprovals(store audit.Approvals) *guard.Lookup[spend.ID, *audit.Approval] {
+	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*audit.Approval, error) {
+		all, err := store.Approvals(ctx, ids)
+		found := make(map[spend.ID]*audit.Approval, len(all))
+		for _, a := range all {
+			found[a.Check.ID] = a
+		}
+		return found, err
+	})
+}
+
+// Approval returns an approval that the caller may see.
+func (a *Authorizer) Approval(ctx context.Context, access Access, id spend.ID) (*audit.Approval, error) {
+	found, ok, err := a.approvals.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || !access.Sees(found.Check) {
+		return nil, ErrApprovalNotFound
+	}
+	return found, nil
+}
+
+// lift returns the rules whose escalation people approved for this check (S47). The
+// commit of the check proves it again.
+func (a *Authorizer) lift(ctx context.Context, access Access, check *spend.Check) ([]spend.EscalatedRule, error) {
+	approval, err := a.Approval(ctx, access, check.Action.ApprovalID)
+	if err != nil {
+		return nil, err
+	}
+	if refused := approval.Refuses(check); refused != nil {
+		return nil, refused
+	}
+	return approval.Check.Approval.Rules, nil
+}
+
+// conclude decides the check by the finding. An escalation asks people for their
+// approval if all rules that escalate it do.
+func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check, found policy.Finding) {
+	check.Decision = p.Explain(found, &check.Action, c.resolution)
+	check.Approval = nil
+	if found.Effect != spend.Escalate {
+		return
+	}
+	var charges []spend.Charge
+	var exceeded map[int]spend.Usage
+	if c.budgets != nil {
+		charges, exceeded = c.budgets.charges, c.budgets.exceeded
+	}
+	asked := p.Asks(&check.Action, c.resolution, check.ID.Time(), charges, exceeded)
+	if asked == nil {
+		return
+	}
+	asked.ActionHash = spend.ActionHash(check)
+	check.Approval = asked
+	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
+		"Once it is approved, check exactly this action again with that approval_id, and proceed only if that is allowed.",
+		check.ID.Text(spend.PrefixApproval), people(asked.Required))
+}
+
+func people(n int) string {
+	if n == 1 {
+		return "a person"
+	}
+	return fmt.Sprintf("%d people", n)
+}
+
+// DecideApproval records a person's decision (S44), and returns the approval as it
+// is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
+// ErrOwnRequest, *NotPendingError, *audit.ApprovalError of another action.
+func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error) {
+	if _, err := a.Approval(ctx, access, d.ApprovalID); err != nil {
+		return nil, false, err
+	}
+	by.KeyID, by.Principal = access.key.name, access.principal()
+	d.By, d.Owner = by, access.key.Grants.Owner
+	outcome, err := a.store.Decide(ctx, d)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: cannot record a decision: %w", ErrUnavailable, err)
+	}
+	switch outcome {
+	case audit.DecisionRecorded, audit.DecisionReplayed:
+	case audit.DecisionOwn:
+		return nil, false, ErrOwnRequest
+	case audit.DecisionOutcome(audit.ApprovalAbsent):
+		return nil, false, ErrApprovalNotFound
+	case audit.DecisionOutcome(audit.ApprovalMismatch):
+		return nil, false, &audit.ApprovalError{Status: audit.ApprovalMismatch}
+	default:
+		return nil, false, &NotPendingError{audit.ApprovalStatus(outcome)}
+	}
+	decided, err = a.Approval(ctx, access, d.ApprovalID)
+	return decided, outcome == audit.DecisionReplayed, err
+}
+
+// RestrictApprovals leaves what the caller may read in a query.
+func (a Access) RestrictApprovals(q *audit.ApprovalQuery) {
+	if a.key != nil {
+		q.PolicyIDs, q.AgentIDs, q.Principal = a.key.Grants.PolicyIDs, a.key.Grants.AgentIDs, a.own()
+	}
+}

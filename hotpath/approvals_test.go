@@ -1,0 +1,250 @@
+package hotpath_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+const askRules = `[
+	{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},
+	{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%d}},
+	{"rule_id":"soft","rule_type":"budget","parameters":{"limit":500,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{"required":2}}}]`
+
+// approver is the access of a person who may decide.
+func approver(name string) hotpath.Access {
+	return hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: name}})
+}
+
+// asked checks an action that is escalated, and returns the approval that it asks for.
+func (f *fleet) asked(a spend.Action) *audit.Approval {
+	f.t.Helper()
+	o := f.check(0, a)
+	if o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate || o.answer.Check.Approval == nil {
+		f.t.Fatal(o)
+	}
+	approval, err := f.nodes[0].Approval(f.t.Context(), hotpath.Access{}, o.answer.Check.ID)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return approval
+}
+
+func (f *fleet) decide(a *audit.Approval, name string, approves bool) error {
+	_, _, err := f.nodes[len(f.nodes)-1].DecideApproval(f.t.Context(), approver(name), audit.Actor{}, audit.DecisionRequest{
+		ApprovalID: a.Check.ID, Approves: approves, ActionHash: a.Check.Approval.ActionHash,
+	})
+	return err
+}
+
+func (f *fleet) approve(a *audit.Approval, names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		if err := f.decide(a, name, true); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func with(a *audit.Approval, action spend.Action) spend.Action {
+	action.ApprovalID = a.Check.ID
+	return action
+}
+
+// refusedAs reports whether a use was refused for that state.
+func refusedAs(o outcome, want audit.ApprovalStatus) bool {
+	refused, ok := errors.AsType[*audit.ApprovalError](o.err)
+	return ok && refused.Status == want
+}
+
+// G13: of many uses at once over two nodes exactly one passes, of exactly the
+// action that people saw; what is refused leaves nothing behind.
+func TestApprovalIsUsedOnce(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		for round := range 4 {
+			a := refundOf(t, "101", fmt.Sprint("c-", round))
+			a.PolicyID = "e"
+			approval := f.asked(a)
+			if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalPending) {
+				t.Errorf("while pending: %s", o)
+			}
+			f.approve(approval, "bob")
+			larger := with(approval, a)
+			larger.Amount = refundOf(t, "1010", "").Amount
+			if o := f.check(1, larger); !refusedAs(o, audit.ApprovalMismatch) {
+				t.Errorf("ten times the amount: %s", o)
+			}
+			use := with(approval, a)
+			if round%2 == 1 {
+				use.IdempotencyKey = fmt.Sprint("use-", round)
+			}
+			var passed *spend.Check
+			replays := 0
+			for _, o := range f.checkAll(repeat(use, 20)...) {
+				switch {
+				case o.err == nil && o.answer.Replayed:
+					replays++
+				case o.err == nil && o.answer.Check.Decision.Effect == spend.Allow && passed == nil:
+					passed = o.answer.Check
+				case o.err == nil || !refusedAs(o, audit.ApprovalUsed):
+					t.Errorf("round %d: %s", round, o)
+				}
+			}
+			if passed == nil || round%2 == 1 && replays != 19 {
+				t.Fatalf("round %d: passed %v, %d replays", round, passed, replays)
+			}
+			if found, err := f.nodes[0].Approval(t.Context(), hotpath.Access{}, approval.Check.ID); err != nil || found.UsedBy != passed.ID {
+				t.Errorf("used by %v, %v", found, err)
+			}
+			if o := f.check(0, a); !o.names(passed.ID.Text(spend.PrefixCheck)) {
+				t.Errorf("the same without the approval: %s", o)
+			}
+		}
+	})
+}
+
+// S47: a use is judged by the rules in force now, and only the escalations that
+// people saw are lifted.
+func TestApprovalAndNewerRules(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		n := 0
+		approved := func() (*audit.Approval, spend.Action) {
+			t.Helper()
+			n++
+			f.post(0, "e", fmt.Sprintf(askRules, 1000))
+			a := refundOf(t, "150", fmt.Sprint("c-", n))
+			a.PolicyID = "e"
+			approval := f.asked(a)
+			f.approve(approval, "bob")
+			return approval, a
+		}
+		for name, c := range map[string]struct {
+			rules  string
+			effect spend.Effect
+			rule   string
+		}{
+			"a lower cap":       {fmt.Sprintf(askRules, 120), spend.Block, "cap"},
+			"another threshold": {strings.Replace(fmt.Sprintf(askRules, 1000), `"amount_above":100`, `"amount_above":99`, 1), spend.Escalate, "ask"},
+			"another approval":  {strings.Replace(fmt.Sprintf(askRules, 1000), `"approval":{}`, `"approval":{"required":2}`, 1), spend.Escalate, "ask"},
+			"the same, written otherwise": {strings.Replace(fmt.Sprintf(askRules, 1000), `"amount_above":100,"approval":{}`,
+				`"approval":{"use_within_minutes":60,"required":1.0},"amount_above":1e2`, 1), spend.Allow, ""},
+		} {
+			approval, a := approved()
+			f.post(1, "e", c.rules)
+			o := f.check(0, with(approval, a))
+			if o.err != nil || o.answer.Check.Decision.Effect != c.effect || o.answer.Check.Decision.RuleID != c.rule {
+				t.Errorf("%s: %s", name, o)
+			}
+			found, err := f.nodes[0].Approval(t.Context(), hotpath.Access{}, approval.Check.ID)
+			if err != nil || (found.Status == audit.ApprovalUsed) != (c.effect == spend.Allow) {
+				t.Errorf("%s: %+v, %v", name, found, err)
+			}
+		}
+	})
+}
+
+// A lifted budget counts above its limit, and lets nothing more pass (G12, S47).
+func TestApprovalLiftsABudget(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		spent := refundOf(t, "90", "c")
+		spent.PolicyID = "e"
+		for i := range 5 {
+			spent.Counterparty = fmt.Sprint("c-", i)
+			if o := f.check(0, spent); !o.passed() {
+				t.Fatal(o)
+			}
+		}
+		a := refundOf(t, "120", "big")
+		a.PolicyID = "e"
+		approval := f.asked(a)
+		if rules := approval.Check.Approval.Rules; len(rules) != 2 || rules[0].RuleID != "ask" || rules[1].RuleID != "soft" || approval.Check.Approval.Required != 2 {
+			t.Errorf("asks %+v", approval.Check.Approval)
+		}
+		f.approve(approval, "bob")
+		if err := f.decide(approval, "bob", true); err != nil { // again
+			t.Error(err)
+		}
+		if o := f.check(0, with(approval, a)); !refusedAs(o, audit.ApprovalPending) {
+			t.Errorf("approved by one of two: %s", o)
+		}
+		f.approve(approval, "cleo")
+		if o := f.check(0, with(approval, a)); o.err != nil || o.answer.Check.Decision.Effect != spend.Allow {
+			t.Errorf("%s", o)
+		}
+		if got := f.used(t, "e", "soft", "[]"); got != "570 6" {
+			t.Errorf("used %s", got)
+		}
+		spent.Counterparty = "one more"
+		if o := f.check(0, spent); o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate {
+			t.Errorf("above the limit: %s", o)
+		}
+	})
+}
+
+// S44: who asked decides nothing, in whatever role, and a denial ends it.
+func TestApprovalDecisions(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		a := refundOf(t, "101", "c")
+		a.PolicyID = "e"
+		approval := f.asked(a)
+		if err := f.decide(approval, f.keyID.Text(spend.PrefixKey), true); !errors.Is(err, hotpath.ErrOwnRequest) {
+			t.Errorf("who asked: %v", err)
+		}
+		if err := f.decide(approval, "bob", false); err != nil {
+			t.Error(err)
+		}
+		var late *hotpath.NotPendingError
+		if err := f.decide(approval, "cleo", true); !errors.As(err, &late) || late.Status != audit.ApprovalDenied {
+			t.Errorf("after the denial: %v", err)
+		}
+		if o := f.check(0, with(approval, a)); !refusedAs(o, audit.ApprovalDenied) {
+			t.Errorf("denied: %s", o)
+		}
+		unknown := a
+		unknown.ApprovalID = spend.NewID(time.Now())
+		if o := f.check(0, unknown); !errors.Is(o.err, hotpath.ErrApprovalNotFound) {
+			t.Errorf("unknown: %s", o)
+		}
+		if claims := f.claims(); len(claims) > 1 { // the escalated check's
+			t.Errorf("claims are left: %v", claims)
+		}
+	})
+}
+
+// S48: who waits on one node hears within a second what was decided on another.
+func TestApprovalIsWaitedFor(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "e", fmt.Sprintf(askRules, 1000))
+		a := refundOf(t, "101", "c")
+		a.PolicyID = "e"
+		approval := f.asked(a)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				found, waited, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, approval.Check.ID, time.Minute, nil)
+				if err != nil || !waited || found.Status != audit.ApprovalApproved {
+					t.Errorf("%+v, %t, %v", found, waited, err)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		f.approve(approval, "bob")
+		wg.Wait()
+		stop := make(chan struct{})
+		close(stop)
+		other := f.asked(spend.Action{AgentID: "x", PolicyID: "e", Type: spend.Refund, Amount: a.Amount, Currency: "USD", Counterparty: "y"})
+		if found, _, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, other.Check.ID, time.Minute, stop); err != nil || found.Status != audit.ApprovalPending {
+			t.Errorf("a node that stops: %+v, %v", found, err)
+		}
+	})
+}

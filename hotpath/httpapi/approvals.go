@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// maxWait is how long an answer is held for, at most (S48).
+const maxWait = 30 * time.Second
+
+// getApprovals answers GET /v1/approvals.
+func (a *API) getApprovals(x *exchange) error {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
+		return err
+	}
+	query, filters, err := queryApprovals(x.ctx.URI().QueryString())
+	if err != nil {
+		return err
+	}
+	access.RestrictApprovals(&query)
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, more, err := a.store.ListApprovals(ctx, query)
+	if err != nil {
+		return err
+	}
+	var last string
+	x.out = append(x.out, `{"data":[`...)
+	for i, approval := range page {
+		if i > 0 {
+			x.out = append(x.out, ',')
+		}
+		x.out = appendApproval(x.out, approval, nil, time.Now())
+		last = string(approval.Check.ID[:])
+	}
+	x.out = appendPage(x.out, more, last, filters, -1)
+	return x.answer(200)
+}
+
+// getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as
+// Prefer: wait says.
+func (a *API) getApproval(x *exchange) error {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
+		return err
+	}
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	id, err := spend.ParseID(x.pathValue("approval_id"), spend.PrefixApproval)
+	if err != nil {
+		return hotpath.ErrApprovalNotFound
+	}
+	wait, asked := preferredWait(string(x.ctx.Request.Header.Peek("Prefer")))
+	approval, waited, err := a.authorizer.AwaitApproval(x.context(), access, id, wait, a.drain)
+	if err != nil {
+		return err
+	}
+	if asked && waited {
+		x.ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	}
+	return a.answerApproval(x, approval)
+}
+
+// preferredWait reads the preference wait of RFC 7240, in whole seconds.
+func preferredWait(prefer string) (wait time.Duration, asked bool) {
+	for preference := range strings.SplitSeq(prefer, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+			continue
+		}
+		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+		if err == nil {
+			return min(time.Duration(seconds)*time.Second, maxWait), true
+		}
+	}
+	return 0, false
+}
+
+// answerApproval answers with an approval as it is now.
+func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
+	ctx, cancel := x.readContext()
+	defer cancel()
+	left, err := a.authorizer.BudgetsLeft(ctx, approval.Check)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if approval.Status == audit.ApprovalPending {
+		x.ctx.Response.Header.Set("Retry-After", strconv.Itoa(askAgainIn(approval, now)))
+	}
+	x.out = appendApproval(x.out, approval, left, now)
+	return x.answer(200)
+}
+
+// askAgainIn is in how many seconds to ask again for one that is pending.
+func askAgainIn(approval *audit.Approval, now time.Time) int {
+	if now.Sub(approval.CreatedAt) < time.Minute {
+		return 5
+	}
+	return 30
+}
+
+// postApprove answers POST /v1/approvals/{approval_id}/approve.
+func (a *API) postApprove(x *exchange) error { return a.decide(x, true) }
+
+// postDeny answers POST /v1/approvals/{approval_id}/deny.
+func (a *API) postDeny(x *exchange) error { return a.decide(x, false) }
+
+func (a *API) decide(x *exchange, approves bool) error {
+	access, err := a.admit(x, x.caller(), false)
+	if err != nil {
+		return err
+	}
+	d := audit.DecisionRequest{Approves: approves}
+	if err := x.decode(func(r *reader) error { return decodeDecision(r, &d) }); err != nil {
+		return err
+	}
+	if d.ApprovalID, err = spend.ParseID(x.pathValue("approval_id"), spend.PrefixApproval); err != nil {
+		return hotpath.ErrApprovalNotFound
+	}
+	approval, replayed, err := a.authorizer.DecideApproval(x.context(), access, a.actor(x), d)
+	if err != nil {
+		return err
+	}
+	if replayed {
+		x.ctx.Response.Header.Set("Idempotent-Replayed", "true")
+	}
+	return a.answerApproval(x, approval)
+}
+
+// decodeDecision reads the body of a decision. What is no hash is that of no
+// action.
+func decodeDecision(r *reader, d *audit.DecisionRequest) error {
+	given := false
+	for r.next() {
+		switch r.name {
+		case "action_hash":
+			text := r.text()
+			given = !spend.Blank(text)
+			if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d.ActionHash) {
+				d.ActionHash = spend.Hash(raw)
+			}
+		case "note":
+			if d.Note = r.text(); spend.Blank(d.Note) {
+				d.Note = ""
+			}
+			r.checkLength("note", d.Note, maxNote)
+		default:
+			r.unknown()
+		}
+	}
+	if !given {
+		r.missing("action_hash", 0)
+	}
+	return r.faults.Err()
+}
+
+const maxNote = 4096
+
+// queryApprovals reads the query of GET /v1/approvals.
+func queryApprovals(query []byte) (audit.ApprovalQuery, filterSum, error) {
+	var faults spend.Faults
+	values := parameters(query, &faults, "status", "policy_id", "agent_id", "limit", "cursor")
+	q := audit.ApprovalQuery{Status: audit.ApprovalStatus(values["status"]), PolicyID: values["policy_id"], AgentID: values["agent_id"]}
+	switch q.Status {
+	case "", audit.ApprovalPending, audit.ApprovalApproved, audit.ApprovalDenied, audit.ApprovalExpired, audit.ApprovalUsed:
+	default:
+		faults.Add("status", "must be pending, approved, denied, expired or used")
+	}
+	spend.CheckLength(&faults, "policy_id", q.PolicyID, spend.MaxPolicyID)
+	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
+	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID)
+	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
+	return q, filters, faults.Err()
+}
+
+// refusalOfApproval returns the answer to a use or a decision that is refused; not
+// ok means that the error is another.
+func refusalOfApproval(err error) (r refusal, ok bool) {
+	if late, is := errors.AsType[*hotpath.NotPendingError](err); is {
+		return refusal{status: 409, code: codeApprovalNotPending, message: "the approval takes no decision: it is " + string(late.Status)}, true
+	}
+	refused, is := errors.AsType[*audit.ApprovalError](err)
+	if !is {
+		return r, false
+	}
+	r.status = 409
+	switch refused.Status {
+	case audit.ApprovalAbsent:
+		return refusalOf(hotpath.ErrApprovalNotFound), true
+	case audit.ApprovalMismatch:
+		r.code, r.message = codeApprovalMismatch, "the approval is for another action; see its action and action_hash"
+	case audit.ApprovalUsed:
+		r.code, r.message = codeApprovalUsed, "the approval was used by check "+refused.UsedBy.Text(spend.PrefixCheck)
+	case audit.ApprovalExpired:
+		r.code, r.message = codeApprovalExpired, "the approval has expired; check the action again without approval_id to ask anew"
+	case audit.ApprovalPending:
+		r.code, r.message = codeApprovalNotApproved, "the approval is pending, which is not approved; ask again in 5 s"
+	case audit.ApprovalDenied, audit.ApprovalApproved:
+		r.code, r.message = codeApprovalNotApproved, "the approval is "+string(refused.Status)
+	}
+	return r, true
+}
