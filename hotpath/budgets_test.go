@@ -41,6 +41,26 @@ func (f *fleet) used(t *testing.T, policyID, ruleID, subject string) string {
 	return fmt.Sprint(usages[0].Used, " ", usages[0].Count)
 }
 
+// metric is the sum of a metric's series over all nodes.
+func (f *fleet) metric(name string) (sum float64) {
+	f.t.Helper()
+	for _, n := range f.nodes {
+		families, err := n.metrics.Gather()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			for _, series := range family.GetMetric() {
+				sum += series.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
 // G12: whatever is asked at once over two nodes, what is allowed never exceeds a
 // budget, and who is refused is told what was used.
 func TestBudgetsAreNeverExceeded(t *testing.T) {
@@ -73,6 +93,9 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 		// All or none: what one budget refuses, the other does not count.
 		if got := f.used(t, "b", "all", "[]"); got != "0 32" {
 			t.Errorf("in all %s", got)
+		}
+		if got := f.metric("spendgate_budget_refusals_total"); got != 28 {
+			t.Errorf("%v refusals are counted", got)
 		}
 		a := refundOf(t, "40", "exactly")
 		a.PolicyID, a.AgentID = "b", "agent-0"

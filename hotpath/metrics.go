@@ -1,6 +1,9 @@
 package hotpath
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/hotpath/spend"
@@ -9,6 +12,9 @@ import (
 // metrics are what the Authorizer tells Prometheus.
 type metrics struct {
 	decisions      *prometheus.CounterVec
+	refusals       *prometheus.CounterVec // by budgets
+	labelled       sync.Map               // pairs of labels that refusals has
+	labels         atomic.Int64           // how many
 	claim, commit  prometheus.Observer
 	replays        prometheus.Counter
 	limited        prometheus.Counter
@@ -32,13 +38,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "spendgate", Name: "decisions_total",
 			Help: "Recorded decisions. reason is the reason code, none on allow.",
 		}, []string{"decision", "reason"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "budget_refusals_total",
+			Help: "Recorded checks that had no room in a budget, by the rule that is reported. Beyond 1000 rules: other.",
+		}, []string{"policy_id", "rule_id"}),
 		claim: stages.WithLabelValues("claim"), commit: stages.WithLabelValues("commit"),
 		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
 		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
 		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
 		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}
-	reg.MustRegister(m.decisions, stages)
+	reg.MustRegister(m.decisions, m.refusals, stages)
 	return m
 }
 
@@ -49,4 +59,22 @@ func (m *metrics) decided(c *spend.Check) {
 		reason = "none"
 	}
 	m.decisions.WithLabelValues(c.Decision.Effect.String(), reason).Inc()
+	if c.Decision.Reason == spend.ReasonBudgetExceeded || c.Decision.Reason == spend.ReasonCountLimitExceeded {
+		m.budgetRefused(c.Action.PolicyID, c.Decision.RuleID)
+	}
+}
+
+// maxRefusalLabels bounds the series of refusals: rules are any number.
+const maxRefusalLabels = 1000
+
+func (m *metrics) budgetRefused(policyID, ruleID string) {
+	pair := [2]string{policyID, ruleID}
+	if _, known := m.labelled.Load(pair); !known {
+		if m.labels.Load() >= maxRefusalLabels {
+			pair = [2]string{"other", "other"}
+		} else if _, known := m.labelled.LoadOrStore(pair, true); !known {
+			m.labels.Add(1)
+		}
+	}
+	m.refusals.WithLabelValues(pair[0], pair[1]).Inc()
 }
