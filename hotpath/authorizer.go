@@ -43,6 +43,7 @@ type Authorizer struct {
 	exhausted  *exhausted
 	waiters    waiters
 	approvals  *guard.Lookup[spend.ID, *audit.Approval]
+	reported   *guard.Lookup[spend.ID, *spend.Outcome] // the last outcomes
 	metrics    *metrics
 	log        *slog.Logger
 	settling   sync.WaitGroup // of checks whose clients were refused already
@@ -70,7 +71,8 @@ func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
-		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), metrics: m, log: c.Logger, now: c.Now,
+		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), reported: newReported(c.Store),
+		metrics: m, log: c.Logger, now: c.Now,
 	}
 	a.waiters.store = c.Store
 	a.checkings.New = func() any { return new(checking) }
@@ -153,5 +155,6 @@ type Request struct {
 // Answer is the outcome of a check.
 type Answer struct {
 	Check    *spend.Check
-	Replayed bool // the recorded answer of an earlier request
+	Replayed bool         // the recorded answer of an earlier request
+	Released spend.Status // what released it, of a replay; else empty
 }

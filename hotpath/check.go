@@ -61,8 +61,8 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 		case guard.KeyReused:
 			return Answer{}, c.quota, ErrKeyReused
 		case guard.Replay:
-			a.metrics.replays.Inc()
-			return Answer{Check: out.Check, Replayed: true}, c.quota, nil
+			answer, err := a.replay(ctx, out.Check)
+			return answer, c.quota, err
 		case guard.Pass, guard.Duplicate:
 		}
 		check, err := a.judge(ctx, c, program, action, out)
@@ -308,13 +308,14 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
 	case errors.Is(err, audit.ErrKeyTaken):
 		out, again, err := a.guard.KeyTaken(ctx, &c.attempt)
-		if out.Kind == guard.Replay {
-			a.metrics.replays.Inc()
+		switch {
+		case err != nil || again:
+			return answer, again, err
+		case out.Kind == guard.KeyReused:
+			return answer, false, ErrKeyReused
 		}
-		if out.Kind == guard.KeyReused {
-			err = ErrKeyReused
-		}
-		return Answer{Check: out.Check, Replayed: true}, again, err
+		answer, err = a.replay(ctx, out.Check)
+		return answer, false, err
 	case errors.Is(err, audit.ErrPending):
 		// The client is answered 500 now; claims and slot stay until it is
 		// known what became of the commit.

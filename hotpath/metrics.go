@@ -15,6 +15,7 @@ type metrics struct {
 	refusals       *prometheus.CounterVec // by budgets
 	labelled       sync.Map               // pairs of labels that refusals has
 	labels         atomic.Int64           // how many
+	outcomes       *prometheus.CounterVec
 	claim, commit  prometheus.Observer
 	replays        prometheus.Counter
 	limited        prometheus.Counter
@@ -42,13 +43,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "spendgate", Name: "budget_refusals_total",
 			Help: "Recorded checks that had no room in a budget, by the rule that is reported. Beyond 1000 rules: other.",
 		}, []string{"policy_id", "rule_id"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "spendgate", Name: "outcomes_total",
+			Help: "Recorded outcomes of allowed checks, by what was reported and whether something was given back.",
+		}, []string{"status", "release"}),
 		claim: stages.WithLabelValues("claim"), commit: stages.WithLabelValues("commit"),
 		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
 		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
 		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
 		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}
-	reg.MustRegister(m.decisions, m.refusals, stages)
+	reg.MustRegister(m.decisions, m.refusals, m.outcomes, stages)
 	return m
 }
 

@@ -31,6 +31,7 @@ func bodies() map[string]string {
 		"POST /v1/checks": check, "POST /v1/simulate": `{"policy_id":"p","actions":[` + check + `]}`,
 		"POST /v1/policies": `{"policy_id":"p","name":"n",` + rules + `}`, "POST /v1/keys": `{"name":"n"}`, "PATCH /v1/keys/{key_id}": `{"name":"n"}`,
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
+		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`,
 	}
 }
 
@@ -42,13 +43,17 @@ func Compare(t *testing.T, base, adminKey string) {
 	if _, err := c.CreatePolicyJSON(t.Context(), []byte(bodies()["POST /v1/policies"])); err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := c.Check(t.Context(), client.Action{
-		AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount(t, "7"), Currency: "USD", Counterparty: "c",
-	})
-	if err != nil {
-		t.Fatal(err)
+	check := func(money string) string {
+		recorded, err := c.Check(t.Context(), client.Action{
+			AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount(t, money), Currency: "USD", Counterparty: "c",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recorded.CheckID
 	}
-	paths := strings.NewReplacer("/v1/budgets", "/v1/budgets?policy_id=p", "{approval_id}", "apr_00000000000000000000000000000000", "{check_id}", recorded.CheckID, "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000")
+	paths := strings.NewReplacer("/v1/budgets", "/v1/budgets?policy_id=p", "{approval_id}", "apr_00000000000000000000000000000000",
+		"{check_id}/outcome", check("5")+"/outcome", "{check_id}", check("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "auditor", "full"}
 	unbound, bound := map[string]string{}, map[string]string{}
 	for _, role := range roles {

@@ -78,6 +78,22 @@ func (g *Guard) Release(at *Attempt) {
 func (g *Guard) Reclaim(ctx context.Context, at *Attempt, staleEpoch bool) error {
 	refused := at.fence
 	g.releaseClaims(at)
+	return g.RenewFence(ctx, refused, staleEpoch)
+}
+
+// CurrentFence returns that under which what claims nothing is committed.
+func (g *Guard) CurrentFence(ctx context.Context) (spend.Fence, error) {
+	if known := *g.windows.Load(); known.epoch.IsZero() {
+		if err := g.renew(ctx, known); err != nil {
+			return spend.Fence{}, err
+		}
+	}
+	return spend.Fence{Node: g.Node(), Epoch: g.windows.Load().epoch}, nil
+}
+
+// RenewFence sees to another one in the place of that which a commit was refused
+// for: of the epoch now in force, or of a new incarnation.
+func (g *Guard) RenewFence(ctx context.Context, refused spend.Fence, staleEpoch bool) error {
 	if !staleEpoch {
 		g.Retire(refused.Node)
 		return nil

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // postCheck answers POST /v1/checks.
@@ -31,6 +30,9 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 	if answer.Replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
 	}
+	if answer.Released != "" {
+		x.ctx.Response.Header.SetCanonical(headerOutcome, []byte(answer.Released))
+	}
 	x.out = AppendCheckResult(x.out, answer.Check)
 	return x.answer(200)
 }
@@ -44,19 +46,12 @@ func (a *API) getCheck(x *exchange) error {
 	if err := x.noQuery(); err != nil {
 		return err
 	}
-	id, err := spend.ParseID(x.pathValue("check_id"), spend.PrefixCheck)
-	if err != nil {
-		return errCheckNotFound
-	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	checks, err := a.store.Checks(ctx, []spend.ID{id})
+	check, err := a.checkAt(ctx, x, access)
 	if err != nil {
 		return err
 	}
-	if len(checks) == 0 || !access.Sees(checks[0]) {
-		return errCheckNotFound
-	}
-	x.out = AppendCheckResult(x.out, checks[0])
+	x.out = AppendCheckResult(x.out, check)
 	return x.answer(200)
 }

@@ -22,6 +22,9 @@ const (
 	codeDemoLimit        = "demo_limit_exceeded"
 	codePolicyNotFound   = "policy_not_found"
 	codeCheckNotFound    = "check_not_found"
+	codeOutcomeNotFound  = "outcome_not_found"
+	codeNotAllowed       = "not_allowed"
+	codeAlreadyReported  = "outcome_already_reported"
 	codeKeyNotFound      = "key_not_found"
 	codeNotFound         = "not_found"
 	codeMethodNotAllowed = "method_not_allowed"
@@ -39,21 +42,22 @@ const (
 
 // What this package itself refuses with.
 var (
-	errPathNotFound   = errors.New("unknown path")
-	errMethod         = errors.New("method not allowed")
-	errAdminKey       = errors.New("missing or wrong admin key")
-	errContentType    = errors.New("wrong content type")
-	errLengthRequired = errors.New("transfer coding that is not taken")
-	errTrailers       = errors.New("trailers")
-	errBodyTooLarge   = errors.New("body too large")
-	errDemoLimit      = errors.New("too many actions for the demo")
-	errCheckNotFound  = errors.New("no such check")
-	errKeyNotFound    = errors.New("no such key")
-	errTooBusy        = errors.New("too many requests in flight, or connections")
-	errBadHTTP        = errors.New("malformed HTTP request")
-	errHeaderTooLarge = errors.New("request header too large")
-	errSlowClient     = errors.New("request not received in time")
-	errPanic          = errors.New("panic")
+	errPathNotFound    = errors.New("unknown path")
+	errMethod          = errors.New("method not allowed")
+	errAdminKey        = errors.New("missing or wrong admin key")
+	errContentType     = errors.New("wrong content type")
+	errLengthRequired  = errors.New("transfer coding that is not taken")
+	errTrailers        = errors.New("trailers")
+	errBodyTooLarge    = errors.New("body too large")
+	errDemoLimit       = errors.New("too many actions for the demo")
+	errCheckNotFound   = errors.New("no such check")
+	errOutcomeNotFound = errors.New("no outcome yet")
+	errKeyNotFound     = errors.New("no such key")
+	errTooBusy         = errors.New("too many requests in flight, or connections")
+	errBadHTTP         = errors.New("malformed HTTP request")
+	errHeaderTooLarge  = errors.New("request header too large")
+	errSlowClient      = errors.New("request not received in time")
+	errPanic           = errors.New("panic")
 )
 
 // bodyError is a body that is not well-formed: 400, and why.
@@ -96,6 +100,9 @@ var refusals = [...]struct {
 	{hotpath.ErrApprovalNotFound, refusal{status: 404, code: codeApprovalNotFound, message: "there is no such approval"}},
 	{hotpath.ErrOwnRequest, refusal{status: 409, code: codeApprovalOwnRequest, message: "who asked for an approval does not decide it, nor whoever runs the agent"}},
 	{errCheckNotFound, refusal{status: 404, code: codeCheckNotFound, message: "there is no such check; a check of a day that was archived is in the archive only"}},
+	{errOutcomeNotFound, refusal{status: 404, code: codeOutcomeNotFound, message: "nothing was reported of this check yet"}},
+	{hotpath.ErrNotAllowed, refusal{status: 409, code: codeNotAllowed, message: "only an allowed check has an outcome"}},
+	{hotpath.ErrAlreadyReported, refusal{status: 409, code: codeAlreadyReported, message: "another outcome of this check is reported; GET it at this path"}},
 	{errKeyNotFound, refusal{status: 404, code: codeKeyNotFound, message: "there is no such key"}},
 
 	{errTooBusy, overloaded},

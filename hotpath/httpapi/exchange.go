@@ -59,6 +59,7 @@ var (
 	headerRemaining = []byte("X-RateLimit-Remaining")
 	headerReset     = []byte("X-RateLimit-Reset")
 	headerReplayed  = []byte("Idempotent-Replayed")
+	headerOutcome   = []byte("Outcome")
 	valueTrue       = []byte("true")
 	typeJSON        = []byte("application/json")
 )

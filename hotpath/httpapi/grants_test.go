@@ -57,6 +57,8 @@ func TestForbidden(t *testing.T) {
 		{"GET", "/v1/checks?x=1", ""},
 		{"GET", "/v1/policies?x=1", ""},
 		{"GET", "/v1/policies/p/versions?x=1", ""},
+		{"GET", "/v1/checks/x/outcome?x=1", ""},
+		{"POST", "/v1/checks/x/outcome", "{"},
 		{"POST", "/v1/checks", "{"},
 	} {
 		a := s.do(r[0], r[1], r[2])

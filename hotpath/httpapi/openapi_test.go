@@ -227,6 +227,17 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/policies/p", "", 403, true, narrowKey)
 	d.send("GET", "/v1/checks/chk_00000000000000000000000000000000", "", 404, true)
 
+	outcome := "/v1/checks/" + field(t, allowed, "check_id") + "/outcome"
+	d.send("GET", outcome, "", 404, true)
+	d.send("POST", outcome, `{"status":"executed","reference":"psp-1","note":null}`, 201, true)
+	d.send("POST", outcome, `{"status":"executed","amount":1e1,"reference":"psp-1","note":" "}`, 200, true)
+	d.send("POST", outcome, `{"status":"executed","amount":9.5}`, 409, true)
+	d.send("POST", outcome, `{"status":"done"}`, 422, false)
+	d.send("POST", outcome, `{"status":`, 400, false)
+	d.send("POST", outcome, `{"status":"failed"}`, 403, true, narrowKey)
+	d.send("GET", outcome, "", 200, true)
+	d.send("POST", "/v1/checks/"+field(t, blocked, "check_id")+"/outcome", `{"status":"voided"}`, 409, true)
+
 	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)
 	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)

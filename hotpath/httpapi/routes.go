@@ -48,6 +48,8 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "GET", serve: a.getChecks, scope: spend.ChecksRead},
 		endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite})
 	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead})
+	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead},
+		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite})
 	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead})
 	a.at(r, "/v1/policies",
 		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},

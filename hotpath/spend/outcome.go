@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -103,6 +104,9 @@ func (o *Outcome) Settle(mayRelease bool) {
 func (o *Outcome) Pending() bool {
 	return o.Number == 1 && (o.Release == ReleasePending || o.Excess == ExcessPending)
 }
+
+// Reporter returns who reported: the principal behind the key.
+func (o *Outcome) Reporter() string { return cmp.Or(o.Principal, o.KeyID) }
 
 // Frees reports whether the check's fingerprint is free again.
 func (o *Outcome) Frees() bool { return o.Release == ReleaseDone && o.Status != Executed }

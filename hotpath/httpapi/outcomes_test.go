@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A report over HTTP, by keys that may release and may not, its faults and its
+// refusals (S39, S40).
+func TestOutcomes(t *testing.T) {
+	address := serveOn(t, New(realOptions(t)))
+	key := func(grants string) string {
+		created := doAt(t, address, "POST", "/v1/keys", `{"name":"n"`+grants+`}`, "X-Admin-Key: "+adminKey)
+		return "X-API-Key: " + field(t, created.body, "api_key")
+	}
+	full, agent, executor := key(`,"principal":"office"`), key(`,"role":"agent","principal":"till"`), key(`,"role":"executor"`)
+	other, elsewhere := key(`,"role":"agent","principal":"other"`), key(`,"role":"executor","policy_ids":["q"]`)
+	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[
+		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500}},
+		{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","max_count":2,"window":"day"}}]}`, full)
+	action := func(amount, counterparty, more string) string {
+		return `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":` + amount + `,"currency":"USD","counterparty":"` + counterparty + `"` + more + `}`
+	}
+	check := func(body string) (id, decision, released string) {
+		t.Helper()
+		a := doAt(t, address, "POST", "/v1/checks", body, agent)
+		return field(t, a.body, "check_id"), field(t, a.body, "decision"), a.header.Get("Outcome")
+	}
+	report := func(id, body, by string, status int, want string) {
+		t.Helper()
+		a := doAt(t, address, "POST", "/v1/checks/"+id+"/outcome", body, by)
+		if a.status != status || !strings.Contains(a.body, want) || (a.header.Get("Idempotent-Replayed") == "true") != (status == http.StatusOK) {
+			t.Errorf("%s: %d %s, %v; want %d with %s", body, a.status, a.body, a.header, status, want)
+		}
+	}
+	first, decision, released := check(action("100", "c", `,"idempotency_key":"k"`))
+	if decision != "allow" || released != "" {
+		t.Fatal(decision, released)
+	}
+	long := strings.Repeat("ö", 256)
+	for _, bad := range [][2]string{
+		{`{}`, "status is required"},
+		{`{"status":"paid"}`, "status must be executed, failed or voided"},
+		{`{"status":3}`, "status must be a string"},
+		{`{"status":"voided","amount":1}`, "amount is of an executed action only"},
+		{`{"status":"executed","amount":"1"}`, "amount must be a number"},
+		{`{"status":"executed","amount":-1}`, "amount must not be negative"},
+		{`{"status":"executed","reference":"` + long + `x"}`, "reference must be at most 256 characters"},
+		{`{"status":"executed","note":"` + strings.Repeat("x", 4097) + `"}`, "note must be at most 4096 characters"},
+		{`{"status":"executed","more":1}`, "more"},
+	} {
+		report(first, bad[0], agent, 422, bad[1])
+	}
+	report(first, `{"status":"voided"}`, other, 404, "check_not_found")
+	report(first, `{"status":"voided"}`, elsewhere, 404, "check_not_found")
+	report("chk_00000000000000000000000000000000", `{"status":"voided"}`, executor, 404, "check_not_found")
+
+	// The agent's own report gives nothing back.
+	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 201, `"status":"voided","amount":null,"reference":"`+long+`","note":null,"release":"pending","flags":[],"principal":"till"`)
+	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 200, `"release":"pending"`)
+	report(first, `{"status":"failed"}`, agent, 409, "outcome_already_reported")
+	if _, decision, _ = check(action("60", "d", "")); decision != "block" {
+		t.Errorf("after an agent's own report: %s", decision)
+	}
+	if _, _, released = check(action("100", "c", `,"idempotency_key":"k"`)); released != "" {
+		t.Errorf("the replay of what was not released says %s", released)
+	}
+	// One by a key that may release is final, whatever it says.
+	report(first, `{"status":"failed"}`, executor, 201, `"status":"failed","amount":null,"reference":null,"note":null,"release":"done","flags":[],"principal":"key_`)
+	report(first, `{"status":"failed"}`, executor, 200, `"release":"done"`)
+	report(first, `{"status":"voided"}`, executor, 409, "outcome_already_reported")
+	report(first, `{"status":"failed"}`, agent, 200, `"release":"done"`)
+	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 200, `"release":"pending"`)
+	if again, _, released := check(action("100", "c", `,"idempotency_key":"k"`)); again != first || released != "failed" {
+		t.Errorf("the replay of what failed is %s, and says %q", again, released)
+	}
+	got := doAt(t, address, "GET", "/v1/checks/"+first+"/outcome", "", executor)
+	if got.status != 200 || field(t, got.body, "status") != "failed" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	// The action is free, and so is the budget.
+	second, decision, _ := check(action("100", "c", ""))
+	if decision != "allow" || second == first {
+		t.Fatalf("the action again: %s %s", second, decision)
+	}
+	report(second, `{"status":"executed","amount":140}`, full, 201, `"amount":140,"reference":null,"note":null,"release":"none","flags":["exceeded_pending"],"principal":"office"`)
+	if _, decision, _ = check(action("50", "e", "")); decision != "allow" {
+		t.Errorf("an excess that is not counted: %s", decision)
+	}
+	report(second, `{"status":"executed","amount":140}`, executor, 201, `"flags":["exceeded"]`)
+	counters := doAt(t, address, "GET", "/v1/budgets?policy_id=p", "", agent)
+	if !strings.Contains(counters.body, `"used":190,"remaining":0,"count":2`) {
+		t.Error(counters.body)
+	}
+	blocked, decision, _ := check(action("1", "f", ""))
+	if decision != "block" {
+		t.Error(decision)
+	}
+	report(blocked, `{"status":"voided"}`, executor, 409, "not_allowed")
+}
