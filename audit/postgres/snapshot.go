@@ -137,6 +137,21 @@ func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]b
 	return s.copy(ctx, s.read, "violations", columnList(chain.ViolationColumns()), "id", r, each)
 }
 
+// Outcomes implements verify.Evidence.
+func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.copy(ctx, s.read, "outcomes", columnList(chain.OutcomeColumns()), "outcome_id", r, each)
+}
+
+// Corrections implements verify.Evidence.
+func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	query := fmt.Sprintf(`COPY (SELECT %s FROM %s.outcomes WHERE check_id BETWEEN '%s' AND '%s' AND (release = 'd' OR excess = 'e')
+		ORDER BY check_id, number) TO STDOUT (FORMAT binary)`, columnList(chain.OutcomeColumns()), s.schema, r.Low.Text(""), r.High.Text(""))
+	if err := s.copyRows(ctx, s.read, query, each); err != nil {
+		return fmt.Errorf("cannot read table outcomes: %w", err)
+	}
+	return nil
+}
+
 // columnList is what a row's encoding is made of.
 func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
@@ -172,6 +187,8 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 				(SELECT check_id FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1) AS high, 0 AS entries
 			UNION ALL SELECT (SELECT id FROM {schema}.violations WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 1),
 				(SELECT id FROM {schema}.violations WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1), 0
+			UNION ALL SELECT (SELECT outcome_id FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2 ORDER BY outcome_id LIMIT 1),
+				(SELECT outcome_id FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2 ORDER BY outcome_id DESC LIMIT 1), 0
 			UNION ALL SELECT min(first_id::text COLLATE "C")::uuid, max(last_id::text COLLATE "C")::uuid, sum(octet_length(entries)) / $3
 				FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1) AS bounds`),
 			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&low, &high, &o.Entries)
@@ -244,8 +261,9 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1),
 			EXISTS (SELECT FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1 AND (first_id >= $1 OR last_id <= $2)),
 			(SELECT count(*) FROM {schema}.violations WHERE id BETWEEN $1 AND $2),
+			(SELECT count(*) FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2),
 			EXISTS (SELECT FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2)`),
-			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Edges, &w.Violations, &w.Rows)
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Edges, &w.Violations, &w.Outcomes, &w.Rows)
 	})
 	if err != nil {
 		return w, fmt.Errorf("cannot count what is in a range: %w", err)
@@ -263,10 +281,10 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations),
+		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations), (SELECT count(*) FROM {schema}.outcomes),
 			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
 			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes)`)).
-			Scan(&t.Checks, &t.Violations, &t.Batches, &t.Policies, &t.Keys, &t.Changes)
+			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes)
 	})
 	if err != nil {
 		return t, fmt.Errorf("cannot count the rows of the audit trail: %w", err)

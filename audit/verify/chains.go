@@ -111,7 +111,7 @@ func (w *chainWalk) batch(b Batch) {
 	w.previous = append(w.previous[max(0, len(w.previous)-maxCandidates):], stored, computed)
 }
 
-// late names the checks of a batch that are older than a checkpoint which does not
+// late names the checks and outcomes of a batch that are older than a checkpoint which does not
 // have the batch: whoever signed it would have seen them.
 func (w *chainWalk) late(seq int64, entries []chain.Entry) {
 	lacking, acknowledged := w.known.lacking(w.chainID, seq)
@@ -126,7 +126,7 @@ func (w *chainWalk) late(seq int64, entries []chain.Entry) {
 		if acknowledged {
 			kind = Acknowledged
 		}
-		w.tally.find(kind, checkName(e.ID), "it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
+		w.tally.find(kind, entryName(e.ID), "it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
 			"its commit was held up that long, or its node's clock was behind", stamp(lacking), batchName(w.chainID, seq))
 	}
 }

@@ -54,15 +54,17 @@ type counts struct {
 	runs   []int64 // where each begins in the file
 }
 
-// take adds what a check took from a counter.
-func (s *counts) take(policyID string, c *spend.Charge) error {
+// take adds what a check took from a counter, as it was corrected: no outcome gives
+// back more.
+func (s *counts) take(policyID string, c *spend.Charge, by spend.Correction) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := counterKey{c.Counter.ID, c.Counter.StartMS}
 	one := &counted{
 		counterKey: key, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
-		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1, used: c.Amount.Total(),
+		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count,
 	}
+	one.used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
 	if known := s.memory[key]; known != nil {
 		known.plus(one)
 		return nil

@@ -29,9 +29,9 @@ func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
 }
 
-// take counts what a check took from budgets. What counters took back that are
-// still there would be counted in the same way, with the opposite sign.
-func (v *verifier) take(fields [][]byte, intact bool) error {
+// take counts what a check took from budgets, as its outcomes corrected it.
+func (s *slice) take(fields [][]byte, intact bool) error {
+	v := s.verifier
 	const policyID, charges = 17, 33 // among chain.CheckColumns
 	if len(fields[charges]) == 0 || v.o.Leaving != nil {
 		return nil
@@ -40,15 +40,32 @@ func (v *verifier) take(fields [][]byte, intact bool) error {
 	if err != nil && intact {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
+	outcomes := s.correctionsOf(spend.ID(fields[0]))
 	for i := range taken {
 		if v.ended(taken[i].EndMS) {
 			continue
 		}
-		if err := v.counts.take(string(fields[policyID]), &taken[i]); err != nil {
+		var by spend.Correction
+		for _, o := range outcomes {
+			by = by.Plus(o.Correction(&taken[i]))
+		}
+		if err := v.counts.take(string(fields[policyID]), &taken[i], by); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// correctionsOf returns the outcomes that correct what a check took. Checks are
+// asked about in the order of their identifiers.
+func (s *slice) correctionsOf(check spend.ID) (of []*spend.Outcome) {
+	for len(s.corrections) > 0 && !less(check, s.corrections[0].CheckID) {
+		if s.corrections[0].CheckID == check {
+			of = append(of, s.corrections[0])
+		}
+		s.corrections = s.corrections[1:]
+	}
+	return of
 }
 
 // counters compares the counters of budgets with what the recorded checks took

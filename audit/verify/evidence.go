@@ -31,9 +31,15 @@ type Evidence interface {
 	Overview(ctx context.Context, r Range) (Overview, error)
 	// Weigh tells how much work a range is.
 	Weigh(ctx context.Context, r Range) (Weight, error)
-	// Batches calls each for every batch that may list checks of the range,
-	// in any order.
+	// Batches calls each for every batch that may list checks or outcomes of the
+	// range, in any order.
 	Batches(ctx context.Context, r Range, each func(Batch) error) error
+	// Outcomes calls each for every outcome of the range, by its own identifier and in
+	// the order of those, with its row as chain.HashOutcomeRow takes it.
+	Outcomes(ctx context.Context, r Range, each func(row []byte) error) error
+	// Corrections is Outcomes of those that correct counters of budgets, by the
+	// identifiers of their checks and in the order of those.
+	Corrections(ctx context.Context, r Range, each func(row []byte) error) error
 	// Violations calls each for every violation of the range, in the order of
 	// identifiers, with its row encoded as those of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
@@ -65,7 +71,7 @@ type Evidence interface {
 }
 
 // Totals are how many rows the tables hold.
-type Totals struct{ Checks, Violations, Batches, Policies, Keys, Changes int64 }
+type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes int64 }
 
 // Overview is what a reading holds altogether.
 type Overview struct {
@@ -98,6 +104,7 @@ type Weight struct {
 	Entries    int64 // at most
 	Edges      bool  // a batch begins or ends in it
 	Violations int64
+	Outcomes   int64
 	Rows       bool // there are checks
 }
 

@@ -68,6 +68,12 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.exec("UPDATE violations SET amount = amount + 1 WHERE id = '%s'", tr.records[2][0].ID.Text(""))
 			tr.exec("DELETE FROM violations WHERE id = '%s'", tr.records[3][0].ID.Text(""))
 		},
+		"outcomes": func(tr *trail) {
+			all := tr.report()
+			tr.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'; DELETE FROM outcomes WHERE outcome_id = '%s'", all[0].ID.Text(""), all[1].ID.Text(""))
+			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy SET outcome_id = '%s', number = 7; INSERT INTO outcomes SELECT * FROM copy",
+				spend.NewOutcomeID(time.Now()).Text(""))
+		},
 		"null and empty": func(tr *trail) {
 			tr.exec("UPDATE checks SET reason_text = '' WHERE check_id = '%s'", tr.records[0][1].ID.Text(""))
 			tr.exec("UPDATE checks SET metadata = NULL WHERE check_id = '%s'", tr.records[1][0].ID.Text(""))

@@ -35,15 +35,16 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s: %s", f.Kind, f.Sub
 
 // Summary is what was verified and how it ended.
 type Summary struct {
-	Checks, Violations, Batches, Chains int64
-	Policies, Keys, Changes             int64
-	Counters                            int64 // of budgets, that were compared
-	CountersBeyond                      int64 // of windows that reach out of the range
-	Checkpoints                         int64
-	LastCheckpoint                      time.Time // zero without any
-	LastCheck                           time.Time // that is there, or listed; zero without any
-	TornCheckpoints                     int64     // lines that were not written to their end, and passed over
-	Findings                            map[Kind]int64
+	Checks, Violations, Outcomes int64
+	Batches, Chains              int64
+	Policies, Keys, Changes      int64
+	Counters                     int64 // of budgets, that were compared
+	CountersBeyond               int64 // of windows that reach out of the range
+	Checkpoints                  int64
+	LastCheckpoint               time.Time // zero without any
+	LastCheck                    time.Time // that is there, or listed; zero without any
+	TornCheckpoints              int64     // lines that were not written to their end, and passed over
+	Findings                     map[Kind]int64
 }
 
 // Clean reports whether everything is as it was recorded.
@@ -53,8 +54,8 @@ func (s Summary) Clean() bool {
 
 // tally is a Summary in the making.
 type tally struct {
-	checks, violations, batches, chains, checkpoints atomic.Int64
-	policies, keys, changes                          atomic.Int64
+	checks, violations, outcomes, batches, chains, checkpoints atomic.Int64
+	policies, keys, changes                                    atomic.Int64
 
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
@@ -98,7 +99,7 @@ func (t *tally) summary() Summary {
 		last = time.UnixMilli(t.lastMS).UTC()
 	}
 	return Summary{
-		Checks: t.checks.Load(), Violations: t.violations.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
+		Checks: t.checks.Load(), Violations: t.violations.Load(), Outcomes: t.outcomes.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
 		Counters: t.counters, CountersBeyond: t.countersBeyond,
 		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
@@ -106,7 +107,17 @@ func (t *tally) summary() Summary {
 	}
 }
 
-func checkName(id spend.ID) string     { return "check " + id.Text(spend.PrefixCheck) }
+func checkName(id spend.ID) string { return "check " + id.Text(spend.PrefixCheck) }
+
+// entryName names what an entry of a batch is of.
+func entryName(id spend.ID) string {
+	if id.OfOutcome() {
+		return outcomeName(id)
+	}
+	return checkName(id)
+}
+
+func outcomeName(id spend.ID) string   { return "outcome " + id.Text("") }
 func violationName(id spend.ID) string { return "violation " + id.Text(spend.PrefixViolation) }
 func chainName(id spend.ID) string     { return "chain " + id.Text("") }
 func batchName(chainID spend.ID, seq int64) string {

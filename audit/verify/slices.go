@@ -63,7 +63,7 @@ func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) 
 		return err
 	}
 	from, to := ms(r.Low), ms(r.High)
-	if empty || w.Entries+w.Violations <= v.o.SliceSize || from == to {
+	if empty || w.Entries+w.Violations+w.Outcomes <= v.o.SliceSize || from == to {
 		return hand(r)
 	}
 	middle := from + (to-from+1)/2
@@ -78,7 +78,7 @@ func (v *verifier) weigh(ctx context.Context, r Range) (w Weight, empty bool, er
 	if w, err = v.o.Evidence.Weigh(ctx, r); err != nil || w == (Weight{}) {
 		return w, true, err
 	}
-	if w.Rows || w.Violations > 0 || w.Edges {
+	if w.Rows || w.Violations > 0 || w.Outcomes > 0 || w.Edges {
 		return w, false, nil
 	}
 	// Batches go across: of a clock that was set, or noted under identifiers
@@ -115,10 +115,12 @@ type copied struct {
 // together, each in the order of identifiers.
 type slice struct {
 	*verifier
-	r          Range
-	entries    []listed
-	violations []copied
-	absent     bool // its day has no partition, and no checks elsewhere
+	r           Range
+	entries     []listed         // of checks
+	reported    []listed         // of outcomes
+	corrections []*spend.Outcome // of checks of the slice, by check
+	violations  []copied
+	absent      bool // its day has no partition, and no checks elsewhere
 
 	fields [][]byte // of the row at hand, reused
 	wanted []byte   // its violation, reused
@@ -143,6 +145,9 @@ func (v *verifier) slice(ctx context.Context, r Range) error {
 // compare holds the rows of the slice to what was written down of them.
 func (s *slice) compare(ctx context.Context, rows Rows) error {
 	if err := s.load(ctx); err != nil {
+		return err
+	}
+	if err := s.outcomes(ctx); err != nil {
 		return err
 	}
 	err := rows.Rows(ctx, s.r, func(row []byte) error {
@@ -186,10 +191,13 @@ func (s *slice) load(ctx context.Context) error {
 	s.entries = slices.CompactFunc(s.entries, func(next, kept listed) bool {
 		if kept.ID == next.ID {
 			s.tally.find(Altered, batchName(next.place.Chain, next.place.Seq), "it lists %s, which %s lists too",
-				checkName(next.ID), batchName(kept.place.Chain, kept.place.Seq))
+				entryName(next.ID), batchName(kept.place.Chain, kept.place.Seq))
 		}
 		return kept.ID == next.ID
 	})
+	s.reported = slices.Clone(s.entries)
+	s.entries = slices.DeleteFunc(s.entries, func(e listed) bool { return e.ID.OfOutcome() })
+	s.reported = slices.DeleteFunc(s.reported, func(e listed) bool { return !e.ID.OfOutcome() })
 	return s.o.Evidence.Violations(ctx, s.r, func(row []byte) error {
 		s.tally.violations.Add(1)
 		var err error
@@ -197,6 +205,48 @@ func (s *slice) load(ctx context.Context) error {
 			return err
 		}
 		s.violations = append(s.violations, copied{spend.ID(s.fields[0]), chain.HashRow(row)})
+		return nil
+	})
+}
+
+// outcomes compares the outcomes with their entries. They stay in the database when
+// the checks of their day leave it.
+func (s *slice) outcomes(ctx context.Context) error {
+	removed := func(e listed) {
+		s.tally.find(Removed, outcomeName(e.ID), "%s lists it", batchName(e.place.Chain, e.place.Seq))
+	}
+	err := s.o.Evidence.Outcomes(ctx, s.r, func(row []byte) error {
+		s.tally.outcomes.Add(1)
+		var err error
+		if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
+			return err
+		}
+		id := spend.ID(s.fields[0])
+		for len(s.reported) > 0 && less(s.reported[0].ID, id) {
+			removed(s.reported[0])
+			s.reported = s.reported[1:]
+		}
+		if len(s.reported) == 0 || s.reported[0].ID != id {
+			s.tally.find(Inserted, outcomeName(id), "no batch lists it")
+			return nil
+		}
+		e := s.reported[0]
+		s.reported = s.reported[1:]
+		if chain.HashOutcomeRow(row) != e.Row {
+			s.tally.find(Altered, outcomeName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range s.reported {
+		removed(e)
+	}
+	return s.o.Evidence.Corrections(ctx, s.r, func(row []byte) error {
+		if o, err := chain.ParseOutcome(row); err == nil { // what cannot be read is named as altered
+			s.corrections = append(s.corrections, o)
+		}
 		return nil
 	})
 }

@@ -169,6 +169,7 @@ func (v *verifier) totals(ctx context.Context) error {
 	}{
 		{"checks", t.stored.Load(), held.Checks},
 		{"violations", t.violations.Load(), held.Violations},
+		{"outcomes", t.outcomes.Load(), held.Outcomes},
 		{"batches", t.batches.Load(), held.Batches},
 		{"policies", t.policies.Load(), held.Policies},
 		{"keys", t.keys.Load(), held.Keys},

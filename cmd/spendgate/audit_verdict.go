@@ -22,8 +22,12 @@ var errNothingVerified = errors.New("NOTHING WAS VERIFIED: the trail holds no ch
 // tell ends with an error unless everything is as it was recorded, as far as can
 // be told.
 func (v verification) tell(w io.Writer, s verify.Summary) error {
-	_, err := fmt.Fprintf(w, "verified %d checks and %d violations in %d batches of %d chains, and %d policies and %d keys by %d changes\n%s\n",
-		s.Checks, s.Violations, s.Batches, s.Chains, s.Policies, s.Keys, s.Changes, v.heldTo(s))
+	checks := fmt.Sprintf("%d checks", s.Checks)
+	if s.Outcomes > 0 {
+		checks += fmt.Sprintf(", %d outcomes", s.Outcomes)
+	}
+	_, err := fmt.Fprintf(w, "verified %s and %d violations in %d batches of %d chains, and %d policies and %d keys by %d changes\n%s\n",
+		checks, s.Violations, s.Batches, s.Chains, s.Policies, s.Keys, s.Changes, v.heldTo(s))
 	if err != nil {
 		return err
 	}

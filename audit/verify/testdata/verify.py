@@ -26,6 +26,9 @@ CHECK = (
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
     "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval"
 )
+OUTCOME = (
+    "outcome_id,check_id,node,epoch,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id"
+)
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description,key_id,principal,owner"
@@ -94,6 +97,7 @@ class Verifier:
         self.links = {}  # seq to head, of the changes
         self.left = set()  # checks of days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
+        self.corrections = {}  # check to its outcomes that correct counters
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -170,6 +174,20 @@ class Verifier:
                 self.days.append(integer(day))
             yield from map(encode, lines)
 
+    def outcomes(self, listed):
+        """An identifier of version 8 is one of an outcome."""
+        reported = {i: listed.pop(i) for i in [i for i in listed if i[6] >> 4 == 8]}
+        for row, fields in copy(self.url, f"SELECT {OUTCOME} FROM outcomes"):
+            stored = reported.pop(fields[0], None)
+            if fields[6] == b"d" or fields[7] == b"e":
+                self.corrections.setdefault(fields[1], []).append((fields[5], Decimal((fields[8] or b"0").decode())))
+            if stored is None:
+                self.find("inserted", f"outcome {fields[0].hex()}")
+            elif stored != sha("spendgate outcome 1", row):
+                self.find("altered", f"outcome {fields[0].hex()}")
+        for outcome in reported:
+            self.find("removed", f"outcome {outcome.hex()}")
+
     def checks(self, listed, folder):
         violations = {fields[0]: fields for _, fields in copy(self.url, f"SELECT {VIOLATION} FROM violations")}
         archived = list(self.archived(folder, listed))
@@ -204,6 +222,12 @@ class Verifier:
             sums[2] = max(sums[2], charge["end_ms"])
             sums[3] += charge["amount"]
             sums[4] += 1
+            for status, moved in self.corrections.get(fields[0], []):
+                if status != b"x":
+                    sums[3] -= charge["amount"]
+                    sums[4] -= 1
+                elif charge["amount"]:
+                    sums[3] += moved - charge["amount"]
 
     def counters(self):
         (_, (now,)), = copy(self.url, "SELECT (extract(epoch FROM now()) * 1000)::bigint")
@@ -373,7 +397,9 @@ def main():
     parser.add_argument("--archive")
     args = parser.parse_args()
     v = Verifier(args.url)
-    v.checks(v.batches(), args.archive)
+    listed = v.batches()
+    v.outcomes(listed)
+    v.checks(listed, args.archive)
     v.counters()
     v.configuration()
     if args.checkpoint:

@@ -1,0 +1,176 @@
+package verify_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// report records outcomes of every sort: a full one and the final one after it, and
+// one with nothing.
+func (tr *trail) report() []*spend.Outcome {
+	tr.t.Helper()
+	allowed := tr.find(isAllowed)
+	other := tr.find(func(c *spend.Check) bool { return isAllowed(c) && c != allowed })
+	made := func(of *spend.Check, number int, status spend.Status) *spend.Outcome {
+		return &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Number: number, Status: status, Release: spend.ReleaseDone,
+			KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: of,
+		}
+	}
+	full := made(allowed, 1, spend.Executed)
+	full.Amount, _ = spend.ParseAmount("130.25")
+	full.Excess, full.Release = spend.ExcessPending, spend.ReleaseNone
+	full.Reference, full.Note, full.Principal = "psp-1 – ü", "a\tnote", "till"
+	all := []*spend.Outcome{full, made(allowed, 2, spend.Voided), made(other, 1, spend.Failed)}
+	for _, o := range all {
+		if err := tr.writer.AppendOutcome(o).Settle(); err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func outcome(kind string, o *spend.Outcome) string { return kind + " outcome " + o.ID.Text("") }
+
+// Each column of an outcome that is altered is found, also from null to empty, and
+// so are rows that were removed or inserted.
+func TestTamperedOutcomes(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	all := tr.report()
+	found, s, err := tr.verify(nil)
+	if err != nil || len(found) > 0 || s.Outcomes != 3 {
+		t.Fatalf("untouched: %v, %v, %d outcomes", found, err, s.Outcomes)
+	}
+	columns := tr.columns("outcomes")
+	if len(columns) != 14 {
+		t.Errorf("%d columns", len(columns))
+	}
+	tr.exec("CREATE TABLE kept AS TABLE outcomes; ALTER TABLE outcomes DROP CONSTRAINT outcomes_pkey")
+	back := func() { tr.exec("DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept") }
+	for _, column := range columns[1:] {
+		name, kind := column[0], column[1]
+		other := map[string]string{
+			"uuid": "gen_random_uuid()", "smallint": "%s + 1", "char": `CASE %s WHEN 'n' THEN 'p' WHEN 'f' THEN 'v' ELSE 'f' END`,
+			"numeric": "%s + 0.000000001", "text": "coalesce(%s, '') || ' '",
+		}[kind]
+		if strings.Contains(other, "%") {
+			other = fmt.Sprintf(other, name)
+		}
+		for _, to := range []string{other, "NULL"} {
+			if to == "NULL" && (name == "check_id" || name == "number") {
+				continue // refused: rows could not be found by them
+			}
+			tr.exec("ALTER TABLE outcomes ALTER COLUMN %s DROP NOT NULL", name)
+			tr.exec("UPDATE outcomes SET %s = %s WHERE outcome_id = '%s'", name, to, all[0].ID.Text(""))
+			if name == "check_id" || name == "number" {
+				tr.exec("ALTER TABLE outcomes ALTER COLUMN %s SET NOT NULL", name)
+			}
+			tr.finds(nil, outcome("altered", all[0]))
+			back()
+		}
+	}
+	for _, name := range []string{"reference", "note", "principal"} {
+		tr.exec("UPDATE outcomes SET %s = '' WHERE outcome_id = '%s'", name, all[2].ID.Text(""))
+		tr.finds(nil, outcome("altered", all[2]))
+		back()
+	}
+	tr.exec("DELETE FROM outcomes WHERE outcome_id = '%s'", all[1].ID.Text(""))
+	tr.finds(nil, outcome("removed", all[1]))
+	back()
+	strange := &spend.Outcome{ID: spend.NewOutcomeID(time.Now().Add(-time.Hour))}
+	tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM kept LIMIT 1; UPDATE copy SET outcome_id = '%s', number = 7", strange.ID.Text(""))
+	tr.exec("INSERT INTO outcomes SELECT * FROM copy")
+	tr.finds(nil, outcome("inserted", strange))
+	back()
+	tr.exec("DELETE FROM outcomes")
+	tr.finds(nil, outcome("removed", all[0]), outcome("removed", all[1]), outcome("removed", all[2]))
+	back()
+	tr.finds(nil)
+}
+
+// The days of checks leave; their outcomes stay.
+func TestOutcomesInSlices(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	all := tr.report()
+	for _, size := range []int64{1, 3} {
+		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = size; tr.held(o) })
+		if err != nil || len(found) > 0 || s.Outcomes != 3 {
+			t.Errorf("slices of %d: %v, %v, %d outcomes", size, found, err, s.Outcomes)
+		}
+	}
+	found, s, err := tr.verify(func(o *verify.Options) { o.From = all[1].ID.Time() })
+	if err != nil || len(found) > 0 || s.Outcomes == 0 || s.Outcomes > 2 && all[0].ID.Time().Before(all[1].ID.Time()) {
+		t.Errorf("from the second: %v, %v, %d outcomes", found, err, s.Outcomes)
+	}
+}
+
+// What outcomes gave back is subtracted where counters are recomputed, by both
+// verifiers.
+func TestCountersAfterOutcomes(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	epoch, err := tr.store.Epoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
+	var voided *spend.Outcome
+	var of *spend.Check
+	for _, report := range []struct {
+		status spend.Status
+		amount string
+		may    bool
+	}{
+		{spend.Voided, "0", true}, {spend.Failed, "0", false}, {spend.Executed, "0.25", true}, {spend.Executed, "900", true}, {spend.Executed, "900", false},
+	} {
+		var c *spend.Check
+		for _, one := range checksOfAllSorts(f) {
+			if !one.Violation() && !one.Action.Amount.IsZero() {
+				c = one
+			}
+		}
+		charge(c)
+		c.Charges[1].Amount = spend.Amount{} // a budget without a currency
+		o := &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
+		}
+		o.Amount, _ = spend.ParseAmount(report.amount)
+		o.Settle(report.may)
+		if err := tr.writer.Append(c).Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.writer.AppendOutcome(o).Settle(); err != nil {
+			t.Fatal(err)
+		}
+		if voided == nil {
+			voided, of = o, c
+		}
+	}
+	for _, size := range []int64{0, 1} {
+		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = size })
+		if err != nil || len(found) > 0 || s.Counters < 3 || s.Outcomes != 5 {
+			t.Errorf("slices of %d: %v, %v, %+v", size, found, err, s)
+		}
+	}
+	if found := tr.stranger(false); len(found) > 0 {
+		t.Errorf("verify.py: %v", found)
+	}
+	tr.exec("DELETE FROM outcomes WHERE outcome_id = '%s'", voided.ID.Text(""))
+	want := []string{outcome("removed", voided)}
+	for i := range of.Charges {
+		want = append(want, counter("altered", of, i))
+	}
+	tr.finds(nil, want...)
+	slices.Sort(want)
+	if found := tr.stranger(false); !slices.Equal(found, want) {
+		t.Errorf("verify.py: %v, want %v", found, want)
+	}
+}
