@@ -62,11 +62,7 @@ type ApprovalQuery struct {
 	AgentID  string
 	Before   spend.ID // only smaller IDs: the position of the cursor
 	Limit    int
-
-	// What the asking key may see (S31).
-	PolicyIDs []string
-	AgentIDs  []string
-	Principal string
+	Bounds
 }
 
 // DecisionRequest is a decision to be recorded.

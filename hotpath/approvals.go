@@ -117,10 +117,3 @@ func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit
 	decided, err = a.Approval(ctx, access, d.ApprovalID)
 	return decided, outcome == audit.DecisionReplayed, err
 }
-
-// RestrictApprovals leaves what the caller may read in a query.
-func (a Access) RestrictApprovals(q *audit.ApprovalQuery) {
-	if a.key != nil {
-		q.PolicyIDs, q.AgentIDs, q.Principal = a.key.Grants.PolicyIDs, a.key.Grants.AgentIDs, a.own()
-	}
-}

@@ -55,8 +55,8 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 		if b.RuleID < q.After.RuleID || q.RuleID != "" && b.RuleID != q.RuleID {
 			continue
 		}
-		query, any := counterQuery(access, &q, &b, asOf)
-		if !any {
+		query, possible := counterQuery(access, &q, &b, asOf)
+		if !possible {
 			continue
 		}
 		subjects, moreOfIt, err := a.store.ListCounters(ctx, query)
@@ -77,9 +77,9 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 	return page, false, asOf, nil
 }
 
-// counterQuery asks for one more counter than the page has left. Not any means that
-// no counter of the budget can be meant.
-func counterQuery(access Access, q *BudgetQuery, b *policy.BudgetInfo, at time.Time) (query audit.CounterQuery, any bool) {
+// counterQuery asks for one more counter than the page has left. Not possible
+// means that no counter of the budget can be meant.
+func counterQuery(access Access, q *BudgetQuery, b *policy.BudgetInfo, at time.Time) (query audit.CounterQuery, possible bool) {
 	query = audit.CounterQuery{
 		PolicyID: q.PolicyID, RuleID: b.RuleID, Since: b.Since.Version, Principal: access.own(),
 		Subject: make([][]string, len(b.Per)), Limit: q.Limit + 1,

@@ -163,14 +163,12 @@ func TestBudgetsAndOtherRules(t *testing.T) {
 			}
 		}
 		simulated, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: f.key, Started: time.Now()}, "b",
-			[]*spend.Action{ptr(refundOf(t, "200.01", "s-1")), ptr(refundOf(t, "100", "s-2"))})
+			[]*spend.Action{new(refundOf(t, "200.01", "s-1")), new(refundOf(t, "100", "s-2"))})
 		if err != nil || simulated[0].Decision.Reason != spend.ReasonBudgetExceeded || simulated[1].Decision.RuleID != "soft" {
 			t.Errorf("simulated %+v, %v", simulated, err)
 		}
 	})
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // S37: a changed limit keeps what was used, another window does not.
 func TestBudgetsOverVersions(t *testing.T) {

@@ -248,9 +248,9 @@ func approvalListing(t *testing.T, s Subject) {
 		{audit.ApprovalQuery{Status: audit.ApprovalPending}, []*spend.Check{all[0], all[2], all[3], all[4]}},
 		{audit.ApprovalQuery{AgentID: "agent-1"}, []*spend.Check{all[1], all[3]}},
 		{audit.ApprovalQuery{PolicyID: "policy-1"}, all[:1]},
-		{audit.ApprovalQuery{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}, []*spend.Check{all[2], all[4]}},
-		{audit.ApprovalQuery{Principal: "team-1"}, []*spend.Check{all[1], all[3]}},
-		{audit.ApprovalQuery{Principal: "nobody"}, nil},
+		{audit.ApprovalQuery{Bounds: audit.Bounds{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}}, []*spend.Check{all[2], all[4]}},
+		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "team-1"}}, []*spend.Check{all[1], all[3]}},
+		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "nobody"}}, nil},
 	} {
 		var got, want []spend.ID
 		c.q.Limit = 2

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,10 +46,11 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		args = append(args, q.Principal)
 		where += fmt.Sprintf(" AND EXISTS (SELECT FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND p.principal = $%d)", len(args))
 	}
+	var conditions strings.Builder
 	for i, values := range q.Subject {
 		if values != nil {
 			args = append(args, values)
-			where += fmt.Sprintf(" AND subject::jsonb ->> %d = ANY ($%d)", i, len(args))
+			fmt.Fprintf(&conditions, " AND subject::jsonb ->> %d = ANY ($%d)", i, len(args))
 		}
 	}
 	subjects, err := collect(ctx, s, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
@@ -57,7 +59,7 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 			u.Used, err = spend.ParseTotal(used)
 		}
 		return u, err
-	}, "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE "+where+
+	}, "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE "+where+conditions.String()+
 		fmt.Sprintf(" AND (count > 0 OR used > 0) GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $%d", len(args)+1),
 		append(args, q.Limit+1)...)
 	if len(subjects) > q.Limit {

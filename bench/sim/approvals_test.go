@@ -82,12 +82,11 @@ func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.
 func (m *memory) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	bound := audit.Bounds{PolicyIDs: q.PolicyIDs, AgentIDs: q.AgentIDs, Principal: q.Principal}
 	for id := range m.approvals {
 		a := m.approval(id)
 		if (q.Before.IsZero() || slices.Compare(id[:], q.Before[:]) < 0) && (q.Status == "" || q.Status == a.Status) &&
 			(q.PolicyID == "" || q.PolicyID == a.Check.Action.PolicyID) && (q.AgentID == "" || q.AgentID == a.Check.Action.AgentID) &&
-			audittest.MaySee(&bound, a.Check) {
+			audittest.MaySee(&q.Bounds, a.Check) {
 			page = append(page, a)
 		}
 	}

@@ -46,9 +46,7 @@ func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 			m.counters[ch.Counter] = c
 		}
 		c.Usage = ch.After(c.Usage)
-		for _, principal := range ch.Principals {
-			m.met[ch.ID] = append(m.met[ch.ID], principal)
-		}
+		m.met[ch.ID] = append(m.met[ch.ID], ch.Principals...)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (a *API) getApprovals(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	access.RestrictApprovals(&query)
+	query.Bounds = access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, more, err := a.store.ListApprovals(ctx, query)
