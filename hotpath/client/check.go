@@ -28,6 +28,9 @@ type Action struct {
 	// belongs to the action, such as an order's number, and a retry after a
 	// crash is safe too. Check makes one when it is empty.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	// ApprovalID has the check use an approval of exactly this action (S47). It is
+	// another request than the one that was escalated: with its own idempotency key.
+	ApprovalID string `json:"approval_id,omitempty"`
 	// Metadata is context for rules. json.Number and strings keep decimals exact.
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
@@ -46,6 +49,8 @@ type Result struct {
 	NextStep                string    `json:"next_step,omitempty"`
 	LatencyMS               int64     `json:"latency_ms"`
 	Timestamp               Timestamp `json:"timestamp"`
+	// ApprovalID names what an escalation asks of people, for WaitForApproval.
+	ApprovalID string `json:"approval_id,omitempty"`
 
 	// Replayed reports that the service repeated an earlier answer, because the
 	// idempotency key was known.

@@ -21,7 +21,16 @@ const (
 	CodeCheckNotFound  = "check_not_found"
 	CodeKeyNotFound    = "key_not_found"
 	CodeRateLimited    = "rate_limit_exceeded"
-	CodeInternal       = "internal_error"
+
+	CodeApprovalNotFound    = "approval_not_found"
+	CodeApprovalNotApproved = "approval_not_approved" // pending or denied
+	CodeApprovalNotPending  = "approval_not_pending"  // takes no decision any more
+	CodeApprovalOwnRequest  = "approval_own_request"  // who asked does not decide
+	CodeApprovalMismatch    = "approval_mismatch"     // is of another action
+	CodeApprovalExpired     = "approval_expired"
+	CodeApprovalUsed        = "approval_already_used"
+
+	CodeInternal = "internal_error"
 )
 
 // Error is an answer that is no success. Code is empty when it was not the
@@ -71,10 +80,7 @@ func (e *UndecidedError) Unwrap() error { return e.Err }
 
 // refusal reads the body of an error.
 func refusal(response *http.Response, body []byte) *Error {
-	e := &Error{Status: response.StatusCode}
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(min(seconds, maxRetryAfter)) * time.Second
-	}
+	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header)}
 	var envelope struct {
 		Error struct {
 			Code      string `json:"code"`
@@ -86,6 +92,15 @@ func refusal(response *http.Response, body []byte) *Error {
 		e.Code, e.Message, e.RequestID = envelope.Error.Code, envelope.Error.Message, envelope.Error.RequestID
 	}
 	return e
+}
+
+// retryAfter reads Retry-After in seconds; 0 is none.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, maxRetryAfter)) * time.Second
 }
 
 // maxRetryAfter, in seconds, keeps a huge header from overflowing.

@@ -63,6 +63,7 @@ func TestRealNode(t *testing.T) {
 	t.Run("lists", func(t *testing.T) { lists(t, c) })
 	t.Run("keys", func(t *testing.T) { keys(t, c) })
 	t.Run("grants", func(t *testing.T) { grants(t, node, c) })
+	t.Run("approvals", func(t *testing.T) { approvals(t, node, c) })
 	t.Run("health", func(t *testing.T) {
 		if h, err := anonymous.Health(t.Context()); err != nil || h.Status != "ok" || h.Version != "test" || h.Timestamp.IsZero() {
 			t.Error(h, err)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	strict "github.com/go-json-experiment/json"
@@ -32,6 +33,8 @@ type request struct {
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
 	admin      bool // needs the admin key only
+	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
+	wait time.Duration
 }
 
 // reply is a success.
@@ -95,7 +98,7 @@ func endsBefore(ctx context.Context, wait time.Duration) bool {
 
 // once sends a request and reads the whole answer.
 func (c *Client) once(ctx context.Context, r request) attempt {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+r.wait)
 	defer cancel()
 	var content io.Reader
 	if r.body != nil {
@@ -110,6 +113,9 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	c.identify(sent.Header, r.admin)
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
+	}
+	if r.wait > 0 {
+		sent.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))
 	}
 	response, err := c.http.Do(sent)
 	if err != nil {

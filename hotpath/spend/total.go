@@ -84,6 +84,12 @@ func (t Total) String() string { return string(t.Append(nil)) }
 // MarshalJSON writes the shortest plain decimal.
 func (t Total) MarshalJSON() ([]byte, error) { return t.Append(nil), nil }
 
+// UnmarshalJSON reads a JSON number without an exponent.
+func (t *Total) UnmarshalJSON(text []byte) (err error) {
+	*t, err = ParseTotal(string(text))
+	return err
+}
+
 func (t Total) append(dst []byte, decimals int) []byte {
 	var digits [maxTotalDigits + 2]byte
 	i := len(digits)

@@ -1,0 +1,238 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// MaxApprovalWait is how long the service holds the answer to Approval, at most.
+const MaxApprovalWait = 30 * time.Second
+
+// ApprovalStatus is what became of an approval. Only pending ones can still be
+// approved; of an approved one nothing is allowed until a Check with its ID is.
+type ApprovalStatus string
+
+// The statuses.
+const (
+	ApprovalPending  ApprovalStatus = "pending"
+	ApprovalApproved ApprovalStatus = "approved"
+	ApprovalDenied   ApprovalStatus = "denied"
+	ApprovalExpired  ApprovalStatus = "expired"
+	ApprovalUsed     ApprovalStatus = "used"
+)
+
+// Approval is what an escalated check asks of people (S43).
+type Approval struct {
+	ApprovalID    string             `json:"approval_id"`
+	Status        ApprovalStatus     `json:"status"`
+	CheckID       string             `json:"check_id"`
+	Action        ApprovalAction     `json:"action"`
+	ActionHash    string             `json:"action_hash"`
+	RuleIDs       []string           `json:"rule_ids"` // that escalated it
+	PolicyID      string             `json:"policy_id"`
+	PolicyVersion int                `json:"policy_version"`
+	Required      int                `json:"required"` // people who have to approve
+	Decisions     []ApprovalDecision `json:"decisions"`
+	CreatedAt     Timestamp          `json:"created_at"`
+	ExpiresAt     Timestamp          `json:"expires_at"`
+	UseBy         *Timestamp         `json:"use_by,omitempty"` // nil before it is approved
+	UsedByCheckID string             `json:"used_by_check_id,omitempty"`
+	Remaining     []BudgetRemaining  `json:"remaining,omitempty"` // of the action's budgets; not in lists
+	NextStep      string             `json:"next_step"`
+
+	// RetryAfter is when to ask again about one that is pending; not in lists.
+	RetryAfter time.Duration `json:"-"`
+	Body       []byte        `json:"-"` // the answer as it came; not in lists
+}
+
+// ApprovalAction is the action that an approval is for. What agents wrote is only
+// text.
+type ApprovalAction struct {
+	Principal        string          `json:"principal"` // who stands behind the key that asked
+	AgentID          string          `json:"agent_id"`
+	PolicyID         string          `json:"policy_id"`
+	ActionType       ActionType      `json:"action_type"` // as resolved
+	Amount           Amount          `json:"amount"`
+	Currency         string          `json:"currency"`
+	Counterparty     string          `json:"counterparty"`
+	PaymentMethod    string          `json:"payment_method,omitempty"`
+	MerchantOrVendor string          `json:"merchant_or_vendor,omitempty"`
+	ReasonText       string          `json:"reason_text,omitempty"` // the hash does not cover it
+	Metadata         json.RawMessage `json:"metadata,omitempty"`    // an object; nil if there is none
+}
+
+// ApprovalDecision is one person's decision.
+type ApprovalDecision struct {
+	Principal string    `json:"principal"`
+	KeyID     string    `json:"key_id"`
+	Decision  string    `json:"decision"` // approve or deny
+	Note      string    `json:"note,omitempty"`
+	At        Timestamp `json:"at"`
+}
+
+// BudgetRemaining is what a budget has left for an action. nil is no limit.
+type BudgetRemaining struct {
+	RuleID         string `json:"rule_id"`
+	Remaining      *Total `json:"remaining,omitempty"`
+	RemainingCount *int64 `json:"remaining_count,omitempty"`
+}
+
+// ApprovalQuery selects approvals; empty fields select all.
+type ApprovalQuery struct {
+	Status   ApprovalStatus
+	PolicyID string
+	AgentID  string
+	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor   string // Pagination.NextCursor of a page of the same query
+}
+
+// ApprovalPage is one page, newest first. It has no TotalCount.
+type ApprovalPage struct {
+	Data       []Approval `json:"data"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// Approval reads an approval. While it is pending, the service holds the answer for
+// up to wait, in whole seconds and at most MaxApprovalWait.
+func (c *Client) Approval(ctx context.Context, approvalID string, wait time.Duration) (*Approval, error) {
+	return c.approval(ctx, request{
+		method: http.MethodGet, path: approvalPath(approvalID), status: http.StatusOK, repeatable: true,
+		wait: max(0, min(wait, MaxApprovalWait)).Truncate(time.Second),
+	})
+}
+
+// WaitForApproval asks until the approval is not pending any more, and then returns
+// it: that it is approved is to be looked at. When the context ends before, it
+// returns the approval as it was last read, nil if it was not, and an error.
+func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Approval, error) {
+	const (
+		toAnswer = 2 * time.Second // left of the context's time when an answer is held
+		atLeast  = time.Second     // between two requests, whatever the answer says
+	)
+	var last *Approval
+	for {
+		hold := MaxApprovalWait
+		if deadline, bounded := ctx.Deadline(); bounded {
+			hold = max(0, min(hold, time.Until(deadline)-toAnswer))
+		}
+		asked := time.Now()
+		a, err := c.Approval(ctx, approvalID, hold)
+		if err != nil {
+			return last, err
+		}
+		if a.Status != ApprovalPending {
+			return a, nil
+		}
+		last = a
+		// An answer that was held until then has waited already.
+		pause := max(a.RetryAfter, atLeast) - time.Since(asked)
+		if endsBefore(ctx, pause) {
+			return last, context.DeadlineExceeded
+		}
+		if err := c.pause(ctx, pause); err != nil {
+			return last, err
+		}
+	}
+}
+
+// Approvals reads a page.
+func (c *Client) Approvals(ctx context.Context, q ApprovalQuery) (*ApprovalPage, error) {
+	body, err := c.get(ctx, "/v1/approvals"+queryString(map[string]string{
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	page := new(ApprovalPage)
+	if err := decode(body, page); err != nil {
+		return nil, err
+	}
+	for i := range page.Data {
+		if err := page.Data[i].complete(); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// AllApprovals reads the approvals of a query page by page, beginning at its
+// cursor. An error is the last that it yields.
+func (c *Client) AllApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[Approval, error] {
+	return pages(q.Cursor, func(cursor string) ([]Approval, Pagination, error) {
+		q := q
+		q.Cursor = cursor
+		page, err := c.Approvals(ctx, q)
+		if err != nil {
+			return nil, Pagination{}, err
+		}
+		return page.Data, page.Pagination, nil
+	})
+}
+
+// Approve approves exactly the action that has the hash, and returns the approval
+// as it is then: pending still, if more people have to approve. note may be empty.
+// Errors: *Error with CodeApprovalMismatch, CodeApprovalNotPending,
+// CodeApprovalOwnRequest.
+func (c *Client) Approve(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
+	return c.decide(ctx, approvalID, "/approve", actionHash, note)
+}
+
+// Deny denies it, also when it was approved and is not used yet. Errors are those
+// of Approve.
+func (c *Client) Deny(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
+	return c.decide(ctx, approvalID, "/deny", actionHash, note)
+}
+
+func (c *Client) decide(ctx context.Context, approvalID, decision, actionHash, note string) (*Approval, error) {
+	body, err := encode(struct {
+		ActionHash string `json:"action_hash"`
+		Note       string `json:"note,omitempty"`
+	}{actionHash, note})
+	if err != nil {
+		return nil, err
+	}
+	return c.approval(ctx, request{ // the same decision again replays
+		method: http.MethodPost, path: approvalPath(approvalID) + decision, body: body, status: http.StatusOK, repeatable: true,
+	})
+}
+
+func approvalPath(approvalID string) string { return "/v1/approvals/" + url.PathEscape(approvalID) }
+
+// approval sends a request that is answered with an approval.
+func (c *Client) approval(ctx context.Context, r request) (*Approval, error) {
+	answer, _, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	a := new(Approval)
+	if err := decode(answer.body, a); err != nil {
+		return nil, err
+	}
+	if err := a.complete(); err != nil {
+		return nil, err
+	}
+	a.RetryAfter, a.Body = retryAfter(answer.header), answer.body
+	return a, nil
+}
+
+// complete checks an approval that was decoded.
+func (a *Approval) complete() error {
+	switch a.Status {
+	case ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalExpired, ApprovalUsed:
+	default:
+		return errors.New("the service's answer cannot be understood: it is no approval")
+	}
+	if !strings.HasPrefix(a.ApprovalID, "apr_") || a.ActionHash == "" {
+		return errors.New("the service's answer cannot be understood: it is no approval")
+	}
+	if string(a.Action.Metadata) == "null" {
+		a.Action.Metadata = nil
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"spendgate/hotpath/spend"
+)
+
+// Total is an exact sum of amounts, which may have more digits than one of them.
+type Total = spend.Total
+
+// Budget is a counter of a budget rule, in its window (S38).
+type Budget struct {
+	PolicyID string `json:"policy_id"`
+	RuleID   string `json:"rule_id"`
+	// Per is what the counter counts by: agent_id and so on, empty for a counter of
+	// the whole policy.
+	Per       map[string]string `json:"per"`
+	Currency  string            `json:"currency,omitempty"`
+	Limit     *Amount           `json:"limit,omitempty"` // nil: no limit on amounts
+	Used      Total             `json:"used"`
+	Remaining *Total            `json:"remaining,omitempty"`
+	Count     int64             `json:"count"`
+	MaxCount  *int64            `json:"max_count,omitempty"` // nil: no limit on how many
+	// RemainingCount is never below zero, nor is Remaining.
+	RemainingCount *int64     `json:"remaining_count,omitempty"`
+	Window         string     `json:"window,omitempty"`          // hour, day and so on; empty for a rolling one
+	RollingMinutes int64      `json:"rolling_minutes,omitempty"` // of a rolling one
+	TimeZone       string     `json:"time_zone,omitempty"`
+	WindowStart    Timestamp  `json:"window_start"`
+	ResetsAt       *Timestamp `json:"resets_at,omitempty"` // nil: never
+	CountingSince  Timestamp  `json:"counting_since"`
+	AsOf           Timestamp  `json:"as_of"`
+}
+
+// BudgetQuery selects counters of a policy; fields other than PolicyID may be empty.
+type BudgetQuery struct {
+	PolicyID     string // required
+	RuleID       string
+	AgentID      string
+	Counterparty string
+	Limit        int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor       string // Pagination.NextCursor of a page of the same query
+}
+
+// BudgetPage is one page, by RuleID and Per. It has no TotalCount.
+type BudgetPage struct {
+	Data       []Budget   `json:"data"`
+	Pagination Pagination `json:"pagination"`
+}
+
+// Budgets reads a page of the counters that were used in their current window.
+func (c *Client) Budgets(ctx context.Context, q BudgetQuery) (*BudgetPage, error) {
+	body, err := c.get(ctx, "/v1/budgets"+queryString(map[string]string{
+		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty,
+		"limit": optionalInt(q.Limit), "cursor": q.Cursor,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	page := new(BudgetPage)
+	if err := decode(body, page); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// AllBudgets reads the counters of a query page by page, beginning at its cursor.
+// An error is the last that it yields.
+func (c *Client) AllBudgets(ctx context.Context, q BudgetQuery) iter.Seq2[Budget, error] {
+	return pages(q.Cursor, func(cursor string) ([]Budget, Pagination, error) {
+		q := q
+		q.Cursor = cursor
+		page, err := c.Budgets(ctx, q)
+		if err != nil {
+			return nil, Pagination{}, err
+		}
+		return page.Data, page.Pagination, nil
+	})
+}
