@@ -37,8 +37,8 @@ Over HTTP the tools are at http://ADDR/mcp. Whoever reaches them acts with the A
 :8081 means 127.0.0.1:8081. Requests from pages of other origins are refused. There are
 no sessions, so any of several replicas may answer.
 
-Tools: check_financial_action, create_policy, get_policy, simulate_actions, list_violations;
-of these, the ones that the API key may use. An agent should not edit the rules that bind it:
+Tools: check_financial_action, wait_for_approval, create_policy, get_policy, simulate_actions,
+list_violations; of these, the ones that the API key may use. An agent should not edit the rules that bind it:
 give it a key with role agent (spendgate keys create --role agent), or --no-policy-writes.`,
 		setup: mcpSetup,
 	}
@@ -68,6 +68,7 @@ func mcpSetup(flags *flag.FlagSet) action {
 		}
 		server := mcp.New(mcp.Options{
 			Client: api, HasKey: c.APIKey != "", PolicyWrites: !*noPolicyWrites, Version: version, Logger: log,
+			Stopping: ctx.Done(),
 		})
 		if !isSet(flags, "http") {
 			return server.ServeStdio(ctx, p.stdin, p.stdout)

@@ -55,6 +55,9 @@ func (e *argumentError) check(schema *jsonschema.Schema, value jsontext.Value, p
 		if least := schema.Minimum; err == nil && least != nil && n < *least {
 			e.add(path, "must be %g or more", *least)
 		}
+		if most := schema.Maximum; err == nil && most != nil && n > *most {
+			e.add(path, "must be %g or less", *most)
+		}
 	case "object":
 		e.checkObject(schema, value, path)
 	case "array":

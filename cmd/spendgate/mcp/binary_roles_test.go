@@ -20,16 +20,18 @@ func toolsOfRoles(t *testing.T, p *program) {
 		t.Fatal(err)
 	}
 	session := p.stdioAs(t, made.APIKey)
+	approvalID := escalated(t, session, "roles")
 	calls := map[string]map[string]any{
 		"check_financial_action": refund("1", "roles"),
 		"create_policy": {"policy_id": "roles", "name": "n", "rules": []any{
 			map[string]any{"rule_id": "r", "rule_type": "max_amount", "parameters": map[string]any{"limit": json.Number("1")}},
 		}},
-		"get_policy":       {"policy_id": "refund-desk"},
-		"list_violations":  {},
-		"simulate_actions": {"policy_id": "refund-desk", "actions": []any{refund("1", "roles")}},
+		"get_policy":        {"policy_id": "refund-desk"},
+		"list_violations":   {},
+		"simulate_actions":  {"policy_id": "refund-desk", "actions": []any{refund("1", "roles")}},
+		"wait_for_approval": {"approval_id": approvalID, "wait_seconds": 0},
 	}
-	for role, count := range map[string]int{"agent": 4, "author": 4, "approver": 3, "executor": 1, "auditor": 3, "full": 5} {
+	for role, count := range map[string]int{"agent": 5, "author": 4, "approver": 4, "executor": 1, "auditor": 4, "full": 6} {
 		if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Role: role}}); err != nil {
 			t.Fatal(err)
 		}

@@ -130,13 +130,14 @@ func TestProgram(t *testing.T) {
 	t.Run("http", func(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
 	})
+	t.Run("approval", func(t *testing.T) { approved(t, p) })
 	t.Run("no policy writes", func(t *testing.T) { withoutPolicyWrites(t, p) })
 	t.Run("roles", func(t *testing.T) { toolsOfRoles(t, p) })
 	t.Run("inspector", func(t *testing.T) { useInspector(t, p) })
 	t.Run("killed node", func(t *testing.T) { nodeKilled(t, p) })
 }
 
-// everyTool calls the five tools of the real program.
+// everyTool calls the tools of the real program.
 func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 	if v := session.InitializeResult().ServerInfo; v.Name != "spendgate" || v.Version != "v1.2.3" {
 		t.Errorf("%+v", v)
@@ -208,7 +209,7 @@ func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonsch
 func withoutPolicyWrites(t *testing.T, p *program) {
 	session := p.stdio(t, "--no-policy-writes")
 	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 4 {
+	if err != nil || len(tools.Tools) != 5 {
 		t.Error(tools, err)
 	}
 	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_policy", Arguments: map[string]any{"name": "n"}}); err == nil {

@@ -16,6 +16,12 @@ type policyQuery struct {
 	Version  int    `json:"version,omitempty"`
 }
 
+// approvalWait are the arguments of wait_for_approval.
+type approvalWait struct {
+	ApprovalID  string `json:"approval_id"`
+	WaitSeconds *int   `json:"wait_seconds,omitempty"`
+}
+
 // simulation are the arguments of simulate_actions.
 type simulation struct {
 	PolicyID string          `json:"policy_id"`
@@ -26,12 +32,14 @@ type simulation struct {
 // simple clients of tools fill in wrongly. Every property is described.
 func schemaOf[T any](texts map[string]string) *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[client.Amount]():      {Type: "number", Minimum: new(0.0)},
-		reflect.TypeFor[client.Decision]():    {Type: "string", Enum: []any{"allow", "block", "escalate"}},
-		reflect.TypeFor[client.ActionType]():  {Type: "string", Enum: []any{"refund", "credit", "discount", "spend"}},
-		reflect.TypeFor[client.Timestamp]():   {Type: "string"},
-		reflect.TypeFor[stdjson.RawMessage](): {Type: "object"},
-		reflect.TypeFor[map[string]any]():     {Type: "object"},
+		reflect.TypeFor[client.Amount]():         {Type: "number", Minimum: new(0.0)},
+		reflect.TypeFor[client.Decision]():       {Type: "string", Enum: []any{"allow", "block", "escalate"}},
+		reflect.TypeFor[client.ActionType]():     {Type: "string", Enum: []any{"refund", "credit", "discount", "spend"}},
+		reflect.TypeFor[client.Timestamp]():      {Type: "string"},
+		reflect.TypeFor[client.Total]():          {Type: "number", Minimum: new(0.0)},
+		reflect.TypeFor[client.ApprovalStatus](): {Type: "string", Enum: []any{"pending", "approved", "denied", "expired", "used"}},
+		reflect.TypeFor[stdjson.RawMessage]():    {Type: "object"},
+		reflect.TypeFor[map[string]any]():        {Type: "object"},
 	}})
 	if err != nil {
 		panic("BUG: no schema: " + err.Error())
@@ -109,6 +117,7 @@ func actionSchema(check bool) *jsonschema.Schema {
 		s.Required = []string{"agent_id", "amount", "currency", "counterparty"}
 		s.Properties["policy_id"].Description = "Leave it out; if given, it must be the simulation's policy_id."
 		s.Properties["idempotency_key"].Description = "Ignored here: a simulation records nothing."
+		s.Properties["approval_id"].Description = "Ignored here: a simulation uses no approval."
 	}
 	return s
 }
@@ -141,8 +150,22 @@ func policySchema() *jsonschema.Schema {
 	rules.MinItems = new(1)
 	rules.Items.Properties["rule_type"].Enum = []any{
 		"max_amount", "refund_age_limit", "blocked_categories", "vendor_allowlist", "blocked_payment_rails",
-		"discount_cap", "geography_block", "time_restriction", "duplicate_guard", "escalate_if",
+		"discount_cap", "geography_block", "time_restriction", "duplicate_guard", "escalate_if", "budget",
 	}
+	return s
+}
+
+func waitSchema() *jsonschema.Schema {
+	s := schemaOf[approvalWait](waitTexts())
+	s.Properties["wait_seconds"].Minimum, s.Properties["wait_seconds"].Maximum = new(0.0), new(maxWait.Seconds())
+	return s
+}
+
+// approvalSchema returns the schema of an approval, which permits nothing.
+func approvalSchema() *jsonschema.Schema {
+	s := outputSchema[client.Approval]()
+	describe(s, map[string]string{"approval_id": "Names the approval.", "check_id": "The check that was escalated."})
+	describe(s.Properties["decisions"].Items, map[string]string{"principal": "Who decided.", "decision": "approve or deny."})
 	return s
 }
 

@@ -17,7 +17,8 @@ import (
 const (
 	// Path is where the HTTP transport is served.
 	Path = "/mcp"
-	// callTimeout bounds a tool call, the client's retries included.
+	// callTimeout bounds a tool call, the client's retries included, besides what
+	// it waits for people.
 	callTimeout = 30 * time.Second
 	// maxBody bounds a message over HTTP: the service itself takes 1 MiB.
 	maxBody = 2 << 20
@@ -26,7 +27,8 @@ const (
 // instructions describe the server to a model.
 const instructions = `spendgate decides whether an AI agent may move money. Before every refund, credit, discount or payment, call
 check_financial_action with exactly the action that is planned, and carry it out only if the decision is "allow".
-"block": do not, and do not split or reword the action to get round it. "escalate": pause and hand it to a human.
+"block": do not, and do not split or reword the action to get round it. "escalate": pause and hand it to a human, or, if the answer has an
+approval_id, call wait_for_approval: pending is not approved.
 A tool error is no decision: do not act. simulate_actions answers what would happen and permits nothing.`
 
 // Options are what a tool server needs.
@@ -39,23 +41,29 @@ type Options struct {
 	// that bind it.
 	PolicyWrites bool
 	Version      string
-	Logger       *slog.Logger // never to the standard output: that is the protocol's
+	// Stopping is closed when the server is to stop: calls that wait for people
+	// then return. nil never is.
+	Stopping <-chan struct{}
+	Logger   *slog.Logger // never to the standard output: that is the protocol's
 }
 
 // Server is a tool server. It may serve any number of transports at once.
 type Server struct {
-	client  *client.Client
-	hasKey  bool
-	needs   map[string]spend.Scopes // the scope that each tool needs
-	pending *pendingKeys
-	log     *slog.Logger
-	mcp     *sdk.Server
+	client   *client.Client
+	hasKey   bool
+	needs    map[string]spend.Scopes // the scope that each tool needs
+	pending  *pendingKeys
+	waiting  chan struct{} // one for each call that waits for people
+	stopping <-chan struct{}
+	log      *slog.Logger
+	mcp      *sdk.Server
 }
 
 // New makes a tool server; it sends nothing.
 func New(o Options) *Server {
 	s := &Server{
-		client: o.Client, hasKey: o.HasKey, needs: make(map[string]spend.Scopes), pending: newPendingKeys(time.Now), log: o.Logger,
+		client: o.Client, hasKey: o.HasKey, needs: make(map[string]spend.Scopes), pending: newPendingKeys(time.Now),
+		waiting: make(chan struct{}, maxWaiting), stopping: o.Stopping, log: o.Logger,
 	}
 	s.mcp = sdk.NewServer(
 		&sdk.Implementation{Name: "spendgate", Title: "spendgate: may this agent move this money?", Version: o.Version},
@@ -80,7 +88,7 @@ func New(o Options) *Server {
 // arguments and answers is logged.
 func (s *Server) handler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(ctx, t.timeout)
 		defer cancel()
 		started := time.Now()
 		result, err := s.call(client.WithTrace(ctx, traceOf(r, "traceparent"), traceOf(r, "tracestate")), t, r.Params.Arguments)

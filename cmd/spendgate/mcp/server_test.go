@@ -159,10 +159,10 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 	for _, test := range []struct{ tool, arguments, answer, want string }{
 		{
 			checkAction, `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
-				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
 			"200 " + allowed,
 			`POST /v1/checks ` + secret + ` {"agent_id":"a","policy_id":"p","action_type":"refund","amount":999999999999999.9001,"currency":"USD","counterparty":"c",` +
-				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
+				`"payment_method":"card","merchant_or_vendor":"m","reason_text":"<why>","idempotency_key":"k","approval_id":"apr_1","metadata":{"discount_percent":12.345678901234567,"x":[1.10]}}`,
 		},
 		{
 			createPolicy, `{"policy_id":"p","name":"n","description":"d","rules":[{"rule_id":"r","rule_type":"max_amount","description":"d","parameters":{"limit":1.50}}],"metadata":{"k":1.0}}`, "201 " + policy,
@@ -185,6 +185,7 @@ func TestArgumentsReachTheAPI(t *testing.T) {
 			`GET /v1/violations?limit=5 ` + secret + ` `,
 		},
 		{getPolicy, `{"policy_id":"p/1","version":2e0}`, "200 " + policy, `GET /v1/policies/p%2F1?version=2 ` + secret + ` `},
+		{waitForApproval, `{"approval_id":"apr_1","wait_seconds":0}`, "200 " + approvalIs("pending"), `GET /v1/approvals/apr_1 ` + secret + ` `},
 		{listViolations, `{}`, `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false,"total_count":0}}`, `GET /v1/violations ` + secret + ` `},
 	} {
 		s := serve(t, test.answer)
@@ -216,6 +217,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 		{getPolicy, `{"policy_id":"p","version":1.5}`, "version must be an integer"},
 		{getPolicy, `{"policy_id":"p","version":1e30}`, "version must be an integer"},
 		{getPolicy, `{"policy_id":" "}`, "policy_id is required"},
+		{waitForApproval, `{"wait_seconds":50.1}`, "wait_seconds must be 50 or less; approval_id is required"},
 		{listViolations, `{"decision":"allowed"}`, `decision unknown decision "allowed"`},
 		{createPolicy, `{"name":"n","rules":[{"rule_id":"r","type":"x"}]}`, "rules[0].type is not known"},
 	} {
@@ -275,7 +277,7 @@ func sortedMembers(t *testing.T, object string) string {
 func TestWithoutAKey(t *testing.T) {
 	s := serve(t, `404 {"error":{"code":"policy_not_found","message":"none","request_id":"req_1"}}`)
 	session := connect(t, newServer(t, s, io.Discard, func(o *Options) { o.HasKey = false }))
-	for _, tool := range []string{checkAction, createPolicy, getPolicy, listViolations} {
+	for _, tool := range []string{checkAction, createPolicy, getPolicy, listViolations, waitForApproval} {
 		callTool(t, session, tool, `{}`).check(t, true, "SPENDGATE_API_KEY")
 	}
 	if len(s.requests) != 0 {
@@ -377,11 +379,11 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s is not described", tool.Name)
 		}
 	}
-	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations simulate_actions]" {
+	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations simulate_actions wait_for_approval]" {
 		t.Error(names)
 	}
 	tools, err = connect(t, newServer(t, serve(t, ""), io.Discard, func(o *Options) { o.PolicyWrites = false })).ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 4 {
+	if err != nil || len(tools.Tools) != 5 {
 		t.Fatal(tools, err)
 	}
 	for _, tool := range tools.Tools {

@@ -85,7 +85,7 @@ func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if drained != nil {
 		select {
 		case <-drained:
-		case <-time.After(callTimeout):
+		case <-time.After(callTimeout + maxWait):
 		}
 	}
 	return message, err

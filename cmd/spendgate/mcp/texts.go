@@ -8,10 +8,22 @@ once per action, with exactly the values that will be carried out. The answer is
 What the decision asks of you:
 - "allow": carry out exactly this action, once.
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
-- "escalate": pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
+- "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
+- "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with wait_for_approval. Once it
+  is approved, call this again with the same values and the approval_id (and no idempotency_key of before), and carry it out only if that is "allow".
 An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
 
 The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate.`
+
+const waitDescription = `Wait until people decided about an escalated action: call it with the approval_id that check_financial_action answered. It returns as
+soon as they decided, after 50 seconds at most.
+
+What the status asks of you:
+- "pending": not approved. Do not carry the action out. Call this again, or do other work and come back before expires_at.
+- "approved": not yet allowed. Call check_financial_action with exactly the same values and the approval_id, before use_by; act only on its "allow".
+- "denied", "expired": do not carry the action out, and do not ask for it in other words. Tell whoever asked you.
+- "used": a check was allowed by it already (used_by_check_id). Do not carry the action out a second time.
+Waiting permits nothing, and an error is no approval.`
 
 const createDescription = `Store a policy, or the next version of one that exists, with the rules by which actions are judged. It takes effect at
 once, for everybody: call it only when a human with authority over the rules asked for exactly this change, never to get an action of your own
@@ -38,7 +50,8 @@ func actionTexts() map[string]string {
 		"reason_text":        "Why, in plain words. Required if action_type is left out.",
 		"idempotency_key": "Names this one action, for example order-1001-refund. With the same key the same request gets the first answer again, for 24 hours. " +
 			"If you leave it out, one is made, and kept when you repeat a call that failed.",
-		"metadata": "Facts that rules read, and any others. Give those you know, truthfully: a rule may block an action that lacks them.",
+		"approval_id": "Only to use an approval: the approval_id of the escalation, once people approved it. All else must be as it was then.",
+		"metadata":    "Facts that rules read, and any others. Give those you know, truthfully: a rule may block an action that lacks them.",
 	}
 }
 
@@ -65,14 +78,18 @@ func policyTexts() map[string]string {
 		"description": "What it is for, for people.",
 		"rules":       "All the rules, in order. A new version has only the rules given here.",
 		"rule_id":     "The rule's name, unique within the policy.",
-		"rule_type":   "What kind of rule. All block, but for escalate_if.",
+		"rule_type":   "What kind of rule. All block, but for escalate_if, and budget where it says so.",
 		"metadata":    "Anything else to keep with the policy.",
 		"version":     "A certain version, from 1. The latest if left out.",
 		"parameters": `By rule_type: max_amount {"limit": 500, "currency": "USD"} (currency optional); refund_age_limit {"max_days": 30}; ` +
 			`blocked_categories {"categories": ["gambling"]}; vendor_allowlist {"vendors": ["aws"]}; blocked_payment_rails {"rails": ["crypto"]}; ` +
 			`discount_cap {"max_percent": 20}; geography_block {"blocked_countries": ["KP"]}; time_restriction {"allowed_days": ["mon", "tue"], ` +
 			`"allowed_hours_utc": "08:00-18:00"} (either or both); duplicate_guard {"window_minutes": 60}; escalate_if {"amount_above": 200, ` +
-			`"action_types": ["refund"]} (action_types optional). Rules that read metadata or payment_method also take "on_missing": "block", ` +
+			`"action_types": ["refund"]} (action_types optional); budget {"limit": 1000, "currency": "USD", "max_count": 50, "per": ["agent_id"], ` +
+			`"window": "day", "time_zone": "UTC", "action_types": ["refund"], "on_exceed": "block"}: what may be allowed in all in a window ` +
+			`(limit with currency, or max_count, or both; per any of agent_id, counterparty, api_key, action_type; window hour, day, week, month, year ` +
+			`or lifetime, or instead rolling_minutes; on_exceed block or escalate). What escalates also takes "approval": {"required": 1, ` +
+			`"expires_minutes": 1440, "use_within_minutes": 60} ({} is that): people then approve it in the service. Rules that read metadata or payment_method also take "on_missing": "block", ` +
 			`"escalate" or "skip": what to do when the field is absent.`,
 	}
 }
@@ -86,6 +103,13 @@ func listTexts() map[string]string {
 		"to":          "Up to this time, or to the end of this UTC day.",
 		"limit":       "How many at most, 1 to 100. 20 if left out.",
 		"cursor":      "For the next page: next_cursor of the page before, with the same filters.",
+	}
+}
+
+func waitTexts() map[string]string {
+	return map[string]string{
+		"approval_id":  "The approval to wait for: apr_ and so on, as check_financial_action answered.",
+		"wait_seconds": "How long to wait at most, 0 to 50. 50 if left out. Less, if your calls of tools are given up earlier.",
 	}
 }
 
@@ -131,6 +155,25 @@ func outputTexts() map[string]string {
 		"amount":                    "How much.",
 		"currency":                  "Three letters.",
 		"counterparty":              "Who would have got the money.",
+		"approval_id":               "Of an escalation that people are asked to approve, for wait_for_approval. Pending is not approved.",
+		"status":                    "pending: not approved. approved: check again with approval_id. denied, expired, used: do not act.",
+		"action":                    "The action that it is for, and no other.",
+		"principal":                 "Who asked.",
+		"payment_method":            "How it is paid.",
+		"merchant_or_vendor":        "The merchant or vendor.",
+		"reason_text":               "Why, in words.",
+		"action_hash":               "The hash of the action.",
+		"rule_ids":                  "The rules that escalated it.",
+		"required":                  "How many people have to approve.",
+		"decisions":                 "What people decided so far.",
+		"key_id":                    "The API key it was decided with.",
+		"note":                      "What they noted.",
+		"at":                        "When, UTC.",
+		"expires_at":                "Until when it can be approved.",
+		"use_by":                    "Until when it can be used. Null before it is approved.",
+		"used_by_check_id":          "The check that was allowed by it.",
+		"remaining":                 "What the budgets that apply have left; null is no such limit.",
+		"remaining_count":           "How many actions are left.",
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,9 +24,10 @@ const (
 	getPolicy       = "get_policy"
 	simulateActions = "simulate_actions"
 	listViolations  = "list_violations"
+	waitForApproval = "wait_for_approval"
 )
 
-// tool is one of the five: its definition and what it does with arguments that
+// tool is one of the six: its definition and what it does with arguments that
 // fit its schema.
 type tool struct {
 	definition *sdk.Tool
@@ -34,6 +36,7 @@ type tool struct {
 	scope      spend.Scopes // that an API key needs
 	// onError is what a model should do when there is an error.
 	onError string
+	timeout time.Duration // of a call, the client's retries included
 	run     func(context.Context, []byte) (*sdk.CallToolResult, error)
 }
 
@@ -49,6 +52,8 @@ func (s *Server) tools() []tool {
 			simulateSchema(), simulatedSchema(), s.simulate),
 		define(listViolations, spend.ChecksRead, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			listSchema(), violationsSchema(), s.listViolations),
+		define(waitForApproval, spend.ApprovalsRead, "Wait for an approval", waitDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
+			waitSchema(), approvalSchema(), s.waitForApproval),
 	}
 }
 
@@ -67,10 +72,14 @@ func define(name string, scope spend.Scopes, title, description string, hints sd
 		definition: &sdk.Tool{
 			Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output,
 		},
-		input: input, needsKey: name != simulateActions, scope: scope, run: run,
+		input: input, needsKey: name != simulateActions, scope: scope, timeout: callTimeout, run: run,
 	}
-	if name == checkAction {
+	switch name {
+	case checkAction:
 		t.onError = "There is no decision. Do not carry the action out."
+	case waitForApproval:
+		t.onError = "Nothing is approved by this. Do not carry the action out."
+		t.timeout += maxWait
 	}
 	return t
 }
@@ -123,6 +132,10 @@ func decisionText(r *client.Result) string {
 	}
 	if r.NextStep != "" {
 		text += "\nNext step: " + r.NextStep
+	}
+	if r.ApprovalID != "" {
+		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
+			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
 	}
 	text += "\nCheck: " + r.CheckID
 	if r.Replayed {
