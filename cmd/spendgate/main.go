@@ -95,6 +95,7 @@ func root() command {
 			},
 			keysCommand(),
 			policiesCommand(),
+			approvalsCommand(),
 			auditCommand(),
 			mcpCommand(),
 			{name: "version", summary: "print the version", setup: noFlags(printVersion)},

@@ -39,7 +39,7 @@ func newFakeNode(t *testing.T, answers ...string) *fakeNode {
 		if status != "502" { // which is asked again
 			n.answers = n.answers[1:]
 		}
-		code := map[string]int{"200": 200, "201": 201, "302": 302, "403": 403, "404": 404, "422": 422, "429": 429, "502": 502}[status]
+		code := map[string]int{"200": 200, "201": 201, "302": 302, "403": 403, "404": 404, "409": 409, "422": 422, "429": 429, "502": 502}[status]
 		if code == 429 {
 			w.Header().Set("Retry-After", "17")
 		}
@@ -97,7 +97,7 @@ func TestUsage(t *testing.T) {
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
 		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list", "policies list -f a b", "policies lint", "policies lint -f a b", "policies test -f a",
-		"policies test a", "policies test -f - -", "mcp now", "mcp --http",
+		"policies test a", "policies test -f - -", "mcp now", "mcp --http", "approvals list x", "approvals show", "approvals approve a b", "approvals deny",
 		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
 		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",
 	} {
@@ -124,6 +124,11 @@ func TestHelp(t *testing.T) {
 		{"policies", "list"},
 		{"policies", "lint"},
 		{"policies", "test"},
+		{"approvals"},
+		{"approvals", "list"},
+		{"approvals", "show"},
+		{"approvals", "approve"},
+		{"approvals", "deny"},
 		{"audit"},
 		{"audit", "show"},
 		{"audit", "detach"},
@@ -144,6 +149,7 @@ func TestHelpNamesWhatIsRequired(t *testing.T) {
 		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
 		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL", "policies list": "API_KEY API_URL",
+		"approvals list": "API_KEY API_URL", "approvals show": "API_KEY API_URL", "approvals approve": "API_KEY API_URL", "approvals deny": "API_KEY API_URL",
 		"audit verify": "DATABASE_URL", "audit checkpoint": "DATABASE_URL CHECKPOINT_KEY CHECKPOINT_FILE",
 		"audit show": "DATABASE_URL", "audit detach": "DATABASE_URL", "audit restored": "DATABASE_URL",
 	} {
