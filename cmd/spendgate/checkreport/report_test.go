@@ -104,6 +104,22 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// Of a budget the report says what it counted by.
+func TestReportOfABudget(t *testing.T) {
+	for per, want := range map[string]string{
+		`["api_key","agent_id","counterparty","action_type"]`: "amount 42.5 USD, action type refund, principal till, agent_id support-bot, counterparty customer-1",
+		`[]`:   "amount 42.5 USD, action type refund",
+		`"no"`: "amount 42.5 USD, action type refund",
+	} {
+		r := made(t, nil)
+		r.Check.Decision.Effect, r.Check.Decision.RuleID, r.Check.Principal = spend.Block, "day", "till"
+		r.Policy.Rules = `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":1,"currency":"USD","window":"day","per":` + per + `}}]`
+		if got := strings.Join(r.fired().facts(r.Check), ", "); got != want {
+			t.Errorf("%s: %s", per, got)
+		}
+	}
+}
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -86,6 +86,8 @@ func (f firedRule) facts(c *spend.Check) []string {
 		return []string{amount}
 	case "escalate_if":
 		return []string{amount, "action type " + c.ActionType.String()}
+	case "budget":
+		return append([]string{amount, "action type " + c.ActionType.String()}, f.countedPer(c)...)
 	case "refund_age_limit":
 		return []string{metadataFact("days_since_purchase", a.Metadata.HasDaysSincePurchase, strconv.FormatInt(a.Metadata.DaysSincePurchase, 10))}
 	case "discount_cap":
@@ -109,6 +111,27 @@ func (f firedRule) facts(c *spend.Check) []string {
 			Printable(a.AgentID), c.ActionType, "amount "+a.Amount.String(), Printable(a.Counterparty))}
 	}
 	return nil
+}
+
+// countedPer returns what a budget counts by, besides the action's type.
+func (f firedRule) countedPer(c *spend.Check) (facts []string) {
+	var parameters struct {
+		Per []string `json:"per"`
+	}
+	if json.Unmarshal([]byte(f.text), &parameters) != nil {
+		return nil
+	}
+	for _, name := range parameters.Per {
+		switch name {
+		case "agent_id":
+			facts = append(facts, "agent_id "+Printable(c.Action.AgentID))
+		case "counterparty":
+			facts = append(facts, "counterparty "+Printable(c.Action.Counterparty))
+		case "api_key":
+			facts = append(facts, "principal "+Printable(c.PrincipalName()))
+		}
+	}
+	return facts
 }
 
 func metadataFact(key string, present bool, value string) string {
