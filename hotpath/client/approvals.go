@@ -143,14 +143,11 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 
 // Approvals reads a page.
 func (c *Client) Approvals(ctx context.Context, q ApprovalQuery) (*ApprovalPage, error) {
-	body, err := c.get(ctx, "/v1/approvals"+queryString(map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	}))
-	if err != nil {
-		return nil, err
-	}
 	page := new(ApprovalPage)
-	if err := decode(body, page); err != nil {
+	err := c.getPage(ctx, "/v1/approvals", map[string]string{
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
+	}, page)
+	if err != nil {
 		return nil, err
 	}
 	for i := range page.Data {

@@ -52,15 +52,12 @@ type BudgetPage struct {
 
 // Budgets reads a page of the counters that were used in their current window.
 func (c *Client) Budgets(ctx context.Context, q BudgetQuery) (*BudgetPage, error) {
-	body, err := c.get(ctx, "/v1/budgets"+queryString(map[string]string{
+	page := new(BudgetPage)
+	err := c.getPage(ctx, "/v1/budgets", map[string]string{
 		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty,
 		"limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	}))
+	}, page)
 	if err != nil {
-		return nil, err
-	}
-	page := new(BudgetPage)
-	if err := decode(body, page); err != nil {
 		return nil, err
 	}
 	return page, nil

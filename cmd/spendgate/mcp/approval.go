@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,12 +72,12 @@ func (s *Server) waited(ctx context.Context, q approvalWait) (*client.Approval, 
 
 // approvalText returns the status first, then what to do.
 func approvalText(a *client.Approval) string {
-	text := fmt.Sprintf("Approval: %s is %s.", a.ApprovalID, a.Status)
+	lines := []string{fmt.Sprintf("Approval: %s is %s.", a.ApprovalID, a.Status)}
 	if a.Status == client.ApprovalPending {
-		text += " Pending is not approved: do not carry the action out."
+		lines[0] += " Pending is not approved: do not carry the action out."
 	}
 	for _, d := range a.Decisions {
-		text += fmt.Sprintf("\n%s decided: %s. %s", d.Principal, d.Decision, d.Note)
+		lines = append(lines, fmt.Sprintf("%s decided: %s. %s", d.Principal, d.Decision, d.Note))
 	}
-	return text + "\nNext step: " + a.NextStep
+	return strings.Join(append(lines, "Next step: "+a.NextStep), "\n")
 }
