@@ -127,7 +127,7 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	line("approval", a.ApprovalID)
 	line("status", string(a.Status))
 	line("check", a.CheckID)
-	line("principal", a.Action.Principal)
+	line("principal", a.Principal)
 	line("agent", a.Action.AgentID)
 	line("action", string(a.Action.ActionType))
 	line("amount", a.Action.Amount.String()+" "+a.Action.Currency)

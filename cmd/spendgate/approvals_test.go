@@ -7,8 +7,8 @@ import (
 
 // approvalIs is an approval as the service writes it.
 func approvalIs(status string) string {
-	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","action":{"principal":"till","agent_id":"bot\u001b[2J","policy_id":"p","action_type":"refund",` +
-		`"amount":300.10,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":"broken","metadata":{"n":1.50}},` +
+	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","principal":"till","action":{"agent_id":"bot\u001b[2J","policy_id":"p","action_type":"refund",` +
+		`"amount":300.10,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":"broken","idempotency_key":"k","metadata":{"n":1.50}},` +
 		`"action_hash":"ab","rule_ids":["review","day"],"policy_id":"p","policy_version":3,"required":2,"decisions":[{"principal":"ann","key_id":"key_1",` +
 		`"decision":"approve","note":"seen","at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z","expires_at":"2026-01-03T03:04:05.600Z",` +
 		`"use_by":null,"used_by_check_id":null,"remaining":[{"rule_id":"day","remaining":99.5,"remaining_count":7}],"next_step":"Pending is not approved."}`

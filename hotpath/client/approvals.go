@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -29,10 +28,13 @@ const (
 
 // Approval is what an escalated check asks of people (S43).
 type Approval struct {
-	ApprovalID    string             `json:"approval_id"`
-	Status        ApprovalStatus     `json:"status"`
-	CheckID       string             `json:"check_id"`
-	Action        ApprovalAction     `json:"action"`
+	ApprovalID string         `json:"approval_id"`
+	Status     ApprovalStatus `json:"status"`
+	CheckID    string         `json:"check_id"`
+	Principal  string         `json:"principal"` // who stands behind the key that asked
+	// Action is what it is for. What agents wrote is only text. The hash covers
+	// neither ReasonText nor IdempotencyKey.
+	Action        RecordedAction     `json:"action"`
 	ActionHash    string             `json:"action_hash"`
 	RuleIDs       []string           `json:"rule_ids"` // that escalated it
 	PolicyID      string             `json:"policy_id"`
@@ -49,22 +51,6 @@ type Approval struct {
 	// RetryAfter is when to ask again about one that is pending; not in lists.
 	RetryAfter time.Duration `json:"-"`
 	Body       []byte        `json:"-"` // the answer as it came; not in lists
-}
-
-// ApprovalAction is the action that an approval is for. What agents wrote is only
-// text.
-type ApprovalAction struct {
-	Principal        string          `json:"principal"` // who stands behind the key that asked
-	AgentID          string          `json:"agent_id"`
-	PolicyID         string          `json:"policy_id"`
-	ActionType       ActionType      `json:"action_type"` // as resolved
-	Amount           Amount          `json:"amount"`
-	Currency         string          `json:"currency"`
-	Counterparty     string          `json:"counterparty"`
-	PaymentMethod    string          `json:"payment_method,omitempty"`
-	MerchantOrVendor string          `json:"merchant_or_vendor,omitempty"`
-	ReasonText       string          `json:"reason_text,omitempty"` // the hash does not cover it
-	Metadata         json.RawMessage `json:"metadata,omitempty"`    // an object; nil if there is none
 }
 
 // ApprovalDecision is one person's decision.

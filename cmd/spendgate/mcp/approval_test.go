@@ -12,8 +12,8 @@ import (
 
 // approvalIs is an approval as the service writes it.
 func approvalIs(status string) string {
-	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","action":{"principal":"p","agent_id":"a","policy_id":"p","action_type":"refund",` +
-		`"amount":300,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,"metadata":null},"action_hash":"ab",` +
+	return `{"approval_id":"apr_1","status":"` + status + `","check_id":"chk_1","principal":"p","action":{"agent_id":"a","policy_id":"p","action_type":"refund",` +
+		`"amount":300,"currency":"USD","counterparty":"c","payment_method":null,"merchant_or_vendor":null,"reason_text":null,"idempotency_key":null,"metadata":null},"action_hash":"ab",` +
 		`"rule_ids":["review"],"policy_id":"p","policy_version":1,"required":2,"decisions":[{"principal":"ann","key_id":"key_1","decision":"approve","note":"seen",` +
 		`"at":"2026-01-02T03:04:06.600Z"}],"created_at":"2026-01-02T03:04:05.600Z","expires_at":"2026-01-03T03:04:05.600Z","use_by":null,"used_by_check_id":null,` +
 		`"remaining":[],"next_step":"What the service says."}`

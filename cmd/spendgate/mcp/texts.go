@@ -162,6 +162,7 @@ func outputTexts() map[string]string {
 		"payment_method":            "How it is paid.",
 		"merchant_or_vendor":        "The merchant or vendor.",
 		"reason_text":               "Why, in words.",
+		"idempotency_key":           "The key that the check was asked with.",
 		"action_hash":               "The hash of the action.",
 		"rule_ids":                  "The rules that escalated it.",
 		"required":                  "How many people have to approve.",
