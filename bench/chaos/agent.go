@@ -32,7 +32,8 @@ type habit struct {
 
 func habits() []habit {
 	return []habit{
-		{24, (*agent).actOnce},
+		{12, (*agent).actOnce},
+		{12, (*agent).spend},
 		{18, (*agent).actWithKey},
 		{10, (*agent).actFromSeveralSides},
 		{10, (*agent).keyFromSeveralSides},
@@ -129,6 +130,23 @@ func (a *agent) remember(action fleet.Action, answer fleet.Answer) {
 }
 
 func (a *agent) actOnce() { a.insist(a.action()) }
+
+// spend takes from budgets, now and then by several requests at once.
+func (a *agent) spend() {
+	action := a.action()
+	action.PolicyID, action.Amount = budgeted, spell(a.rng, 1+a.rng.IntN(100))
+	if a.rng.IntN(3) == 0 {
+		action.AgentID = "team"
+	}
+	if a.rng.IntN(3) == 0 {
+		action.IdempotencyKey = a.idempotencyKey()
+	}
+	if a.rng.IntN(4) == 0 {
+		a.fromSeveralSides(a.copies(action))
+		return
+	}
+	a.insist(action)
+}
 
 func (a *agent) actWithKey() {
 	action := a.action()

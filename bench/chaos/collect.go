@@ -48,6 +48,10 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Violations, err = query(ctx, s, violationsSQL, scanViolation); err != nil {
 		return err
 	}
+	h.Counters, err = query(ctx, s, "SELECT policy_id, rule_id, subject, start_ms, used::text, count FROM budget_counters WHERE start_ms >= 0", pgx.RowToStructByPos[judge.Counter])
+	if err != nil {
+		return err
+	}
 	h.Policies, err = query(ctx, s, "SELECT policy_id, version, rules FROM policies ORDER BY generation",
 		func(row pgx.CollectableRow) (p judge.Policy, err error) {
 			var rules string

@@ -64,7 +64,7 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 			return nil, err
 		}
 	}
-	for _, id := range w.policies {
+	for _, id := range append([]string{budgeted}, w.policies...) {
 		if a := w.editor.post(id); a.Status != http.StatusCreated {
 			return nil, fmt.Errorf("cannot store a policy: %s", a)
 		}
@@ -116,6 +116,9 @@ type editor struct {
 func (e *editor) run() {
 	for e.w.going.Err() == nil {
 		id := e.w.policy(e.rng)
+		if e.rng.IntN(4) == 0 {
+			id = budgeted
+		}
 		if e.post(id).Status == http.StatusCreated {
 			e.everywhere(e.key, id)
 		}
@@ -133,7 +136,25 @@ func (e *editor) post(id string) fleet.Answer {
 	if id == "brief" {
 		p.Rules = append(p.Rules, fleet.Rule{RuleID: "guard", RuleType: "duplicate_guard", Parameters: map[string]any{"window_minutes": 1}})
 	}
+	if id == budgeted {
+		p.Rules = append(p.Rules, budgets()...)
+	}
 	return e.send(outgoing{kind: judge.Post, via: e.via(), key: e.key, method: http.MethodPost, path: "/v1/policies", body: p})
+}
+
+// budgeted is the policy with budgets.
+const budgeted = "budgeted"
+
+// budgets are the same in every version, and small enough to be reached.
+func budgets() []fleet.Rule {
+	rule := func(id string, parameters map[string]any) fleet.Rule {
+		return fleet.Rule{RuleID: id, RuleType: "budget", Parameters: parameters}
+	}
+	return []fleet.Rule{
+		rule("each", map[string]any{"limit": 400, "currency": "USD", "per": []string{"agent_id"}, "window": "lifetime"}),
+		rule("shared", map[string]any{"limit": 4000, "currency": "USD", "window": "hour"}),
+		rule("rolling", map[string]any{"max_count": 150, "rolling_minutes": 1, "on_exceed": "escalate"}),
+	}
 }
 
 // everywhere sends a new action through every node at once, right now.

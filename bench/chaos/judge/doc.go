@@ -13,6 +13,8 @@
 //	     answered 500 is the answer to the next identical request, and to no second one
 //	G10  nothing is recorded of a simulation
 //	G11  no failure behind the load balancer while nodes are restarted in turn
+//	G12  no budget exceeded, by rows or by answers; counters equal to the rows; what is told of an exceeded
+//	     budget true at some moment of its request
 //
 // Where a client cannot know what happened (an answer was lost, a change is in
 // flight, a window is about to end) every possibility is allowed: every finding

@@ -18,6 +18,7 @@ type History struct {
 	Rows       []Row
 	Violations []Violation
 	Policies   []Policy
+	Counters   []Counter
 }
 
 // Run describes the run of a history.
@@ -148,6 +149,7 @@ type line struct {
 	Row       *Row       `json:"row,omitempty"`
 	Violation *Violation `json:"violation,omitempty"`
 	Policy    *Policy    `json:"policy,omitempty"`
+	Counter   *Counter   `json:"counter,omitempty"`
 }
 
 // Write writes the history as JSON lines.
@@ -170,6 +172,9 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Violations {
 		lines = append(lines, line{Violation: &h.Violations[i]})
+	}
+	for i := range h.Counters {
+		lines = append(lines, line{Counter: &h.Counters[i]})
 	}
 	to := json.NewEncoder(w)
 	for _, l := range lines {
@@ -205,6 +210,8 @@ func Read(r io.Reader) (*History, error) {
 			h.Violations = append(h.Violations, *l.Violation)
 		case l.Policy != nil:
 			h.Policies = append(h.Policies, *l.Policy)
+		case l.Counter != nil:
+			h.Counters = append(h.Counters, *l.Counter)
 		}
 	}
 }

@@ -95,6 +95,7 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).keysAreFresh, (*evidence).limitsHold,
 		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAnswerOnce,
 		(*evidence).simulationsLeaveNothing,
+		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
 	} {
 		rule(e)
 	}

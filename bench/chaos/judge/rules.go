@@ -26,6 +26,12 @@ type rule struct {
 		Limit         json.Number `json:"limit"`
 		AmountAbove   json.Number `json:"amount_above"`
 		WindowMinutes int         `json:"window_minutes"`
+
+		MaxCount       int64    `json:"max_count"` // of budgets, as are the rest
+		Per            []string `json:"per"`
+		Window         string   `json:"window"`
+		RollingMinutes int      `json:"rolling_minutes"`
+		OnExceed       string   `json:"on_exceed"`
 	} `json:"parameters"`
 }
 
@@ -176,7 +182,11 @@ func (e *evidence) decisionsFollowRules() {
 		if !r.passed() {
 			continue
 		}
-		if decision, rule := p.judge(r.Amount); decision != r.Decision || rule != deref(r.RuleID) {
+		decision, rule := p.judge(r.Amount)
+		if by := p.byBudget(deref(r.RuleID)); by != "" && decision != "block" {
+			decision, rule = by, *r.RuleID // whether it was exceeded is G12's
+		}
+		if decision != r.Decision || rule != deref(r.RuleID) {
 			e.findRow("G4", fmt.Sprintf("%s of %s was decided as %s by %q; version %d of %s says %s by %q",
 				r.CheckID, r.Amount, r.Decision, deref(r.RuleID), r.PolicyVersion, r.PolicyID, decision, rule), r)
 		}

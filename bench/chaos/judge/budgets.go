@@ -1,0 +1,230 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"regexp"
+	"time"
+)
+
+// Counter is a recorded counter of a budget.
+type Counter struct {
+	PolicyID string `json:"policy_id"`
+	RuleID   string `json:"rule_id"`
+	Subject  string `json:"subject"`
+	StartMS  int64  `json:"start_ms"`
+	Used     string `json:"used"`
+	Count    int64  `json:"count"`
+}
+
+// place is a counter in a window or bucket.
+type place struct {
+	policyID, ruleID, subject string
+	startMS                   int64
+}
+
+// spending is an allowed check, as it is recorded or as it was answered.
+type spending struct {
+	policyVersion
+	atMS   int64
+	agent  string
+	amount *big.Rat
+}
+
+// sum is what was taken from a counter.
+type sum struct {
+	used  *big.Rat
+	count int64
+}
+
+func (s sum) String() string { return fmt.Sprintf("%s of %d", s.used.FloatString(2), s.count) }
+
+// bucketMS is the length of the buckets of a rolling window of a minute, the only
+// one of the workload; 61 of them count (S34).
+const bucketMS = 1000
+
+// place returns where the budget counts what an agent does at a time.
+func (r *rule) place(s *spending) place {
+	p := place{policyID: s.id, ruleID: r.ID, subject: "[]"}
+	if len(r.Parameters.Per) > 0 {
+		p.subject = fmt.Sprintf("[%q]", s.agent)
+	}
+	switch {
+	case r.Parameters.RollingMinutes > 0:
+		p.startMS = s.atMS - s.atMS%bucketMS
+	case r.Parameters.Window == "hour":
+		p.startMS = s.atMS - s.atMS%time.Hour.Milliseconds()
+	}
+	return p
+}
+
+// holds reports whether the budget has room for what was taken.
+func (r *rule) holds(s sum) bool {
+	limit, limited := new(big.Rat).SetString(string(r.Parameters.Limit))
+	return (!limited || s.used.Cmp(limit) <= 0) && (r.Parameters.MaxCount == 0 || s.count <= r.Parameters.MaxCount)
+}
+
+// take adds what is spent to its counter.
+func (r *rule) take(sums map[place]sum, at place, amount *big.Rat) {
+	s, ok := sums[at]
+	if !ok {
+		s.used = new(big.Rat)
+	}
+	if r.Parameters.Limit != "" {
+		s.used.Add(s.used, amount)
+	}
+	s.count++
+	sums[at] = s
+}
+
+// sums adds up what was spent. The limits of a budget are the same in all
+// versions of a history.
+func (e *evidence) sums(all []spending) (sums map[place]sum, of map[place]*rule) {
+	sums, of = make(map[place]sum), make(map[place]*rule)
+	for i := range all {
+		p := e.policies[all[i].policyVersion]
+		if p == nil {
+			continue // G4
+		}
+		for n := range p.rules {
+			if r := &p.rules[n]; r.Type == "budget" {
+				at := r.place(&all[i])
+				of[at] = r
+				r.take(sums, at, all[i].amount)
+			}
+		}
+	}
+	return sums, of
+}
+
+// budgetsHold: what is recorded as allowed, and what was answered so, exceeds no
+// budget, and the counters are what the rows add up to (G12).
+func (e *evidence) budgetsHold() {
+	var recorded, answered []spending
+	for i := range e.Rows {
+		if r := &e.Rows[i]; r.Decision == "allow" {
+			amount, _ := new(big.Rat).SetString(r.Amount)
+			recorded = append(recorded, spending{policyVersion{r.PolicyID, r.PolicyVersion}, r.AtMS, r.AgentID, amount})
+		}
+	}
+	for _, all := range e.answers {
+		if c := all[0]; c.result.Decision == "allow" {
+			at, _ := time.Parse(time.RFC3339, c.result.Timestamp)
+			amount, _ := new(big.Rat).SetString(string(c.request.Amount))
+			answered = append(answered, spending{policyVersion{c.request.PolicyID, c.result.PolicyVersion}, at.UnixMilli(), c.request.AgentID, amount})
+		}
+	}
+	e.neverOver("are recorded", recorded)
+	e.neverOver("were answered", answered)
+	sums, _ := e.sums(recorded)
+	for _, c := range e.Counters {
+		at := place{c.PolicyID, c.RuleID, c.Subject, c.StartMS}
+		taken, ok := sums[at]
+		if !ok {
+			taken.used = new(big.Rat)
+		}
+		if used, valid := new(big.Rat).SetString(c.Used); !valid || used.Cmp(taken.used) != 0 || c.Count != taken.count {
+			e.findings = append(e.findings, Finding{Rule: "G12", Text: fmt.Sprintf("the counter %+v is not what is recorded: %s", c, taken)})
+		}
+		delete(sums, at)
+	}
+	for at, taken := range sums {
+		e.findings = append(e.findings, Finding{Rule: "G12", Text: fmt.Sprintf("the counter %+v is not there; %s are recorded", at, taken)})
+	}
+}
+
+// neverOver adds up each counter's window; of a rolling one the buckets from each
+// on that count together.
+func (e *evidence) neverOver(what string, all []spending) {
+	sums, of := e.sums(all)
+	for at, s := range sums {
+		r := of[at]
+		if r.Parameters.RollingMinutes > 0 {
+			s = sum{used: new(big.Rat)}
+			for later, more := range sums {
+				in := later
+				in.startMS = at.startMS
+				if in == at && later.startMS >= at.startMS && later.startMS <= at.startMS+60*bucketMS {
+					s.used, s.count = new(big.Rat).Add(s.used, more.used), s.count+more.count
+				}
+			}
+		}
+		if !r.holds(s) {
+			e.findings = append(e.findings, Finding{Rule: "G12", Text: fmt.Sprintf("%s %s in %+v: more than the budget", s, what, at)})
+		}
+	}
+}
+
+var toldUsed = regexp.MustCompile(`: ([0-9.]+) USD of [0-9.]+ USD are used`)
+
+// exceededIsTrue: what a check was told to be used of a budget of money was used
+// at some moment of its request, and left no room for it (G12). At least that was
+// used which was allowed before, and at most what was asked for until its answer.
+func (e *evidence) exceededIsTrue() {
+	for _, c := range e.checks {
+		if c.result == nil || c.Replayed || deref(c.result.ReasonCode) != "budget_exceeded" {
+			continue
+		}
+		p := e.policies[policyVersion{c.request.PolicyID, c.result.PolicyVersion}]
+		told := toldUsed.FindStringSubmatch(deref(c.result.Message))
+		if p == nil || told == nil {
+			e.find("G12", "no figures of the exceeded budget: "+c.Answer, c)
+			continue
+		}
+		used, _ := new(big.Rat).SetString(told[1])
+		for i := range p.rules {
+			r := &p.rules[i]
+			if r.ID != deref(c.result.RuleID) {
+				continue
+			}
+			least, most, asked := e.usedWithin(r, c)
+			if used.Cmp(least) < 0 || used.Cmp(most) > 0 || r.holds(sum{used: new(big.Rat).Add(used, asked)}) {
+				e.find("G12", fmt.Sprintf("told that %s are used, which was true at no moment: from %s to %s were, %s were asked for",
+					told[1], least.FloatString(2), most.FloatString(2), asked.FloatString(2)), c)
+			}
+		}
+	}
+}
+
+// usedWithin returns between what a calendar window's counter was while a request
+// was in flight.
+func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
+	least, most = new(big.Rat), new(big.Rat)
+	spent := func(c *check, result *result) spending {
+		at, _ := time.Parse(time.RFC3339, result.Timestamp)
+		amount, _ := new(big.Rat).SetString(string(c.request.Amount))
+		return spending{policyVersion{c.request.PolicyID, 0}, at.UnixMilli(), c.request.AgentID, amount}
+	}
+	own := spent(c, c.result)
+	where := r.place(&own)
+	for i := range e.Rows {
+		row := &e.Rows[i]
+		amount, ok := new(big.Rat).SetString(row.Amount)
+		s := spending{policyVersion{row.PolicyID, 0}, row.AtMS, row.AgentID, amount}
+		if !ok || row.Decision != "allow" || r.place(&s) != where {
+			continue
+		}
+		if e.at(row.AtMS) <= c.Done+clockMargin {
+			most.Add(most, amount)
+		}
+		for _, other := range e.answers[row.CheckID] {
+			if other.Done < c.Sent {
+				least.Add(least, amount)
+				break
+			}
+		}
+	}
+	return least, most, own.amount
+}
+
+// byBudget returns the decision of the version's budget of that name; empty
+// without one.
+func (p *program) byBudget(ruleID string) string {
+	for _, r := range p.rules {
+		if r.Type == "budget" && r.ID == ruleID {
+			return cmp.Or(r.Parameters.OnExceed, "block")
+		}
+	}
+	return ""
+}
