@@ -152,6 +152,21 @@ func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]
 	return nil
 }
 
+// OutcomesOf returns the outcomes of a check, in the order of their numbers.
+func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
+	query := fmt.Sprintf("COPY (SELECT %s FROM %s.outcomes WHERE check_id = '%s' ORDER BY number) TO STDOUT (FORMAT binary)",
+		columnList(chain.OutcomeColumns()), s.schema, check.Text(""))
+	err = s.copyRows(ctx, s.read, query, func(row []byte) error {
+		o, err := chain.ParseOutcome(bytes.Clone(row))
+		all = append(all, o)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the outcomes of a check: %w", err)
+	}
+	return all, nil
+}
+
 // columnList is what a row's encoding is made of.
 func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")

@@ -116,6 +116,9 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		return nil, fmt.Errorf("the record of %s cannot be read: %w", id.Text(spend.PrefixCheck), err)
 	}
 	readMetadata(&r.Check.Action)
+	if r.Outcomes, err = snapshot.OutcomesOf(ctx, id); err != nil {
+		return nil, err
+	}
 	if r.Policy, err = optional(snapshot.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,9 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 		return nil, err
 	}
 	r.Chain = at.judge(chain.HashCheck(r.Check, audit.RowFormat))
+	if r.Outcomes, err = store.Outcomes(ctx, []spend.ID{id}); err != nil {
+		return nil, err
+	}
 	if r.Policy, err = optional(store.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ Over HTTP the tools are at http://ADDR/mcp. Whoever reaches them acts with the A
 no sessions, so any of several replicas may answer.
 
 Tools: check_financial_action, wait_for_approval, create_policy, get_policy, simulate_actions,
-list_violations; of these, the ones that the API key may use. An agent should not edit the rules that bind it:
+list_violations, report_outcome; of these, the ones that the API key may use. An agent should not edit the rules that bind it:
 give it a key with role agent (spendgate keys create --role agent), or --no-policy-writes.`,
 		setup: mcpSetup,
 	}

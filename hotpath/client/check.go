@@ -55,6 +55,9 @@ type Result struct {
 	// Replayed reports that the service repeated an earlier answer, because the
 	// idempotency key was known.
 	Replayed bool `json:"-"`
+	// Outcome is failed or voided when this repeats the answer of a check that was
+	// reported so and released: the action may not be carried out.
+	Outcome string `json:"-"`
 	// Body is the answer as received; that of a replay equals the first one byte
 	// for byte.
 	Body []byte `json:"-"`
@@ -63,9 +66,11 @@ type Result struct {
 }
 
 // Allowed reports whether the action may be carried out: the service answered
-// a Check of it with 200 and allow. It is false of nil, of a simulated result
-// and of one that was read again later.
-func (r *Result) Allowed() bool { return r != nil && r.checked && r.Decision == Allow }
+// a Check of it with 200 and allow. It is false of nil, of a simulated result,
+// of one that was read again later and of one that was released since.
+func (r *Result) Allowed() bool {
+	return r != nil && r.checked && r.Decision == Allow && r.Outcome == ""
+}
 
 // Check asks whether an action may be carried out. Repetitions carry one
 // idempotency key, the action's or a new one. Errors: *Error when the service
@@ -86,6 +91,7 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 		var r *Result
 		if r, err = readResult(answer.body); err == nil {
 			r.Replayed = answer.header.Get("Idempotent-Replayed") == "true"
+			r.Outcome = answer.header.Get("Outcome")
 			r.checked = true
 			return r, nil
 		}

@@ -64,6 +64,7 @@ func TestRealNode(t *testing.T) {
 	t.Run("keys", func(t *testing.T) { keys(t, c) })
 	t.Run("grants", func(t *testing.T) { grants(t, node, c) })
 	t.Run("approvals", func(t *testing.T) { approvals(t, node, c) })
+	t.Run("outcomes", func(t *testing.T) { outcomes(t, node, c) })
 	t.Run("health", func(t *testing.T) {
 		if h, err := anonymous.Health(t.Context()); err != nil || h.Status != "ok" || h.Version != "test" || h.Timestamp.IsZero() {
 			t.Error(h, err)
@@ -227,6 +228,41 @@ func keys(t *testing.T, c *client.Client) {
 
 // What a key may do arrives with it, is changed and taken away, and is what the
 // key itself reads.
+// A released check's answer, given again, permits nothing.
+func outcomes(t *testing.T, node *fleet.Dev, c *client.Client) {
+	made, err := c.CreateKey(t.Context(), client.KeyRequest{Name: "executor", Grants: client.Grants{Role: "executor"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	executor, err := client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := client.Action{
+		AgentID: "a", PolicyID: "p:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "reported",
+		PaymentMethod: "card", MerchantOrVendor: "m", Metadata: map[string]any{"country": "DE"}, IdempotencyKey: "order-reported",
+	}
+	first, err := c.Check(t.Context(), a)
+	if err != nil || !first.Allowed() {
+		t.Fatal(first, err)
+	}
+	if o, err := executor.GetOutcome(t.Context(), first.CheckID); code(err) != "outcome_not_found" {
+		t.Error(o, err)
+	}
+	for i := range 2 {
+		o, err := executor.ReportOutcome(t.Context(), first.CheckID, client.OutcomeReport{Status: "failed", Reference: "psp-1"})
+		if err != nil || o.Release != "done" || o.Amount != nil || o.Replayed != (i == 1) || o.At.IsZero() {
+			t.Error(o, err)
+		}
+	}
+	if o, err := executor.GetOutcome(t.Context(), first.CheckID); err != nil || o.Status != "failed" || o.Reference != "psp-1" {
+		t.Error(o, err)
+	}
+	if again, err := c.Check(t.Context(), a); err != nil || again.Allowed() || again.Outcome != "failed" || again.CheckID != first.CheckID {
+		t.Error(again, err)
+	}
+}
+
 func grants(t *testing.T, node *fleet.Dev, admin *client.Client) {
 	expires := client.Timestamp{Time: time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)}
 	want := client.Grants{

@@ -30,6 +30,7 @@ type request struct {
 	method, path string
 	body         []byte // JSON; nil for none
 	status       int    // of a success
+	again        int    // of one that was made before; 0 when there is none such
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
 	admin      bool // needs the admin key only
@@ -126,7 +127,7 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	if err != nil {
 		return attempt{err: fmt.Errorf("the service's answer broke off: %w", err), reached: true, retry: true}
 	}
-	if response.StatusCode != r.status || len(body) > maxAnswer {
+	if response.StatusCode != r.status && response.StatusCode != r.again || len(body) > maxAnswer {
 		e := refusal(response, body)
 		return attempt{err: e, reached: !e.definite(), retry: e.temporary(), after: e.RetryAfter}
 	}

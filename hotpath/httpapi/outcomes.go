@@ -30,7 +30,7 @@ func (a *API) postOutcome(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = appendOutcome(x.out, o)
+	x.out = AppendOutcome(x.out, o)
 	if replayed {
 		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
 		return x.answer(200)
@@ -60,7 +60,7 @@ func (a *API) getOutcome(x *exchange) error {
 	if len(outcomes) == 0 {
 		return errOutcomeNotFound
 	}
-	x.out = appendOutcome(x.out, outcomes[len(outcomes)-1])
+	x.out = AppendOutcome(x.out, outcomes[len(outcomes)-1])
 	return x.answer(200)
 }
 
@@ -120,8 +120,8 @@ func (r *reader) blankable() string {
 	return ""
 }
 
-// appendOutcome writes an outcome.
-func appendOutcome(dst []byte, o *spend.Outcome) []byte {
+// AppendOutcome writes an outcome.
+func AppendOutcome(dst []byte, o *spend.Outcome) []byte {
 	dst = append(dst, `{"check_id":"`...)
 	dst = o.CheckID.Append(dst, spend.PrefixCheck)
 	dst = append(dst, `","status":"`...)

@@ -12,14 +12,15 @@ import (
 // document is the report as JSON. The answer has the bytes that were answered;
 // requests and rules keep their digits.
 type document struct {
-	Answer     json.RawMessage `json:"answer"`
-	Request    requestJSON     `json:"request"`
-	ActionType string          `json:"action_type"`
-	Classified bool            `json:"classified"` // from reason_text
-	Rule       *ruleJSON       `json:"rule"`
-	Duplicate  *string         `json:"duplicate_of"`
-	Record     recordJSON      `json:"record"`
-	Chain      chainJSON       `json:"chain"`
+	Answer     json.RawMessage   `json:"answer"`
+	Request    requestJSON       `json:"request"`
+	ActionType string            `json:"action_type"`
+	Classified bool              `json:"classified"` // from reason_text
+	Rule       *ruleJSON         `json:"rule"`
+	Duplicate  *string           `json:"duplicate_of"`
+	Outcomes   []json.RawMessage `json:"outcomes,omitempty"` // as they were answered
+	Record     recordJSON        `json:"record"`
+	Chain      chainJSON         `json:"chain"`
 }
 
 type requestJSON struct {
@@ -83,6 +84,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
 		},
 		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},
+	}
+	for _, o := range r.Outcomes {
+		doc.Outcomes = append(doc.Outcomes, httpapi.AppendOutcome(nil, o))
 	}
 	if c.Pass.Passed() {
 		doc.Record.ClaimedMS, doc.Record.UntilMS = &c.Pass.ClaimedMS, &c.Pass.UntilMS

@@ -18,11 +18,12 @@ import (
 
 // Report is a check and what is known of it.
 type Report struct {
-	Check   *spend.Check
-	Policy  *audit.Policy // in the version of the decision; nil when unknown
-	KeyName string        // of the API key; empty when unknown
-	Source  string        // where the row was read: "PostgreSQL", or an archive's file
-	Chain   Chain
+	Check    *spend.Check
+	Policy   *audit.Policy    // in the version of the decision; nil when unknown
+	KeyName  string           // of the API key; empty when unknown
+	Outcomes []*spend.Outcome // in the order of their reports
+	Source   string           // where the row was read: "PostgreSQL", or an archive's file
+	Chain    Chain
 }
 
 // Chain is a check's place in the tamper-evident chain (G8).
@@ -48,9 +49,31 @@ func (r *Report) Write(w io.Writer) error {
 	p.line("made", fmt.Sprintf("%s, in %d ms", c.Timestamp().Format(timeForm), c.LatencyMS))
 	r.writeRequest(p)
 	r.writeJudgement(p)
+	r.writeOutcomes(p)
 	r.writeRecord(p)
 	_, err := io.WriteString(w, p.out.String())
 	return err
+}
+
+// writeOutcomes prints what was reported, if anything was.
+func (r *Report) writeOutcomes(p *printer) {
+	for _, o := range r.Outcomes {
+		p.section("Outcome")
+		status := string(o.Status)
+		if o.Status == spend.Executed {
+			status += ", " + string(o.Amount.AppendMoney(nil)) + " " + r.Check.Action.Currency
+		}
+		p.text("status", status)
+		p.line("release", string(o.Release))
+		if o.Excess != "" {
+			p.line("flag", string(o.Excess))
+		}
+		p.text("reference", o.Reference)
+		p.text("note", o.Note)
+		p.text("by", o.Reporter())
+		p.text("key_id", o.KeyID)
+		p.line("at", o.ID.Time().Format(timeForm))
+	}
 }
 
 func (r *Report) writeRequest(p *printer) {

@@ -31,7 +31,7 @@ func toolsOfRoles(t *testing.T, p *program) {
 		"simulate_actions":  {"policy_id": "refund-desk", "actions": []any{refund("1", "roles")}},
 		"wait_for_approval": {"approval_id": approvalID, "wait_seconds": 0},
 	}
-	for role, count := range map[string]int{"agent": 5, "author": 4, "approver": 4, "executor": 1, "auditor": 4, "full": 6} {
+	for role, count := range map[string]int{"agent": 6, "author": 4, "approver": 4, "executor": 2, "auditor": 4, "full": 7} {
 		if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Role: role}}); err != nil {
 			t.Fatal(err)
 		}

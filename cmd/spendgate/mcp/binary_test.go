@@ -209,7 +209,7 @@ func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonsch
 func withoutPolicyWrites(t *testing.T, p *program) {
 	session := p.stdio(t, "--no-policy-writes")
 	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 5 {
+	if err != nil || len(tools.Tools) != 6 {
 		t.Error(tools, err)
 	}
 	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_policy", Arguments: map[string]any{"name": "n"}}); err == nil {

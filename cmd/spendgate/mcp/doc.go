@@ -1,5 +1,5 @@
 // Package mcp offers the service to AI agents as a tool server of the Model
-// Context Protocol: six tools, each a thin client of one endpoint, over stdio
+// Context Protocol: seven tools, each a thin client of one endpoint, over stdio
 // or streamable HTTP without sessions. Of these it lists those that its API key
 // may use.
 //

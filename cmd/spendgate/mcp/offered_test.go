@@ -26,7 +26,7 @@ func listed(t *testing.T, session *sdk.ClientSession) string {
 	return strings.Join(names, " ")
 }
 
-const allTools = "check_financial_action create_policy get_policy list_violations simulate_actions wait_for_approval"
+const allTools = "check_financial_action create_policy get_policy list_violations report_outcome simulate_actions wait_for_approval"
 
 // The list of tools follows the key, without a restart. Where it cannot be known
 // what the key may do, every tool is listed, the log says why, and calls go to
@@ -40,10 +40,10 @@ func TestToolsFollowTheKey(t *testing.T) {
 		{key(""), allTools, false},
 		{key(`,"policy_ids":["p"],"principal":"till"`), allTools, false},
 		{key(`,"role":"full"`), allTools, false},
-		{key(`,"role":"agent"`), "check_financial_action get_policy list_violations simulate_actions wait_for_approval", false},
+		{key(`,"role":"agent"`), "check_financial_action get_policy list_violations report_outcome simulate_actions wait_for_approval", false},
 		{key(`,"role":"author"`), "create_policy get_policy list_violations simulate_actions", false},
 		{key(`,"role":"auditor"`), "get_policy list_violations simulate_actions wait_for_approval", false},
-		{key(`,"role":"executor"`), "list_violations", false},
+		{key(`,"role":"executor"`), "list_violations report_outcome", false},
 		{key(`,"scopes":["checks:write"]`), "check_financial_action", false},
 		{key(`,"scopes":["budgets:read"]`), "", false},
 		{key(`,"scopes":["approvals:read"]`), "wait_for_approval", false},

@@ -182,3 +182,17 @@ func listSchema() *jsonschema.Schema {
 	s.Properties["limit"].Minimum, s.Properties["limit"].Maximum = new(1.0), new(100.0)
 	return s
 }
+
+func reportSchema() *jsonschema.Schema {
+	s := schemaOf[outcomeReport](reportTexts())
+	s.Properties["status"].Enum = []any{"executed", "failed", "voided"}
+	return s
+}
+
+func outcomeSchema() *jsonschema.Schema {
+	s := outputSchema[client.Outcome]()
+	describe(s, map[string]string{
+		"status": "What was reported.", "principal": "Who reported.", "key_id": "With which API key.", "note": "What was said of it. Null if nothing was.",
+	})
+	return s
+}

@@ -371,7 +371,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			plain(t, tool.Name, &schema, i == 1)
 		}
 		hints := tool.Annotations
-		reads := tool.Name != checkAction && tool.Name != createPolicy
+		reads := tool.Name != checkAction && tool.Name != createPolicy && tool.Name != reportOutcome
 		if hints.ReadOnlyHint != reads || hints.IdempotentHint != reads || *hints.DestructiveHint != (tool.Name == createPolicy) || *hints.OpenWorldHint {
 			t.Errorf("%s: %+v", tool.Name, hints)
 		}
@@ -379,11 +379,11 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s is not described", tool.Name)
 		}
 	}
-	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations simulate_actions wait_for_approval]" {
+	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions wait_for_approval]" {
 		t.Error(names)
 	}
 	tools, err = connect(t, newServer(t, serve(t, ""), io.Discard, func(o *Options) { o.PolicyWrites = false })).ListTools(t.Context(), nil)
-	if err != nil || len(tools.Tools) != 5 {
+	if err != nil || len(tools.Tools) != 6 {
 		t.Fatal(tools, err)
 	}
 	for _, tool := range tools.Tools {

@@ -37,6 +37,19 @@ simulated "allow" is no permission: before acting, call check_financial_action. 
 
 const listDescription = `List checks that were blocked or escalated, newest first: to review what agents were refused and why. All filters are optional.`
 
+const reportDescription = `Report what became of an action that check_financial_action allowed: "executed" when the money moved, "failed" when it did
+not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. It permits nothing.`
+
+func reportTexts() map[string]string {
+	return map[string]string{
+		"check_id":  "The check_id of the allowed check, chk_ and 32 digits.",
+		"status":    "What became of the action.",
+		"amount":    "What was really moved, if executed and another amount than was checked.",
+		"reference": "The payment system's name for it, if there is one.",
+		"note":      "Anything that people should know of it.",
+	}
+}
+
 func actionTexts() map[string]string {
 	return map[string]string{
 		"agent_id":           "Your own stable name as an agent, the same on every call, for example support-bot-7.",
@@ -175,6 +188,9 @@ func outputTexts() map[string]string {
 		"used_by_check_id":          "The check that was allowed by it.",
 		"remaining":                 "What the budgets that apply have left; null is no such limit.",
 		"remaining_count":           "How many actions are left.",
+		"reference":                 "The payment system's name for it. Null if none was given.",
+		"release":                   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
+		"flags":                     "exceeded or exceeded_pending if more was moved than was allowed.",
 	}
 }
 

@@ -25,9 +25,10 @@ const (
 	simulateActions = "simulate_actions"
 	listViolations  = "list_violations"
 	waitForApproval = "wait_for_approval"
+	reportOutcome   = "report_outcome"
 )
 
-// tool is one of the six: its definition and what it does with arguments that
+// tool is one of the seven: its definition and what it does with arguments that
 // fit its schema.
 type tool struct {
 	definition *sdk.Tool
@@ -54,6 +55,8 @@ func (s *Server) tools() []tool {
 			listSchema(), violationsSchema(), s.listViolations),
 		define(waitForApproval, spend.ApprovalsRead, "Wait for an approval", waitDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
 			waitSchema(), approvalSchema(), s.waitForApproval),
+		define(reportOutcome, spend.OutcomesWrite, "Report an outcome", reportDescription, sdk.ToolAnnotations{},
+			reportSchema(), outcomeSchema(), s.reportOutcome),
 	}
 }
 
@@ -137,6 +140,9 @@ func decisionText(r *client.Result) string {
 		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
 			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
 	}
+	if r.Outcome != "" {
+		text += "\nThis check was reported as " + r.Outcome + " since. Do not carry the action out; a new attempt is a new check, with another idempotency_key."
+	}
 	text += "\nCheck: " + r.CheckID
 	if r.Replayed {
 		text += " (the answer of an earlier request with this idempotency key)"
@@ -195,6 +201,31 @@ func (s *Server) listViolations(ctx context.Context, arguments []byte) (*sdk.Cal
 			len(page.Data), page.Pagination.TotalCount, page.Pagination.NextCursor)
 	}
 	return answer(text, page.Body), nil
+}
+
+// outcomeReport are the arguments of report_outcome.
+type outcomeReport struct {
+	CheckID string `json:"check_id"`
+	client.OutcomeReport
+}
+
+func (s *Server) reportOutcome(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var report outcomeReport
+	if err := decode(arguments, &report); err != nil {
+		return nil, err
+	}
+	o, err := s.client.ReportOutcome(ctx, report.CheckID, report.OutcomeReport)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("Recorded: check %s was %s.", o.CheckID, o.Status)
+	switch o.Release {
+	case "done":
+		text += " What it took from budgets was given back."
+	case "pending":
+		text += " Nothing is given back until a system that may release reports, too. Do not assume that the action may be checked again."
+	}
+	return answer(text, o.Body), nil
 }
 
 // answer returns the endpoint's answer unchanged, structured and, for clients that
