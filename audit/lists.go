@@ -24,10 +24,12 @@ type CheckQuery struct {
 	AgentID  string
 	PolicyID string
 	Effect   *spend.Effect
-	From     time.Time // inclusive
-	Until    time.Time // exclusive
-	Before   spend.ID  // only smaller IDs: the position of the cursor
-	Limit    int
+	// Unreported selects allowed checks of which no outcome was reported.
+	Unreported bool
+	From       time.Time // inclusive
+	Until      time.Time // exclusive
+	Before     spend.ID  // only smaller IDs: the position of the cursor
+	Limit      int
 	// Examine is how many checks a page may look at, newest first, whatever the
 	// filters leave of them. It is more than Limit.
 	Examine int

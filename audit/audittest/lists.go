@@ -270,3 +270,23 @@ func policyPagesAreBounded(t *testing.T, s Subject) {
 		t.Errorf("%d versions, more %v, %v", len(page.Policies), page.More, err)
 	}
 }
+
+// unreportedListing: allowed checks without an outcome, over several pages.
+func unreportedListing(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var want []*spend.Check
+	for i := range 12 {
+		c := newCheck(f)
+		switch i % 3 {
+		case 0:
+			mustCommit(t, s, blocked(c))
+		case 1:
+			mustCommit(t, s, c)
+			mustReport(t, s, report(f, c, 1, spend.Executed, i%2 == 0))
+		default:
+			mustCommit(t, s, c)
+			want = append([]*spend.Check{c}, want...)
+		}
+	}
+	mustWalk(t, s, audit.CheckQuery{Unreported: true, Limit: 2, Examine: 5}, want)
+}

@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"BudgetsCountSince", budgetsCountSince},
 		{"CounterListing", counterListing},
 		{"CountersExpire", countersExpire},
+		{"UnreportedListing", unreportedListing},
 		{"ApprovalStates", approvalStates},
 		{"ApprovalExpires", approvalExpires},
 		{"ApprovalSeparation", approvalSeparation},

@@ -122,6 +122,9 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	if q.Effect != nil {
 		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")
 	}
+	if q.Unreported {
+		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id)")
+	}
 	text.within(q.Bounds)
 	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(limit))
 	return text.String(), text.args

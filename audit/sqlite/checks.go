@@ -28,6 +28,9 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	if q.Effect != nil {
 		w.and("decision = ?", q.Effect.String())
 	}
+	if q.Unreported {
+		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes)")
+	}
 	w.within(q.Bounds)
 	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+"?) WHERE true"+w.text+
 		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)

@@ -23,7 +23,7 @@ func (m *memory) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit
 			page.More, page.Next = true, all[i-1].ID
 			break
 		}
-		if audittest.Lists(&q, c) {
+		if audittest.Lists(&q, c) && (!q.Unreported || c.Decision.Effect == spend.Allow && !m.reported(c.ID)) {
 			stored := *c
 			page.Checks = append(page.Checks, &stored)
 		}

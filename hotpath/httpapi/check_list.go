@@ -29,12 +29,24 @@ func (a *API) getChecks(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	ids := make([]spend.ID, len(page.Checks))
+	for i, c := range page.Checks {
+		ids[i] = c.ID
+	}
+	outcomes, err := a.store.Outcomes(ctx, ids)
+	if err != nil {
+		return err
+	}
+	last := make(map[spend.ID]*spend.Outcome, len(outcomes))
+	for _, o := range outcomes { // in the order of their numbers
+		last[o.CheckID] = o
+	}
 	x.out = append(x.out, `{"data":[`...)
 	for i, c := range page.Checks {
 		if i > 0 {
 			x.out = append(x.out, ',')
 		}
-		x.out = appendCheckRecord(x.out, c)
+		x.out = appendCheckRecord(x.out, c, last[c.ID])
 	}
 	x.out = appendPage(x.out, page.More, string(page.Next[:]), filters, -1)
 	return x.answer(200)
@@ -44,7 +56,7 @@ func (a *API) getChecks(x *exchange) error {
 func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 	var faults spend.Faults
 	q := audit.CheckQuery{Examine: maxExamined}
-	values := parameters(query, &faults, "agent_id", "policy_id", "decision", "from", "to", "before", "limit", "cursor")
+	values := parameters(query, &faults, "agent_id", "policy_id", "decision", "outcome", "from", "to", "before", "limit", "cursor")
 	q.AgentID, q.PolicyID = values["agent_id"], values["policy_id"]
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	if q.PolicyID != "" && !spend.ValidPolicyID(q.PolicyID) {
@@ -54,6 +66,11 @@ func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 		effect, ok := spend.ParseEffect(s)
 		if q.Effect = &effect; !ok {
 			faults.Add("decision", "must be allow, block or escalate")
+		}
+	}
+	if s, given := values["outcome"]; given {
+		if q.Unreported = true; s != "none" {
+			faults.Add("outcome", "must be none")
 		}
 	}
 	var last time.Time
@@ -74,14 +91,21 @@ func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 	return q, filters, faults.Err()
 }
 
-// appendCheckRecord writes a check's result and what it was the answer to.
-func appendCheckRecord(dst []byte, c *spend.Check) []byte {
+// appendCheckRecord writes a check's result, what it was the answer to and what
+// became of it, if that was reported.
+func appendCheckRecord(dst []byte, c *spend.Check, o *spend.Outcome) []byte {
 	dst = AppendCheckResult(dst, c)
 	dst = append(dst[:len(dst)-1], `,"action":`...)
 	dst = appendAction(dst, c)
 	dst = append(dst, `,"principal":`...)
 	dst = appendString(dst, c.PrincipalName())
-	return append(dst, `,"outcome":null}`...)
+	dst = append(dst, `,"outcome":`...)
+	if o == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = AppendOutcome(dst, o)
+	}
+	return append(dst, '}')
 }
 
 // appendAction writes the action as it was evaluated: a body that could be sent

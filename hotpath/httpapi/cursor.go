@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
 
 	"spendgate/audit"
 )
@@ -50,6 +51,7 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	} else {
 		b = append(b, byte(*q.Effect))
 	}
+	b = strconv.AppendBool(b, q.Unreported)
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
 	b = append(append(b, q.PolicyID...), 0)

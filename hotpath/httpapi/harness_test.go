@@ -207,6 +207,8 @@ func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit
 	return audit.ViolationPage{Violations: s.violations, More: len(s.violations) > 0, Total: 7}, s.err
 }
 
+func (s *fakeStore) Outcomes(context.Context, []spend.ID) ([]*spend.Outcome, error) { return nil, nil }
+
 func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
 	s.checks = q
 	return audit.CheckPage{Checks: s.listed, More: true, Next: testID(instant)}, s.err

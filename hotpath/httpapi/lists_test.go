@@ -139,7 +139,7 @@ func TestAppendCheckRecord(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		result := string(AppendCheckResult(nil, c))
-		if got := string(appendCheckRecord(nil, c)); got != result[:len(result)-1]+want || !json.Valid([]byte(got)) {
+		if got := string(appendCheckRecord(nil, c, nil)); got != result[:len(result)-1]+want || !json.Valid([]byte(got)) {
 			t.Errorf("got  %s\nwant %s", got, result[:len(result)-1]+want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestListsAreAnswered(t *testing.T) {
 	s := start(t, nil)
 	c := blockedCheck()
 	s.store.listed = []*spend.Check{c, c}
-	record := string(appendCheckRecord(nil, c))
+	record := string(appendCheckRecord(nil, c, nil))
 	list := func(path string) (cursor string) {
 		t.Helper()
 		a := s.do("GET", path, "")

@@ -272,6 +272,10 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&before=2999-01-01&cursor="+field(t, list, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/checks?decision=allow", "", 200, true, narrowKey)
 	d.send("GET", "/v1/checks?decision=deny", "", 422, false)
+	if unreported := d.send("GET", "/v1/checks?outcome=none&policy_id=p", "", 200, true); strings.Contains(unreported, field(t, allowed, "check_id")) {
+		t.Errorf("%s was reported: %s", outcome, unreported)
+	}
+	d.send("GET", "/v1/checks?outcome=voided", "", 422, false)
 	d.send("GET", "/v1/checks?before=soon", "", 422, true)
 	list = d.send("GET", "/v1/policies?limit=1", "", 200, true)
 	d.send("GET", "/v1/policies?cursor="+field(t, list, "pagination", "next_cursor"), "", 200, true)
