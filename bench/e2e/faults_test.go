@@ -82,11 +82,12 @@ func (s *suite) redisFailedOverAndBack(t *testing.T) {
 	act(t, err)
 	defer other.Close() //nolint:errcheck // it ends with the test
 	check(t, s.client(0), s.action("41")).Result()
-	replicate(t, other, s.Redis)
+	replicate(t, other, s.Redis, 0)
 	action := s.action("42")
 	first := check(t, s.client(0), action).Result()
-	replicate(t, s.Redis, other)
-	time.Sleep(1100 * time.Millisecond) // as any failover takes: after a second a connection is looked at again
+	// As long as any failover takes: after a second a connection is looked at again.
+	// No node uses it meanwhile, for a replica takes no writes.
+	replicate(t, s.Redis, other, 1100*time.Millisecond)
 	for _, c := range []*fleet.Client{s.client(0), s.client(1)} {
 		again := s.answeredWithin(t, resumeIn, c, action)
 		if r := again.Result(); !r.Duplicate() || named(t, r) != first.CheckID {
@@ -95,9 +96,9 @@ func (s *suite) redisFailedOverAndBack(t *testing.T) {
 	}
 }
 
-// replicate makes one server a replica of another until it has its data, then
-// a master again.
-func replicate(t *testing.T, replica, master *fleet.Redis) {
+// replicate makes one server a replica of another until it has its data, and for
+// that time, then a master again.
+func replicate(t *testing.T, replica, master *fleet.Redis, hold time.Duration) {
 	t.Helper()
 	ctx := t.Context()
 	act(t, master.Client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
@@ -107,6 +108,7 @@ func replicate(t *testing.T, replica, master *fleet.Redis) {
 	eventually(t, patience, "the replica has the data", func() bool {
 		return strings.Contains(replica.Client.Info(ctx, "replication").Val(), "master_link_status:up")
 	})
+	time.Sleep(hold)
 	act(t, replica.Client.ReplicaOf(ctx, "NO", "ONE").Err())
 }
 

@@ -147,7 +147,7 @@ var may = map[string][]string{
 	// Derived from what checks were charged with, and recomputed by audit verify.
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT"},
 	// Decisions and uses only by functions that prove them.
-	"approvals": {"INSERT"},
+	"approvals": {"INSERT"}, "outcomes": {"INSERT"},
 }
 
 // quoted returns a name as SQL has it: schema, owner or service.
