@@ -19,6 +19,7 @@ const (
 	PrefixKey       = "key_"
 	PrefixPolicy    = "pol_"
 	PrefixApproval  = "apr_"
+	PrefixEvent     = "evt_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

@@ -1,0 +1,133 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Events is the feed of what happened (S51).
+type Events interface {
+	// Events returns a page of events in the order of their sequences. What was
+	// committed before the call is in reach of it. A sequence is given once, after
+	// all smaller ones that will ever be read: who continues after the greatest that
+	// it read misses nothing. What caused an event comes before it.
+	Events(ctx context.Context, q EventQuery) (EventPage, error)
+}
+
+// EventQuery selects events. Nil fields do not filter.
+type EventQuery struct {
+	After int64 // only greater sequences
+	Types []EventType
+	Limit int
+
+	// What the asking key may see: events of these policies, and of these agents or
+	// of none. Changes of keys are of no policy, and not seen by a key that is bound
+	// to any or to agents.
+	PolicyIDs []string
+	AgentIDs  []string
+}
+
+// Bound reports whether the asking key may not see everything.
+func (q *EventQuery) Bound() bool { return q.PolicyIDs != nil || q.AgentIDs != nil }
+
+// EventPage is one page of the feed. It may hold less than the limit, or nothing,
+// while there is More.
+type EventPage struct {
+	Events []Event
+	Next   int64 // the sequence up to which events were read: where the next page begins
+	More   bool  // events may be after Next already
+}
+
+// EventType says what happened.
+type EventType string
+
+// The types of events.
+const (
+	EventViolationRecorded     EventType = "violation.recorded"
+	EventApprovalRequested     EventType = "approval.requested"
+	EventApprovalApproved      EventType = "approval.approved"
+	EventApprovalDenied        EventType = "approval.denied"
+	EventApprovalExpired       EventType = "approval.expired"
+	EventApprovalUsed          EventType = "approval.used"
+	EventOutcomeReported       EventType = "outcome.reported"
+	EventOutcomeReleasePending EventType = "outcome.release_pending"
+	EventOutcomeExceeded       EventType = "outcome.exceeded"
+	EventBudgetExhausted       EventType = "budget.exhausted"
+	EventPolicyCreated         EventType = "policy.created"
+	EventKeyChanged            EventType = "key.changed" // or created
+)
+
+// EventTypes are all there are, in the interface's order.
+var EventTypes = [...]EventType{
+	EventViolationRecorded, EventApprovalRequested, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventApprovalUsed,
+	EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded, EventBudgetExhausted, EventPolicyCreated, EventKeyChanged,
+}
+
+// Event is one event. By its type, one of Violation, Approval, Outcome, Exhaustion
+// and Change is what it is about, as of the event; httpapi.AppendEvent writes it.
+type Event struct {
+	Sequence int64
+	ID       spend.ID // the same in every database that is restored from this one
+	Type     EventType
+	At       time.Time
+	PolicyID string // empty when it is of none, or when its check is archived
+	AgentID  string // likewise
+
+	Violation  *Violation
+	Approval   *ApprovalEvent
+	Outcome    *spend.Outcome // of outcome.*
+	Exhaustion *Exhaustion
+	Change     *Change // of policy.created and key.changed
+}
+
+// EventID returns the ID of the event of that type about a source: the check of a
+// violation, an approval, an outcome, an Exhaustion's, or ChangeSource. That there
+// is one event of a type and source at most makes it an identity.
+func EventID(t EventType, source spend.ID) spend.ID {
+	sum := sha256.Sum256(append(append([]byte("spendgate event 1\n"+string(t)), '\n'), source[:]...))
+	return spend.ID(sum[:16])
+}
+
+// ChangeSource returns what stands for a change in EventID.
+func ChangeSource(seq int64) (source spend.ID) {
+	binary.BigEndian.PutUint64(source[8:], uint64(seq))
+	return source
+}
+
+// ApprovalEvent is an approval at one of its events.
+type ApprovalEvent struct {
+	ID         spend.ID     // of its check, too
+	Check      *spend.Check // that asked; nil when it is archived
+	ActionHash spend.Hash
+	Required   int
+	ExpiresAt  time.Time
+	Decision   *Decision // of approval.approved and approval.denied
+	UseBy      time.Time // of approval.approved
+	UsedBy     spend.ID  // the check, of approval.used
+}
+
+// Exhaustion is that a counter of a budget had no room left, or refused a check:
+// the first time in its window.
+type Exhaustion struct {
+	Counter  spend.Counter
+	PolicyID string
+	RuleID   string
+	Since    int    // the version of the policy since which the counter counts
+	Subject  string // a JSON array of the values of Per
+	Limited  bool
+	Limit    spend.Amount
+	Counted  bool
+	MaxCount int64
+	Usage    spend.Usage // what was taken by then
+
+	// What the policy says of the budget. Stores leave it out.
+	Per            []string
+	Currency       string // empty: all
+	WindowName     string // empty of a rolling window
+	TimeZone       string // likewise
+	RollingMinutes int64  // 0 of a calendar window
+}
