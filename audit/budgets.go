@@ -54,7 +54,7 @@ func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterC
 			charge := &c.Charges[i]
 			change := l.of(c, charge)
 			change.add(charge, c.Decision.Effect == spend.Allow)
-			if principal := cmp.Or(c.Principal, c.KeyID); !slices.Contains(change.Principals, principal) {
+			if principal := c.PrincipalName(); !slices.Contains(change.Principals, principal) {
 				change.Principals = append(change.Principals, principal)
 			}
 		}

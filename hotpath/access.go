@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -103,27 +104,19 @@ func (a Access) own() string {
 	return a.principal()
 }
 
-// principal returns who stands behind the caller's key; empty without a key.
+// principal returns who stands behind the caller's key (S32); empty without a key.
 func (a Access) principal() string {
 	if a.key == nil {
 		return ""
 	}
-	return principalOf(a.key.Grants.Principal, a.key.name)
-}
-
-// principalOf is who stands behind a key (S32).
-func principalOf(given, keyID string) string {
-	if given == "" {
-		return keyID
-	}
-	return given
+	return cmp.Or(a.key.Grants.Principal, a.key.name)
 }
 
 // Sees reports whether the caller may read a check.
 func (a Access) Sees(c *spend.Check) bool {
 	own := a.own()
 	return a.permitAction(c.Action.PolicyID, c.Action.AgentID) == nil &&
-		(own == "" || own == principalOf(c.Principal, c.KeyID))
+		(own == "" || own == c.PrincipalName())
 }
 
 // Bounds returns what the caller may read in lists.

@@ -1,7 +1,6 @@
 package hotpath
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -88,7 +87,7 @@ func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Pr
 	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
 		return uncovered, nil
 	}
-	principal := cmp.Or(check.Principal, check.KeyID)
+	principal := check.PrincipalName()
 	b := &budgeting{found: found, charges: p.Charges(nil, &check.Action, c.resolution, principal, check.ID.Time())}
 	if len(b.charges) == 0 {
 		return found, nil

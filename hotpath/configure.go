@@ -46,7 +46,7 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	}
 	c.used().note(a.now())
 	if c.key != nil {
-		by.KeyID, by.Principal = c.key.name, principalOf(c.key.Grants.Principal, c.key.name)
+		by.KeyID, by.Principal = c.key.name, c.principal()
 	}
 	err := a.store.CreatePolicy(stored, by, p, a.now())
 	if errors.Is(err, audit.ErrPoliciesFull) {

@@ -1,7 +1,6 @@
 package audittest
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -116,5 +115,5 @@ func boundQueries() []audit.ViolationQuery {
 func MaySee(b *audit.Bounds, c *spend.Check) bool {
 	return (b.PolicyIDs == nil || slices.Contains(b.PolicyIDs, c.Action.PolicyID)) &&
 		(b.AgentIDs == nil || slices.Contains(b.AgentIDs, c.Action.AgentID)) &&
-		(b.Principal == "" || b.Principal == cmp.Or(c.Principal, c.KeyID))
+		(b.Principal == "" || b.Principal == c.PrincipalName())
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -77,4 +78,19 @@ func printJSON(w io.Writer, v any) error {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(v)
+}
+
+// printAll prints all items of a listing, as a JSON array or as a table.
+func printAll[T any](p process, items iter.Seq2[T, error], asJSON bool, table func(io.Writer, []T) error) error {
+	all := []T{} // JSON's [] when there are none
+	for item, err := range items {
+		if err != nil {
+			return err
+		}
+		all = append(all, item)
+	}
+	if asJSON {
+		return printJSON(p.stdout, all)
+	}
+	return table(p.stdout, all)
 }

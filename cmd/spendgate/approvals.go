@@ -47,8 +47,8 @@ func approvalsList(flags *flag.FlagSet) action {
 	agentID := flags.String("agent-id", "", "only of the agent `ID`")
 	asJSON := flags.Bool("json", false, "print the approvals as JSON")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		api, err := keyAPI(p)
 		if err != nil {
@@ -58,17 +58,7 @@ func approvalsList(flags *flag.FlagSet) action {
 		if *status != "all" {
 			query.Status = client.ApprovalStatus(*status)
 		}
-		all := []client.Approval{} // as JSON [], not null
-		for a, err := range api.AllApprovals(ctx, query) {
-			if err != nil {
-				return err
-			}
-			all = append(all, a)
-		}
-		if *asJSON {
-			return printJSON(p.stdout, all)
-		}
-		return writeApprovals(p.stdout, all)
+		return printAll(p, api.AllApprovals(ctx, query), *asJSON, writeApprovals)
 	}
 }
 

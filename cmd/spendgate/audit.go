@@ -85,8 +85,8 @@ func auditCheckpoint(flags *flag.FlagSet) action {
 		return notEmpty(&reason)(reason)
 	})
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: "takes no arguments but flags"}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		return writeCheckpoint(ctx, p, reason)
 	}

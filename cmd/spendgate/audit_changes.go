@@ -35,8 +35,8 @@ func auditChanges(flags *flag.FlagSet) action {
 	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: "takes no arguments"}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		q.Since = since.at
 		changes, done, err := openChanges(ctx, p, *dataDir)

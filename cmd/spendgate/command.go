@@ -119,12 +119,20 @@ func flagFault(err error) string {
 func noFlags(f func(context.Context, process) error) func(*flag.FlagSet) action {
 	return func(*flag.FlagSet) action {
 		return func(ctx context.Context, p process, args []string) error {
-			if len(args) > 0 {
-				return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+			if err := noArguments(args); err != nil {
+				return err
 			}
 			return f(ctx, p)
 		}
 	}
+}
+
+// noArguments refuses arguments.
+func noArguments(args []string) error {
+	if len(args) > 0 {
+		return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+	}
+	return nil
 }
 
 func isHelp(arg string) bool {

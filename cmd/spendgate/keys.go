@@ -137,24 +137,14 @@ func isBool(s string) bool {
 func keysList(flags *flag.FlagSet) action {
 	asJSON := flags.Bool("json", false, "print an array of the keys as JSON")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		api, err := adminAPI(p)
 		if err != nil {
 			return err
 		}
-		keys := []client.Key{} // JSON's [] when there are none
-		for k, err := range api.AllKeys(ctx, client.KeyQuery{Limit: 100}) {
-			if err != nil {
-				return err
-			}
-			keys = append(keys, k)
-		}
-		if *asJSON {
-			return printJSON(p.stdout, keys)
-		}
-		return writeKeys(p.stdout, keys)
+		return printAll(p, api.AllKeys(ctx, client.KeyQuery{Limit: 100}), *asJSON, writeKeys)
 	}
 }
 

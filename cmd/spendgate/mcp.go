@@ -48,8 +48,8 @@ func mcpSetup(flags *flag.FlagSet) action {
 	addr := flags.String("http", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
 	noPolicyWrites := flags.Bool("no-policy-writes", false, "do not offer create_policy")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		c, err := config.LoadTools(p.environ)
 		if err != nil {

@@ -30,8 +30,8 @@ const (
 func serveCommand(flags *flag.FlagSet) action {
 	check := flags.Bool("check", false, "look at the settings, PostgreSQL and Redis, change nothing, and end")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		if *check {
 			return checkServe(ctx, p)
@@ -196,8 +196,8 @@ func checkServe(ctx context.Context, p process) error {
 func migrateCommand(flags *flag.FlagSet) action {
 	service := flags.String("service", "", "grant `ROLE`, with which nodes connect, what they need, and revoke the rest")
 	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 {
-			return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
+		if err := noArguments(args); err != nil {
+			return err
 		}
 		c, err := p.load(config.Migrate)
 		if err != nil {

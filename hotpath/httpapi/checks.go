@@ -39,16 +39,9 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 
 // getCheck answers GET /v1/checks/{check_id}.
 func (a *API) getCheck(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
-	if err := x.noQuery(); err != nil {
-		return err
-	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	check, err := a.checkAt(ctx, x, access)
+	check, err := a.readCheck(ctx, x)
 	if err != nil {
 		return err
 	}

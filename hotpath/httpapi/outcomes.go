@@ -40,16 +40,9 @@ func (a *API) postOutcome(x *exchange) error {
 
 // getOutcome answers GET /v1/checks/{check_id}/outcome: the last report.
 func (a *API) getOutcome(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
-	if err := x.noQuery(); err != nil {
-		return err
-	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	check, err := a.checkAt(ctx, x, access)
+	check, err := a.readCheck(ctx, x)
 	if err != nil {
 		return err
 	}
@@ -62,6 +55,18 @@ func (a *API) getOutcome(x *exchange) error {
 	}
 	x.out = AppendOutcome(x.out, outcomes[len(outcomes)-1])
 	return x.answer(200)
+}
+
+// readCheck returns the check that a GET's path names.
+func (a *API) readCheck(ctx context.Context, x *exchange) (*spend.Check, error) {
+	access, err := a.admit(x, x.caller(), true)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.noQuery(); err != nil {
+		return nil, err
+	}
+	return a.checkAt(ctx, x, access)
 }
 
 // checkAt returns the check that the path names, if the caller may see it.

@@ -32,14 +32,7 @@ func ActionHash(c *Check) Hash {
 	a := &c.Action
 	b := append((*buf)[:0], "approved action 1\n"...)
 	b = appendPart(b, c.PrincipalName())
-	b = appendPart(b, a.AgentID)
-	b = appendPart(b, a.PolicyID)
-	b = append(b, byte(c.ActionType))
-	b = appendAmount(b, a.Amount)
-	b = appendPart(b, a.Currency)
-	b = appendPart(b, a.Counterparty)
-	b = appendPart(b, a.PaymentMethod)
-	b = appendPart(b, a.MerchantOrVendor)
+	b = appendAction(b, a, c.ActionType)
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)
 	}

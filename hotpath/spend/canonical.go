@@ -43,14 +43,7 @@ func RequestSHA(a *Action) Hash {
 	buf := canonicalBuffers.Get().(*[]byte)
 	defer canonicalBuffers.Put(buf)
 	b := append((*buf)[:0], 1) // the version of this encoding
-	b = appendPart(b, a.AgentID)
-	b = appendPart(b, a.PolicyID)
-	b = append(b, byte(a.Type))
-	b = appendAmount(b, a.Amount)
-	b = appendPart(b, a.Currency)
-	b = appendPart(b, a.Counterparty)
-	b = appendPart(b, a.PaymentMethod)
-	b = appendPart(b, a.MerchantOrVendor)
+	b = appendAction(b, a, a.Type)
 	b = appendPart(b, a.ReasonText)
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)
@@ -60,6 +53,18 @@ func RequestSHA(a *Action) Hash {
 	}
 	*buf = b
 	return sha256.Sum256(b)
+}
+
+// appendAction writes what an action of the type does, but for its metadata.
+func appendAction(b []byte, a *Action, t ActionType) []byte {
+	b = appendPart(b, a.AgentID)
+	b = appendPart(b, a.PolicyID)
+	b = append(b, byte(t))
+	b = appendAmount(b, a.Amount)
+	b = appendPart(b, a.Currency)
+	b = appendPart(b, a.Counterparty)
+	b = appendPart(b, a.PaymentMethod)
+	return appendPart(b, a.MerchantOrVendor)
 }
 
 func appendPart(b []byte, s string) []byte {

@@ -1,6 +1,9 @@
 package spend
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Check is one answered request: the action as it was evaluated, the decision
 // and what proves it. It is the row of the audit trail and the source of the
@@ -32,10 +35,7 @@ func (c *Check) Timestamp() time.Time { return c.ID.Time() }
 
 // PrincipalName returns who stands behind the key of the check (S32).
 func (c *Check) PrincipalName() string {
-	if c.Principal == "" {
-		return c.KeyID
-	}
-	return c.Principal
+	return cmp.Or(c.Principal, c.KeyID)
 }
 
 // UsesApproval reports whether the check marks its approval as used (S47).
