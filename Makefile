@@ -116,6 +116,10 @@ failover: fleetctl ## fail Redis Cluster, Sentinel and PostgreSQL over under loa
 	@TEST_FAILOVER=thorough .bin/fleetctl with-servers go test -count=$(TIMES) -timeout 60m -v \
 	  -run 'EndToEnd/(failover|fleet)/(cluster|sentinel|standby|F16|G7_many)' ./bench/e2e
 
+.PHONY: upgrade
+upgrade: fleetctl ## upgrade a fleet from the version that FROM, a commit or tag, has, and back, under load
+	@TEST_UPGRADE_FROM=$(FROM) .bin/fleetctl with-servers go test -count=1 -v -run 'EndToEnd/upgrade' ./bench/e2e
+
 # How many states each search of the protocol may visit, and how many schedules
 # the simulation plays.
 STATES ?= 3000000

@@ -3,8 +3,10 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,8 +30,12 @@ type upgrade struct {
 }
 
 // testUpgrade: nodes of this version and of the next one, whose schema is
-// newer, work side by side, and one can go either way (G11 with a migration).
+// newer, work side by side, and one can go either way (G11 with a migration). With
+// TEST_UPGRADE_FROM the older nodes are a build of that revision.
 func testUpgrade(t *testing.T, binary string) {
+	if from := os.Getenv("TEST_UPGRADE_FROM"); from != "" {
+		binary = buildRevision(t, from)
+	}
 	f := startFleet(t, fleet.Options{Binary: binary})
 	u := &upgrade{
 		suite: &suite{Fleet: f}, old: binary, next: buildNext(t),
@@ -62,6 +68,26 @@ func buildNext(t *testing.T) string {
 			commit: string(call.ReplaceAll(source, []byte(`$1, '`+nextVersion+`')"`))),
 		},
 	})
+	act(t, err)
+	return binary
+}
+
+// buildRevision compiles the version that a commit or tag has.
+func buildRevision(t *testing.T, revision string) string {
+	t.Helper()
+	tree := filepath.Join(t.TempDir(), "tree")
+	git := func(args ...string) error {
+		output, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, output)
+		}
+		return nil
+	}
+	root, err := fleet.ModuleRoot()
+	act(t, err)
+	act(t, git("clone", "--quiet", "--shared", "--no-checkout", root, tree))
+	act(t, git("-C", tree, "checkout", "--quiet", "--detach", revision))
+	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{Race: raced, Module: tree})
 	act(t, err)
 	return binary
 }
