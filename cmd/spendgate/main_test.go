@@ -96,7 +96,7 @@ func TestUsage(t *testing.T) {
 		"", "nope", "keys", "keys nope", "keys create", "keys create --name", "keys create --name x y", "keys create --limit 3",
 		"keys create --name x --rate-limit many", "keys list x", "keys update", "keys update key_1", "keys update --active",
 		"keys update key_1 --active false", "policies apply", "policies apply -f a b", "policies get", "policies get a b",
-		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list", "policies list -f a b", "policies lint", "policies lint -f a b", "policies test -f a",
+		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list a", "policies lint", "policies lint -f a b", "policies test -f a",
 		"policies test a", "policies test -f - -", "mcp now", "mcp --http", "approvals list x", "approvals show", "approvals approve a b", "approvals deny",
 		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
 		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",

@@ -33,8 +33,8 @@ func policiesCommand() command {
 					"The exit code is 0 when nothing differs, 1 when something does, and 2 when that could not be found out.",
 			},
 			{
-				name: "list", summary: "list the policies in files, with their versions on the server", setup: policiesList,
-				details: policiesNeed + "\nSTATE says whether a policy is on the server as it is in the file.",
+				name: "list", summary: "list the policies on the server, or those in files and what the server has of them", setup: policiesList,
+				details: policiesNeed + "\nWith -f STATE says whether a policy is on the server as it is in the file.",
 			},
 			{
 				name: "lint", summary: "name everything wrong with policies in files, by file and line", setup: policiesLint,

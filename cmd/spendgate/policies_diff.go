@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -59,20 +60,27 @@ func policiesDiff(flags *flag.FlagSet) action {
 	}
 }
 
-// policiesList tells how the policies in files stand against those on the server.
+// policiesList prints the policies on the server, or how those in files stand
+// against them.
 func policiesList(flags *flag.FlagSet) action {
-	path := fileFlag(flags)
+	path := flags.String("f", "", "a `FILE`, a folder of .yaml, .yml and .json files, or - for standard input")
 	return func(ctx context.Context, p process, args []string) error {
-		if *path == "" || len(args) > 0 {
-			return usageError{text: "needs -f FILE and no other arguments"}
-		}
-		policies, err := readPolicies(p, *path)
-		if err != nil {
+		if err := noArguments(args); err != nil {
 			return err
+		}
+		var policies []policyfile.Policy
+		if *path != "" {
+			var err error
+			if policies, err = readPolicies(p, *path); err != nil {
+				return err
+			}
 		}
 		api, err := keyAPI(p)
 		if err != nil {
 			return err
+		}
+		if *path == "" {
+			return printAll(p, api.AllPolicies(ctx, client.PolicyQuery{Limit: 100}), false, writePolicies)
 		}
 		out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tSTATE\tFILE")
@@ -96,6 +104,15 @@ func policiesList(flags *flag.FlagSet) action {
 		}
 		return out.Flush()
 	}
+}
+
+func writePolicies(w io.Writer, policies []client.Policy) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tRULES\tNAME")
+	for _, p := range policies {
+		fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\n", printable(p.PolicyID), p.Version, p.UpdatedAt, len(p.Rules), printable(p.Name))
+	}
+	return out.Flush()
 }
 
 // differences returns what would change if the policy were stored, nil if nothing.

@@ -64,6 +64,9 @@ func TestPoliciesList(t *testing.T) {
 		"-          -        -                         not on the server  standard input (policy 4)\n", "")
 	n = newFakeNode(t, "302 ")
 	n.run(t, same3, "policies", "list", "-f", "-").check(t, 1, "", "302 Found")
+	n = newFakeNode(t, `200 {"data":[{"policy_id":"desk","version":3,"name":"Desk\u001b","rules":[{},{}],"updated_at":"2026-01-02T03:04:05.000Z"}],"next_cursor":null}`)
+	n.run(t, "", "policies", "list").check(t, 0, "POLICY ID  VERSION  UPDATED                   RULES  NAME\n"+
+		`desk       3        2026-01-02T03:04:05.000Z  2      "Desk\x1b"`+"\n", "")
 }
 
 func TestPoliciesLint(t *testing.T) {
