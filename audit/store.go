@@ -75,8 +75,9 @@ type Trail interface {
 	// missing from the answer.
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
 	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
-	// after nowMS and that was not released.
-	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]LivePass, error)
+	// after nowMS and that was not released; with onlyAllowed, of those that were
+	// allowed.
+	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
 	// released, newest ID first, beginning below the ID before (zero begins at the
 	// newest).

@@ -1,6 +1,7 @@
 package hotpath_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -247,4 +248,66 @@ func TestApprovalIsWaitedFor(t *testing.T) {
 			t.Errorf("a node that stops: %+v, %v", found, err)
 		}
 	})
+}
+
+// A use that fails leaves the name to the check that asked (F78), and a voided one
+// has used its approval (F80).
+func TestFailedUseLeavesItsHolder(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 2)
+	f.post(0, "e", fmt.Sprintf(askRules, 1000))
+	a := under(refundOf(t, "101", "c"), "e")
+	approval := f.asked(a)
+	f.approve(approval, "bob")
+	f.nodes[0].faults.onCommit(func(context.Context, []*spend.Check, realCommit) error { return errTest })
+	if o := f.check(0, with(approval, a)); o.err == nil {
+		t.Fatalf("recorded by a store that fails: %s", o)
+	}
+	f.nodes[0].faults.onCommit(nil)
+	time.Sleep(50 * time.Millisecond) // the release goes with the next batch
+	if o := f.check(1, a); !o.names(approval.Check.ID.Text(spend.PrefixCheck)) {
+		t.Errorf("without the approval: %s", o)
+	}
+	use := f.check(0, with(approval, a))
+	if use.err != nil || use.answer.Check.Decision.Effect != spend.Allow {
+		t.Fatal(use)
+	}
+	f.release(1, use)
+	if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalUsed) {
+		t.Errorf("after it was voided: %s", o)
+	}
+}
+
+// A use passes a holder that was not allowed, but not the allowed action that such
+// a holder hides, since its own window was shorter (G3, F79).
+func TestApprovalBehindAnothersCheck(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		t.Run(fmt.Sprint("and behind a released one=", released), func(t *testing.T) {
+			f := newFleet(t, embeddedBackend(), 2)
+			f.post(0, "e", strings.Replace(guardRules(60), "[", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":100,"approval":{}}},`, 1))
+			f.post(0, "short", guardRules(5))
+			f.post(0, "shut", strings.Replace(guardRules(5), "500", "1", 1))
+			a := under(refundOf(t, "101", "c"), "e")
+			approval := f.asked(a)
+			f.approve(approval, "bob")
+			f.mini.Advance(6 * time.Minute)
+			allowed := f.check(0, under(a, "short"))
+			f.mini.Advance(6 * time.Minute)
+			if o := f.check(1, under(a, "shut")); !allowed.passed() || o.err != nil || o.answer.Check.Decision.RuleID != "cap" {
+				t.Fatal(allowed, o)
+			}
+			if released { // then the store is asked
+				f.mini.Advance(6 * time.Minute)
+				f.release(0, f.check(0, under(a, "short")))
+			}
+			for range 2 {
+				if o := f.check(1, with(approval, a)); !o.names(allowed.answer.Check.ID.Text(spend.PrefixCheck)) {
+					t.Errorf("a second time: %s", o)
+				}
+			}
+			f.release(0, allowed)
+			if o := f.check(1, with(approval, a)); o.err != nil || o.answer.Check.Decision.Effect != spend.Allow {
+				t.Errorf("after the first was voided: %s", o)
+			}
+		})
+	}
 }

@@ -158,8 +158,13 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, old, expired, week)
 	mustCommit(t, s, latest)
 	mustCommit(t, s, guarded)
+	hidden := pass(nil, at+60_000) // by a later pass that was not allowed
+	hiding := blocked(pass(hidden, at+60_000))
+	refused := blocked(pass(nil, at+60_000))
+	mustCommit(t, s, hidden)
+	mustCommit(t, s, hiding, refused)
 
-	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +176,11 @@ func livePasses(t *testing.T, s Subject) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	if none, err := s.LivePasses(t.Context(), nil, at); err != nil || len(none) != 0 {
+	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, at, true)
+	if err != nil || len(allowed) != 1 || allowed[hidden.Fingerprint] != livePass(hidden) {
+		t.Errorf("allowed: got %+v, %v; want %+v", allowed, err, livePass(hidden))
+	}
+	if none, err := s.LivePasses(t.Context(), nil, at, false); err != nil || len(none) != 0 {
 		t.Errorf("no fingerprints: %v, %v", none, err)
 	}
 }

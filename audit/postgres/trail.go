@@ -68,7 +68,7 @@ func (s *Store) oldestPass(ctx context.Context, nowMS int64) (oldest spend.ID, e
 }
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
 	latest := make(map[spend.Hash]audit.LivePass, len(fingerprints))
 	if len(fingerprints) == 0 {
 		return latest, nil
@@ -81,8 +81,9 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
 			SELECT c.fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
 			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
+				AND (NOT $4 OR decision = 'a')
 			ORDER BY check_id DESC LIMIT 1) AS p`,
-		byteas(fingerprints), nowMS, [16]byte(oldest))
+		byteas(fingerprints), nowMS, [16]byte(oldest), onlyAllowed)
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
 	}

@@ -179,10 +179,10 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision = 'allow'"
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
 		"SELECT "+passColumns+" FROM checks AS c WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` ORDER BY check_id`, append(hashArgs(fingerprints), nowMS)...)
+			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` AND (NOT ? OR decision = 'allow') ORDER BY check_id`, append(hashArgs(fingerprints), nowMS, onlyAllowed)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p

@@ -74,6 +74,10 @@ func (x *explorer) observe(t *state) {
 // commit verifies. Only where the node remembers a counter as exhausted the
 // counters are read first.
 func (x *explorer) pass(t *state, i int) {
+	if c := x.Checks[i]; c.Uses || c.Escalates {
+		x.passJudged(t, i)
+		return
+	}
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	hints := x.hints(i, x.period(a.fingerprint.value.since))
 	switch {
@@ -86,12 +90,24 @@ func (x *explorer) pass(t *state, i int) {
 	}
 }
 
+// passJudged is pass of a check that is escalated, or would be without the
+// approval.
+func (x *explorer) passJudged(t *state, i int) {
+	if x.Checks[i].Escalates {
+		x.appendPass(t, i, escalated)
+		return
+	}
+	if v, ok := x.judgeUse(t, i); ok {
+		x.appendPass(t, i, v)
+	}
+}
+
 // appendPass appends the attempt's check to the writer's queue, under the ID in
 // its fingerprint's claim.
 func (x *explorer) appendPass(t *state, i int, v verdict) {
 	a := &t.attempts[i]
 	f := &a.fingerprint
-	x.append(t, i, row{check: f.value.check, since: f.value.since, until: f.until, version: a.version, verdict: v})
+	x.append(t, i, row{check: f.value.check, since: f.value.since, until: f.until, version: a.version, verdict: v, uses: x.Checks[i].Uses && v == allowed})
 }
 
 // readCounters: a counter is remembered as exhausted. What was read decides a

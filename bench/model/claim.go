@@ -37,6 +37,8 @@ const (
 	pcReporting
 	pcReportResolve
 	pcReportLook
+	pcDecide // a person's decision: not sent
+	pcDeciding
 	pcEnd
 	pcDead
 )
@@ -72,6 +74,8 @@ func (x *explorer) attempt(s *state, i int) {
 		x.resolve(s, i)
 	case pcReport, pcReporting, pcReportResolve, pcReportLook:
 		x.report(s, i)
+	case pcDecide, pcDeciding:
+		x.decide(s, i)
 	}
 }
 
@@ -102,6 +106,12 @@ func (x *explorer) begin(s *state, i int) {
 	}
 	if x.Checks[i].Voids > 0 {
 		x.beginReport(s, i)
+		return
+	}
+	if x.Checks[i].Decides != noDecision {
+		t := *s
+		t.attempts[i].pc = pcDecide
+		x.emit(&t, "begins", i)
 		return
 	}
 	t := *s

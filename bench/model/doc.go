@@ -21,6 +21,8 @@
 //   - a block as exceeded is true of some moment of its request
 //   - once the report that releases a check was answered, an identical action is
 //     neither its duplicate nor answered with it
+//   - an approval lets at most one check pass, by the rules that people saw, decided
+//     by as many others as it asks for and not denied or expired (G13)
 //   - every check can end, from every state, though nothing more fails (G7)
 //
 // States are told apart by 128 bits of hash. What nothing refers to is

@@ -21,7 +21,21 @@ type Check struct {
 	// one recorded when the search begins.
 	Voids   int
 	Pending bool // its key may not release
+
+	Escalates bool     // by rules of its own; nobody is asked
+	Uses      bool     // it carries the approval that the recorded check asked for
+	Decides   decision // makes it a person's decision about that approval
+	Principal int      // who decides; 0 is who asked
 }
+
+// decision is a person's.
+type decision int
+
+const (
+	noDecision decision = iota
+	approves
+	denies
+)
 
 // recordedCheck is Model.Recorded's, for a report about it.
 const recordedCheck = maxChecks + 1
@@ -40,7 +54,8 @@ type Model struct {
 	Deadlines   int // a client is answered 500 while its commit is under way
 	Failovers   int // another server is promoted; the old one goes on
 	Suspicions  int // a claim counts as stale although its holder is at work
-	Ticks       int // Redis' clock goes on
+	Ticks       int // the clocks go on
+	SetBacks    int // the store's clock goes back by a tick
 
 	Reclaims int // how often a check that the fence refused claims again
 
@@ -50,6 +65,12 @@ type Model struct {
 	// Recorded is a pass that is recorded when it begins: the window of its
 	// policy; 0 is none.
 	Recorded int
+
+	// Asks is how many people the recorded check asks for their approval; 0 is none.
+	Asks      int
+	Approved  bool // they have approved when it begins
+	Expires   int  // until when they may decide, in ticks
+	UseWithin int  // of the approval that decides, in ticks
 
 	Limits [maxCounters]uint8 // of the counters, in each of their windows
 	Period int                // the length of these windows, in ticks; 0 has no end
@@ -124,6 +145,7 @@ func (x *explorer) successors(s *state) []successor {
 		}
 	}
 	x.authorOf(s)
+	x.expiry(s)
 	x.faults(s)
 	return x.out
 }
@@ -274,7 +296,7 @@ func (m Model) initial() state {
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
 		budgets: budgets{
 			uint8(m.Crashes), uint8(m.Flushes), uint8(m.LostCommits), uint8(m.LostReplies), uint8(m.LateSets),
-			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks),
+			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks),
 		},
 	}
 	windows := marker{epoch: 1, run: 1, full: !m.Lazy}
@@ -295,6 +317,12 @@ func (m Model) initial() state {
 		if m.Lazy {
 			s.servers[0].f[1][0] = slot{}
 		}
+	}
+	if m.Asks > 0 {
+		s.rows[0].verdict = escalated
+	}
+	if m.Approved {
+		s.approval = approval{approvals: uint8(m.Asks), approvedBy: (1<<m.Asks - 1) << 1, at: 1}
 	}
 	s.normalize()
 	return s

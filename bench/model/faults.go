@@ -18,10 +18,17 @@ func (x *explorer) faults(s *state) {
 		t := *s
 		t.budgets.ticks--
 		t.now++
+		t.approval.clock++
 		for i := range t.servers {
 			t.servers[i].expire(t.now)
 		}
 		x.emitFault(&t, "time passes", -1)
+	}
+	if s.budgets.setBacks > 0 && s.approval.clock > 0 {
+		t := *s
+		t.budgets.setBacks--
+		t.approval.clock--
+		x.emitFault(&t, "the store's clock goes back", -1)
 	}
 	x.failover(s)
 }

@@ -21,7 +21,7 @@ func (x *explorer) broken(s *state) string {
 			}
 		}
 	}
-	return x.brokenKey(s) + x.brokenAnswers(s) + x.brokenCounters(s)
+	return x.brokenKey(s) + x.brokenAnswers(s) + x.brokenCounters(s) + x.brokenApproval(s)
 }
 
 func (x *explorer) brokenBy(s *state, r row) string {
@@ -32,6 +32,9 @@ func (x *explorer) brokenBy(s *state, r row) string {
 	if r.of != 0 {
 		if !s.recorded(r.of) {
 			return fmt.Sprintf("G3: check %d is a duplicate of one that is not recorded", owner)
+		}
+		if x.Checks[owner].Uses && s.row(r.of).verdict != allowed {
+			return fmt.Sprintf("G13: check %d is a duplicate of one that was not allowed, though that was approved", owner)
 		}
 		if s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 {
 			return fmt.Sprintf("outcomes: check %d is a duplicate of one whose release was answered before it began", owner)
@@ -55,12 +58,22 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if other.check == 0 || other.of != 0 || other.released() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
 		}
+		if x.passed(r, other) || x.passed(other, r) {
+			continue
+		}
 		// other is the earlier one, still in force and inside r's window.
 		if other.since <= r.since && r.judged < other.until && r.judged-other.since < window {
 			return fmt.Sprintf("G3: check %d passed at t%d, inside its window after the pass of t%d", owner, r.judged, other.since)
 		}
 	}
 	return ""
+}
+
+// passed reports whether r, which carried the approval, passed an earlier one that
+// was not allowed.
+func (x *explorer) passed(r, other row) bool {
+	owner := r.check.owner()
+	return owner < len(x.Checks) && x.Checks[owner].Uses && other.verdict != allowed && other.since <= r.since
 }
 
 // releases reports whether somebody who may release the check has reported it.

@@ -56,4 +56,20 @@ const (
 	ReleasedStayLive                      // F70: LivePasses returns released passes
 	ReleasedAreLoaded                     // F70: the loader loads released passes
 	ReleasedAdopted                       // F71: an orphan is handed out although it was released
+	ApprovalUsedAgain                     // F72: a use looks for no earlier one
+	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
+	UseUnlocked                           // F74: a use judges without the row's lock
+	DecisionUnlocked                      // F74: a decision judges without it
+	ApprovedStaysApproved                 // F74: a denial takes back nothing
+	RequesterDecides                      // F75: who asked is counted
+	ApproverCountsTwice                   // F75: a principal's second approval is counted
+	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now
+	UsedInAnotherTransaction              // F77: the use is recorded before the check's own transaction
+	PassedHolderForgotten                 // F78: a use that fails releases the name of the holder that it passed
+	ApprovedPassesAllowed                 // F78: a use passes an allowed holder
+	PassedHolderGivenBack                 // F79: a use gives back a name whose pass it would pass
+	AllowedPassHidden                     // F79: a holder that was not allowed hides an allowed pass from a use
+	ReleaseUnuses                         // F80: a voided check gives its approval back
+	ExpiryUnlocked                        // an expiry judges without the row's lock
+	ExpiryForgotten                       // an expiry that is recorded decides nothing
 )

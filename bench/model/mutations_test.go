@@ -77,6 +77,28 @@ func TestMutations(t *testing.T) {
 		{"ReleasedTakenTrusted", ReleasedTakenTrusted, "a void of a successor"},
 		{"ReleasedStayLive", ReleasedStayLive, "a void and the loader"},
 		{"ReleasedAdopted", ReleasedAdopted, "a void of an orphan"},
+		{"ApprovalUsedAgain", ApprovalUsedAgain, "a void of a use"},
+		{"ApprovalReadBeforeCommit", ApprovalReadBeforeCommit, "a use and its expiry"},
+		{"ApprovalReadBeforeCommit, denied", ApprovalReadBeforeCommit, "a use and a denial"},
+		{"UseUnlocked", UseUnlocked, "a use and a denial"},
+		{"DecisionUnlocked", DecisionUnlocked, "the last place"},
+		{"DecisionUnlocked, used", DecisionUnlocked, "a use and a denial"},
+		{"ApprovedStaysApproved", ApprovedStaysApproved, "a denial against an approval"},
+		{"RequesterDecides", RequesterDecides, "who decides"},
+		{"ApproverCountsTwice", ApproverCountsTwice, "who decides"},
+		{"LiftedUnderAnyRules", LiftedUnderAnyRules, "a use and a new version"},
+		{"NoGeneration, used", NoGeneration, "a use and a new version"},
+		{"UsedInAnotherTransaction", UsedInAnotherTransaction, "two uses, one fenced"},
+		{"PassedHolderForgotten", PassedHolderForgotten, "a use that fails"},
+		{"ApprovedPassesAllowed", ApprovedPassesAllowed, "a use behind another's check"},
+		{"PassedHolderGivenBack", PassedHolderGivenBack, "a use in lazy windows"},
+		{"AllowedPassHidden", AllowedPassHidden, "a use behind another's check"},
+		{"ReleaseUnuses", ReleaseUnuses, "a void of a use"},
+		{"ExpiryUnlocked", ExpiryUnlocked, "a decision and the expiry"},
+		{"ExpiryForgotten", ExpiryForgotten, "a use and its expiry"},
+		{"BlockUnverified, used", BlockUnverified, "two uses, one fenced"},
+		{"NoLazyLookup, used", NoLazyLookup, "a use and a flush"},
+		{"ReplacedNotRemembered, used", ReplacedNotRemembered, "a use that fails"},
 	}, mutantStates, func(t *testing.T, r Result) {
 		if r.Violation == "" {
 			t.Errorf("not caught: %s", r)
@@ -101,6 +123,10 @@ func TestRedundant(t *testing.T) {
 		{"NoRecheck", NoRecheck, "flush met by a waiting check"},
 		// A released pass in a name is found out like any holder.
 		{"ReleasedAreLoaded", ReleasedAreLoaded, "a void and the loader"},
+		// That an approval is used once rests on no claim and on no fence.
+		{"NoNodeFence, used", NoNodeFence, "two uses, one fenced"},
+		{"NoEpochFence, used", NoEpochFence, "two uses and a flush"},
+		{"KeysNotUnique, used", KeysNotUnique, "two uses of one key"},
 	}, *states, func(t *testing.T, r Result) {
 		if r.Violation != "" {
 			t.Errorf("caught: %s", r)

@@ -140,6 +140,9 @@ func (x *explorer) commitReport(t *state, c *txn) string {
 		t.used[n][period] -= amount
 	}
 	r.outcome = max(r.outcome, released)
+	if r.uses && x.is(ReleaseUnuses) {
+		t.approval.used = 0
+	}
 	return "report: is recorded"
 }
 

@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // The searches. Each takes a second or less; -states visits more of those that
 // are not complete.
 
@@ -9,7 +11,9 @@ const (
 )
 
 // scenarios give the models by name.
-func scenarios() []Model { return append(claimScenarios(), budgetScenarios()...) }
+func scenarios() []Model {
+	return slices.Concat(claimScenarios(), budgetScenarios(), approvalScenarios())
+}
 
 func claimScenarios() []Model {
 	plain := Check{Window: short}

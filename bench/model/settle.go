@@ -3,6 +3,10 @@ package model
 // duplicate appends a check that names the one it met. It has an ID of its own
 // and leaves no window.
 func (x *explorer) duplicate(t *state, i int, h value) string {
+	if x.Checks[i].Uses && x.approvalStatus(t) != approvalApproved {
+		x.end(t, i, answeredRefused, 0)
+		return "the approval cannot be used"
+	}
 	check, ok := t.freshID(i)
 	if !ok {
 		x.cut = true
@@ -42,8 +46,13 @@ func (x *explorer) commits(s *state) {
 		case c.state == txnSent && c.by > 0:
 			text, owner = x.commitReport(&t, c), int(c.by)-1
 		case c.state == txnSent:
+			x.usedBefore(&t, c)
 			text = x.enter(&t, c)
-		case c.state == txnEntered:
+		case c.state == txnEntered && c.row.uses:
+			if text = x.use(&t, c); text == "" {
+				continue
+			}
+		case c.state == txnEntered, c.state == txnUsing:
 			text = x.commit(&t, c)
 		default:
 			if x.isAwaited(&t, c) {
@@ -95,6 +104,10 @@ func (x *explorer) commit(t *state, c *txn) string {
 		c.state = txnExceeded
 		return "refused, there is no room"
 	}
+	if !x.markUsed(t, c) {
+		c.state = txnUnapproved
+		return "refused, another check has used the approval"
+	}
 	x.write(t, c.row)
 	if keyed {
 		t.key = c.row.check
@@ -135,7 +148,7 @@ func (x *explorer) record(s *state, i int) {
 	}
 	t := *s
 	switch c.state {
-	case txnSent, txnEntered:
+	case txnSent, txnEntered, txnUsing:
 		return
 	case txnCommitted:
 		x.committed(&t, i)
@@ -148,6 +161,10 @@ func (x *explorer) record(s *state, i int) {
 		x.emit(&t, "learns that its node is fenced", i)
 	case txnExceeded:
 		x.emit(&t, "learns that a counter has no room; "+x.refused(&t, i), i)
+	case txnUnapproved:
+		x.forget(&t, i)
+		x.end(&t, i, answeredRefused, 0)
+		x.emit(&t, "learns that it may not use the approval", i)
 	case txnKeyTaken:
 		if !t.attempts[i].settling { // k stays: whoever meets it asks the store first
 			x.releaseClaim(&t, i, &t.attempts[i].fingerprint, false)

@@ -138,6 +138,7 @@ const (
 	answeredReused
 	answeredError
 	answeredReport
+	answeredRefused // 409: the approval cannot be used
 )
 
 // txn is a transaction at the store, which lives on without its node.
@@ -155,11 +156,13 @@ type txnState uint8
 const (
 	txnSent txnState = iota
 	txnEntered
+	txnUsing // holds the approval's row
 	txnCommitted
 	txnStaleEpoch
 	txnFenced
 	txnKeyTaken
 	txnExceeded
+	txnUnapproved
 )
 
 // row is a recorded check.
@@ -171,6 +174,7 @@ type row struct {
 	judged  tick
 	version uint8
 	verdict verdict
+	uses    bool // the approval
 	outcome outcome
 }
 
@@ -181,6 +185,7 @@ const (
 	allowed  verdict = iota
 	exceeded         // blocked by a budget
 	untrue           // the same, though there was room at every moment of the request
+	escalated
 )
 
 // outcome is what became of an allowed check.
@@ -295,7 +300,7 @@ const (
 
 // budgets are the faults still to come.
 type budgets struct {
-	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks uint8
+	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks uint8
 }
 
 // state is everything: it is compared, hashed and copied as a whole. Every field
@@ -311,6 +316,7 @@ type state struct {
 	key      id // the row under the idempotency key
 	rows     [maxRows]row
 	used     usage // of the counters
+	approval approval
 	txns     [maxTxns]txn
 	deferred [maxDeferred]deferred
 	nodes    [maxNodes]node
@@ -338,7 +344,7 @@ func (s *state) isFenced(n incarnation) bool { return s.fenced[n.process()]&n.bi
 // entered reports whether a transaction that matches holds its locks.
 func (s *state) entered(match func(fence) bool) bool {
 	for i := range s.txns {
-		if t := &s.txns[i]; t.present && t.state == txnEntered && match(t.fence) {
+		if t := &s.txns[i]; t.present && (t.state == txnEntered || t.state == txnUsing) && match(t.fence) {
 			return true
 		}
 	}

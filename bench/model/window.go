@@ -71,6 +71,7 @@ func (x *explorer) meetRecorded(t *state, i int) string {
 	a, c := &t.attempts[i], x.Checks[i]
 	h := a.met
 	owner := h.check.owner()
+	passes, older := x.passesUnallowed(t, i, h.check)
 	switch {
 	case int(t.now)-int(h.since) >= c.Window:
 		a.pc = pcTakeAged
@@ -78,11 +79,16 @@ func (x *explorer) meetRecorded(t *state, i int) string {
 	case c.Key && t.key != 0:
 		x.replay(t, i)
 		return "my key's check is recorded"
-	case h.state == orphan && !c.Key && owner < len(x.Checks) && x.Checks[owner].Request == c.Request:
+	case !passes && h.state == orphan && !c.Key && owner < len(x.Checks) && x.Checks[owner].Request == c.Request:
 		a.pc = pcAdoptOrphan
 		return "it is an orphan"
-	default:
+	case !passes:
 		return x.duplicate(t, i, h)
+	case older.check != 0:
+		return x.duplicate(t, i, passHolder(older))
+	default:
+		a.pc = pcTakeAged
+		return "it was not allowed"
 	}
 }
 
@@ -108,7 +114,7 @@ func (x *explorer) adoptOrphan(s *state, i int) {
 // takeFingerprint swaps f to this attempt.
 func (x *explorer) takeFingerprint(s *state, i int) {
 	t := *s
-	a := &t.attempts[i]
+	a, c := &t.attempts[i], x.Checks[i]
 	if !x.roundTrip(&t, i) {
 		return
 	}
@@ -133,7 +139,8 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	a.fingerprint = claim{mine: true, value: mine, until: f.until}
 	a.met, a.verify = value{}, a.lazy && !x.is(NoLazyLookup)
 	switch {
-	case aged && !x.is(ReplacedNotRemembered):
+	case aged && (x.is(ReplacedNotRemembered) || c.Uses && x.is(PassedHolderForgotten)):
+	case aged:
 		a.fingerprint.replaced, a.fingerprint.replacedUntil = replaced, left
 	case !aged && !x.is(TakeoverTrusted):
 		trusted := x.is(UnverifiedReleased) || wasReleased && x.is(ReleasedTakenTrusted)
@@ -209,6 +216,9 @@ func (x *explorer) askPasses(t *state, i int) {
 		return
 	}
 	aged := int(t.now)-int(r.since) >= window
+	if passes, older := x.passesUnallowed(t, i, r.check); passes && older.check == 0 && !x.is(PassedHolderGivenBack) {
+		aged = true // to this attempt
+	}
 	if aged || !x.is(GivenBackNotRemembered) {
 		a.fingerprint.replaced, a.fingerprint.replacedUntil = passHolder(r), r.until
 	}

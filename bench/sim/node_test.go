@@ -229,11 +229,11 @@ func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spe
 	return s.memory.CheckIDsByKey(ctx, hashes)
 }
 
-func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
 	if err := s.call(ctx); err != nil {
 		return nil, err
 	}
-	return s.memory.LivePasses(ctx, fingerprints, nowMS)
+	return s.memory.LivePasses(ctx, fingerprints, nowMS, onlyAllowed)
 }
 
 func (s *flaky) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {

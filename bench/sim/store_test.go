@@ -259,11 +259,11 @@ func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[sp
 	return found, ended(ctx)
 }
 
-func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64) (map[spend.Hash]audit.LivePass, error) {
+func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
 	all, err := m.PagePasses(ctx, spend.ID{}, nowMS, len(m.snapshot()))
 	found := make(map[spend.Hash]audit.LivePass)
 	for _, p := range slices.Backward(all) {
-		if slices.Contains(fingerprints, p.Fingerprint) {
+		if slices.Contains(fingerprints, p.Fingerprint) && (p.Allowed || !onlyAllowed) {
 			found[p.Fingerprint] = p
 		}
 	}

@@ -93,7 +93,9 @@ type records struct {
 	checks Lookup[spend.ID, *spend.Check]
 	byKey  Lookup[spend.Hash, spend.ID]
 	passes Lookup[spend.Hash, audit.LivePass]
-	seen   seen
+	// allowed is passes of those that were allowed.
+	allowed Lookup[spend.Hash, audit.LivePass]
+	seen    seen
 }
 
 func newRecords(trail audit.Trail, now func() time.Time) *records {
@@ -109,7 +111,10 @@ func newRecords(trail audit.Trail, now func() time.Time) *records {
 	r.states.load = trail.PassStates
 	r.byKey.load = trail.CheckIDsByKey
 	r.passes.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
-		return trail.LivePasses(ctx, fps, now().UnixMilli())
+		return trail.LivePasses(ctx, fps, now().UnixMilli(), false)
+	}
+	r.allowed.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
+		return trail.LivePasses(ctx, fps, now().UnixMilli(), true)
 	}
 	return r
 }

@@ -155,10 +155,16 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return at.replay(check), err
 		}
 	}
-	if passes, err := g.passesUnallowed(ctx, at, h); err != nil {
-		return step{}, err
-	} else if passes {
-		return g.takeFingerprint(ctx, at, h, &old)
+	if at.Approved {
+		allowed, ok, err := g.allowedPass(ctx, at, h.check)
+		switch {
+		case err != nil:
+			return step{}, err
+		case !ok:
+			return g.takeFingerprint(ctx, at, h, &old)
+		case allowed != h.check:
+			return duplicateOf(allowed), nil
+		}
 	}
 	if h.state == orphan && !at.keyed() {
 		if s, err := g.adoptOrphan(ctx, at, h); err != nil || s.next != proceed {
@@ -168,15 +174,17 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 	return duplicateOf(h.check), nil
 }
 
-// passesUnallowed reports whether an approved attempt passes the holder of its
-// fingerprint, a recorded check that was not allowed. To the attempt it is as aged
-// out: others' windows still see it.
-func (g *Guard) passesUnallowed(ctx context.Context, at *Attempt, h holder) (bool, error) {
-	if !at.Approved {
-		return false, nil
+// allowedPass returns the check that blocks an approved attempt, which passes a
+// holder of its fingerprint that was not allowed: to the attempt it is as aged out,
+// while others' windows still see it. Behind such a holder there may be a pass that
+// was allowed, and that only a shorter window than the attempt's did not see (F79).
+func (g *Guard) allowedPass(ctx context.Context, at *Attempt, holder spend.ID) (spend.ID, bool, error) {
+	check, ok, err := g.records.checks.Get(ctx, holder)
+	if err != nil || !ok || check.Decision.Effect == spend.Allow {
+		return holder, true, err
 	}
-	check, ok, err := g.records.checks.Get(ctx, h.check)
-	return ok && check.Decision.Effect != spend.Allow, err
+	found, ok, err := g.records.allowed.Get(ctx, at.Fingerprint)
+	return found.CheckID, ok && passHolder(found).age(g.redis.Earliest()) < at.Window, err
 }
 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
@@ -232,7 +240,13 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
-	if h.age(now) < at.Window && (found.Allowed || !at.Approved) {
+	blocks := h.age(now) < at.Window
+	if blocks && at.Approved && !found.Allowed {
+		if _, blocks, err = g.allowedPass(ctx, at, h.check); err != nil {
+			return step{}, err
+		}
+	}
+	if blocks {
 		return g.giveBack(ctx, at, h, left)
 	}
 	at.fingerprint.until = maxTime(at.fingerprint.until, now.Add(left))
