@@ -167,6 +167,10 @@ bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 bench-overload: bench-build ## measure a node under up to 3 times its capacity
 	@.bin/system -overload $(BENCHFLAGS)
 
+.PHONY: bench-budgets
+bench-budgets: bench-build ## measure what budgets cost: per agent, one for all, exhausted
+	@.bin/system -budgets $(BENCHFLAGS)
+
 .PHONY: bench-violations
 bench-violations: ## measure listings among up to 10 million violations (some minutes, 8 GB)
 	$(BUILD) -ldflags '$(LDFLAGS)' -o .bin/ ./bench/violations

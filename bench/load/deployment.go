@@ -40,11 +40,19 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 		keys[i] = made.APIKey
 	}
 	for i := range w.Policies {
-		if _, err := d.post(ctx, "/v1/policies", "X-API-Key", keys[i%len(keys)], PolicyBody(i)); err != nil {
-			return nil, fmt.Errorf("cannot make policy %d: %w", i, err)
+		if err := d.MakePolicy(ctx, keys[i%len(keys)], i); err != nil {
+			return nil, err
 		}
 	}
 	return keys, nil
+}
+
+// MakePolicy makes the i-th policy, with these rules behind its own.
+func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
+	if _, err := d.post(ctx, "/v1/policies", "X-API-Key", key, PolicyBody(i, more...)); err != nil {
+		return fmt.Errorf("cannot make policy %d: %w", i, err)
+	}
+	return nil
 }
 
 func (d Deployment) post(ctx context.Context, path, header, key string, body []byte) ([]byte, error) {

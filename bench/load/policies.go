@@ -55,8 +55,9 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
 
-// PolicyBody returns what POST /v1/policies takes to create the i-th policy.
-func PolicyBody(i int) []byte {
+// PolicyBody returns what POST /v1/policies takes to create the i-th policy, with
+// these rules behind its own.
+func PolicyBody(i int, more ...map[string]any) []byte {
 	type object = map[string]any
 	rule := func(id, kind string, parameters object) object {
 		return object{"rule_id": id, "rule_type": kind, "parameters": parameters}
@@ -64,7 +65,7 @@ func PolicyBody(i int) []byte {
 	body, err := json.Marshal(object{
 		"policy_id": PolicyID(i),
 		"name":      "Benchmark policy " + strconv.Itoa(i),
-		"rules": []object{
+		"rules": append([]object{
 			rule("cap", "max_amount", object{"limit": Cap(i), "currency": "USD"}),
 			rule("refund-age", "refund_age_limit", object{"max_days": MaxDaysSince}),
 			rule("categories", "blocked_categories", object{"categories": BlockedCategories}),
@@ -75,7 +76,7 @@ func PolicyBody(i int) []byte {
 			rule("hours", "time_restriction", object{"allowed_days": AllowedDays, "allowed_hours_utc": AllowedHours}),
 			rule("repeats", "duplicate_guard", object{"window_minutes": WindowMinutes}),
 			rule("needs-a-human", "escalate_if", object{"amount_above": Threshold(i), "action_types": EscalatedTypes}),
-		},
+		}, more...),
 	})
 	if err != nil {
 		panic("BUG: a benchmark policy is no JSON: " + err.Error())

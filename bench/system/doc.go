@@ -10,6 +10,8 @@
 //	system -overload
 //	                up to three times what the node can carry, also on a slow
 //	                database; one key, policy or action for all
+//	system -budgets a budget per agent, one that all checks of three nodes take
+//	                from, and an agent that goes on when its budget is exhausted
 //
 // Closed loops alternate with a server that sends every request the same
 // answer: the ratios to it show what a check costs beyond HTTP, under any other

@@ -32,6 +32,7 @@ type settings struct {
 	scale    bool
 	soak     uint64
 	overload bool
+	budgets  bool
 	echo     string
 }
 
@@ -45,6 +46,7 @@ func parse(args []string) (settings, error) {
 	flags.BoolVar(&s.scale, "scale", false, "measure 1, 2 and 4 nodes")
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
+	flags.BoolVar(&s.budgets, "budgets", false, "measure what budgets cost")
 	flags.StringVar(&s.echo, "echo", "", "be the server of the baseline, on this address")
 	err := flags.Parse(args)
 	return s, err
@@ -67,6 +69,8 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		return b.runScale(ctx)
 	case s.overload:
 		return b.runOverload(ctx)
+	case s.budgets:
+		return b.runBudgets(ctx)
 	case s.soak > 0:
 		return b.runSoak(ctx)
 	default:
