@@ -21,15 +21,16 @@ type counter struct {
 func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	exceeded := new(audit.ExceededError)
 	changes := audit.CounterChanges(checks, outcomes)
+	refused := make([]bool, len(changes))
 	for i := range changes {
 		// What the commit itself takes from an earlier bucket counts as well.
 		u := m.usage(changes[i].Counter)
-		for _, before := range changes[:i] {
-			if before.ID == changes[i].ID && before.BucketMS > 0 {
+		for n, before := range changes[:i] {
+			if before.ID == changes[i].ID && before.BucketMS > 0 && !refused[n] {
 				u = spend.Usage{Used: u.Used.Plus(before.Used), Count: u.Count + before.Count}
 			}
 		}
-		if !changes[i].Meets(u) {
+		if refused[i] = !changes[i].Meets(u); refused[i] {
 			exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: changes[i].Counter, Usage: u})
 		}
 	}

@@ -9,8 +9,6 @@ import (
 // judgeChains checks G8: every recorded hash chain has no gap or fork, and lists
 // each check with its row once.
 func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*spend.Check) {
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
 	listed := make(map[spend.ID]bool)
 	for chainID, links := range f.store.links {
 		var head spend.Hash

@@ -137,7 +137,7 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		stored := *c
 		copies[i] = &stored
 	}
-	link.Entries = slices.Clone(link.Entries)
+	outcomes, link.Entries = slices.Clone(outcomes), slices.Clone(link.Entries)
 	later := func(before, middle time.Duration) {
 		go func() {
 			time.Sleep(before)
@@ -185,6 +185,32 @@ func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 		return nil, err
 	}
 	return s.memory.Outcomes(ctx, checkIDs)
+}
+
+func (s *flaky) CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.CounterUsages(ctx, counters)
+}
+
+func (s *flaky) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.memory.Approvals(ctx, ids)
+}
+
+// Decide fails before and after the decision.
+func (s *flaky) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
+	if err := s.call(ctx); err != nil {
+		return "", err
+	}
+	outcome, err := s.memory.Decide(ctx, d)
+	if _, fails, _ := s.draw(); fails {
+		return "", fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
+	}
+	return outcome, err
 }
 
 func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {

@@ -12,20 +12,29 @@ import (
 // budgeted is the policy with budgets.
 const budgeted = "budgeted"
 
-// budgets returns the budgets of a new version, after a comma. Their limits are
-// small, and each version has others.
-func (f *simulation) budgets(policyID string) string {
-	if policyID != budgeted {
-		return ""
-	}
+// otherRules returns the rules of a new version beside the guard, after a comma.
+// Their limits are small, and each version has others.
+func (f *simulation) otherRules(policyID string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.edits++
+	f.edits[policyID]++
+	n := f.edits[policyID]
+	switch policyID {
+	case asking:
+		return fmt.Sprintf(`,
+			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{"required":2,"use_within_minutes":1}}},
+			{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%d}},
+			{"rule_id":"soft","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime","on_exceed":"escalate","approval":{}}}`,
+			20+5*(n%3/2), 60-25*(n%4/3), 80+20*(n%2))
+	case budgeted:
+	default:
+		return ""
+	}
 	return fmt.Sprintf(`,
 		{"rule_id":"each","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","per":["agent_id"],"window":"lifetime"}},
 		{"rule_id":"all","rule_type":"budget","parameters":{"max_count":%d,"window":"lifetime"}},
 		{"rule_id":"rolling","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","rolling_minutes":1,"on_exceed":"escalate"}}`,
-		60+10*(f.edits%3), 8+f.edits%4, 45+15*(f.edits%2))
+		60+10*(n%3), 8+n%4, 45+15*(n%2))
 }
 
 // purchases sends some checks that take from budgets at the same moment, most of
@@ -54,7 +63,7 @@ func (f *simulation) purchases() {
 	}
 }
 
-// budget is a rule of a policy's version, as the judge reads it.
+// budget is a rule of a policy's version, as the judge reads it; most are budgets.
 type budget struct {
 	RuleID     string `json:"rule_id"`
 	RuleType   string `json:"rule_type"`
@@ -63,20 +72,23 @@ type budget struct {
 		MaxCount int64       `json:"max_count"`
 		Per      []string    `json:"per"`
 		Rolling  int64       `json:"rolling_minutes"`
+		Above    json.Number `json:"amount_above"`
 	} `json:"parameters"`
 }
 
-// taken is what a recorded check took from a budget.
+// taken is what a recorded check took from a budget, or an outcome changed of it.
 type taken struct {
 	rule, subject string
-	bucket        int64 // of a rolling window, seconds
-	amount        spend.Total
+	bucket        int64       // of a rolling window, seconds
+	amount        spend.Total // taken, or moved beyond that
+	back          spend.Total
+	count         int64
 	at            time.Time // of the commit
 }
 
 // of returns what a check takes from the budget.
 func (b *budget) of(c *spend.Check) taken {
-	t := taken{rule: b.RuleID, subject: "[]"}
+	t := taken{rule: c.Action.PolicyID + " " + b.RuleID, subject: "[]", count: 1}
 	if len(b.Parameters.Per) > 0 {
 		t.subject = fmt.Sprintf("[%q]", c.Action.AgentID)
 	}
@@ -89,14 +101,36 @@ func (b *budget) of(c *spend.Check) taken {
 	return t
 }
 
+// corrected returns what an outcome changes of what its check took (S40).
+func (t taken) corrected(o *spend.Outcome) taken {
+	took, releases := t.amount, o.Principal == string(spend.Executor)
+	t.amount, t.count = spend.Total{}, 0
+	switch {
+	case !releases:
+	case o.Status != spend.Executed:
+		t.back, t.count = took, -1
+	case took.IsZero(): // of a budget of actions
+	case o.Amount.Total().Cmp(took) > 0:
+		t.amount, _ = o.Amount.Total().Minus(took)
+	default:
+		t.back, _ = took.Minus(o.Amount.Total())
+	}
+	return t
+}
+
 // usage adds up what counts for one that takes.
 func (t taken) usage(all []taken) (u spend.Usage) {
 	for _, other := range all {
 		if other.rule == t.rule && other.subject == t.subject && other.bucket >= t.bucket-spend.RollingBuckets {
-			u = spend.Usage{Used: u.Used.Plus(other.amount), Count: u.Count + 1}
+			u = other.addTo(u)
 		}
 	}
 	return u
+}
+
+func (t taken) addTo(u spend.Usage) spend.Usage {
+	used, _ := u.Used.Plus(t.amount).Minus(t.back)
+	return spend.Usage{Used: used, Count: u.Count + t.count}
 }
 
 // fits reports whether there is room for one more.
@@ -117,40 +151,93 @@ func (b *budget) told(u spend.Usage) string {
 }
 
 // judgeBudgets checks G12 from the rules and the rows, in the order of their
-// commits: no allow exceeds the limits of the version that judged it, what is told
-// of an exceeded budget was true between the check's beginning and its record, and
-// the counters are what the rows add up to.
-func (f *simulation) judgeBudgets(fail func(string, ...any), rows []*spend.Check) {
-	f.store.mu.Lock()
-	defer f.store.mu.Unlock()
+// commits: no allow exceeds the limits of the version that judged it unless an
+// approval lifted that, what is told of an exceeded budget was true between the
+// check's beginning and its record, and the counters are what the rows add up to,
+// less what outcomes gave back.
+func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	var all []taken
-	for _, c := range rows {
-		if c.Action.PolicyID != budgeted || c.Decision.Reason == spend.ReasonDuplicate {
+	by := make(map[spend.ID][]taken) // what each check took
+	for _, e := range f.store.events {
+		if e.outcome != nil {
+			for _, t := range by[e.outcome.CheckID] {
+				t = t.corrected(e.outcome)
+				t.at = e.at
+				all = append(all, t)
+			}
+		}
+		c := e.check
+		if c == nil || c.Decision.Reason == spend.ReasonDuplicate {
 			continue
 		}
-		var rules []budget
-		if err := json.Unmarshal([]byte(f.store.policies[budgeted][c.Decision.PolicyVersion-1].Rules), &rules); err != nil {
-			fail("the rules of version %d: %v", c.Decision.PolicyVersion, err)
-		}
+		rules, lifted := f.rules(c.Action.PolicyID, c.Decision.PolicyVersion), f.liftedBy(c)
+		f.judgeRules(fail, c, rules, lifted)
 		before := len(all)
 		for i := range rules {
-			if b := &rules[i]; b.RuleType == "budget" {
-				t := b.of(c)
-				t.at = f.store.recorded[c.ID]
-				exceeded := c.Decision.RuleID == b.RuleID
-				switch u := t.usage(all[:before]); {
-				case c.Decision.Effect == spend.Allow && !b.fits(u, t.amount):
-					fail("G12: %s of %s was allowed beside %s of %d: %s", c.ID.Text("chk_"), t.amount, u.Used, u.Count, b.told(u))
-				case exceeded && !b.wasExceeded(t, c, all[:before]):
-					fail("G12: %s was told what was true at no moment of its request: %s", c.ID.Text("chk_"), c.Decision.Message)
-				}
-				if c.Decision.Effect == spend.Allow {
-					all = append(all, t)
-				}
+			b := &rules[i]
+			if b.RuleType != "budget" {
+				continue
+			}
+			t := b.of(c)
+			t.at = e.at
+			exceeded := c.Decision.RuleID == b.RuleID
+			switch u := t.usage(all[:before]); {
+			case c.Decision.Effect == spend.Allow && !b.fits(u, t.amount) && !lifted[b.RuleID]:
+				fail("G12: %s of %s was allowed beside %s of %d: %s", c.ID.Text("chk_"), t.amount, u.Used, u.Count, b.told(u))
+			case exceeded && !b.wasExceeded(t, c, all[:before]):
+				fail("G12: %s was told what was true at no moment of its request: %s", c.ID.Text("chk_"), c.Decision.Message)
+			}
+			if c.Decision.Effect == spend.Allow {
+				all, by[c.ID] = append(all, t), append(by[c.ID], t)
 			}
 		}
 	}
 	f.judgeCounters(fail, all)
+}
+
+// rules returns the rules of a policy's version.
+func (f *simulation) rules(policyID string, version int) (rules []budget) {
+	if err := json.Unmarshal([]byte(f.store.policies[policyID][version-1].Rules), &rules); err != nil {
+		panic("BUG: the rules of a policy are no JSON: " + err.Error())
+	}
+	return rules
+}
+
+// liftedBy returns the rules whose escalation people approved for the check: those
+// that escalated the check that asked, if they are the same in both versions.
+func (f *simulation) liftedBy(c *spend.Check) map[string]bool {
+	lifted := make(map[string]bool)
+	asked := f.store.byID[c.Action.ApprovalID]
+	if asked == nil {
+		return lifted
+	}
+	at := func(c *spend.Check, id string) string {
+		for _, b := range f.rules(c.Action.PolicyID, c.Decision.PolicyVersion) {
+			if b.RuleID == id {
+				return fmt.Sprint(b.Parameters)
+			}
+		}
+		return ""
+	}
+	for _, r := range asked.Approval.Rules {
+		lifted[r.RuleID] = at(asked, r.RuleID) == at(c, r.RuleID)
+	}
+	return lifted
+}
+
+// judgeRules checks that no rule but the budgets forbids what is allowed (G4, G13).
+func (f *simulation) judgeRules(fail func(string, ...any), c *spend.Check, rules []budget, lifted map[string]bool) {
+	over := func(limit json.Number) bool {
+		total, err := spend.ParseTotal(limit.String())
+		return err == nil && c.Action.Amount.Total().Cmp(total) > 0
+	}
+	for _, r := range rules {
+		forbids := r.RuleType == "max_amount" && over(r.Parameters.Limit) ||
+			r.RuleType == "escalate_if" && over(r.Parameters.Above) && !lifted[r.RuleID]
+		if forbids && c.Decision.Effect == spend.Allow {
+			fail("G13: %s of %s was allowed against %q of version %d", c.ID.Text("chk_"), c.Action.Amount.Total(), r.RuleID, c.Decision.PolicyVersion)
+		}
+	}
 }
 
 // wasExceeded reports whether there was no room at some moment from the check's
@@ -172,11 +259,10 @@ func (f *simulation) judgeCounters(fail func(string, ...any), all []taken) {
 	want := make(map[string]spend.Usage)
 	for _, t := range all {
 		name := fmt.Sprint(t.rule, t.subject, t.bucket)
-		u := want[name]
-		want[name] = spend.Usage{Used: u.Used.Plus(t.amount), Count: u.Count + 1}
+		want[name] = t.addTo(want[name])
 	}
 	for key, c := range f.store.counters {
-		name := fmt.Sprint(c.change.RuleID, c.change.Subject, key.StartMS/1000)
+		name := fmt.Sprint(c.change.PolicyID+" "+c.change.RuleID, c.change.Subject, key.StartMS/1000)
 		if c.Usage != want[name] {
 			fail("G12: the counter %s has %s of %d, the checks took %s of %d", name, c.Used, c.Count, want[name].Used, want[name].Count)
 		}

@@ -29,7 +29,7 @@ type memory struct {
 	open       map[*transaction]bool
 	checks     []*spend.Check // in the order of their commits
 	byID       map[spend.ID]*spend.Check
-	recorded   map[spend.ID]time.Time
+	events     []event // in the order of their commits
 	byKey      map[spend.Hash]keyRow
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	counters   map[spend.Counter]*counter
@@ -49,6 +49,14 @@ type transaction struct {
 	ended chan struct{}
 }
 
+// event is something that was recorded: one of the pointers is set.
+type event struct {
+	at      time.Time
+	check   *spend.Check
+	outcome *spend.Outcome
+	change  *audit.Change
+}
+
 type keyRow struct {
 	check   spend.ID
 	expires time.Time
@@ -59,7 +67,7 @@ const keysLive = 24 * time.Hour
 func newMemory() *memory {
 	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
-		byID: make(map[spend.ID]*spend.Check), recorded: make(map[spend.ID]time.Time), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
+		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
 		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
 		approvals: make(map[spend.ID]*audit.Approval),
 		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
@@ -153,11 +161,6 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	if err := m.takeAndUse(checks, outcomes); err != nil {
 		return err
 	}
-	for _, o := range outcomes {
-		stored := *o
-		stored.Check = nil
-		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
-	}
 	if m.links[chainID] == nil {
 		m.links[chainID] = make(map[int64]*chain.Link)
 	}
@@ -171,10 +174,17 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 			m.approvals[c.ID] = &audit.Approval{Check: &stored, CreatedAt: at, ExpiresAt: at.Add(c.Approval.Expires)}
 		}
 		m.checks = append(m.checks, &stored)
-		m.byID[c.ID], m.recorded[c.ID] = &stored, now
+		m.byID[c.ID] = &stored
+		m.events = append(m.events, event{at: now, check: &stored})
 		if key := c.Action.IdempotencyKey; key != "" {
 			m.byKey[spend.HashKey(key)] = keyRow{c.ID, now.Add(keysLive)}
 		}
+	}
+	for _, o := range outcomes {
+		stored := *o
+		stored.Check = nil
+		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
+		m.events = append(m.events, event{at: now, outcome: &stored})
 	}
 	return nil
 }
@@ -410,6 +420,7 @@ func (m *memory) recordChange(c audit.Change) {
 	}
 	c.Head = chain.ChangeHead(previous, c.Row())
 	m.changes = append(m.changes, c)
+	m.events = append(m.events, event{at: time.Now(), change: &c})
 }
 
 func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audit.Change, err error) {
