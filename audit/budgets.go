@@ -161,21 +161,27 @@ func (e *ExceededError) Error() string {
 
 // finishExceeded finishes the entries whose charges do not fit, each with the
 // usages of those, and returns what fits. Entries that may have fitted without
-// those come later: only what is recorded may refuse them (F62). The entries are
-// in the order of CounterChanges' checks.
+// others of the batch come later: only what is recorded may refuse them (F62). The
+// entries are in the order of CounterChanges' checks, and so of their buckets.
 func finishExceeded(batch []*Entry, usages []CounterUsage) (rest, later []*Entry) {
 	used := make(map[spend.Counter]spend.Usage, len(usages))
 	for _, u := range usages {
 		used[u.Counter] = u.Usage
 	}
 	exceeded := make([][]CounterUsage, len(batch))
-	taken := make(map[spend.ID]bool) // by the rest, in whatever bucket
+	taken := make(map[spend.ID]bool)  // by the rest, in whatever bucket
+	first := make(map[spend.ID]int64) // bucket that an exceeded one would take from
 	for i, e := range batch {
 		if e.outcome != nil { // takes nothing
 			rest = append(rest, e)
 			continue
 		}
 		if exceeded[i] = exceededOf(e.check, used); exceeded[i] != nil {
+			for n := range e.check.Charges {
+				if c := e.check.Charges[n].Counter; first[c.ID] == 0 {
+					first[c.ID] = c.StartMS
+				}
+			}
 			continue
 		}
 		if rest = append(rest, e); e.check.Decision.Effect != spend.Allow {
@@ -188,7 +194,7 @@ func finishExceeded(batch []*Entry, usages []CounterUsage) (rest, later []*Entry
 	for i, e := range batch {
 		switch {
 		case exceeded[i] == nil:
-		case slices.ContainsFunc(exceeded[i], func(u CounterUsage) bool { return taken[u.ID] }):
+		case slices.ContainsFunc(exceeded[i], func(u CounterUsage) bool { return taken[u.ID] || u.BucketMS > 0 && first[u.ID] < u.StartMS }):
 			later = append(later, e)
 		default:
 			e.finish(&ExceededError{exceeded[i]})

@@ -58,3 +58,43 @@ func TestRefusedForWhatIsRecorded(t *testing.T) {
 		})
 	}
 }
+
+// A rolling window has a bucket for each check here. What the second is told to be
+// used includes what the first would take, which another budget refuses: it is not
+// refused for that (F62).
+func TestRefusedForEarlierBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rolling, exhausted := spend.ID{7}, spend.Counter{ID: spend.ID{8}}
+		first := check(1, "")
+		time.Sleep(time.Second)
+		second := check(1, "")
+		for i, c := range []*spend.Check{first, second} {
+			bucket := spend.Counter{ID: rolling, StartMS: int64(i+1) * 1000, BucketMS: 1000}
+			c.Charges = []spend.Charge{{Counter: bucket, Counted: true, MaxCount: 1}}
+		}
+		first.Charges = append(first.Charges, spend.Charge{Counter: exhausted, Counted: true})
+		s := &trail{takes: time.Millisecond}
+		s.spoil = func(batch []*spend.Check) (bool, error) {
+			var usages []audit.CounterUsage
+			for i, c := range batch { // as stores take: what was taken from a bucket counts in the next
+				before := audit.CounterUsage{Counter: c.Charges[0].Counter, Usage: spend.Usage{Count: int64(i)}}
+				if !c.Charges[0].Fits(before.Usage) {
+					usages = append(usages, before)
+				}
+				if len(c.Charges) > 1 {
+					usages = append(usages, audit.CounterUsage{Counter: exhausted})
+				}
+			}
+			if usages != nil {
+				return false, &audit.ExceededError{Usages: usages}
+			}
+			return true, nil
+		}
+		w := s.newWriter(100)
+		errs := record(w, first, second)
+		w.Close()
+		if errs[1] != nil || errs[0] == nil {
+			t.Errorf("the first %v, the second %v", errs[0], errs[1])
+		}
+	})
+}
