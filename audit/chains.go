@@ -15,7 +15,7 @@ import (
 // fail, the chain does not.
 type chains struct {
 	known   map[spend.ID]*nodeChain
-	entries []chain.Entry // of the batch under way, reused
+	entries []chain.Entry // of the batch in progress, reused
 }
 
 // nodeChain is the chain of one incarnation. Once it has ended, no more batches

@@ -17,7 +17,7 @@ var ErrReported = errors.New("the check's outcome is reported")
 
 // ErrPending means that the deadline came before it was known how the commit
 // ended. Entry.Settle returns the outcome.
-var ErrPending = errors.New("commit is still under way")
+var ErrPending = errors.New("commit is still in progress")
 
 // Entry is one check, or one outcome, on its way into the trail. One goroutine
 // waits for it. Entries are used again: what the last check left is still in a

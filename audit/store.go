@@ -172,7 +172,7 @@ type Fences interface {
 	// first.
 	RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error)
 	// Fence returns once no commit of that node incarnation can succeed any
-	// more: it waits for those under way and refuses later ones.
+	// more: it waits for those in progress and refuses later ones.
 	Fence(ctx context.Context, node spend.ID) error
 }
 

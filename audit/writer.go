@@ -44,7 +44,7 @@ type WriterOptions struct {
 }
 
 // Writer records checks by group commit: one commit at a time, made of all the
-// checks that wait, at once when idle, else when the one under way returns.
+// checks that wait, at once when idle, else when the one in progress returns.
 // A check is confirmed only after its commit is durable (G1).
 type Writer struct {
 	o       WriterOptions

@@ -113,7 +113,7 @@ func check(node byte, key string) *spend.Check {
 	}
 }
 
-// record appends the checks at once and gives their outcomes.
+// record appends the checks at once and returns their outcomes.
 func record(w *audit.Writer, checks ...*spend.Check) []error {
 	errs := make([]error, len(checks))
 	var wg sync.WaitGroup
@@ -254,7 +254,7 @@ func TestUnknownOutcome(t *testing.T) {
 }
 
 // A check whose commit has not begun by its deadline is never recorded; one
-// whose commit is under way is pending, and settles.
+// whose commit is in progress is pending, and settles.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 3 * time.Second}

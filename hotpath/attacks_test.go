@@ -303,7 +303,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 }
 
 // G7, F10: the client retries at once after its 500, while the commit is still
-// under way. It is given the recorded answer, not called a duplicate.
+// in progress. It is given the recorded answer, not called a duplicate.
 func TestOrphanRetriedAtOnce(t *testing.T) {
 	for retryOn := range 2 {
 		t.Run(fmt.Sprint("node ", retryOn), func(t *testing.T) {

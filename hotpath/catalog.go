@@ -199,7 +199,7 @@ func (c *catalog) forget(id string) {
 	}
 }
 
-// program gives the latest version of a policy, compiled: at least as new as
+// program returns the latest version of a policy, compiled: at least as new as
 // the view that the caller took before. Concurrent callers share one load. Its
 // name has the count of drops in it, so that nobody joins a load that began
 // before a change that they have seen.

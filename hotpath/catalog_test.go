@@ -18,7 +18,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// silentStore never gives a policy.
+// silentStore never returns a policy.
 type silentStore struct {
 	audit.Store
 	mu              sync.Mutex

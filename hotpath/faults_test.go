@@ -19,7 +19,7 @@ import (
 )
 
 // faultyStore is a store whose calls can be held up or spoilt. Hooks are set
-// while nothing is under way, but for commit.
+// while nothing is in progress, but for commit.
 type faultyStore struct {
 	audit.Store
 	pages                       func()

@@ -326,7 +326,7 @@ func realBackend(redisURL, databaseURL string) backend {
 	}
 }
 
-// schemaIn makes a schema for one test and gives the URL that uses it.
+// schemaIn makes a schema for one test and returns the URL that uses it.
 func schemaIn(t *testing.T, databaseURL string) string {
 	t.Helper()
 	schema := "hotpath_" + strings.ToLower(rand.Text())

@@ -165,7 +165,7 @@ func TestSlowHolder(t *testing.T) {
 	})
 }
 
-// F2: Redis is emptied while a commit is under way. Either that commit stands
+// F2: Redis is emptied while a commit is in progress. Either that commit stands
 // and is seen, or it is refused; never do two pass.
 func TestFlushDuringCommit(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

@@ -71,7 +71,7 @@ func fencedNode(t *testing.T, s Subject) {
 	mustHave(t, s, before, c)
 }
 
-// fenceIsFinal fences a node whose commits are under way: what is absent once
+// fenceIsFinal fences a node whose commits are in progress: what is absent once
 // Fence has returned stays absent (F1, F3).
 func fenceIsFinal(t *testing.T, s Subject) {
 	f := fence(t, s)

@@ -20,7 +20,7 @@ func rowsOf(t *testing.T, s *Store, table string) []string {
 }
 
 // TestDefaultPartition: rows that no day takes show in a metric, the runbook's
-// command gives them days of their own, and none of them changes.
+// command returns them days of their own, and none of them changes.
 func TestDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()

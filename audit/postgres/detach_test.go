@@ -75,7 +75,7 @@ func newOldDays(t *testing.T) *oldDays {
 	return o
 }
 
-// detach runs Detach and gives what it reported and found.
+// detach runs Detach and returns what it reported and found.
 func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []DetachedDay, found []verify.Finding, err error) {
 	t.Helper()
 	options := DetachOptions{
@@ -100,7 +100,7 @@ func (o *oldDays) snapshot(t *testing.T) *Snapshot {
 	return s
 }
 
-// verified gives the findings over the whole trail.
+// verified returns the findings over the whole trail.
 func (o *oldDays) verified(t *testing.T, dir string) (verify.Summary, []string) {
 	t.Helper()
 	return o.verifiedTo(t, dir, time.Time{})

@@ -74,7 +74,7 @@ func (p *proxy) answerInstead(message pgproto3.BackendMessage) error {
 	return err
 }
 
-// deliver gives the database what stayed behind.
+// deliver returns the database what stayed behind.
 func (p *proxy) deliver() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -201,7 +201,7 @@ func TestCountsInSteps(t *testing.T) {
 }
 
 // A restored database is not begun anew beside nodes, also if the URL that both
-// have gives their sessions another name.
+// have returns their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {
 	url := with(t, database(t), "application_name", "others")
 	newFence(t, open(t, url, true)) // connects

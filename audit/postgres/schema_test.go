@@ -317,7 +317,7 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// runbookSQL gives the statement of the runbook's command in which a word is.
+// runbookSQL returns the statement of the runbook's command in which a word is.
 func runbookSQL(t *testing.T, word string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../deploy/RUNBOOK.md")

@@ -35,7 +35,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	exec("CREATE DATABASE " + name)
 	t.Cleanup(func() {
 		exec("DROP DATABASE " + name + " WITH (FORCE)")
-		_ = admin.Close(context.Background()) // nothing is under way
+		_ = admin.Close(context.Background()) // nothing is in progress
 	})
 	u, err := url.Parse(os.Getenv("TEST_DATABASE_URL"))
 	if err != nil {
@@ -60,7 +60,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = owner.Close(ctx) }() // nothing is under way
+	defer func() { _ = owner.Close(ctx) }() // nothing is in progress
 	if _, err := owner.Exec(ctx, `CREATE FUNCTION public.same(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 		CREATE OPERATOR public.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = public.same)`, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type Options struct {
 	// MaxConns bounds the connections for reads; 0 leaves it to the URL
 	// (pool_max_conns) or to pgx.
 	MaxConns int
-	// Writers is how many commits may be under way at once, each on its own
+	// Writers is how many commits may be in progress at once, each on its own
 	// connection; 0 is 2. More split the batches without gain.
 	Writers int
 	// Migrate brings the schema up to date first.

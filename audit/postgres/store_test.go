@@ -16,7 +16,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// database gives the URL of an empty schema that goes when the test ends. Its
+// database returns the URL of an empty schema that goes when the test ends. Its
 // name is one that needs quotes.
 // TEST_DATABASE_URL names a database in which schemas may be made.
 func database(t testing.TB) string {
@@ -34,7 +34,7 @@ func database(t testing.TB) string {
 	return with(t, base, "search_path", schema)
 }
 
-// behind gives a URL whose search_path goes on with the schema of another.
+// behind returns a URL whose search_path goes on with the schema of another.
 func behind(t testing.TB, text, other string) string {
 	t.Helper()
 	schema := func(text string) string {
@@ -77,7 +77,7 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// texts gives the rows of a query for one text.
+// texts returns the rows of a query for one text.
 func texts(t *testing.T, db querier, query string) []string {
 	t.Helper()
 	rows, err := db.Query(t.Context(), query)

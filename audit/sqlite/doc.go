@@ -3,7 +3,7 @@
 // loses no answered check (G1).
 //
 // One connection writes; SQLite allows no second writer anyway, so that a
-// fence waits for the commits under way simply by taking its turn. Readers
+// fence waits for the commits in progress simply by taking its turn. Readers
 // have a pool of their own and are never blocked.
 //
 // Listings count the violations that match one by one, some million a second:

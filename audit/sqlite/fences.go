@@ -35,7 +35,7 @@ func readID(row *sql.Row) (spend.ID, error) {
 }
 
 // RotateEpoch implements audit.Fences. Its turn at the one writing connection
-// is the wait for the commits under way.
+// is the wait for the commits in progress.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE epoch SET id = ? WHERE id = ?", next[:], seen[:]); err != nil {

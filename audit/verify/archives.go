@@ -76,7 +76,7 @@ func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
 }
 
 // archiveOf opens a day's archive. When there is none that can be compared, it
-// says so and gives nil.
+// says so and returns nil.
 func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, error) {
 	if v.leaving(day) {
 		return v.o.Leaving, nil

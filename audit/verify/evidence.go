@@ -14,7 +14,7 @@ type Range struct{ Low, High spend.ID }
 // Holds reports whether the identifier lies in the range.
 func (r Range) Holds(id spend.ID) bool { return !less(id, r.Low) && !less(r.High, id) }
 
-// Rows gives stored checks.
+// Rows returns stored checks.
 type Rows interface {
 	// Rows calls each for every check of the range, in the order of
 	// identifiers, with its row as chain.HashRow takes it; the row is good
@@ -44,7 +44,7 @@ type Evidence interface {
 	// identifiers, with its row encoded as those of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
 
-	// Chains gives those with batches that may list checks of the range, or may
+	// Chains returns those with batches that may list checks of the range, or may
 	// have had such, and of each the first and the last such batch, or batch
 	// beside a gap.
 	Chains(ctx context.Context, r Range) ([]ChainSpan, error)

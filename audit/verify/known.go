@@ -138,7 +138,7 @@ func (k *known) dispute(chain string, d disputed) {
 	}
 }
 
-// settle gives what is to be told of each chain in dispute, once.
+// settle returns what is to be told of each chain in dispute, once.
 func (k *known) settle() (all []Finding) {
 	accepting := func(chain string, d disputed) *acceptance {
 		for i, a := range k.accepts {

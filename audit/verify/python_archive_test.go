@@ -16,7 +16,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// archive records checks of an old day and detaches it. It gives the paths of
+// archive records checks of an old day and detaches it. It returns the paths of
 // the manifest and of the rows, and the day.
 func (tr *trail) archive() (manifest, rows, day string) {
 	tr.t.Helper()

@@ -15,7 +15,7 @@ import (
 )
 
 // stranger verifies with the program that was written from the document alone,
-// and gives what it found, sorted.
+// and returns what it found, sorted.
 func (tr *trail) stranger(held bool, more ...string) []string {
 	tr.t.Helper()
 	for _, tool := range []string{"python3", "psql"} {

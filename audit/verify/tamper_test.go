@@ -166,7 +166,7 @@ func (tr *trail) isNull(column string, c *spend.Check) (is bool) {
 	return is
 }
 
-// find gives a recorded check.
+// find returns a recorded check.
 func (tr *trail) find(is func(*spend.Check) bool) *spend.Check {
 	for _, batch := range tr.records {
 		for _, c := range batch {

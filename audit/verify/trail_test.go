@@ -177,7 +177,7 @@ func (tr *trail) count(table string) (n int) {
 	return n
 }
 
-// verify gives "kind subject" of each finding, sorted.
+// verify returns "kind subject" of each finding, sorted.
 func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary, error) {
 	tr.t.Helper()
 	var found []string
@@ -227,7 +227,7 @@ func batch(kind string, seq int, id spend.ID) string {
 	return fmt.Sprintf("%s batch %d of chain %s", kind, seq, id.Text(""))
 }
 
-// schema gives the URL of an empty schema that goes when the test ends.
+// schema returns the URL of an empty schema that goes when the test ends.
 func schema(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("TEST_DATABASE_URL")
@@ -263,6 +263,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close(ctx) }) // nothing is under way
+	t.Cleanup(func() { _ = conn.Close(ctx) }) // nothing is in progress
 	return conn
 }

@@ -51,7 +51,7 @@ func testStart(t *testing.T, binary string) {
 	t.Run("outage", s.outage)
 }
 
-// run gives the output of a command that must end with the code.
+// run returns the output of a command that must end with the code.
 func (s *start) run(t *testing.T, want int, with fleet.Settings, args ...string) string {
 	t.Helper()
 	settings := fleet.Settings{"OPS_ADDR": strings.TrimPrefix(s.node.Ops, "http://"), "LISTEN_ADDR": s.node.Addr}

@@ -54,7 +54,7 @@ func (x *explorer) hints(owner, period int) (bits uint8) {
 	return bits
 }
 
-// observe notes of each check under way in which windows it did not fit at some
+// observe notes of each check in progress in which windows it did not fit at some
 // moment of its request: only then a block as exceeded is true.
 func (x *explorer) observe(t *state) {
 	for i := range x.Checks {

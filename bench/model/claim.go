@@ -12,7 +12,7 @@ const (
 	pcReadMarker       // GET m
 	pcRenew
 	pcLoad    // of the configuration: not begun
-	pcLoading // under way
+	pcLoading // in progress
 	pcAwaitKey
 	pcLookKey
 	pcFenceKey

@@ -31,7 +31,7 @@ func (x *explorer) loadOf(s *state, n int) {
 			x.emit(&t, "catalog: a load begins", i)
 		case x.is(JoinsEarlierLoad):
 			t.attempts[i].pc = pcLoading
-			x.emit(&t, "catalog: joins the load under way", i)
+			x.emit(&t, "catalog: joins the load in progress", i)
 		}
 	}
 }

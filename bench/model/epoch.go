@@ -75,7 +75,7 @@ func (x *explorer) enterEpoch(t *state, n int) {
 	x.emit(t, "enterEpoch: the windows are lost", n)
 }
 
-// rotate is Store.RotateEpoch: it waits for the commits under way and refuses
+// rotate is Store.RotateEpoch: it waits for the commits in progress and refuses
 // later ones of older epochs.
 func (x *explorer) rotate(t *state, n int) {
 	r := &t.nodes[n].renewal

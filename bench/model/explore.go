@@ -51,7 +51,7 @@ type Model struct {
 	LostCommits int // a connection is lost in COMMIT
 	LostReplies int // a batch's replies are lost
 	LateSets    int // a SET is carried out after its client gave up
-	Deadlines   int // a client is answered 500 while its commit is under way
+	Deadlines   int // a client is answered 500 while its commit is in progress
 	Failovers   int // another server is promoted; the old one goes on
 	Suspicions  int // a claim counts as stale although its holder is at work
 	Ticks       int // the clocks go on

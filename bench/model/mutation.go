@@ -7,10 +7,10 @@ type Mutation int
 const (
 	None                         Mutation = iota
 	NoNodeFence                           // F1: takeovers without a fence
-	FenceDoesNotWait                      // F1: the fence does not wait for the commit under way
+	FenceDoesNotWait                      // F1: the fence does not wait for the commit in progress
 	NoOwnFence                            // F3: a lost commit is looked up without a fence
 	NoEpochFence                          // F2: commits of older epochs are taken
-	RotationDoesNotWait                   // F2: a new epoch does not wait for the commit under way
+	RotationDoesNotWait                   // F2: a new epoch does not wait for the commit in progress
 	NoRunID                               // F4: the marker does not say which server it was written on
 	MarkerFirst                           // F5: the marker is read before the claims
 	SharedNames                           // F6: the epoch is not in the names

@@ -32,7 +32,7 @@ func (x *explorer) appendTxn(t *state, c txn) {
 	x.cut = true
 }
 
-// commits are the transactions under way at the store, Trail.Commit.
+// commits are the transactions in progress at the store, Trail.Commit.
 func (x *explorer) commits(s *state) {
 	for n := range s.txns {
 		if !s.txns[n].present {
@@ -116,7 +116,7 @@ func (x *explorer) commit(t *state, c *txn) string {
 	return "is recorded"
 }
 
-// fenceNode is Store.Fence: it waits for the commits under way and refuses
+// fenceNode is Store.Fence: it waits for the commits in progress and refuses
 // later ones.
 func (x *explorer) fenceNode(t *state, n incarnation) bool {
 	if x.is(NoNodeFence) || n == 0 {
@@ -230,7 +230,7 @@ func (x *explorer) retire(t *state, i int) {
 	n.inc = inc
 }
 
-// abandon: the client is answered 500 while its commit is under way.
+// abandon: the client is answered 500 while its commit is in progress.
 func (x *explorer) abandon(s *state, i int) {
 	if s.budgets.deadlines == 0 || s.attempts[i].settling {
 		return

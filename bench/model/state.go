@@ -237,7 +237,7 @@ type node struct {
 	vetted  bool
 	foreign bool
 	view    view
-	loading bool // the catalogue's load is under way
+	loading bool // the catalogue's load is in progress
 	load    view // what it read
 	memory  nonce
 	renewal renewal

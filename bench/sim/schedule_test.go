@@ -338,7 +338,7 @@ func (f *simulation) endFaults() {
 	f.askCalmly()
 }
 
-// retry gives a pool that cannot probe its connections the chance to find the
+// retry returns a pool that cannot probe its connections the chance to find the
 // broken ones.
 func (f *simulation) retry(a spend.Action) *sent {
 	for range 12 {

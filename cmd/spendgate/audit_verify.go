@@ -146,7 +146,7 @@ func publicKey(text string, seed config.Secret) (checkpoint.PublicKey, error) {
 	return key.Public(), nil
 }
 
-// openNow gives what the file holds at this moment; of a pipe, all that comes.
+// openNow returns what the file holds at this moment; of a pipe, all that comes.
 func openNow(path string) (io.Reader, func(), error) {
 	f, err := os.Open(path)
 	if err != nil {

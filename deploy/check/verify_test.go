@@ -11,7 +11,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// TestVerifySchedule gives the scheduled verification the checkpoints to read and
+// TestVerifySchedule returns the scheduled verification the checkpoints to read and
 // the public key, and neither the secret one nor a right to write them.
 func TestVerifySchedule(t *testing.T) {
 	job := get[batch.CronJob](t, render(t, "spendgate", values{

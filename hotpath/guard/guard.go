@@ -58,8 +58,8 @@ type Guard struct {
 	deployment atomic.Pointer[spend.ID] // nil until the store told it
 
 	mu         sync.Mutex // renewing, endedEpoch, and changes of node
-	renewing   *renewal   // under way
-	superseded superseded // belongs to the renewal under way
+	renewing   *renewal   // in progress
+	superseded superseded // belongs to the renewal in progress
 	refused    string     // likewise: the error last logged by notOurs
 	endedEpoch time.Time  // when this node last ended an epoch
 

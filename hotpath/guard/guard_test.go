@@ -337,7 +337,7 @@ func TestLookupAnswersAreFresh(t *testing.T) {
 	}
 	first := get()
 	<-asked
-	second := get() // while the first question is under way
+	second := get() // while the first question is in progress
 	answer <- nil
 	if v := <-first; v != "absent" {
 		t.Errorf("first: %s", v)

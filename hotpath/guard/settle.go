@@ -30,7 +30,7 @@ func (g *Guard) Committed(at *Attempt, check *spend.Check) {
 	g.inFlight.resolveAll(at, check)
 }
 
-// Abandon marks an attempt whose commit is under way and whose client is
+// Abandon marks an attempt whose commit is in progress and whose client is
 // answered 500 now: if it is recorded in the end, the next identical request
 // may have it (F10, G7). With a key the row alone sees to that. The mark
 // precedes the answer, so that the retry finds it. Without a record the mark

@@ -69,7 +69,7 @@ type Options struct {
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
 	// Trace takes each request that was at work, once it has its answer, and
-	// gives the ID of its trace. It must not wait, nor keep the record. Nil
+	// returns the ID of its trace. It must not wait, nor keep the record. Nil
 	// traces nothing.
 	Trace func(*trace.Record) trace.ID
 

@@ -101,7 +101,7 @@ func (a *API) hold(x *exchange, n int) bool {
 	return true
 }
 
-// release gives back what the body of a request was counted as.
+// release returns back what the body of a request was counted as.
 func (x *exchange) release() {
 	if x.budget != nil {
 		x.budget.release(x.held)

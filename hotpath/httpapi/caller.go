@@ -45,7 +45,7 @@ func hashAdminKeys(keys []string) adminKeys {
 	return hashed
 }
 
-// SetAdminKeys replaces the admin keys. Requests under way may still go by the
+// SetAdminKeys replaces the admin keys. Requests in progress may still go by the
 // ones before.
 func (a *API) SetAdminKeys(keys []string) {
 	hashed := hashAdminKeys(keys)

@@ -103,7 +103,7 @@ func (g *grantsReader) change(r *reader) spend.GrantsChange {
 	return spend.GrantsChange{Grants: g.Grants, Named: g.named}
 }
 
-// string gives a string and whether it was one.
+// string returns a string and whether it was one.
 func (r *reader) string() (string, bool) {
 	if r.kind() != jsontext.KindString {
 		r.fault(r.name, "must be a string")
@@ -112,7 +112,7 @@ func (r *reader) string() (string, bool) {
 	return r.unquote(r.value()), true
 }
 
-// boundedText gives a string of 1 to most characters that is not blank.
+// boundedText returns a string of 1 to most characters that is not blank.
 func (r *reader) boundedText(most int) string {
 	s, ok := r.string()
 	if ok {
@@ -127,7 +127,7 @@ func (r *reader) bounded(path, s string, most int) {
 	}
 }
 
-// future gives an instant after now, to the millisecond.
+// future returns an instant after now, to the millisecond.
 func (r *reader) future(now time.Time) time.Time {
 	s, ok := r.string()
 	if !ok {
@@ -142,7 +142,7 @@ func (r *reader) future(now time.Time) time.Time {
 	return at
 }
 
-// list gives a list of 1 to spend.MaxBindings strings, no two of them equal, and
+// list returns a list of 1 to spend.MaxBindings strings, no two of them equal, and
 // has each judged.
 func (r *reader) list(judge func(path, s string)) []string {
 	name := r.name

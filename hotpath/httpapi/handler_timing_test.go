@@ -45,7 +45,7 @@ func BenchmarkPostCheckTraced(b *testing.B) {
 	}
 }
 
-// preparePost gives what handles one check, over and over.
+// preparePost returns what handles one check, over and over.
 func preparePost(t testing.TB, record func(*trace.Record) trace.ID) (post func()) {
 	t.Helper()
 	a := New(Options{Authorizer: instantly{answer: hotpath.Answer{Check: blockedCheck()}}, Store: &fakeStore{}, Trace: record})

@@ -117,7 +117,7 @@ func (o *openConns) heard(c *conn) {
 // is being worked on has all the time that it needs.
 const finishReading = time.Second
 
-// hurry gives every connection finishReading. Those that come to wait for
+// hurry returns every connection finishReading. Those that come to wait for
 // their first request later have as much: see conn.Read.
 func (o *openConns) hurry() {
 	o.closing.Store(true)

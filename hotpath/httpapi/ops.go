@@ -98,7 +98,7 @@ func NewOps(o OpsOptions) *Ops {
 	return ops
 }
 
-// Serve answers until Shutdown. It gives nil when it was shut down.
+// Serve answers until Shutdown. It returns nil when it was shut down.
 func (o *Ops) Serve(l net.Listener) error {
 	served := listener{l, &o.open, o.server}
 	defer func() { _ = served.Close() }()

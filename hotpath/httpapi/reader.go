@@ -22,7 +22,7 @@ const (
 )
 
 // reader reads one JSON object, strictly (S1, S2). Faults of fields gather in
-// faults. Strings that it gives own their bytes.
+// faults. Strings that it returns own their bytes.
 type reader struct {
 	in      bytes.Buffer // of the body
 	decoder jsontext.Decoder
@@ -140,7 +140,7 @@ func (r *reader) own(piece []byte, behind int) string {
 	return r.copied[end-len(piece) : end]
 }
 
-// unquote gives the text of the string that was read last.
+// unquote returns the text of the string that was read last.
 func (r *reader) unquote(quoted jsontext.Value) string {
 	if len(quoted) < 2 {
 		return ""
@@ -152,7 +152,7 @@ func (r *reader) unquote(quoted jsontext.Value) string {
 	return string(r.room)
 }
 
-// text gives a string; null is "".
+// text returns a string; null is "".
 func (r *reader) text() string {
 	switch r.kind() {
 	case jsontext.KindString:
@@ -164,7 +164,7 @@ func (r *reader) text() string {
 	return ""
 }
 
-// amount gives a decimal and whether there was one; a fault counts as one.
+// amount returns a decimal and whether there was one; a fault counts as one.
 func (r *reader) amount() (a spend.Amount, present bool) {
 	switch r.kind() {
 	case jsontext.KindNumber:
@@ -181,7 +181,7 @@ func (r *reader) amount() (a spend.Amount, present bool) {
 	}
 }
 
-// integer gives a whole number in a range and whether there was one; a fault
+// integer returns a whole number in a range and whether there was one; a fault
 // counts as one.
 func (r *reader) integer(low, high int) (n int, present bool) {
 	if r.kind() == jsontext.KindNull {
@@ -194,7 +194,7 @@ func (r *reader) integer(low, high int) (n int, present bool) {
 	return int(wide), true
 }
 
-// boolean gives true or false and whether there was one; a fault counts as one.
+// boolean returns true or false and whether there was one; a fault counts as one.
 func (r *reader) boolean() (b, present bool) {
 	switch kind := r.kind(); kind {
 	case jsontext.KindTrue, jsontext.KindFalse:

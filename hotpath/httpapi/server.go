@@ -45,7 +45,7 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 	}
 }
 
-// Serve answers requests until Shutdown. It gives nil when it was shut down.
+// Serve answers requests until Shutdown. It returns nil when it was shut down.
 func (a *API) Serve(l net.Listener) error {
 	served := listener{l, &a.open, a.server}
 	defer func() { _ = served.Close() }()
@@ -64,7 +64,7 @@ func (a *API) Drain() {
 }
 
 // Shutdown takes no new connection, finishes the requests in flight and closes
-// (G11). It gives the context's error when that ends first.
+// (G11). It returns the context's error when that ends first.
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
 	a.open.closed.Store(true)

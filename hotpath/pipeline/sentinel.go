@@ -132,7 +132,7 @@ func (s *sentinels) watch(ctx context.Context, switched func()) {
 const (
 	watchEvery = 300 * time.Millisecond
 	// switchSettled is when every node has turned to a new master: a question
-	// that was under way, the next one, and the batch in flight then.
+	// that was in progress, the next one, and the batch in flight then.
 	switchSettled = watchEvery + 3*ioTimeout
 )
 

@@ -34,7 +34,7 @@ func engines(tb testing.TB) []engine {
 	}
 }
 
-// sample gives the first n actions of the policy for every outcome.
+// sample returns the first n actions of the policy for every outcome.
 func sample(n int) map[load.Effect][]load.Action {
 	w := load.DefaultWorkload(1)
 	found := make(map[load.Effect][]load.Action)

@@ -31,7 +31,7 @@ type Conn struct {
 	in   *bufio.Reader
 }
 
-// NewConn begins to speak on a connection on which nothing is under way.
+// NewConn begins to speak on a connection on which nothing is in progress.
 func NewConn(conn net.Conn) *Conn {
 	return &Conn{conn: conn, in: bufio.NewReaderSize(conn, 16<<10)}
 }
