@@ -38,6 +38,10 @@ const (
 
 	ApprovalGiven  ChangeKind = "approval.approved"
 	ApprovalDenial ChangeKind = "approval.denied"
+
+	WebhookCreated ChangeKind = "webhook.created"
+	WebhookChanged ChangeKind = "webhook.changed"
+	WebhookDeleted ChangeKind = "webhook.deleted"
 )
 
 // Actor is who changes the configuration, and from where. Empty fields are not

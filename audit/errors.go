@@ -25,6 +25,8 @@ var (
 	// ErrPoliciesFull: nothing was written. All versions of all policies together
 	// would be larger than the store was told to let them.
 	ErrPoliciesFull = errors.New("no room for more policies")
+	// ErrWebhooksFull: nothing was written. There are MaxWebhooks.
+	ErrWebhooksFull = errors.New("no room for more webhooks")
 	// ErrUnavailable: nothing was written. Try again later.
 	ErrUnavailable = errors.New("store unavailable")
 )

@@ -37,10 +37,20 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made, secret := newWebhook(), newSecret()
+	if err := s.CreateWebhook(ctx, admin, made, secret, 0); err != nil {
+		t.Fatal(err)
+	}
+	rotated := *made
+	if err := updateAndDelete(t, s, admin, system, &rotated); err != nil {
+		t.Fatal(err)
+	}
 	got := mustRecord(t, s, audit.ChangeQuery{})
 	want := []audit.Change{
 		audit.ChangeOfPolicy(p, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
 		audit.ChangeOfKey(audit.KeyChanged, changed, 3, admin, time.Time{}),
+		audit.ChangeOfWebhook(audit.WebhookCreated, made, 4, admin, time.Time{}), audit.ChangeOfWebhook(audit.WebhookChanged, &rotated, 5, admin, time.Time{}),
+		audit.ChangeOfWebhook(audit.WebhookDeleted, &rotated, 6, system, time.Time{}),
 	}
 	var previous spend.Hash
 	for i, c := range got {
@@ -64,6 +74,14 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	changesAreFiltered(t, s, k.ID.Text(spend.PrefixKey), key.KeyID, began)
 }
 
+// updateAndDelete changes all of a webhook, and deletes it.
+func updateAndDelete(t *testing.T, s Subject, by, deletedBy audit.Actor, w *audit.Webhook) error {
+	change := audit.WebhookChange{URL: new("http://x/ゼロ"), EventTypes: []audit.EventType{audit.EventKeyChanged}, Active: new(false), Secret: newSecret()}
+	change.Apply(w)
+	_, err := s.UpdateWebhook(t.Context(), by, w.ID, change)
+	return errors.Join(err, s.DeleteWebhook(t.Context(), deletedBy, w.ID))
+}
+
 // changesAreFiltered asks for some of the changes that changesAreRecorded made
 // of one key, and with another.
 func changesAreFiltered(t *testing.T, s Subject, changed, author string, began time.Time) {
@@ -74,11 +92,11 @@ func changesAreFiltered(t *testing.T, s Subject, changed, author string, began t
 		{audit.ChangeQuery{PolicyID: "p"}, []int64{1}},
 		{audit.ChangeQuery{PolicyID: changed}, nil},
 		{audit.ChangeQuery{KeyID: changed}, []int64{2, 3}},
-		{audit.ChangeQuery{KeyID: author}, []int64{1, 3}}, // made with it
+		{audit.ChangeQuery{KeyID: author}, []int64{1, 3, 4, 5}}, // made with it
 		{audit.ChangeQuery{KeyID: "p"}, nil},
 		{audit.ChangeQuery{Since: now().Add(time.Hour)}, nil},
-		{audit.ChangeQuery{Since: began.Add(-time.Hour)}, []int64{1, 2, 3}},
-		{audit.ChangeQuery{After: 2}, []int64{3}},
+		{audit.ChangeQuery{Since: began.Add(-time.Hour)}, []int64{1, 2, 3, 4, 5, 6}},
+		{audit.ChangeQuery{After: 5}, []int64{6}},
 		{audit.ChangeQuery{Limit: 2}, []int64{1, 2}},
 	} {
 		var numbers []int64
@@ -128,6 +146,7 @@ func noChangeWithoutRecord(t *testing.T, s Subject) {
 	if err := s.CreateKey(ctx, actor(), k); err != nil {
 		t.Fatal(err)
 	}
+	mustCreateWebhook(t, s, 0)
 	const policy = "INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation) " +
 		"SELECT policy_id, 2, name, description, rules, metadata, created_at, updated_at, "
 	for _, statement := range append([]string{
@@ -144,7 +163,7 @@ func noChangeWithoutRecord(t *testing.T, s Subject) {
 	if p, err := s.Policy(ctx, "p", 0); err != nil || p.Version != 1 {
 		t.Errorf("the policy is now %+v, %v", p, err)
 	}
-	if recorded := mustRecord(t, s, audit.ChangeQuery{}); len(recorded) != 2 {
-		t.Errorf("%d changes are recorded, want 2", len(recorded))
+	if recorded := mustRecord(t, s, audit.ChangeQuery{}); len(recorded) != 3 {
+		t.Errorf("%d changes are recorded, want 3", len(recorded))
 	}
 }

@@ -18,6 +18,8 @@ type Subject struct {
 	Count func(t *testing.T, sql string) int
 	// ExpireKeys is the statement that makes every idempotency key expire.
 	ExpireKeys string
+	// ExpireSecrets is the statement by which the secrets before a rotation expire.
+	ExpireSecrets string
 	// FineCounts is the statement that makes the store keep a count for every
 	// few violations; empty if it keeps none.
 	FineCounts string
@@ -89,6 +91,14 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ConfigChangesRace", configChangesRace},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},
+		{"WebhooksComeBack", webhooksComeBack},
+		{"WebhooksAreBounded", webhooksAreBounded},
+		{"WebhookLeases", webhookLeases},
+		{"WebhookLeasesRace", webhookLeasesRace},
+		{"WebhookDeliveries", webhookDeliveries},
+		{"WebhookReplays", webhookReplays},
+		{"WebhookSecrets", webhookSecrets},
+		{"DeliveriesExpire", deliveriesExpire},
 		{"BatchOfEachCommit", batchOfEachCommit},
 		{"ChainNeverForks", chainNeverForks},
 		{"WriterMakesChains", writerMakesChains},

@@ -21,6 +21,12 @@ func KeyColumns() []string {
 	return []string{"id", "hash", "name", "rpm", "active", "created_at", "generation", "grants"}
 }
 
+// WebhookColumns are the columns of a webhook in the order in which its row is
+// encoded.
+func WebhookColumns() []string {
+	return []string{"id", "url", "event_types", "active", "secret_sha256", "created_at", "generation"}
+}
+
 // ChangeColumns are the columns of a change of the configuration in the order in
 // which its row is encoded: all but its head.
 func ChangeColumns() []string {
@@ -31,11 +37,12 @@ func ChangeColumns() []string {
 }
 
 // The domains of the configuration's hashes, which SQL computes as well
-// (hash_policy, hash_key, record_change).
+// (hash_policy, hash_key, hash_webhook, record_change).
 const (
-	policyDomain = "spendgate policy 1\n"
-	keyDomain    = "spendgate key 1\n"
-	changeDomain = "spendgate change 1\n"
+	policyDomain  = "spendgate policy 1\n"
+	keyDomain     = "spendgate key 1\n"
+	webhookDomain = "spendgate webhook 1\n"
+	changeDomain  = "spendgate change 1\n"
 )
 
 // HashPolicy returns the hash of a policy's encoded row.
@@ -46,6 +53,11 @@ func HashPolicy(row []byte) spend.Hash {
 // HashKey returns the hash of a key's encoded row.
 func HashKey(row []byte) spend.Hash {
 	return sha256.Sum256(append([]byte(keyDomain), row...))
+}
+
+// HashWebhook returns the hash of a webhook's encoded row.
+func HashWebhook(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(webhookDomain), row...))
 }
 
 // ChangeHead returns the head of a change: over the head before (zero for the

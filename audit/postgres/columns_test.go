@@ -22,7 +22,7 @@ func TestColumns(t *testing.T) {
 	for relation, want := range map[string][]string{
 		"checks": chain.CheckColumns(), "check_row": sent,
 		"violations": append(chain.ViolationColumns(), countedBy), "policies": chain.PolicyColumns(),
-		"changes": append(chain.ChangeColumns(), "head"),
+		"webhooks": chain.WebhookColumns(), "changes": append(chain.ChangeColumns(), "head"),
 	} {
 		if got := columns(relation); !slices.Equal(got, want) {
 			t.Errorf("%s has the columns\n%q, want\n%q", relation, got, want)

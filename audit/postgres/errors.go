@@ -23,6 +23,7 @@ const (
 	codeNoRoom        = "SG007"
 	codeReported      = "SG008"
 	codeUnapproved    = "SG009"
+	codeWebhooksFull  = "SG012"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -55,6 +56,8 @@ func refusal(err *pgconn.PgError) error {
 		return fmt.Errorf("%w: %w", audit.ErrForked, err)
 	case err.Code == codePoliciesFull:
 		return audit.ErrPoliciesFull
+	case err.Code == codeWebhooksFull:
+		return audit.ErrWebhooksFull
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
 	case err.Code == codeUnapproved:

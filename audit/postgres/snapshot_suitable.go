@@ -58,6 +58,9 @@ func verifiedTables() map[string]verified {
 			"id": "uuid", "hash": "bytea", "rpm": "integer", "active": "boolean", "created_at": "timestamp with time zone", "generation": "bigint",
 			"grants": "jsonb",
 		}, []string{"id"}},
+		"webhooks": {chain.WebhookColumns(), map[string]string{
+			"id": "uuid", "active": "boolean", "secret_sha256": "bytea", "created_at": "timestamp with time zone", "generation": "bigint",
+		}, []string{"id"}},
 		"budget_counters": {counterColumns(), map[string]string{
 			"counter_id": "uuid", "start_ms": "bigint", "bucket_ms": "bigint", "end_ms": "bigint", "count": "bigint", "most_count": "bigint",
 			"since": "integer", "used": "numeric", "most_used": "numeric",

@@ -27,7 +27,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	defer conn.Release()
 	until, err := makePartitions(ctx, conn.Conn(), now)
 	s.reaches(until)
-	return errors.Join(err, s.lookAtDefault(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()), removeCounters(ctx, conn.Conn(), now))
+	return errors.Join(err, s.lookAtDefault(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()), removeCounters(ctx, conn.Conn(), now),
+		removeDeliveries(ctx, conn.Conn(), now))
 }
 
 // lookAtDefault notes whether the default partition has rows.

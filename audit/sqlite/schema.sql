@@ -185,7 +185,57 @@ CREATE TABLE keys (
 
 CREATE INDEX keys_generation ON keys (generation);
 
--- Every change of policies and keys, and who made it (G8), as in PostgreSQL. No
+-- The endpoints that events are delivered to (S52), as in PostgreSQL.
+CREATE TABLE webhooks (
+    id            BLOB    PRIMARY KEY,
+    url           TEXT    NOT NULL,
+    event_types   TEXT    NOT NULL,
+    active        INTEGER NOT NULL,
+    secret_sha256 BLOB    NOT NULL,
+    created_at    INTEGER NOT NULL,
+    generation    INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED
+) STRICT;
+
+CREATE TABLE webhook_states (
+    webhook_id      BLOB    PRIMARY KEY REFERENCES webhooks (id) ON DELETE CASCADE,
+    secret          TEXT    NOT NULL,
+    previous_secret TEXT,
+    previous_until  INTEGER,
+    cursor          INTEGER NOT NULL,
+    failures        INTEGER NOT NULL DEFAULT 0,
+    resume_at       INTEGER NOT NULL,
+    holder          BLOB,
+    held_until      INTEGER
+) STRICT;
+
+CREATE TABLE webhook_retries (
+    webhook_id BLOB    NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
+    sequence   INTEGER NOT NULL,
+    attempts   INTEGER NOT NULL,
+    since      INTEGER NOT NULL,
+    due_at     INTEGER NOT NULL,
+    PRIMARY KEY (webhook_id, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX webhook_retries_due ON webhook_retries (webhook_id, due_at);
+CREATE INDEX webhook_retries_since ON webhook_retries (webhook_id, since);
+
+CREATE TABLE webhook_deliveries (
+    id          BLOB    PRIMARY KEY,
+    webhook_id  BLOB    NOT NULL,
+    sequence    INTEGER NOT NULL,
+    event_id    BLOB    NOT NULL,
+    event_type  TEXT    NOT NULL,
+    attempt     INTEGER NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    status_code INTEGER NOT NULL,
+    error       TEXT    NOT NULL,
+    next_at     INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX webhook_deliveries_listed ON webhook_deliveries (webhook_id, id);
+
+-- Every change of policies, keys and webhooks, and who made it (G8), as in PostgreSQL. No
 -- policy and no key is without the change of its generation.
 CREATE TABLE changes (
     seq        INTEGER PRIMARY KEY, -- from 1, without gaps: the generation that the change made
@@ -274,5 +324,15 @@ BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END
 CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
+CREATE TRIGGER webhooks_unrecorded BEFORE INSERT ON webhooks
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
+CREATE TRIGGER webhooks_update BEFORE UPDATE ON webhooks
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
+CREATE TRIGGER webhooks_delete BEFORE DELETE ON webhooks
+WHEN NOT EXISTS (SELECT 1 FROM changes WHERE seq = (SELECT generation FROM config) AND kind = 'webhook.deleted'
+    AND subject = 'whk_' || lower(hex(OLD.id)))
+BEGIN SELECT RAISE(ABORT, 'webhooks are immutable: the change is not recorded'); END;
 
 PRAGMA user_version = 1;

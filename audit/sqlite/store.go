@@ -188,6 +188,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
+	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
 	for {
 		var deleted int64
 		err := s.write(ctx, func(tx *sql.Tx) error {
@@ -201,7 +202,15 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				return err
 			}
 			counters, err := removeCounters(tx, now.Add(-audit.KeepCounters).UnixMilli(), batch)
-			deleted = max(keys, counters)
+			if err != nil {
+				return err
+			}
+			result, err = tx.Exec("DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < ? LIMIT ?)", kept[:], batch)
+			if err != nil {
+				return err
+			}
+			deliveries, err := result.RowsAffected()
+			deleted = max(keys, counters, deliveries)
 			return err
 		})
 		if err != nil {
@@ -248,7 +257,7 @@ func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
 // classify turns an error inside a transaction that was rolled back into the
 // contract's. The errors of package audit pass.
 func classify(err error) error {
-	for _, own := range []error{audit.ErrNotFound, audit.ErrStaleEpoch, audit.ErrFencedNode, audit.ErrForked} {
+	for _, own := range []error{audit.ErrNotFound, audit.ErrWebhooksFull, audit.ErrStaleEpoch, audit.ErrFencedNode, audit.ErrForked} {
 		if errors.Is(err, own) {
 			return err
 		}

@@ -44,11 +44,15 @@ func TestStore(t *testing.T) {
 				}
 				return n
 			},
-			ExpireKeys: "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
+			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
+			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
 				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
 				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation + 1 FROM keys",
+				"UPDATE webhooks SET url = 'x'", "UPDATE webhooks SET url = 'x', generation = generation + 1", "DELETE FROM webhooks",
+				"REPLACE INTO webhooks SELECT id, 'x', event_types, active, secret_sha256, created_at, generation FROM webhooks",
+				"INSERT INTO webhooks SELECT x'00', url, event_types, active, secret_sha256, created_at, generation FROM webhooks",
 			},
 			Forbidden: []string{
 				"REPLACE INTO changes SELECT * FROM changes",

@@ -63,6 +63,60 @@ func TestTamperedKeys(t *testing.T) {
 	tr.finds(tr.held)
 }
 
+// addWebhook makes a webhook and changes it, and makes another and deletes it.
+func (tr *trail) addWebhook() (name string) {
+	tr.t.Helper()
+	ctx, by := tr.t.Context(), audit.Actor{Credential: "01234567"}
+	make := func() *audit.Webhook {
+		w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged}, CreatedAt: time.Now()}
+		if err := tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0); err != nil {
+			tr.t.Fatal(err)
+		}
+		return w
+	}
+	kept, deleted := make(), make()
+	if _, err := tr.store.UpdateWebhook(ctx, by, kept.ID, audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
+		tr.t.Fatal(err)
+	}
+	if err := tr.store.DeleteWebhook(ctx, by, deleted.ID); err != nil {
+		tr.t.Fatal(err)
+	}
+	return "webhook " + kept.ID.Text(spend.PrefixWebhook)
+}
+
+// TestTamperedWebhooks alters each column of a webhook behind the back of its
+// record, removes it and puts one in: nobody has deliveries go elsewhere unseen.
+func TestTamperedWebhooks(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	webhook := tr.addWebhook()
+	tr.finds(tr.held)
+	const other = "webhook whk_00000000000000000000000000000001"
+	tampered := map[string]string{
+		"DELETE FROM webhooks": "removed " + webhook,
+		`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation FROM webhooks`: "inserted " + other,
+	}
+	for _, column := range tr.columns("webhooks") {
+		to := map[string]string{
+			"text": "%s || ' '", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'", "boolean": "NOT %s",
+			"bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
+		}[column[1]]
+		if column[0] != "id" {
+			tampered[fmt.Sprintf("UPDATE webhooks SET %s = %s", column[0], fmt.Sprintf(to, column[0]))] = "altered " + webhook
+		}
+	}
+	if len(tampered) < 2+6 {
+		t.Fatalf("only %d ways: %v", len(tampered), tampered)
+	}
+	for tamper, want := range tampered {
+		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM webhooks")
+		tr.exec("%s", tamper)
+		tr.finds(nil, want)
+		tr.exec("DELETE FROM webhooks; INSERT INTO webhooks SELECT * FROM kept; DROP TABLE kept")
+	}
+	tr.finds(tr.held)
+}
+
 // TestTamperedChanges alters each column of a change.
 func TestTamperedChanges(t *testing.T) {
 	t.Parallel()

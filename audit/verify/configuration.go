@@ -14,7 +14,7 @@ import (
 // configuration compares all policies and keys with the chain of changes,
 // whatever the range: there are few.
 func (v *verifier) configuration(ctx context.Context) error {
-	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
+	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
 	}
@@ -24,11 +24,17 @@ func (v *verifier) configuration(ctx context.Context) error {
 	if err := v.o.Evidence.Keys(ctx, w.key); err != nil {
 		return err
 	}
+	if err := v.o.Evidence.Webhooks(ctx, w.webhook); err != nil {
+		return err
+	}
 	for p := range w.policies {
 		v.tally.find(Removed, policyName(p), "its creation is recorded")
 	}
 	for id, newest := range w.keys {
 		v.tally.find(Removed, keyName(id), "%s has it", changeName(newest.seq))
+	}
+	for id, newest := range w.webhooks {
+		v.tally.find(Removed, webhookName(id), "%s has it", changeName(newest.seq))
 	}
 	return nil
 }
@@ -40,6 +46,7 @@ type changeWalk struct {
 	previous []spend.Hash // what the head before may have been; none when it is not there
 	policies map[PolicyVersion]recorded
 	keys     map[string]recorded       // by key_id, the newest change of each
+	webhooks map[string]recorded       // by webhook_id, likewise; none of a deleted one
 	budgets  map[string]versionBudgets // by policy_id, of the version met last
 }
 
@@ -59,6 +66,10 @@ func (w *changeWalk) change(c Change) error {
 	w.seq = c.Seq
 	switch p := (PolicyVersion{c.Subject, c.Version}); {
 	case c.Kind == audit.ApprovalGiven, c.Kind == audit.ApprovalDenial: // the change itself is the decision
+	case c.Kind == audit.WebhookCreated, c.Kind == audit.WebhookChanged:
+		w.webhooks[c.Subject] = recorded{c.Seq, c.Hash}
+	case c.Kind == audit.WebhookDeleted:
+		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:
 		w.keys[c.Subject] = recorded{c.Seq, c.Hash}
 	case w.policies[p].seq > 0:
@@ -107,14 +118,25 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 func (w *changeWalk) key(id spend.ID, row []byte) error {
 	w.tally.keys.Add(1)
 	keyID := id.Text(spend.PrefixKey)
-	switch newest, ok := w.keys[keyID]; {
-	case !ok:
-		w.tally.find(Inserted, keyName(keyID), "no change has it")
-	case chain.HashKey(row) != newest.row:
-		w.tally.find(Altered, keyName(keyID), "it is not as its newest change, %s, left it", changeName(newest.seq))
-	}
-	delete(w.keys, keyID)
+	w.compare(w.keys, keyID, keyName(keyID), chain.HashKey(row))
 	return nil
+}
+
+func (w *changeWalk) webhook(id spend.ID, row []byte) error {
+	webhookID := id.Text(spend.PrefixWebhook)
+	w.compare(w.webhooks, webhookID, webhookName(webhookID), chain.HashWebhook(row))
+	return nil
+}
+
+// compare compares a row with its newest change, which it takes out.
+func (w *changeWalk) compare(newest map[string]recorded, id, name string, row spend.Hash) {
+	switch change, ok := newest[id]; {
+	case !ok:
+		w.tally.find(Inserted, name, "no change has it")
+	case row != change.row:
+		w.tally.find(Altered, name, "it is not as its newest change, %s, left it", changeName(change.seq))
+	}
+	delete(newest, id)
 }
 
 // late names what was made before a checkpoint that does not have its change.
@@ -134,5 +156,6 @@ func (w *changeWalk) late(name string, seq int64, at time.Time) {
 func policyName(p PolicyVersion) string {
 	return fmt.Sprintf("policy %q version %d", p.PolicyID, p.Version)
 }
-func keyName(keyID string) string { return "key " + keyID }
-func changeName(seq int64) string { return fmt.Sprintf("change %d of the configuration", seq) }
+func webhookName(webhookID string) string { return "webhook " + webhookID }
+func keyName(keyID string) string         { return "key " + keyID }
+func changeName(seq int64) string         { return fmt.Sprintf("change %d of the configuration", seq) }

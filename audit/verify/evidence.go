@@ -61,6 +61,8 @@ type Evidence interface {
 	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
 	// Keys calls each for every API key, with its row encoded.
 	Keys(ctx context.Context, each func(id spend.ID, row []byte) error) error
+	// Webhooks calls each for every webhook, with its row encoded.
+	Webhooks(ctx context.Context, each func(id spend.ID, row []byte) error) error
 
 	// Counters calls each for every counter of budgets, in the order of their
 	// identifiers and starts.

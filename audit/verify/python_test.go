@@ -97,6 +97,13 @@ func TestStrangerAgrees(t *testing.T) {
 				spend.NewID(time.Now()).Text(""))
 			tr.exec("DELETE FROM policies WHERE version = 1")
 		},
+		"webhooks": func(tr *trail) {
+			tr.addWebhook()
+			tr.exec("UPDATE webhooks SET url = 'https://example.net/'; INSERT INTO webhooks SELECT '%s', url, event_types, active, secret_sha256, created_at, generation FROM webhooks",
+				spend.NewID(time.Now()).Text(""))
+			tr.addWebhook()
+			tr.exec("DELETE FROM webhooks WHERE url LIKE '%%.com%%'")
+		},
 		"counters": func(tr *trail) {
 			tr.recordCharged(2)
 			tr.sign()

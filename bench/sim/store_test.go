@@ -41,6 +41,8 @@ type memory struct {
 	keys       map[spend.ID]audit.Key
 	keyChanged map[spend.ID]int64
 	changes    []audit.Change
+	webhooks   map[spend.ID]*webhook
+	deliveries []audit.Delivery
 	generation int64
 }
 
@@ -69,8 +71,8 @@ func newMemory() *memory {
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
 		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
-		approvals: make(map[spend.ID]*audit.Approval),
-		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
+		approvals: make(map[spend.ID]*audit.Approval), webhooks: make(map[spend.ID]*webhook),
+		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
 }
@@ -508,6 +510,8 @@ func (m *memory) Tidy(_ context.Context, now time.Time) error {
 	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
 		return c.change.EndMS != 0 && c.change.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
 	})
+	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
+	m.deliveries = slices.DeleteFunc(m.deliveries, func(d audit.Delivery) bool { return slices.Compare(d.ID[:], kept[:]) < 0 })
 	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
 	return nil
 }

@@ -20,11 +20,19 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals TO :"se
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
-GRANT SELECT ON policies, keys, changes, config, approval_uses TO :"service";
+GRANT SELECT ON policies, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor),
     decide_approval(uuid, bytea, boolean, text, text, actor), use_approvals(uuid[], uuid[], bytea[]),
-    create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor) TO :"service";
+    create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
+    create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
+    update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor) TO :"service";
+
+-- Deliveries to webhooks: how far they are, what is tried again, and their log.
+GRANT SELECT ON webhook_states TO :"service";
+GRANT UPDATE (cursor, failures, resume_at, holder, held_until) ON webhook_states TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_retries TO :"service";
+GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters TO :"service";

@@ -20,6 +20,8 @@ const (
 	PrefixPolicy    = "pol_"
 	PrefixApproval  = "apr_"
 	PrefixEvent     = "evt_"
+	PrefixWebhook   = "whk_"
+	PrefixDelivery  = "dlv_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

@@ -35,6 +35,7 @@ VIOLATION = (
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
+WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
@@ -266,6 +267,8 @@ class Verifier:
             self.links[seq] = head
             if fields[1].startswith(b"approval."):
                 pass
+            elif fields[1] == b"webhook.deleted":
+                newest.pop(fields[2], None)
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
             elif (fields[2], fields[3]) in created:
@@ -296,17 +299,18 @@ class Verifier:
                 since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
                 if version == before + 1 and b != since:
                     self.find("altered", name)
-        for row, fields in copy(self.url, f"SELECT {KEY} FROM keys"):
-            key = f"key_{fields[0].hex()}"
-            stored = newest.pop(key.encode(), None)
-            if stored is None:
-                self.find("inserted", f"key {key}")
-            elif stored != sha("spendgate key 1", row):
-                self.find("altered", f"key {key}")
+        for kind, prefix, columns in ("key", "key_", KEY), ("webhook", "whk_", WEBHOOK):
+            for row, fields in copy(self.url, f"SELECT {columns} FROM {kind}s"):
+                key = f"{prefix}{fields[0].hex()}"
+                stored = newest.pop(key.encode(), None)
+                if stored is None:
+                    self.find("inserted", f"{kind} {key}")
+                elif stored != sha(f"spendgate {kind} 1", row):
+                    self.find("altered", f"{kind} {key}")
         for policy, version in created:
             self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
         for key in newest:
-            self.find("removed", f"key {key.decode()}")
+            self.find("removed", f"{'webhook' if key.startswith(b'whk_') else 'key'} {key.decode()}")
 
     def checkpoints(self, lines, key):
         previous, state = ZERO, {}

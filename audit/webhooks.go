@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+const (
+	// MaxWebhooks is how many there may be: each is served by a goroutine of one
+	// node.
+	MaxWebhooks = 100
+	// KeepPreviousSecret is how long the secret before a rotation still signs.
+	KeepPreviousSecret = 24 * time.Hour
+	// KeepDeliveries is how long attempts are listed: longer than they go on.
+	KeepDeliveries = 7 * 24 * time.Hour
+)
+
+// Webhook is an endpoint that events are delivered to (S52).
+type Webhook struct {
+	ID         spend.ID
+	URL        string
+	EventTypes []EventType
+	Active     bool
+	CreatedAt  time.Time
+	SecretSum  spend.Hash // SHA-256 of the secret
+}
+
+// WebhookChange is a partial update of a webhook.
+type WebhookChange struct {
+	URL        *string
+	EventTypes []EventType // nil for what stays
+	Active     *bool
+	Secret     Secret // new; the one before still signs for KeepPreviousSecret
+}
+
+// Empty reports whether there is nothing to change.
+func (c *WebhookChange) Empty() bool {
+	return c.URL == nil && c.EventTypes == nil && c.Active == nil && c.Secret == ""
+}
+
+// Apply changes what is not nil.
+func (c *WebhookChange) Apply(w *Webhook) {
+	if c.URL != nil {
+		w.URL = *c.URL
+	}
+	if c.EventTypes != nil {
+		w.EventTypes = slices.Clone(c.EventTypes)
+	}
+	if c.Active != nil {
+		w.Active = *c.Active
+	}
+	if c.Secret != "" {
+		w.SecretSum = c.Secret.Sum()
+	}
+}
+
+// Secret is the key by which deliveries to a webhook are signed, as it is: HMAC
+// needs it. Printing, logging and encoding hide it.
+type Secret string
+
+// Sum returns its SHA-256, which says nothing of it: it is random.
+func (s Secret) Sum() spend.Hash { return sha256.Sum256([]byte(s)) }
+
+// String hides the secret.
+func (s Secret) String() string { return "(secret)" }
+
+// GoString hides the secret from %#v.
+func (s Secret) GoString() string { return `"(secret)"` }
+
+// MarshalText hides the secret from encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue hides the secret from log handlers.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// WebhookTask is what the node that holds a webhook may deliver to it.
+type WebhookTask struct {
+	Webhook
+	Secrets  []Secret  // that sign
+	Now      time.Time // by the store's clock
+	Cursor   int64     // events up to it were tried
+	Failures int       // in a row
+	ResumeAt time.Time // when the next new event may be tried
+	Retry    *WebhookRetry
+	// OldestAt is when the event happened that waits longest for a retry; zero when
+	// none does.
+	OldestAt time.Time
+}
+
+// WebhookRetry is an event that is to be tried again.
+type WebhookRetry struct {
+	Sequence int64
+	Attempts int // that were made
+	DueAt    time.Time
+}
+
+// WebhookLeases is what a node took, and how many webhooks there are.
+type WebhookLeases struct {
+	Taken            []spend.ID
+	Active, Disabled int
+}
+
+// Delivery is one attempt to deliver an event. The ID's time is when it was made.
+type Delivery struct {
+	ID         spend.ID
+	WebhookID  spend.ID
+	Sequence   int64
+	EventID    spend.ID
+	EventType  EventType
+	Attempt    int // 1, 2, 3
+	Duration   time.Duration
+	StatusCode int       // 0 when there was no answer
+	Error      string    // empty when it was delivered
+	NextAt     time.Time // when it is tried again; zero when it is not
+}
+
+// DeliveryResult is an attempt and what follows from it. With an error in it the
+// event is tried again after RetryIn, or not if that is zero.
+type DeliveryResult struct {
+	Delivery
+	EventAt time.Time
+	Retry   *WebhookRetry // that it was; nil of a new event
+	RetryIn time.Duration
+	Pause   time.Duration // before the next new event is tried
+	// Keep leaves the event where it is, to be tried once the webhook is active
+	// again.
+	Keep bool
+}
+
+// DeliveryQuery selects the attempts to deliver to a webhook.
+type DeliveryQuery struct {
+	WebhookID spend.ID
+	Before    spend.ID // only smaller IDs: the position of the cursor
+	Limit     int
+}
+
+// EventTypesText returns event types as they are stored.
+func EventTypesText(types []EventType) string {
+	b, err := json.Marshal(types)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: event types have no JSON: %v", err))
+	}
+	return string(b)
+}
+
+// ParseEventTypes is the inverse.
+func ParseEventTypes(text string) (types []EventType, err error) {
+	if err := json.Unmarshal([]byte(text), &types); err != nil {
+		return nil, fmt.Errorf("cannot read event types: %w", err)
+	}
+	return types, nil
+}
+
+// Status returns the member of that name: active or disabled.
+func (w *Webhook) Status() string {
+	if w.Active {
+		return "active"
+	}
+	return "disabled"
+}
+
+// ChangeOfWebhook returns the record of a new, changed or deleted webhook, without
+// its head. PostgreSQL makes its own (record_webhook).
+func ChangeOfWebhook(kind ChangeKind, w *Webhook, generation int64, by Actor, at time.Time) Change {
+	row := chain.EncodeRow(w.ID[:], w.URL, EventTypesText(w.EventTypes), w.Active, w.SecretSum[:], w.CreatedAt, generation)
+	return Change{
+		Seq: generation, Kind: kind, Subject: w.ID.Text(spend.PrefixWebhook), By: by, At: at.UTC().Truncate(time.Millisecond),
+		Details: object(map[string]any{"url": w.URL, "event_types": w.EventTypes, "status": w.Status()}), Hash: chain.HashWebhook(row),
+	}
+}

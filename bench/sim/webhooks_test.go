@@ -1,0 +1,229 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// webhook is one in memory, with what deliveries change.
+type webhook struct {
+	audit.Webhook
+	secret, previous audit.Secret
+	previousUntil    time.Time
+	cursor           int64
+	failures         int
+	resumeAt         time.Time
+	holder           spend.ID
+	heldUntil        time.Time
+	retries          map[int64]retry
+}
+
+type retry struct {
+	audit.WebhookRetry
+	since time.Time
+}
+
+func (m *memory) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	if len(m.webhooks) >= audit.MaxWebhooks {
+		return audit.ErrWebhooksFull
+	}
+	w.SecretSum = secret.Sum()
+	m.generation++
+	m.webhooks[w.ID] = &webhook{Webhook: *w, secret: secret, cursor: cursor, resumeAt: time.Now(), retries: make(map[int64]retry)}
+	m.recordChange(audit.ChangeOfWebhook(audit.WebhookCreated, w, m.generation, by, time.Now()))
+	return nil
+}
+
+func (m *memory) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.webhooks[id]
+	if w == nil {
+		return nil, audit.ErrNotFound
+	}
+	now := time.Now()
+	change.Apply(&w.Webhook)
+	if change.Secret != "" {
+		w.previous, w.previousUntil, w.secret = w.secret, now.Add(audit.KeepPreviousSecret), change.Secret
+	}
+	if change.Active != nil && *change.Active {
+		w.failures, w.resumeAt = 0, now
+	}
+	m.generation++
+	m.recordChange(audit.ChangeOfWebhook(audit.WebhookChanged, &w.Webhook, m.generation, by, now))
+	changed := w.Webhook
+	return &changed, ended(ctx)
+}
+
+func (m *memory) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.webhooks[id]
+	if w == nil {
+		return audit.ErrNotFound
+	}
+	delete(m.webhooks, id)
+	m.generation++
+	m.recordChange(audit.ChangeOfWebhook(audit.WebhookDeleted, &w.Webhook, m.generation, by, time.Now()))
+	return ended(ctx)
+}
+
+func (m *memory) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.webhooks[id]
+	if w == nil {
+		return nil, audit.ErrNotFound
+	}
+	found := w.Webhook
+	return &found, ended(ctx)
+}
+
+func (m *memory) ListWebhooks(ctx context.Context) (all []audit.Webhook, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.webhooks {
+		all = append(all, w.Webhook)
+	}
+	slices.SortFunc(all, func(a, b audit.Webhook) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	return all, ended(ctx)
+}
+
+func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for id, w := range m.webhooks {
+		if !w.Active {
+			leases.Disabled++
+			continue
+		}
+		leases.Active++
+		if !slices.Contains(serving, id) && (w.holder == holder || !w.heldUntil.After(now)) {
+			w.holder, w.heldUntil = holder, now.Add(lease)
+			leases.Taken = append(leases.Taken, id)
+		}
+	}
+	return leases, ended(ctx)
+}
+
+// held returns a webhook that the node holds, with mu held.
+func (m *memory) held(holder, id spend.ID) (*webhook, error) {
+	if w := m.webhooks[id]; w != nil && w.holder == holder && w.heldUntil.After(time.Now()) {
+		return w, nil
+	}
+	return nil, audit.ErrNotFound
+}
+
+func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor int64, lease time.Duration) (*audit.WebhookTask, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, err := m.held(holder, id)
+	if err != nil || !w.Active {
+		return nil, audit.ErrNotFound
+	}
+	now := time.Now()
+	w.heldUntil, w.cursor = now.Add(lease), max(w.cursor, cursor)
+	t := &audit.WebhookTask{Webhook: w.Webhook, Secrets: []audit.Secret{w.secret}, Now: now, Cursor: w.cursor, Failures: w.failures, ResumeAt: w.resumeAt}
+	if w.previous != "" && w.previousUntil.After(now) {
+		t.Secrets = append(t.Secrets, w.previous)
+	}
+	for _, r := range w.retries {
+		if t.Retry == nil || r.DueAt.Before(t.Retry.DueAt) {
+			t.Retry = new(r.WebhookRetry)
+		}
+		if t.OldestAt.IsZero() || r.since.Before(t.OldestAt) {
+			t.OldestAt = r.since.UTC()
+		}
+	}
+	return t, ended(ctx)
+}
+
+func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w, err := m.held(holder, r.WebhookID)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	if r.RetryIn > 0 {
+		r.NextAt = now.Add(r.RetryIn)
+	}
+	m.deliveries = append(m.deliveries, r.Delivery)
+	if r.Keep {
+		return ended(ctx)
+	}
+	old, present := w.retries[r.Sequence]
+	same := r.Retry != nil && present && old.DueAt.Equal(r.Retry.DueAt)
+	switch {
+	case r.Retry == nil && r.RetryIn > 0 && !present:
+		w.retries[r.Sequence] = retry{audit.WebhookRetry{Sequence: r.Sequence, Attempts: r.Attempt, DueAt: r.NextAt}, r.EventAt}
+	case same && r.RetryIn > 0:
+		w.retries[r.Sequence] = retry{audit.WebhookRetry{Sequence: r.Sequence, Attempts: r.Attempt, DueAt: r.NextAt}, old.since}
+	case same:
+		delete(w.retries, r.Sequence)
+	}
+	w.failures++
+	if r.Error == "" {
+		w.failures = 0
+	}
+	w.resumeAt = now.Add(r.Pause)
+	if r.Retry == nil {
+		w.cursor = max(w.cursor, r.Sequence)
+	}
+	return ended(ctx)
+}
+
+func (m *memory) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for w := range maps.Values(m.webhooks) {
+		if w.holder == holder {
+			w.holder, w.heldUntil = spend.ID{}, time.Time{}
+		}
+	}
+	return ended(ctx)
+}
+
+func (m *memory) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.deliveries {
+		if d.WebhookID == q.WebhookID && (q.Before.IsZero() || slices.Compare(d.ID[:], q.Before[:]) < 0) {
+			page = append(page, d)
+		}
+	}
+	slices.SortFunc(page, func(a, b audit.Delivery) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	if more = len(page) > q.Limit; more {
+		page = page[:q.Limit]
+	}
+	return page, more, ended(ctx)
+}
+
+func (m *memory) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.deliveries, func(d audit.Delivery) bool { return d.ID == deliveryID && d.WebhookID == webhookID })
+	w := m.webhooks[webhookID]
+	if i < 0 || w == nil {
+		return nil, audit.ErrNotFound
+	}
+	d, now := m.deliveries[i], time.Now()
+	since := now
+	if old, present := w.retries[d.Sequence]; present {
+		since = old.since
+	}
+	w.retries[d.Sequence] = retry{audit.WebhookRetry{Sequence: d.Sequence, DueAt: now}, since}
+	return &d, ended(ctx)
+}
