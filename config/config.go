@@ -53,7 +53,9 @@ type Config struct {
 	Demo           bool  // simulations without a key
 	MaxRateLimit   int   // requests a minute that an admin may give a key
 	MaxPolicyBytes int64 // of all versions of all policies
-	LogLevel       slog.Level
+	// PrivateWebhooks lets events be delivered to private and loopback addresses.
+	PrivateWebhooks bool
+	LogLevel        slog.Level
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -73,14 +75,15 @@ type Config struct {
 func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Config, error) {
 	s := newSource(environ)
 	c := Config{
-		ListenAddr:     read(s, "LISTEN_ADDR", DefaultListenAddr, parseAddr),
-		OpsAddr:        read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr),
-		AdminKeys:      read(s, "ADMIN_KEY", nil, parseAdminKeys),
-		TrustedProxies: read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
-		Demo:           read(s, "DEMO", true, parseBool),
-		MaxRateLimit:   read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
-		MaxPolicyBytes: read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
-		LogLevel:       read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+		ListenAddr:      read(s, "LISTEN_ADDR", DefaultListenAddr, parseAddr),
+		OpsAddr:         read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr),
+		AdminKeys:       read(s, "ADMIN_KEY", nil, parseAdminKeys),
+		TrustedProxies:  read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
+		Demo:            read(s, "DEMO", true, parseBool),
+		MaxRateLimit:    read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
+		MaxPolicyBytes:  read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
+		PrivateWebhooks: read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
+		LogLevel:        read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 
 		UnsafeDurability: read(s, "ALLOW_UNSAFE_DURABILITY", false, parseBool),
 

@@ -30,12 +30,15 @@ type Subject struct {
 	Forbidden []string
 }
 
+// test is one of the suite.
+type test struct {
+	name string
+	run  func(t *testing.T, s Subject)
+}
+
 // Run holds the stores that open makes to the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	for _, c := range []struct {
-		name string
-		test func(t *testing.T, s Subject)
-	}{
+	for _, c := range append([]test{
 		{"EveryFieldComesBack", everyFieldComesBack},
 		{"BatchIsAllOrNothing", batchIsAllOrNothing},
 		{"PoisonRowIsNamed", poisonRowIsNamed},
@@ -91,23 +94,15 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"ConfigChangesRace", configChangesRace},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},
-		{"WebhooksComeBack", webhooksComeBack},
-		{"WebhooksAreBounded", webhooksAreBounded},
-		{"WebhookLeases", webhookLeases},
-		{"WebhookLeasesRace", webhookLeasesRace},
-		{"WebhookDeliveries", webhookDeliveries},
-		{"WebhookReplays", webhookReplays},
-		{"WebhookSecrets", webhookSecrets},
-		{"DeliveriesExpire", deliveriesExpire},
 		{"BatchOfEachCommit", batchOfEachCommit},
 		{"ChainNeverForks", chainNeverForks},
 		{"WriterMakesChains", writerMakesChains},
 		{"Immutable", immutable},
 		{"Health", health},
-	} {
+	}, webhookTests()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, open(t))
+			c.run(t, open(t))
 		})
 	}
 }

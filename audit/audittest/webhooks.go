@@ -13,6 +13,19 @@ import (
 	"spendgate/hotpath/spend"
 )
 
+func webhookTests() []test {
+	return []test{
+		{"WebhooksComeBack", webhooksComeBack},
+		{"WebhooksAreBounded", webhooksAreBounded},
+		{"WebhookLeases", webhookLeases},
+		{"WebhookLeasesRace", webhookLeasesRace},
+		{"WebhookDeliveries", webhookDeliveries},
+		{"WebhookReplays", webhookReplays},
+		{"WebhookSecrets", webhookSecrets},
+		{"DeliveriesExpire", deliveriesExpire},
+	}
+}
+
 const longLease = time.Minute
 
 // newWebhook is an active one, listed before those made earlier.
@@ -222,205 +235,5 @@ func webhookLeasesRace(t *testing.T, s Subject) {
 	}
 	if rest := mustLease(t, s, spend.NewID(now())); len(holders)+len(rest) != webhooks {
 		t.Errorf("%d were taken, then %d, of %d", len(holders), len(rest), webhooks)
-	}
-}
-
-// delivered is a successful first attempt.
-func delivered(webhook spend.ID, sequence int64) audit.DeliveryResult {
-	time.Sleep(time.Microsecond) // IDs of one quarter of a microsecond are in no order
-	return audit.DeliveryResult{
-		Delivery: audit.Delivery{
-			ID: spend.NewID(now()), WebhookID: webhook, Sequence: sequence, EventID: audit.EventID(audit.EventApprovalRequested, webhook),
-			EventType: audit.EventApprovalRequested, Attempt: 1, Duration: 12 * time.Millisecond, StatusCode: 204,
-		},
-		EventAt: epochStart,
-	}
-}
-
-// failed is an attempt after which the event is due again at once.
-func failed(webhook spend.ID, sequence int64, retry *audit.WebhookRetry) audit.DeliveryResult {
-	r := delivered(webhook, sequence)
-	r.StatusCode, r.Error, r.RetryIn, r.Pause, r.Retry = 500, "status 500 – ゼロ", time.Millisecond, time.Hour, retry
-	if retry != nil {
-		r.Attempt = retry.Attempts + 1
-	}
-	return r
-}
-
-// webhookDeliveries records attempts of every kind and asks what is to be done.
-func webhookDeliveries(t *testing.T, s Subject) {
-	node := spend.NewID(now())
-	w, _ := mustCreateWebhook(t, s, 10)
-	other, _ := mustCreateWebhook(t, s, 10)
-	mustLease(t, s, node)
-	var want []audit.Delivery
-	attempt := func(r audit.DeliveryResult) *audit.WebhookTask {
-		t.Helper()
-		if err := s.RecordDelivery(t.Context(), node, r); err != nil {
-			t.Fatal(err)
-		}
-		want = append([]audit.Delivery{r.Delivery}, want...)
-		return mustHold(t, s, node, w.ID)
-	}
-	if task := attempt(delivered(w.ID, 11)); task.Cursor != 11 || task.Failures != 0 || task.Retry != nil || task.ResumeAt.After(task.Now) {
-		t.Errorf("after a delivery: %+v", task)
-	}
-	task := attempt(failed(w.ID, 12, nil))
-	if task.Cursor != 12 || task.Failures != 1 || task.Retry == nil || !task.ResumeAt.After(task.Now) || !task.OldestAt.Equal(epochStart) {
-		t.Fatalf("after a failure: %+v", task)
-	}
-	if r := task.Retry; r.Sequence != 12 || r.Attempts != 1 {
-		t.Errorf("to be tried again: %+v", r)
-	}
-	task = attempt(failed(w.ID, 12, task.Retry))
-	if task.Cursor != 12 || task.Failures != 2 || task.Retry == nil || task.Retry.Attempts != 2 || !task.OldestAt.Equal(epochStart) {
-		t.Fatalf("after a second failure: %+v, %+v", task, task.Retry)
-	}
-	task = attempt(redelivered(w.ID, task.Retry))
-	if task.Failures != 0 || task.Retry != nil || task.ResumeAt.After(task.Now) || !task.OldestAt.IsZero() {
-		t.Errorf("after a retry that was delivered: %+v", task)
-	}
-	last := failed(w.ID, 13, nil)
-	last.RetryIn = 0
-	if task = attempt(last); task.Cursor != 13 || task.Failures != 1 || task.Retry != nil {
-		t.Errorf("after a last failure: %+v", task)
-	}
-	kept := failed(w.ID, 14, nil)
-	kept.RetryIn, kept.Keep = 0, true
-	if task = attempt(kept); task.Cursor != 13 || task.Failures != 1 || task.Retry != nil {
-		t.Errorf("after one that is kept: %+v", task)
-	}
-	if task := mustHold(t, s, node, other.ID); task.Cursor != 10 || task.Failures != 0 {
-		t.Errorf("the other webhook is at %+v", task)
-	}
-	var got []audit.Delivery
-	for q := (audit.DeliveryQuery{WebhookID: w.ID, Limit: 4}); ; {
-		page, more, err := s.Deliveries(t.Context(), q)
-		if err != nil || len(page) != 4 && more {
-			t.Fatalf("%d attempts, %v", len(page), err)
-		}
-		if got = append(got, page...); !more {
-			break
-		}
-		q.Before = page[len(page)-1].ID
-	}
-	for i := range got {
-		if (got[i].Error != "" && got[i].Attempt < 3 && !slices.Contains([]int64{13, 14}, got[i].Sequence)) == got[i].NextAt.IsZero() {
-			t.Errorf("attempt %+v", got[i])
-		}
-		got[i].NextAt = time.Time{}
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("listed\n%+v\nwant\n%+v", got, want)
-	}
-}
-
-// redelivered is delivered of a retry.
-func redelivered(webhook spend.ID, retry *audit.WebhookRetry) audit.DeliveryResult {
-	r := delivered(webhook, retry.Sequence)
-	r.Attempt, r.Retry = retry.Attempts+1, retry
-	return r
-}
-
-// webhookReplays has events tried anew: one that was delivered, one that waits for
-// its retry, and one that is being tried.
-func webhookReplays(t *testing.T, s Subject) {
-	ctx, node := t.Context(), spend.NewID(now())
-	w, _ := mustCreateWebhook(t, s, 0)
-	mustLease(t, s, node)
-	one, two := delivered(w.ID, 1), failed(w.ID, 2, nil)
-	two.RetryIn = time.Hour
-	for _, r := range []audit.DeliveryResult{one, two} {
-		if err := s.RecordDelivery(ctx, node, r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replay := func(id spend.ID) *audit.WebhookTask {
-		t.Helper()
-		if d, err := s.ReplayDelivery(ctx, w.ID, id); err != nil || d.ID != id || d.WebhookID != w.ID {
-			t.Fatalf("got %+v, %v", d, err)
-		}
-		return mustHold(t, s, node, w.ID)
-	}
-	task := replay(one.ID)
-	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 || r.DueAt.After(task.Now) {
-		t.Fatalf("to be tried again: %+v", r)
-	}
-	// It is replayed while it is tried.
-	trying := task.Retry
-	time.Sleep(2 * time.Millisecond)
-	replay(one.ID)
-	if err := s.RecordDelivery(ctx, node, redelivered(w.ID, trying)); err != nil {
-		t.Fatal(err)
-	}
-	task = mustHold(t, s, node, w.ID)
-	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 {
-		t.Fatalf("the replay is lost: %+v", r)
-	}
-	if err := s.RecordDelivery(ctx, node, redelivered(w.ID, task.Retry)); err != nil {
-		t.Fatal(err)
-	}
-	if r := replay(two.ID).Retry; r == nil || r.Sequence != 2 || r.Attempts != 0 {
-		t.Errorf("to be tried again: %+v", r)
-	}
-	other, _ := mustCreateWebhook(t, s, 0)
-	for _, ids := range [][2]spend.ID{{other.ID, one.ID}, {w.ID, spend.NewID(now())}} {
-		if _, err := s.ReplayDelivery(ctx, ids[0], ids[1]); !errors.Is(err, audit.ErrNotFound) {
-			t.Errorf("got %v, want ErrNotFound", err)
-		}
-	}
-	if err := s.DeleteWebhook(ctx, actor(), w.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ReplayDelivery(ctx, w.ID, one.ID); !errors.Is(err, audit.ErrNotFound) {
-		t.Errorf("of a deleted webhook: %v", err)
-	}
-}
-
-// webhookSecrets rotates twice: the two newest sign.
-func webhookSecrets(t *testing.T, s Subject) {
-	node := spend.NewID(now())
-	w, first := mustCreateWebhook(t, s, 0)
-	mustLease(t, s, node)
-	want := []audit.Secret{first}
-	for range 3 {
-		if task := mustHold(t, s, node, w.ID); !slices.Equal(task.Secrets, want) {
-			t.Errorf("%d secrets sign, want %d, the newest first", len(task.Secrets), len(want))
-		}
-		next := newSecret()
-		if _, err := s.UpdateWebhook(t.Context(), actor(), w.ID, audit.WebhookChange{Secret: next}); err != nil {
-			t.Fatal(err)
-		}
-		want = []audit.Secret{next, want[0]}
-	}
-	if s.ExpireSecrets == "" {
-		return
-	}
-	if err := s.Exec(t, s.ExpireSecrets); err != nil {
-		t.Fatal(err)
-	}
-	if task := mustHold(t, s, node, w.ID); !slices.Equal(task.Secrets, want[:1]) {
-		t.Errorf("%d secrets sign after a day, want 1", len(task.Secrets))
-	}
-}
-
-// deliveriesExpire: attempts are listed for some days.
-func deliveriesExpire(t *testing.T, s Subject) {
-	ctx, node := t.Context(), spend.NewID(now())
-	w, _ := mustCreateWebhook(t, s, 0)
-	mustLease(t, s, node)
-	old, recent := delivered(w.ID, 1), delivered(w.ID, 2)
-	old.ID = spend.NewID(now().Add(-audit.KeepDeliveries - time.Hour))
-	for _, r := range []audit.DeliveryResult{old, recent} {
-		if err := s.RecordDelivery(ctx, node, r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Tidy(ctx, now()); err != nil {
-		t.Fatal(err)
-	}
-	page, _, err := s.Deliveries(ctx, audit.DeliveryQuery{WebhookID: w.ID, Limit: 10})
-	if err != nil || len(page) != 1 || page[0].ID != recent.ID {
-		t.Errorf("listed %+v, %v", page, err)
 	}
 }

@@ -67,14 +67,14 @@ func TestTamperedKeys(t *testing.T) {
 func (tr *trail) addWebhook() (name string) {
 	tr.t.Helper()
 	ctx, by := tr.t.Context(), audit.Actor{Credential: "01234567"}
-	make := func() *audit.Webhook {
+	add := func() *audit.Webhook {
 		w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged}, CreatedAt: time.Now()}
 		if err := tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0); err != nil {
 			tr.t.Fatal(err)
 		}
 		return w
 	}
-	kept, deleted := make(), make()
+	kept, deleted := add(), add()
 	if _, err := tr.store.UpdateWebhook(ctx, by, kept.ID, audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
 		tr.t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func bodies() map[string]string {
 	return map[string]string{
 		"POST /v1/checks": check, "POST /v1/simulate": `{"policy_id":"p","actions":[` + check + `]}`,
 		"POST /v1/policies": `{"policy_id":"p","name":"n",` + rules + `}`, "POST /v1/keys": `{"name":"n"}`, "PATCH /v1/keys/{key_id}": `{"name":"n"}`,
+		"POST /v1/webhooks": `{"url":"https://example.com/","event_types":["key.changed"]}`, "PATCH /v1/webhooks/{webhook_id}": `{"status":"disabled"}`,
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
 		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`,
 	}
@@ -53,7 +54,8 @@ func Compare(t *testing.T, base, adminKey string) {
 		return recorded.CheckID
 	}
 	paths := strings.NewReplacer("/v1/budgets", "/v1/budgets?policy_id=p", "{approval_id}", "apr_00000000000000000000000000000000",
-		"{check_id}/outcome", check("5")+"/outcome", "{check_id}", check("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000")
+		"{check_id}/outcome", check("5")+"/outcome", "{check_id}", check("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000",
+		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "auditor", "full"}
 	unbound, bound := map[string]string{}, map[string]string{}
 	for _, role := range roles {

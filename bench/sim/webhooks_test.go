@@ -227,3 +227,5 @@ func (m *memory) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend
 	w.retries[d.Sequence] = retry{audit.WebhookRetry{Sequence: d.Sequence, DueAt: now}, since}
 	return &d, ended(ctx)
 }
+
+func (m *memory) EventsHead(ctx context.Context) (int64, error) { return 0, ended(ctx) }

@@ -100,7 +100,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	})
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
-		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
+		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit, PrivateWebhooks: c.PrivateWebhooks,
 		Version: version, Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))

@@ -64,7 +64,9 @@ type Options struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed (S24)
 	NoDemo         bool           // refuses simulations without a key
 	MaxRateLimit   int            // that a key may have; 0 is the interface's 10,000
-	Version        string         // as GET /health tells it
+	// PrivateWebhooks lets events be delivered to private and loopback addresses.
+	PrivateWebhooks bool
+	Version         string // as GET /health tells it
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
@@ -110,15 +112,16 @@ func setDefault[T int | time.Duration](v *T, value T) {
 
 // API is the HTTP interface of one node. It is safe for concurrent use.
 type API struct {
-	authorizer authorizer
-	store      audit.Store
-	admins     atomic.Pointer[adminKeys]
-	proxies    []netip.Prefix
-	noDemo     bool
-	maxRate    int
-	version    string
-	log        *slog.Logger
-	trace      func(*trace.Record) trace.ID // may be nil
+	authorizer      authorizer
+	store           audit.Store
+	admins          atomic.Pointer[adminKeys]
+	proxies         []netip.Prefix
+	noDemo          bool
+	maxRate         int
+	privateWebhooks bool
+	version         string
+	log             *slog.Logger
+	trace           func(*trace.Record) trace.ID // may be nil
 
 	server   *fasthttp.Server
 	router   *router.Router
@@ -144,19 +147,20 @@ type API struct {
 func New(o Options) *API {
 	o.setDefaults()
 	a := &API{
-		authorizer:  o.Authorizer,
-		drain:       make(chan struct{}),
-		store:       o.Store,
-		proxies:     o.TrustedProxies,
-		noDemo:      o.NoDemo,
-		maxRate:     o.MaxRateLimit,
-		version:     o.Version,
-		log:         o.Logger,
-		trace:       o.Trace,
-		full:        o.Full,
-		maxInFlight: int64(o.MaxInFlight),
-		bodies:      budget{most: int64(o.MaxBodies)},
-		strangers:   budget{most: strangersBodies},
+		authorizer:      o.Authorizer,
+		drain:           make(chan struct{}),
+		store:           o.Store,
+		proxies:         o.TrustedProxies,
+		noDemo:          o.NoDemo,
+		maxRate:         o.MaxRateLimit,
+		privateWebhooks: o.PrivateWebhooks,
+		version:         o.Version,
+		log:             o.Logger,
+		trace:           o.Trace,
+		full:            o.Full,
+		maxInFlight:     int64(o.MaxInFlight),
+		bodies:          budget{most: int64(o.MaxBodies)},
+		strangers:       budget{most: strangersBodies},
 	}
 	a.SetAdminKeys(o.AdminKeys)
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted

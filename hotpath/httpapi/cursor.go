@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"spendgate/audit"
+	"spendgate/hotpath/spend"
 )
 
 // A cursor is the position of the last record of a page, which is its ID in most
@@ -42,6 +43,12 @@ func appendInstant(b []byte, absent bool, ms int64) []byte {
 
 // keyFilters is the filterSum of the listing of keys, which has no filter.
 func keyFilters() filterSum { return sha256.Sum256([]byte("keys 1\x00")) }
+
+// deliveryFilters is the filterSum of the listing of attempts to deliver to a
+// webhook.
+func deliveryFilters(id spend.ID) filterSum {
+	return sha256.Sum256(append([]byte("deliveries 1\x00"), id[:]...))
+}
 
 // checkFilters is the filterSum of a query for checks.
 func checkFilters(q *audit.CheckQuery) filterSum {

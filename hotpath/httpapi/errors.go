@@ -26,6 +26,8 @@ const (
 	codeNotAllowed       = "not_allowed"
 	codeAlreadyReported  = "outcome_already_reported"
 	codeKeyNotFound      = "key_not_found"
+	codeWebhookNotFound  = "webhook_not_found"
+	codeDeliveryNotFound = "delivery_not_found"
 	codeNotFound         = "not_found"
 	codeMethodNotAllowed = "method_not_allowed"
 	codeRateLimited      = "rate_limit_exceeded"
@@ -42,22 +44,24 @@ const (
 
 // What this package itself refuses with.
 var (
-	errPathNotFound    = errors.New("unknown path")
-	errMethod          = errors.New("method not allowed")
-	errAdminKey        = errors.New("missing or wrong admin key")
-	errContentType     = errors.New("wrong content type")
-	errLengthRequired  = errors.New("transfer coding that is not taken")
-	errTrailers        = errors.New("trailers")
-	errBodyTooLarge    = errors.New("body too large")
-	errDemoLimit       = errors.New("too many actions for the demo")
-	errCheckNotFound   = errors.New("no such check")
-	errOutcomeNotFound = errors.New("no outcome yet")
-	errKeyNotFound     = errors.New("no such key")
-	errTooBusy         = errors.New("too many requests in flight, or connections")
-	errBadHTTP         = errors.New("malformed HTTP request")
-	errHeaderTooLarge  = errors.New("request header too large")
-	errSlowClient      = errors.New("request not received in time")
-	errPanic           = errors.New("panic")
+	errPathNotFound     = errors.New("unknown path")
+	errMethod           = errors.New("method not allowed")
+	errAdminKey         = errors.New("missing or wrong admin key")
+	errContentType      = errors.New("wrong content type")
+	errLengthRequired   = errors.New("transfer coding that is not taken")
+	errTrailers         = errors.New("trailers")
+	errBodyTooLarge     = errors.New("body too large")
+	errDemoLimit        = errors.New("too many actions for the demo")
+	errCheckNotFound    = errors.New("no such check")
+	errOutcomeNotFound  = errors.New("no outcome yet")
+	errKeyNotFound      = errors.New("no such key")
+	errWebhookNotFound  = errors.New("no such webhook")
+	errDeliveryNotFound = errors.New("no such delivery")
+	errTooBusy          = errors.New("too many requests in flight, or connections")
+	errBadHTTP          = errors.New("malformed HTTP request")
+	errHeaderTooLarge   = errors.New("request header too large")
+	errSlowClient       = errors.New("request not received in time")
+	errPanic            = errors.New("panic")
 )
 
 // bodyError is a body that is not well-formed: 400, and why.
@@ -94,6 +98,7 @@ var refusals = [...]struct {
 
 	{hotpath.ErrKeyReused, refusal{status: 422, code: codeValidation, message: "idempotency_key was used for a different request"}},
 	{audit.ErrPoliciesFull, refusal{status: 422, code: codeValidation, message: "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
+	{audit.ErrWebhooksFull, refusal{status: 422, code: codeValidation, message: "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
 	{errDemoLimit, refusal{status: 422, code: codeDemoLimit, message: "without an API key a simulation has at most 10 actions"}},
 
 	{hotpath.ErrPolicyNotFound, refusal{status: 404, code: codePolicyNotFound, message: "there is no such policy, or not in that version"}},
@@ -103,6 +108,8 @@ var refusals = [...]struct {
 	{errOutcomeNotFound, refusal{status: 404, code: codeOutcomeNotFound, message: "nothing was reported of this check yet"}},
 	{hotpath.ErrNotAllowed, refusal{status: 409, code: codeNotAllowed, message: "only an allowed check has an outcome"}},
 	{hotpath.ErrAlreadyReported, refusal{status: 409, code: codeAlreadyReported, message: "another outcome of this check is reported; GET it at this path"}},
+	{errWebhookNotFound, refusal{status: 404, code: codeWebhookNotFound, message: "there is no such webhook"}},
+	{errDeliveryNotFound, refusal{status: 404, code: codeDeliveryNotFound, message: "there is no such delivery to this webhook; they are kept for seven days"}},
 	{errKeyNotFound, refusal{status: 404, code: codeKeyNotFound, message: "there is no such key"}},
 
 	{errTooBusy, overloaded},

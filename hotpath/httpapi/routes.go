@@ -65,6 +65,12 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
+	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, admin: true}, endpoint{method: "POST", serve: a.postWebhook, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, admin: true},
+		endpoint{method: "GET", serve: a.getWebhook, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: a.getDeliveries, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", endpoint{method: "POST", serve: a.postReplay, admin: true})
 	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
 	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
 

@@ -1,0 +1,302 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+	"spendgate/hotpath/webhook"
+)
+
+// The members of a webhook.
+const (
+	memberURL        = "url"
+	memberEventTypes = "event_types"
+	memberStatus     = "status"
+)
+
+// postWebhook answers POST /v1/webhooks. Events from now on are delivered to it.
+func (a *API) postWebhook(x *exchange) error {
+	if err := a.admin(x); err != nil {
+		return err
+	}
+	var change audit.WebhookChange
+	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, true) }); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	head, err := a.store.EventsHead(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	w := &audit.Webhook{ID: spend.NewID(now), Active: true, CreatedAt: now}
+	change.Apply(w)
+	secret, by := webhook.NewSecret(), a.adminActor(x)
+	if err := a.store.CreateWebhook(ctx, by, w, secret, head); err != nil {
+		return err
+	}
+	a.logWebhook("webhook created", by, w)
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	x.out = appendWebhook(x.out, w, secret)
+	return x.answer(201)
+}
+
+// decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, of which each
+// member may be left out.
+func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whole bool) error {
+	for r.next() {
+		switch {
+		case r.name == memberURL:
+			if text, ok := r.string(); ok {
+				c.URL = &text
+			}
+		case r.name == memberEventTypes:
+			for _, s := range r.list(func(path, s string) {
+				if !slices.Contains(audit.EventTypes[:], audit.EventType(s)) {
+					r.fault(path, "must be a type of event, such as approval.requested")
+				}
+			}) {
+				c.EventTypes = append(c.EventTypes, audit.EventType(s))
+			}
+		case r.name == memberStatus && !whole:
+			if text, ok := r.string(); ok {
+				c.Active = new(text == "active")
+				if text != "active" && text != "disabled" {
+					r.fault(memberStatus, "must be active or disabled")
+				}
+			}
+		default:
+			r.unknown()
+		}
+	}
+	if c.URL != nil && r.failed == nil {
+		if err := webhook.CheckURL(x.context(), *c.URL, a.privateWebhooks); err != nil {
+			r.fault(memberURL, err.Error())
+		}
+	}
+	switch {
+	case whole:
+		if c.URL == nil {
+			r.missing(memberURL, 0)
+		}
+		if c.EventTypes == nil {
+			r.missing(memberEventTypes, 0)
+		}
+	case c.Empty() && len(r.faults) == 0:
+		r.fault(memberURL, "or event_types or status is required: there is nothing to change")
+	}
+	return r.faults.Err()
+}
+
+// getWebhooks answers GET /v1/webhooks. There are so few that all are one page.
+func (a *API) getWebhooks(x *exchange) error {
+	if err := a.admin(x); err != nil {
+		return err
+	}
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	all, err := a.store.ListWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	x.out = append(x.out, `{"data":[`...)
+	for i := range all {
+		if i > 0 {
+			x.out = append(x.out, ',')
+		}
+		x.out = appendWebhook(x.out, &all[i], "")
+	}
+	x.out = appendPage(x.out, false, "", filterSum{}, int64(len(all)))
+	return x.answer(200)
+}
+
+// webhookOf reads a request that has no body and names a webhook in its path.
+func (a *API) webhookOf(x *exchange) (id spend.ID, err error) {
+	if err := a.admin(x); err != nil {
+		return id, err
+	}
+	if err := x.nothingElse(); err != nil {
+		return id, err
+	}
+	return x.webhookID()
+}
+
+func (x *exchange) webhookID() (spend.ID, error) {
+	id, err := spend.ParseID(x.pathValue("webhook_id"), spend.PrefixWebhook)
+	if err != nil {
+		return id, errWebhookNotFound
+	}
+	return id, nil
+}
+
+// nothingElse refuses a query and a body that has members.
+func (x *exchange) nothingElse() error {
+	if len(bytes.TrimSpace(x.body)) == 0 {
+		return x.noQuery()
+	}
+	return x.decode(func(r *reader) error {
+		for r.next() {
+			r.unknown()
+		}
+		return r.faults.Err()
+	})
+}
+
+// getWebhook answers GET /v1/webhooks/{webhook_id}.
+func (a *API) getWebhook(x *exchange) error {
+	id, err := a.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	w, err := a.store.Webhook(ctx, id)
+	if err != nil {
+		return webhookError(err)
+	}
+	x.out = appendWebhook(x.out, w, "")
+	return x.answer(200)
+}
+
+// patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
+func (a *API) patchWebhook(x *exchange) error {
+	if err := a.admin(x); err != nil {
+		return err
+	}
+	var change audit.WebhookChange
+	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, false) }); err != nil {
+		return err
+	}
+	id, err := x.webhookID()
+	if err != nil {
+		return err
+	}
+	return a.changeWebhook(x, id, change)
+}
+
+// postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
+func (a *API) postRotate(x *exchange) error {
+	id, err := a.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	return a.changeWebhook(x, id, audit.WebhookChange{Secret: webhook.NewSecret()})
+}
+
+func (a *API) changeWebhook(x *exchange, id spend.ID, change audit.WebhookChange) error {
+	ctx, cancel := x.readContext()
+	defer cancel()
+	by := a.adminActor(x)
+	w, err := a.store.UpdateWebhook(ctx, by, id, change)
+	if err != nil {
+		return webhookError(err)
+	}
+	a.logWebhook("webhook changed", by, w)
+	x.out = appendWebhook(x.out, w, change.Secret)
+	return x.answer(200)
+}
+
+// deleteWebhook answers DELETE /v1/webhooks/{webhook_id}.
+func (a *API) deleteWebhook(x *exchange) error {
+	id, err := a.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	by := a.adminActor(x)
+	if err := a.store.DeleteWebhook(ctx, by, id); err != nil {
+		return webhookError(err)
+	}
+	a.logWebhook("webhook deleted", by, &audit.Webhook{ID: id})
+	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
+// getDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries.
+func (a *API) getDeliveries(x *exchange) error {
+	if err := a.admin(x); err != nil {
+		return err
+	}
+	id, err := x.webhookID()
+	if err != nil {
+		return err
+	}
+	var faults spend.Faults
+	filters := deliveryFilters(id)
+	limit, before := queryPageBefore(parameters(x.ctx.URI().QueryString(), &faults, "limit", "cursor"), filters, &faults)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	if _, err := a.store.Webhook(ctx, id); err != nil {
+		return webhookError(err)
+	}
+	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Before: before, Limit: limit})
+	if err != nil {
+		return err
+	}
+	var last spend.ID
+	x.out = append(x.out, `{"data":[`...)
+	for i := range page {
+		if i > 0 {
+			x.out = append(x.out, ',')
+		}
+		x.out = appendDelivery(x.out, &page[i])
+		last = page[i].ID
+	}
+	x.out = appendPage(x.out, more, string(last[:]), filters, -1)
+	return x.answer(200)
+}
+
+// postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.
+func (a *API) postReplay(x *exchange) error {
+	id, err := a.webhookOf(x)
+	if err != nil {
+		return err
+	}
+	delivery, err := spend.ParseID(x.pathValue("delivery_id"), spend.PrefixDelivery)
+	if err != nil {
+		return errDeliveryNotFound
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	if _, err := a.store.Webhook(ctx, id); err != nil {
+		return webhookError(err)
+	}
+	d, err := a.store.ReplayDelivery(ctx, id, delivery)
+	if errors.Is(err, audit.ErrNotFound) {
+		return errDeliveryNotFound
+	}
+	if err != nil {
+		return err
+	}
+	x.out = appendDelivery(x.out, d)
+	return x.answer(fasthttp.StatusAccepted)
+}
+
+func webhookError(err error) error {
+	if errors.Is(err, audit.ErrNotFound) {
+		return errWebhookNotFound
+	}
+	return err
+}
+
+// logWebhook says what was changed, and who did it. A URL may have a secret in it.
+func (a *API) logWebhook(message string, by audit.Actor, w *audit.Webhook) {
+	a.log.Info(message, slog.String("webhook_id", w.ID.Text(spend.PrefixWebhook)), slog.String("actor", by.Kind()), slog.String("by", by.Name()),
+		slog.String("request_id", by.RequestID), slog.String("address", by.Address))
+}

@@ -1,0 +1,114 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxURL = 2048
+	// resolveWithin bounds the look at a new URL's host.
+	resolveWithin = 2 * time.Second
+)
+
+// errAddress refuses an address. It does not name it: who may register a URL need
+// not learn what a name resolves to here.
+var errAddress = errors.New("must not lead to a private, loopback, link-local or other address that is not public")
+
+// special are the ranges that are not public and of which netip does not say so.
+func special() []netip.Prefix {
+	texts := []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"240.0.0.0/4",
+		// Within 2000::/3, beyond which nothing is public: Teredo, ORCHID and the like,
+		// documentation, 6to4.
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	}
+	prefixes := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		prefixes[i] = netip.MustParsePrefix(text)
+	}
+	return prefixes
+}
+
+// addressFilter decides which addresses may be dialled.
+type addressFilter struct {
+	private bool // whether private and loopback addresses may be
+	special []netip.Prefix
+	global6 netip.Prefix
+}
+
+func newAddressFilter(private bool) *addressFilter {
+	return &addressFilter{private: private, special: special(), global6: netip.MustParsePrefix("2000::/3")}
+}
+
+// check refuses an address that is not public. Link-local ones are refused even
+// where private ones are allowed: there clouds keep the credentials of their
+// machines.
+func (f *addressFilter) check(a netip.Addr) error {
+	a = a.Unmap().WithZone("")
+	if f.private && (a.IsPrivate() || a.IsLoopback() || netip.MustParsePrefix("100.64.0.0/10").Contains(a)) {
+		return nil
+	}
+	if a.IsPrivate() || !a.IsGlobalUnicast() || a.Is6() && !f.global6.Contains(a) {
+		return errAddress
+	}
+	for _, p := range f.special {
+		if p.Contains(a) {
+			return errAddress
+		}
+	}
+	return nil
+}
+
+// control is called with each address before it is dialled, as it was resolved: a
+// name that means another address by then is refused all the same.
+func (f *addressFilter) control(_ context.Context, _, address string, _ syscall.RawConn) error {
+	host, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return errAddress
+	}
+	return f.check(host.Addr())
+}
+
+// CheckURL returns what is wrong with the URL of a webhook, in the form of a fault of a
+// field, or nil. A host that cannot be resolved now may be later; what it resolves
+// to is checked again whenever it is dialled.
+func CheckURL(ctx context.Context, text string, private bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "":
+		return errors.New("must be an absolute URL: https://host/path, or http")
+	case len(text) > maxURL:
+		return errors.New("must have at most " + strconv.Itoa(maxURL) + " bytes")
+	case u.User != nil:
+		return errors.New("must not have a user or password: verify the signature instead")
+	case u.Fragment != "" || strings.HasSuffix(text, "#"):
+		return errors.New("must not have a fragment")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("must have a port of 1 to 65535, or none")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+	defer cancel()
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return nil
+	}
+	f := newAddressFilter(private)
+	for _, a := range addresses {
+		if err := f.check(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
