@@ -35,6 +35,7 @@ type Approval struct {
 	ExpiresAt  time.Time
 	ApprovedAt time.Time // zero until enough have approved
 	UsedBy     spend.ID  // the check; zero until it is used
+	Expired    bool      // its expiry is recorded
 	Decisions  []Decision
 }
 
@@ -116,7 +117,7 @@ func finishUnapproved(batch []*Entry, refused map[spend.ID]*ApprovalError) (rest
 	return rest
 }
 
-// Settle derives the state at a moment from decisions, times and use. PostgreSQL
+// Settle derives the state at a moment from decisions, times, use and expiry. PostgreSQL
 // derives its own (state_of_approval).
 func (a *Approval) Settle(now time.Time) {
 	denied, approvals := false, 0
@@ -133,6 +134,8 @@ func (a *Approval) Settle(now time.Time) {
 		a.Status = ApprovalUsed
 	case denied:
 		a.Status = ApprovalDenied
+	case a.Expired:
+		a.Status = ApprovalExpired
 	case a.ApprovedAt.IsZero() && now.Before(a.ExpiresAt):
 		a.Status = ApprovalPending
 	case !a.ApprovedAt.IsZero() && now.Before(a.UseBy()):
@@ -194,5 +197,22 @@ func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change
 	return Change{
 		Seq: generation, Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at.UTC().Truncate(time.Millisecond),
 		Details: object(details), Hash: d.ActionHash,
+	}
+}
+
+// Expirer returns the actor of expiries.
+func Expirer() Actor { return Actor{Principal: "spendgate"} }
+
+// ChangeOfExpiry returns the record that the approval has expired, without its head.
+// PostgreSQL makes its own (expire_approvals).
+func ChangeOfExpiry(a *Approval, generation int64, at time.Time) Change {
+	was := ApprovalPending
+	if !a.ApprovedAt.IsZero() {
+		was = ApprovalApproved
+	}
+	hash := a.Check.Approval.ActionHash
+	return Change{
+		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: Expirer(), At: at.UTC().Truncate(time.Millisecond),
+		Details: object(map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}), Hash: hash,
 	}
 }

@@ -38,6 +38,7 @@ const (
 
 	ApprovalGiven  ChangeKind = "approval.approved"
 	ApprovalDenial ChangeKind = "approval.denied"
+	ApprovalExpiry ChangeKind = "approval.expired"
 
 	WebhookCreated ChangeKind = "webhook.created"
 	WebhookChanged ChangeKind = "webhook.changed"
@@ -73,7 +74,7 @@ func (a *Actor) Name() string { return cmp.Or(a.Credential, a.KeyID, a.Principal
 type Change struct {
 	Seq     int64 // 1, 2, 3: also the generation that the change made
 	Kind    ChangeKind
-	Subject string // the policy_id or key_id
+	Subject string // the policy_id, key_id or approval_id
 	Version int    // of the policy; 0 for a key
 	By      Actor
 	At      time.Time  // by the store's clock

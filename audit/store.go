@@ -229,6 +229,10 @@ type Approvals interface {
 	// decision are one transaction, and a use waits for it. It raises the generation
 	// and records a change.
 	Decide(ctx context.Context, d DecisionRequest) (DecisionOutcome, error)
+	// ExpireApprovals records of each approval that has expired that it has, once:
+	// from then on it is expired whatever the clock says. Any node may call it at any
+	// time, and some node must every few seconds.
+	ExpireApprovals(ctx context.Context) error
 }
 
 // Webhooks are the endpoints that events are delivered to. A node delivers to

@@ -134,22 +134,6 @@ func approvalStates(t *testing.T, s Subject) {
 	}
 }
 
-// approvalExpires: neither a decision nor a use comes too late.
-func approvalExpires(t *testing.T, s Subject) {
-	f := fence(t, s)
-	late, unused := asking(f, 1), asking(f, 1)
-	late.Approval.Expires, unused.Approval.UseWithin = time.Millisecond, time.Millisecond
-	mustCommit(t, s, late, unused)
-	mustDecide(t, s, decision(unused, "bob", true), audit.DecisionRecorded)
-	time.Sleep(20 * time.Millisecond)
-	for _, c := range []*spend.Check{late, unused} {
-		mustBe(t, s, c, audit.ApprovalExpired)
-		mustDecide(t, s, decision(c, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
-		mustDecide(t, s, decision(c, "cleo", false), audit.DecisionOutcome(audit.ApprovalExpired))
-		mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
-	}
-}
-
 // approvalSeparation: who asked never decides, nor anybody on their behalf (S44).
 func approvalSeparation(t *testing.T, s Subject) {
 	f := fence(t, s)

@@ -20,6 +20,9 @@ type Subject struct {
 	ExpireKeys string
 	// ExpireSecrets is the statement by which the secrets before a rotation expire.
 	ExpireSecrets string
+	// DelayExpiries makes every approval expire an hour later, as if the store's
+	// clock had gone back.
+	DelayExpiries string
 	// FineCounts is the statement that makes the store keep a count for every
 	// few violations; empty if it keeps none.
 	FineCounts string
@@ -58,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"UnreportedListing", unreportedListing},
 		{"ApprovalStates", approvalStates},
 		{"ApprovalExpires", approvalExpires},
+		{"ApprovalExpiryRace", approvalExpiryRace},
 		{"ApprovalSeparation", approvalSeparation},
 		{"ApprovalUseRace", approvalUseRace},
 		{"ApprovalListing", approvalListing},
@@ -115,6 +119,10 @@ func immutable(t *testing.T, s Subject) {
 	allowed := newCheck(f)
 	mustCommit(t, s, c, allowed)
 	mustReport(t, s, report(f, allowed, 1, spend.Voided, true))
+	asked := asking(f, 1)
+	mustCommit(t, s, asked)
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
+	mustCommit(t, s, using(f, asked))
 	if err := s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart); err != nil {
 		t.Fatal(err)
 	}
@@ -131,14 +139,18 @@ func immutable(t *testing.T, s Subject) {
 		"DELETE FROM batches",
 		"UPDATE changes SET subject = 'x'",
 		"DELETE FROM changes",
+		"UPDATE approvals SET agent_id = 'x'",
+		"DELETE FROM approvals",
+		"UPDATE approval_uses SET check_id = approval_id",
+		"DELETE FROM approval_uses",
 	}, s.Forbidden...) {
 		if err := s.Exec(t, statement); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", statement, err)
 		}
 	}
 	mustHave(t, s, c)
-	if page := mustList(t, s, audit.ViolationQuery{Limit: 10}); len(page.Violations) != 1 {
-		t.Errorf("%d violations left, want 1", len(page.Violations))
+	if page := mustList(t, s, audit.ViolationQuery{Limit: 10}); len(page.Violations) != 2 {
+		t.Errorf("%d violations left, want 2", len(page.Violations))
 	}
 	if p, err := s.Policy(ctx, "p", 1); err != nil || p.Name != newPolicy("p").Name {
 		t.Errorf("policy is now %+v, %v", p, err)

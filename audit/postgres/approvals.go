@@ -95,6 +95,23 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 	return all, err
 }
 
+// expiredAtOnce bounds a transaction that records expiries: other changes wait for
+// it.
+const expiredAtOnce = 100
+
+// ExpireApprovals implements audit.Approvals.
+func (s *Store) ExpireApprovals(ctx context.Context) error {
+	for {
+		row, err := s.control(ctx, byActor("SELECT expire_approvals($1, ", audit.Expirer(), strconv.AppendInt(nil, expiredAtOnce, 10)))
+		if err != nil {
+			return fmt.Errorf("cannot record which approvals have expired: %w", err)
+		}
+		if string(row[0]) != "t" {
+			return nil
+		}
+	}
+}
+
 // Decide implements audit.Approvals.
 func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
 	const doing = "cannot record a decision"

@@ -131,6 +131,7 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - interval '25 hours'",
+			DelayExpiries: "ALTER TABLE approvals DISABLE TRIGGER immutable; UPDATE approvals SET expires_at = expires_at + interval '1 hour'",
 			FineCounts:    "UPDATE violation_count_state SET bucket_size = 4",
 			Unrecorded: []string{
 				`UPDATE keys SET hash = '\x00'`, `UPDATE keys SET grants = '{"role": "full"}'`,
@@ -140,7 +141,7 @@ func TestStore(t *testing.T) {
 			},
 			Forbidden: []string{
 				"TRUNCATE checks", "TRUNCATE checks_default", "TRUNCATE " + today, "TRUNCATE violations", "TRUNCATE policies", "TRUNCATE batches",
-				"TRUNCATE changes",
+				"TRUNCATE changes", "TRUNCATE approvals CASCADE", "TRUNCATE approval_uses",
 				"UPDATE " + today + " SET agent_id = 'x'", "DELETE FROM " + today,
 				"TRUNCATE violations, checks CASCADE",
 				"INSERT INTO violations SELECT * FROM violations ON CONFLICT (id) DO UPDATE SET agent_id = 'x'",

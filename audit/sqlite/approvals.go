@@ -11,20 +11,35 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// insertApprovals makes the approvals that escalated checks ask for.
+// insertApprovals makes the approvals that escalated checks ask for, and notes when
+// they expire.
 func insertApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	now := time.Now()
 	for _, c := range checks {
 		if c.Approval == nil {
 			continue
 		}
+		expires := now.Add(c.Approval.Expires)
 		_, err := tx.Exec("INSERT INTO approvals (id, created_at, expires_at, policy_id, agent_id, principal) VALUES (?, ?, ?, ?, ?, ?)",
-			c.ID[:], now.UnixMilli(), now.Add(c.Approval.Expires).UnixMilli(), c.Action.PolicyID, c.Action.AgentID, c.PrincipalName())
+			c.ID[:], now.UnixMilli(), expires.UnixMilli(), c.Action.PolicyID, c.Action.AgentID, c.PrincipalName())
 		if err != nil {
+			return err
+		}
+		if err := setDeadline(tx, c.ID, expires); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// setDeadline notes when an approval expires; never, if at is zero.
+func setDeadline(tx *sql.Tx, id spend.ID, at time.Time) error {
+	if at.IsZero() {
+		_, err := tx.Exec("DELETE FROM approval_deadlines WHERE approval_id = ?", id[:])
+		return err
+	}
+	_, err := tx.Exec("INSERT OR REPLACE INTO approval_deadlines (approval_id, at) VALUES (?, ?)", id[:], at.UnixMilli())
+	return err
 }
 
 // useApprovals uses approvals, each for one check (G13), or refuses with the
@@ -50,6 +65,9 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 		if _, err := tx.Exec("INSERT INTO approval_uses (approval_id, check_id) VALUES (?, ?)", c.Action.ApprovalID[:], c.ID[:]); err != nil {
 			return err
 		}
+		if err := setDeadline(tx, c.Action.ApprovalID, time.Time{}); err != nil {
+			return err
+		}
 	}
 	if len(refused) > 0 {
 		return &audit.ApprovalsError{Refused: refused}
@@ -63,17 +81,20 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	type stored struct {
 		id, usedBy       []byte
 		created, expires int64
+		expired          bool
 	}
 	rows, err := collect(ctx, from, doing, func(row scanner) (r stored, err error) {
-		err = row.Scan(&r.id, &r.created, &r.expires, &r.usedBy)
+		err = row.Scan(&r.id, &r.created, &r.expires, &r.usedBy, &r.expired)
 		return r, err
-	}, "SELECT a.id, a.created_at, a.expires_at, u.check_id FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id "+where, args...)
+	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id,
+			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired')
+		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]*audit.Approval, len(rows))
 	for i, r := range rows {
-		a := &audit.Approval{CreatedAt: fromMilli(r.created), ExpiresAt: fromMilli(r.expires)}
+		a := &audit.Approval{CreatedAt: fromMilli(r.created), ExpiresAt: fromMilli(r.expires), Expired: r.expired}
 		copy(a.UsedBy[:], r.usedBy)
 		checks, err := collect(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", r.id)
 		if err != nil {
@@ -176,10 +197,69 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if err != nil {
 			return err
 		}
-		return record(tx, audit.ChangeOfApproval(&d, generation, time.Now()))
+		now := time.Now()
+		if err := record(tx, audit.ChangeOfApproval(&d, generation, now)); err != nil {
+			return err
+		}
+		approval.Decisions = append(approval.Decisions, audit.Decision{Approves: d.Approves, At: now})
+		switch approval.Settle(now); approval.Status {
+		case audit.ApprovalApproved:
+			return setDeadline(tx, d.ApprovalID, approval.UseBy())
+		case audit.ApprovalDenied:
+			return setDeadline(tx, d.ApprovalID, time.Time{})
+		default:
+			return nil
+		}
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot record a decision: %w", err)
 	}
 	return outcome, nil
+}
+
+// expiredAtOnce bounds how long commits wait behind what records expiries.
+const expiredAtOnce = 100
+
+// ExpireApprovals implements audit.Approvals. Nothing is written, nor waited for,
+// when none is due.
+func (s *Store) ExpireApprovals(ctx context.Context) error {
+	const due = "FROM approval_deadlines WHERE at <= ?"
+	for {
+		var found bool
+		err := s.reader.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 "+due+")", time.Now().UnixMilli()).Scan(&found)
+		if err == nil && found {
+			err = s.write(ctx, func(tx *sql.Tx) error {
+				now := time.Now()
+				expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id "+due+" ORDER BY at LIMIT ?)", now.UnixMilli(), expiredAtOnce)
+				if err != nil {
+					return err
+				}
+				return expire(tx, expired, now)
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("cannot record which approvals have expired: %w", err)
+		}
+		if !found {
+			return nil
+		}
+	}
+}
+
+func expire(tx *sql.Tx, due []*audit.Approval, now time.Time) error {
+	for _, a := range due {
+		if a.Settle(now); a.Status == audit.ApprovalExpired && !a.Expired {
+			generation, err := raise(tx)
+			if err != nil {
+				return err
+			}
+			if err := record(tx, audit.ChangeOfExpiry(a, generation, now)); err != nil {
+				return err
+			}
+		}
+		if err := setDeadline(tx, a.Check.ID, time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -143,6 +143,14 @@ CREATE TABLE approval_uses (
     check_id    BLOB NOT NULL
 ) STRICT;
 
+-- When each that is pending or approved expires, as in PostgreSQL.
+CREATE TABLE approval_deadlines (
+    approval_id BLOB    PRIMARY KEY,
+    at          INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX approval_deadlines_at ON approval_deadlines (at);
+
 -- Names this deployment in Redis, like every store's.
 CREATE TABLE deployment (id BLOB NOT NULL) STRICT;
 INSERT INTO deployment VALUES (randomblob(16));
@@ -265,6 +273,13 @@ CREATE TRIGGER approval_uses_update BEFORE UPDATE ON approval_uses
 BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
 CREATE TRIGGER approval_uses_delete BEFORE DELETE ON approval_uses
 BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
+CREATE TRIGGER approvals_replace BEFORE INSERT ON approvals
+WHEN EXISTS (SELECT 1 FROM approvals WHERE id = NEW.id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'approvals are immutable'); END;
+CREATE TRIGGER approval_uses_replace BEFORE INSERT ON approval_uses
+WHEN EXISTS (SELECT 1 FROM approval_uses WHERE approval_id = NEW.approval_id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
+
 CREATE TRIGGER checks_update BEFORE UPDATE ON checks
 BEGIN SELECT RAISE(ABORT, 'checks are immutable'); END;
 CREATE TRIGGER checks_delete BEFORE DELETE ON checks

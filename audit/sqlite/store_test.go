@@ -46,6 +46,7 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
+			DelayExpiries: "DROP TRIGGER approvals_update; UPDATE approvals SET expires_at = expires_at + 3600 * 1000",
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",
 				"INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT x'00', x'00', name, rpm, active, created_at, last_used, generation FROM keys",
@@ -57,6 +58,8 @@ func TestStore(t *testing.T) {
 			Forbidden: []string{
 				"REPLACE INTO changes SELECT * FROM changes",
 				"REPLACE INTO checks SELECT * FROM checks",
+				"REPLACE INTO approvals SELECT * FROM approvals",
+				"REPLACE INTO approval_uses SELECT * FROM approval_uses",
 				"REPLACE INTO violations SELECT * FROM violations",
 				"REPLACE INTO policies SELECT * FROM policies",
 				"PRAGMA recursive_triggers = 0; REPLACE INTO checks SELECT * FROM checks",

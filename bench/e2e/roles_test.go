@@ -147,7 +147,7 @@ var may = map[string][]string{
 	// Derived from what checks were charged with, and recomputed by audit verify.
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT"},
 	// Decisions and uses only by functions that prove them.
-	"approvals": {"INSERT"}, "outcomes": {"INSERT"},
+	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"},
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},

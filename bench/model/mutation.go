@@ -70,6 +70,6 @@ const (
 	PassedHolderGivenBack                 // F79: a use gives back a name whose pass it would pass
 	AllowedPassHidden                     // F79: a holder that was not allowed hides an allowed pass from a use
 	ReleaseUnuses                         // F80: a voided check gives its approval back
-	ExpiryUnlocked                        // an expiry judges without the row's lock
-	ExpiryForgotten                       // an expiry that is recorded decides nothing
+	ExpiryUnlocked                        // F81: an expiry judges without the row's lock
+	ExpiryForgotten                       // F82: an expiry that is recorded decides nothing
 )

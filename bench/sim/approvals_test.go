@@ -97,6 +97,20 @@ func (m *memory) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page
 	return page, more, ended(ctx)
 }
 
+func (m *memory) ExpireApprovals(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for id, stored := range m.approvals {
+		if a := m.approval(id); a.Status == audit.ApprovalExpired && !stored.Expired {
+			stored.Expired = true
+			m.generation++
+			m.recordChange(audit.ChangeOfExpiry(a, m.generation, now))
+		}
+	}
+	return ended(ctx)
+}
+
 func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,6 +42,8 @@ const (
 	// countEvery bounds what a listing counts one by one: the violations of
 	// that time, some thousands for the largest fleets.
 	countEvery = 2 * time.Second
+	// expireEvery, too, keeps what it does within 5 s (S48).
+	expireEvery = 2 * time.Second
 	// complainEvery is how often a chore that fails says so, at most.
 	complainEvery = time.Minute
 )
@@ -298,6 +300,7 @@ func (n *node) startChores(c config.Config) {
 	}
 	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
 	chore(countEvery, "cannot count violations", n.store.CountViolations)
+	chore(expireEvery, "cannot record which approvals have expired", n.store.ExpireApprovals)
 	chore(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()

@@ -16,7 +16,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals TO :"service";
+GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
@@ -24,6 +24,7 @@ GRANT SELECT ON policies, keys, changes, config, approval_uses, webhooks TO :"se
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor),
     decide_approval(uuid, bytea, boolean, text, text, actor), use_approvals(uuid[], uuid[], bytea[]),
+    expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
     update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor) TO :"service";

@@ -340,6 +340,15 @@ CREATE TABLE approval_uses (
     check_id    uuid NOT NULL
 );
 
+-- When each that is pending or approved expires, so that those that are due are
+-- found without reading others. Derived from the rest.
+CREATE TABLE approval_deadlines (
+    approval_id uuid        PRIMARY KEY,
+    at          timestamptz NOT NULL
+);
+
+CREATE INDEX approval_deadlines_at ON approval_deadlines (at);
+
 DO $$
 DECLARE
     name text;
@@ -540,8 +549,9 @@ LANGUAGE sql IMMUTABLE
 AS $$ SELECT 'apr_' || replace(id::text, '-', '') $$;
 
 -- The state of an approval at this moment. Its decisions are changes, and hashed
--- like all of them. What is approved is denied by a later
--- denial, until it is used; nothing turns into approved by time (S45).
+-- like all of them, and so is its expiry, which holds whatever the clock says later.
+-- What is approved is denied by a later denial, until it is used; nothing turns into
+-- approved by time (S45).
 CREATE TYPE approval_state AS (
     status      text, -- pending, approved, denied, expired or used
     approved_at timestamptz,
@@ -552,13 +562,14 @@ CREATE FUNCTION state_of_approval(a approvals) RETURNS approval_state
 LANGUAGE sql VOLATILE
 AS $$
     WITH decided AS (
-        SELECT bool_or(d.kind = 'approval.denied') AS denied,
+        SELECT bool_or(d.kind = 'approval.denied') AS denied, bool_or(d.kind = 'approval.expired') AS expired,
             CASE WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
         FROM changes AS d WHERE d.subject = name_approval(a.id)
     )
     SELECT CASE
             WHEN u.check_id IS NOT NULL THEN 'used'
             WHEN d.denied THEN 'denied'
+            WHEN d.expired THEN 'expired'
             WHEN d.at IS NULL AND clock_timestamp() < a.expires_at THEN 'pending'
             WHEN clock_timestamp() < d.at + a.use_within_ms * interval '1 millisecond' THEN 'approved'
             ELSE 'expired' END, d.at, u.check_id
@@ -872,16 +883,20 @@ AS $$
     ON CONFLICT DO NOTHING
 $$;
 
--- Makes the approvals that escalated checks ask for.
+-- Makes the approvals that escalated checks ask for, and notes when they expire.
 CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
 LANGUAGE sql
 AS $$
-    INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
-        SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
-            (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
-        FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
-            (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
-        WHERE r.approval IS NOT NULL
+    WITH made AS (
+        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
+            SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
+                (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
+            FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
+                (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
+            WHERE r.approval IS NOT NULL
+        RETURNING id, expires_at
+    )
+    INSERT INTO approval_deadlines (approval_id, at) SELECT id, expires_at FROM made
 $$;
 
 -- Uses approvals, each for one check (G13), or raises SG009 with the checks that
@@ -907,6 +922,7 @@ BEGIN
         END IF;
         IF state.status = 'approved' THEN
             INSERT INTO approval_uses (approval_id, check_id) VALUES (wanted.approval_id, wanted.check_id);
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted.approval_id;
         ELSE
             refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
         END IF;
@@ -1107,6 +1123,7 @@ AS $$
 DECLARE
     a        approvals;
     status   text;
+    decided  approval_state;
     decision text := CASE WHEN new_approves THEN 'approval.approved' ELSE 'approval.denied' END;
 BEGIN
     SELECT * INTO a FROM approvals AS x WHERE x.id = wanted FOR UPDATE;
@@ -1124,7 +1141,40 @@ BEGIN
     IF outcome = 'recorded' THEN
         PERFORM record_change(raise_generation(), decision, name_approval(wanted), NULL, who,
             jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner)), hash);
+        decided := state_of_approval(a);
+        IF decided.status = 'approved' THEN
+            UPDATE approval_deadlines AS d SET at = decided.approved_at + a.use_within_ms * interval '1 millisecond' WHERE d.approval_id = wanted;
+        ELSIF decided.status = 'denied' THEN
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted;
+        END IF;
     END IF;
+END $$;
+
+-- Records the expiry of up to most approvals that are due. Returns whether more may
+-- be. An approval that a decision or a use holds is left for the next time: waiting
+-- for it could deadlock with a decision, which takes the generation after it.
+CREATE FUNCTION expire_approvals(most integer, who actor) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    a     approvals;
+    state approval_state;
+    found integer := 0;
+BEGIN
+    FOR a IN SELECT x.* FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
+            WHERE d.at <= statement_timestamp() ORDER BY d.at LIMIT most FOR UPDATE OF x SKIP LOCKED LOOP
+        found := found + 1;
+        state := state_of_approval(a); -- as it is under the lock
+        IF state.status = 'expired' AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind = 'approval.expired') THEN
+            PERFORM record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL, who,
+                jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'was', CASE WHEN state.approved_at IS NULL THEN 'pending' ELSE 'approved' END),
+                a.action_hash);
+        END IF;
+        IF state.status NOT IN ('pending', 'approved') THEN
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = a.id;
+        END IF;
+    END LOOP;
+    RETURN found = most;
 END $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
@@ -1599,7 +1649,8 @@ BEGIN
             'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)',
             'create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor)', 'require_recorded_webhook()',
             'update_webhook(uuid, text, text, boolean, text, bigint, actor)', 'delete_webhook(uuid, actor)',
-            'decide_approval(uuid, bytea, boolean, text, text, actor)', 'use_approvals(uuid[], uuid[], bytea[])', 'state_of_approval(approvals)'] LOOP
+            'decide_approval(uuid, bytea, boolean, text, text, actor)', 'use_approvals(uuid[], uuid[], bytea[])', 'expire_approvals(integer, actor)',
+            'state_of_approval(approvals)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
     EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
@@ -1616,4 +1667,4 @@ REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea)
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
     update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor),
     update_key(uuid, text, integer, boolean, jsonb, actor), decide_approval(uuid, bytea, boolean, text, text, actor),
-    use_approvals(uuid[], uuid[], bytea[]) FROM PUBLIC;
+    use_approvals(uuid[], uuid[], bytea[]), expire_approvals(integer, actor) FROM PUBLIC;

@@ -1,0 +1,161 @@
+package audittest
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// approvalExpires: neither a decision nor a use comes too late, and the expiry of
+// what nobody decided or used is recorded once.
+func approvalExpires(t *testing.T, s Subject) {
+	f := fence(t, s)
+	late, half, unused := asking(f, 1), asking(f, 2), asking(f, 1)
+	used, denied, open, approved := asking(f, 1), asking(f, 1), asking(f, 1), asking(f, 1)
+	for _, c := range []*spend.Check{late, half, denied} {
+		c.Approval.Expires = time.Second
+	}
+	for _, c := range []*spend.Check{unused, used} {
+		c.Approval.UseWithin = 500 * time.Millisecond
+	}
+	approved.Approval.Expires = time.Second // not any more, once it is approved
+	mustCommit(t, s, late, half, unused, used, denied, open, approved)
+	for _, c := range []*spend.Check{half, unused, used, approved} {
+		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
+	}
+	mustDecide(t, s, decision(denied, "bob", false), audit.DecisionRecorded)
+	mustCommit(t, s, using(f, used))
+	mustExpire(t, s)
+	if n := len(expiries(t, s)); n > 0 {
+		t.Errorf("%d expired before their time", n)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	for range 2 {
+		for _, c := range []*spend.Check{late, half, unused} {
+			mustBe(t, s, c, audit.ApprovalExpired)
+			mustDecide(t, s, decision(c, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
+			mustDecide(t, s, decision(c, "cleo", false), audit.DecisionOutcome(audit.ApprovalExpired))
+			mustRefuse(t, s, using(f, c), audit.ApprovalError{Status: audit.ApprovalExpired})
+		}
+		var wg sync.WaitGroup
+		for range 4 { // nodes
+			wg.Go(func() { mustExpire(t, s) })
+		}
+		wg.Wait()
+	}
+	mustBe(t, s, used, audit.ApprovalUsed)
+	mustBe(t, s, denied, audit.ApprovalDenied)
+	mustBe(t, s, open, audit.ApprovalPending)
+	mustBe(t, s, approved, audit.ApprovalApproved)
+	was := map[spend.ID]string{late.ID: "pending", half.ID: "pending", unused.ID: "approved"}
+	for _, c := range expiries(t, s) {
+		id, err := spend.ParseID(c.Subject, spend.PrefixApproval)
+		var details struct {
+			ActionHash string `json:"action_hash"`
+			Was        string `json:"was"`
+		}
+		err = errors.Join(err, json.Unmarshal([]byte(c.Details), &details))
+		if err != nil || was[id] != details.Was || details.ActionHash != hex.EncodeToString(c.Hash[:]) || c.By != audit.Expirer() || c.By.Kind() != "system" {
+			t.Errorf("recorded %+v, %v", c, err)
+		}
+		delete(was, id)
+	}
+	if len(was) > 0 {
+		t.Errorf("no expiry is recorded of %v", was)
+	}
+	if err := s.Exec(t, s.DelayExpiries); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, s, late, audit.ApprovalExpired)
+	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
+}
+
+func mustExpire(t *testing.T, s Subject) {
+	t.Helper()
+	if err := s.ExpireApprovals(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// expiries are those recorded.
+func expiries(t *testing.T, s Subject) []audit.Change {
+	t.Helper()
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 10_000})
+	if err != nil {
+		t.Error(err)
+	}
+	return slices.DeleteFunc(changes, func(c audit.Change) bool { return c.Kind != audit.ApprovalExpiry })
+}
+
+// approvalExpiryRace: what is expired is neither used nor decided beside it.
+func approvalExpiryRace(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var all []*spend.Check
+	for range 120 { // more than are recorded at once
+		c := asking(f, 1)
+		c.Approval.Expires, c.Approval.UseWithin = 300*time.Millisecond, 300*time.Millisecond
+		all = append(all, c)
+	}
+	mustCommit(t, s, all...)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					mustExpire(t, s)
+				}
+			}
+		})
+	}
+	var mu sync.Mutex
+	used := make(map[string]bool)
+	var people sync.WaitGroup
+	for worker := range 4 {
+		w := NewWriter(t, s)
+		people.Go(func() {
+			for i := worker; i < len(all); i += 4 {
+				c := all[i]
+				outcome, err := s.Decide(t.Context(), decision(c, "bob", true))
+				if err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionOutcome(audit.ApprovalExpired) {
+					t.Errorf("%s, %v", outcome, err)
+				}
+				if i%3 != 0 {
+					continue
+				}
+				err = w.Append(using(fence(t, s), c)).Wait(time.Now().Add(time.Minute))
+				if refused, is := errors.AsType[*audit.ApprovalError](err); err != nil && (!is || refused.Status != audit.ApprovalExpired) {
+					t.Error(err)
+				} else if err == nil {
+					mu.Lock()
+					used[c.ID.Text(spend.PrefixApproval)] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	people.Wait()
+	time.Sleep(350 * time.Millisecond)
+	close(stop)
+	wg.Wait()
+	mustExpire(t, s)
+	count := make(map[string]int)
+	for _, c := range expiries(t, s) {
+		if count[c.Subject]++; count[c.Subject] > 1 || used[c.Subject] {
+			t.Errorf("%s expired %d times; used: %t", c.Subject, count[c.Subject], used[c.Subject])
+		}
+	}
+	if len(count)+len(used) != len(all) {
+		t.Errorf("%d expired and %d were used, of %d", len(count), len(used), len(all))
+	}
+}
