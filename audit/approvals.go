@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -54,6 +55,15 @@ type Decision struct {
 	Principal string
 	Note      string // empty when absent
 	At        time.Time
+}
+
+// decisionOf returns what a change records of a person's decision.
+func decisionOf(c *Change) *Decision {
+	var kept struct {
+		Note string `json:"note"`
+	}
+	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
+	return &Decision{Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Note: kept.Note, At: c.At}
 }
 
 // ApprovalQuery selects approvals. Zero fields do not filter.

@@ -31,6 +31,7 @@ type CounterChange struct {
 	// there is left out.
 	Take    bool
 	Correct spend.Correction // by outcomes, without condition
+	Charge  *spend.Charge    // one of those; if Take is set it has the budget's limits
 
 	// What was taken before must be at most that, if Limited or Counted. A
 	// MostCount below zero cannot be met.
@@ -68,9 +69,7 @@ func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterC
 			}
 		}
 	}
-	slices.SortFunc(l.changes, func(a, b CounterChange) int {
-		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
-	})
+	l.sort()
 	return l.changes
 }
 
@@ -78,6 +77,12 @@ func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterC
 type changeList struct {
 	changes []CounterChange
 	at      map[spend.Counter]int
+}
+
+func (l *changeList) sort() {
+	slices.SortFunc(l.changes, func(a, b CounterChange) int {
+		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
+	})
 }
 
 // of returns the change of a charge's counter. It is good until the next call.
@@ -91,7 +96,7 @@ func (l *changeList) of(c *spend.Check, charge *spend.Charge) *CounterChange {
 		l.at[charge.Counter] = n
 		l.changes = append(l.changes, CounterChange{
 			Counter: charge.Counter, PolicyID: c.Action.PolicyID, RuleID: charge.RuleID, Since: charge.Since,
-			Subject: charge.Subject, EndMS: charge.EndMS,
+			Subject: charge.Subject, EndMS: charge.EndMS, Charge: charge,
 		})
 	}
 	return &l.changes[n]
@@ -115,7 +120,7 @@ func (ch *CounterChange) After(own spend.Usage) spend.Usage {
 
 // add lets a charge meet its limits after those before it.
 func (ch *CounterChange) add(charge *spend.Charge, take bool) {
-	ch.Take = true
+	ch.Take, ch.Charge = true, charge
 	if charge.Limited && !charge.Lifted {
 		most, ok := charge.Limit.Total().Minus(ch.Used.Plus(charge.Amount.Total()))
 		switch {
@@ -134,6 +139,25 @@ func (ch *CounterChange) add(charge *spend.Charge, take bool) {
 		ch.Used = ch.Used.Plus(charge.Amount.Total())
 		ch.Count++
 	}
+}
+
+// Refusals returns changes that take nothing from the counters that had no room for
+// the checks when these were judged: each once, sorted.
+func Refusals(checks []*spend.Check) []CounterChange {
+	var l changeList
+	for _, c := range checks {
+		for i := range c.Refused {
+			l.of(c, &c.Refused[i])
+		}
+	}
+	l.sort()
+	return l.changes
+}
+
+// Exhausts reports whether the budget has no room left at that usage.
+func (ch *CounterChange) Exhausts(u spend.Usage) bool {
+	c := ch.Charge
+	return c.Limited && u.Used.Cmp(c.Limit.Total()) >= 0 || c.Counted && u.Count >= c.MaxCount
 }
 
 // KeepCounters is how long counters stay from which no check can take any more.

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"time"
 
 	"spendgate/hotpath/spend"
@@ -30,9 +29,6 @@ type EventQuery struct {
 	PolicyIDs []string
 	AgentIDs  []string
 }
-
-// Bound reports whether the asking key may not see everything.
-func (q *EventQuery) Bound() bool { return q.PolicyIDs != nil || q.AgentIDs != nil }
 
 // EventPage is one page of the feed. It may hold less than the limit, or nothing,
 // while there is More.
@@ -85,39 +81,40 @@ type Event struct {
 }
 
 // EventID returns the ID of the event of that type about a source: the check of a
-// violation, an approval, an outcome, an Exhaustion's, or ChangeSource. That there
-// is one event of a type and source at most makes it an identity.
+// violation, an approval, an outcome, an Exhaustion's, or that of a change
+// (ChangeSource). There is one event of a type and source at most.
 func EventID(t EventType, source spend.ID) spend.ID {
 	sum := sha256.Sum256(append(append([]byte("spendgate event 1\n"+string(t)), '\n'), source[:]...))
 	return spend.ID(sum[:16])
 }
 
-// ChangeSource returns what stands for a change in EventID.
-func ChangeSource(seq int64) (source spend.ID) {
-	binary.BigEndian.PutUint64(source[8:], uint64(seq))
-	return source
-}
-
 // ApprovalEvent is an approval at one of its events.
 type ApprovalEvent struct {
-	ID         spend.ID     // of its check, too
+	ID         spend.ID     // that of its check, too
 	Check      *spend.Check // that asked; nil when it is archived
 	ActionHash spend.Hash
 	Required   int
+	CreatedAt  time.Time
 	ExpiresAt  time.Time
-	Decision   *Decision // of approval.approved and approval.denied
-	UseBy      time.Time // of approval.approved
-	UsedBy     spend.ID  // the check, of approval.used
+	UseWithin  time.Duration // of the approval that decides
+	Decision   *Decision     // of approval.approved and approval.denied
+	UsedBy     spend.ID      // the check, of approval.used
 }
+
+// UseBy is until when it may be used, of approval.approved.
+func (a *ApprovalEvent) UseBy() time.Time { return a.Decision.At.Add(a.UseWithin) }
 
 // Exhaustion is that a counter of a budget had no room left, or refused a check:
 // the first time in its window.
 type Exhaustion struct {
+	ID       spend.ID
+	At       time.Time
 	Counter  spend.Counter
 	PolicyID string
 	RuleID   string
 	Since    int    // the version of the policy since which the counter counts
 	Subject  string // a JSON array of the values of Per
+	AgentID  string // that of the subject; empty unless the budget is per agent
 	Limited  bool
 	Limit    spend.Amount
 	Counted  bool
@@ -126,8 +123,10 @@ type Exhaustion struct {
 
 	// What the policy says of the budget. Stores leave it out.
 	Per            []string
-	Currency       string // empty: all
-	WindowName     string // empty of a rolling window
-	TimeZone       string // likewise
-	RollingMinutes int64  // 0 of a calendar window
+	Values         []string // of Per
+	Currency       string   // empty: all
+	WindowName     string   // empty of a rolling window
+	TimeZone       string   // likewise
+	RollingMinutes int64    // 0 of a calendar window
+	WindowStart    time.Time
 }

@@ -23,6 +23,7 @@ type Store interface {
 	Budgets
 	Approvals
 	Webhooks
+	Events
 
 	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.

@@ -83,7 +83,7 @@ type budgeting struct {
 // (S35). That there is room is for the commit to see, except that a counter known
 // to be exhausted is looked at first.
 func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding) (policy.Finding, error) {
-	c.budgets, check.Charges = nil, nil
+	c.budgets, check.Charges, check.Refused = nil, nil, nil
 	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
 		return uncovered, nil
 	}
@@ -124,9 +124,11 @@ func (b *budgeting) exceed(i int, usage spend.Usage) {
 // it (S35).
 func (b *budgeting) decide(p *policy.Program, r spend.Resolution, check *spend.Check) policy.Finding {
 	found := p.Exceeded(b.found, r, b.charges, b.exceeded)
-	check.Charges = nil
+	check.Charges, check.Refused = nil, nil
 	for i := range b.charges {
-		if _, exceeded := b.exceeded[i]; !exceeded && found.Effect != spend.Block {
+		if _, exceeded := b.exceeded[i]; exceeded {
+			check.Refused = append(check.Refused, b.charges[i])
+		} else if found.Effect != spend.Block {
 			check.Charges = append(check.Charges, b.charges[i])
 		}
 	}

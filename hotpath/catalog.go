@@ -209,7 +209,7 @@ func (c *catalog) program(policyID string) (*policy.Program, error) {
 		return p, nil
 	}
 	v, err, _ := c.compiling.Do(policyID+"@"+strconv.FormatInt(drops, 10), func() (any, error) {
-		p, err := c.compile(policyID)
+		p, err := c.compile(policyID, 0)
 		if err == nil {
 			c.keep(policyID, p, drops)
 		}
@@ -226,14 +226,15 @@ func (c *catalog) cached(policyID string) (*policy.Program, int64) {
 	return c.programs[policyID], c.drops
 }
 
-func (c *catalog) compile(policyID string) (*policy.Program, error) {
+// compile compiles a version of a policy, 0 the latest.
+func (c *catalog) compile(policyID string, version int) (*policy.Program, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 	defer cancel()
 	if err := c.compiles.take(ctx); err != nil {
 		return nil, fmt.Errorf("%w: cannot compile policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	defer c.compiles.free()
-	stored, err := c.store.Policy(ctx, policyID, 0)
+	stored, err := c.store.Policy(ctx, policyID, version)
 	switch {
 	case errors.Is(err, audit.ErrNotFound):
 		return nil, ErrPolicyNotFound
@@ -241,9 +242,9 @@ func (c *catalog) compile(policyID string) (*policy.Program, error) {
 		return nil, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
 	}
 	var faults spend.Faults
-	p := policy.Compile(policyID, stored.Version, stored.Rules, &faults)
+	p := policy.Compile(stored.PolicyID, stored.Version, stored.Rules, &faults)
 	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", policyID, stored.Version, err)
+		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", stored.PolicyID, stored.Version, err)
 	}
 	if stored.Budgets != nil {
 		since := make(map[string]policy.BudgetSince, len(stored.Budgets))

@@ -1,6 +1,7 @@
 package audittest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,7 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"WriterMakesChains", writerMakesChains},
 		{"Immutable", immutable},
 		{"Health", health},
-	}, webhookTests()...) {
+	}, slices.Concat(webhookTests(), eventTests())...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.run(t, open(t))

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,40 @@ func removeCounters(ctx context.Context, conn *pgx.Conn, now time.Time) error {
 		if tag.RowsAffected() < batch {
 			return nil
 		}
+	}
+}
+
+// refusals remembers counters that are recorded as exhausted, so that an agent that
+// hammers one costs its commits nothing more.
+type refusals struct {
+	mu       sync.Mutex
+	recorded map[spend.Counter]struct{}
+}
+
+// unknown returns those of the changes that may not be recorded.
+func (r *refusals) unknown(changes []audit.CounterChange) []audit.CounterChange {
+	if len(changes) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(changes, func(ch audit.CounterChange) bool {
+		_, ok := r.recorded[ch.Counter]
+		return ok
+	})
+}
+
+func (r *refusals) add(recorded []audit.CounterChange) {
+	if len(recorded) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.recorded == nil || len(r.recorded) > maxPrincipals {
+		r.recorded = make(map[spend.Counter]struct{})
+	}
+	for i := range recorded {
+		r.recorded[recorded[i].Counter] = struct{}{}
 	}
 }
 

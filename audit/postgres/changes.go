@@ -24,11 +24,12 @@ func byActor(call string, by audit.Actor, args ...[]byte) textStatement {
 	return textStatement{call, args}
 }
 
+const changeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''),
+	coalesce(request_id, ''), coalesce(address, ''), at, details, hash, head`
+
 // Changes implements audit.Changes.
 func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Change, error) {
-	return collect(ctx, s, "cannot read the changes", scanChange, `SELECT seq, kind, subject, coalesce(version, 0),
-			coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''), coalesce(request_id, ''), coalesce(address, ''),
-			at, details, hash, head
+	return collect(ctx, s, "cannot read the changes", scanChange, `SELECT `+changeColumns+`
 		FROM changes WHERE seq > $1 AND ($2 = '' OR subject = $2 AND kind = 'policy.created')
 			AND ($3 = '' OR subject = $3 AND kind <> 'policy.created' OR key_id = $3) AND at >= $4 ORDER BY seq LIMIT $5`,
 		q.After, q.PolicyID, q.KeyID, q.Since, q.Limit)

@@ -21,8 +21,8 @@ func TestColumns(t *testing.T) {
 	sent := slices.DeleteFunc(chain.CheckColumns(), func(c string) bool { return slices.Contains(ofCommit, c) })
 	for relation, want := range map[string][]string{
 		"checks": chain.CheckColumns(), "check_row": sent,
-		"violations": append(chain.ViolationColumns(), countedBy), "policies": chain.PolicyColumns(),
-		"webhooks": chain.WebhookColumns(), "changes": append(chain.ChangeColumns(), "head"),
+		"violations": append(chain.ViolationColumns(), unverified("violations")...), "policies": chain.PolicyColumns(),
+		"webhooks": chain.WebhookColumns(), "changes": slices.Concat(chain.ChangeColumns(), []string{"head"}, unverified("changes")),
 	} {
 		if got := columns(relation); !slices.Equal(got, want) {
 			t.Errorf("%s has the columns\n%q, want\n%q", relation, got, want)

@@ -38,10 +38,12 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	corrected := audit.CounterChanges(checks, outcomes)
 	changes := takes(corrected)
 	newPrincipals := s.principals.unknown(changes)
+	refusals := s.refusals.unknown(audit.Refusals(checks))
 	session.parameters.fence(fenceOf(checks, outcomes))
 	session.parameters.appendCommit(checks, changes, newPrincipals, reach)
 	session.parameters.outcomes(outcomes)
 	session.parameters.corrections(corrected)
+	session.parameters.changes(refusals)
 	session.parameters.link(link)
 	prepare := !session.prepared || s.statement == ""
 	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
@@ -54,6 +56,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		return fmt.Errorf("cannot commit: %w", err)
 	}
 	s.principals.add(newPrincipals)
+	s.refusals.add(refusals)
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}
@@ -75,7 +78,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -204,7 +207,7 @@ func (p *parameters) principals(principals []counterPrincipal) {
 }
 
 // changeFields is how many fields the type counter_change has.
-const changeFields = 12
+const changeFields = 15
 
 // changes adds an array of counter_change.
 func (p *parameters) changes(changes []audit.CounterChange) {
@@ -242,5 +245,15 @@ func appendChange(b []byte, c *audit.CounterChange) []byte {
 	}
 	b = appendText(b, c.PolicyID)
 	b = appendText(b, c.RuleID)
-	return appendText(b, c.Subject)
+	b = appendText(b, c.Subject)
+	b = appendOptional(b, c.Charge.AgentID)
+	if c.Charge.Counted {
+		b = appendInt64(b, c.Charge.MaxCount)
+	} else {
+		b = appendNull(b, pgtype.Int8OID)
+	}
+	if c.Charge.Limited {
+		return appendNumeric(b, c.Charge.Limit)
+	}
+	return appendNull(b, pgtype.NumericOID)
 }

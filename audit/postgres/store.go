@@ -63,6 +63,7 @@ type Store struct {
 	horizonMS atomic.Int64
 
 	principals principals
+	refusals   refusals
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64

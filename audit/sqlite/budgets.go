@@ -5,14 +5,18 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
 // changeCounters takes from counters what checks take, or refuses with all that
-// have no room, and corrects them.
-func changeCounters(tx *sql.Tx, changes []audit.CounterChange) error {
+// have no room, and corrects them. Those that refused the commit's checks before are
+// exhausted, like those that it uses up.
+func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
+	exhausted := refusals
 	exceeded := new(audit.ExceededError)
 	for _, ch := range changes {
 		own, window, err := usageOf(context.Background(), tx, ch.Counter)
@@ -24,6 +28,9 @@ func changeCounters(tx *sql.Tx, changes []audit.CounterChange) error {
 			continue
 		}
 		own = ch.After(own)
+		if ch.Take && ch.Exhausts(spend.Usage{Used: window.Used.Plus(ch.Used), Count: window.Count + ch.Count}) {
+			exhausted = append(exhausted, ch)
+		}
 		if !ch.Take { // a row that is not there is of a window that ended
 			_, err := tx.Exec("UPDATE budget_counters SET used = ?, count = ? WHERE counter_id = ? AND start_ms = ?",
 				own.Used.String(), own.Count, ch.ID[:], ch.StartMS)
@@ -51,6 +58,39 @@ func changeCounters(tx *sql.Tx, changes []audit.CounterChange) error {
 	}
 	if exceeded.Usages != nil {
 		return exceeded
+	}
+	return insertExhaustions(tx, exhausted)
+}
+
+// insertExhaustions records that counters are exhausted, unless that is recorded
+// for their window: for a rolling one, in any of the buckets that count (S51).
+func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
+	for _, ch := range changes {
+		_, window, err := usageOf(context.Background(), tx, ch.Counter)
+		if err != nil {
+			return err
+		}
+		var maxUsed, maxCount any
+		if ch.Charge.Limited {
+			maxUsed = ch.Charge.Limit.String()
+		}
+		if ch.Charge.Counted {
+			maxCount = ch.Charge.MaxCount
+		}
+		newest := ch.StartMS
+		if ch.BucketMS > 0 {
+			newest = math.MaxInt64
+		}
+		id := spend.NewID(time.Now())
+		_, err = tx.Exec(`INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, id, at, since, max_used, max_count, used, count,
+				policy_id, rule_id, subject, agent_id)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+			WHERE NOT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms BETWEEN ?15 AND ?16)`,
+			ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Since, maxUsed, maxCount, window.Used.String(), window.Count,
+			ch.PolicyID, ch.RuleID, ch.Subject, orNull(ch.Charge.AgentID), ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest)
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -127,6 +127,25 @@ CREATE TABLE budget_principals (
     PRIMARY KEY (counter_id, principal)
 ) STRICT, WITHOUT ROWID;
 
+-- Which counters had no room left, or refused a check, as in PostgreSQL.
+CREATE TABLE budget_exhaustions (
+    counter_id BLOB    NOT NULL,
+    start_ms   INTEGER NOT NULL,
+    bucket_ms  INTEGER NOT NULL,
+    id         BLOB    NOT NULL UNIQUE,
+    at         INTEGER NOT NULL,
+    since      INTEGER NOT NULL,
+    max_used   TEXT,
+    max_count  INTEGER,
+    used       TEXT    NOT NULL,
+    count      INTEGER NOT NULL,
+    policy_id  TEXT    NOT NULL,
+    rule_id    TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    agent_id   TEXT,
+    PRIMARY KEY (counter_id, start_ms)
+) STRICT;
+
 -- What escalated checks ask of people (S42), as in PostgreSQL; decisions are
 -- changes.
 CREATE TABLE approvals (
@@ -262,6 +281,51 @@ CREATE TABLE changes (
     head       BLOB NOT NULL
 ) STRICT;
 
+-- The feed of what happened (S51). Transactions write one after the other here, so
+-- that events get their numbers with what they are about, the source.
+CREATE TABLE events (
+    sequence  INTEGER PRIMARY KEY AUTOINCREMENT,
+    source    BLOB NOT NULL, -- of a change its number, in 16 bytes
+    type      TEXT NOT NULL,
+    policy_id TEXT,
+    agent_id  TEXT,
+    UNIQUE (source, type)
+) STRICT;
+
+CREATE TRIGGER violations_event AFTER INSERT ON violations
+BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'violation.recorded', NEW.policy_id, NEW.agent_id); END;
+CREATE TRIGGER approvals_event AFTER INSERT ON approvals
+BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'approval.requested', NEW.policy_id, NEW.agent_id); END;
+CREATE TRIGGER approval_uses_event AFTER INSERT ON approval_uses
+BEGIN
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT id, 'approval.used', policy_id, agent_id FROM approvals WHERE id = NEW.approval_id;
+END;
+CREATE TRIGGER outcomes_event AFTER INSERT ON outcomes
+BEGIN
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT NEW.outcome_id, 'outcome.reported', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id;
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT NEW.outcome_id, 'outcome.release_pending', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.release = 'pending';
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT NEW.outcome_id, 'outcome.exceeded', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.excess IS NOT NULL;
+END;
+CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
+BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;
+CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'key.created', 'key.changed')
+BEGIN
+    INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
+        iif(NEW.kind = 'policy.created', NEW.kind, 'key.changed'), iif(NEW.kind = 'policy.created', NEW.subject, NULL));
+END;
+-- Of the decisions that approve, that with which they are enough.
+CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired')
+BEGIN
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT unhex(format('%032x', NEW.seq)), NEW.kind, policy_id, agent_id FROM checks
+        WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR
+            approval ->> 'required' = (SELECT count(*) FROM changes WHERE subject = NEW.subject AND kind = 'approval.approved'));
+END;
+
 -- G8: the database itself refuses changes. INSERT OR REPLACE deletes without
 -- firing a delete trigger, so an insert over an existing row is refused too.
 
@@ -273,6 +337,20 @@ CREATE TRIGGER approval_uses_update BEFORE UPDATE ON approval_uses
 BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
 CREATE TRIGGER approval_uses_delete BEFORE DELETE ON approval_uses
 BEGIN SELECT RAISE(ABORT, 'approval_uses are immutable'); END;
+CREATE TRIGGER budget_exhaustions_update BEFORE UPDATE ON budget_exhaustions
+BEGIN SELECT RAISE(ABORT, 'budget_exhaustions are immutable'); END;
+CREATE TRIGGER budget_exhaustions_delete BEFORE DELETE ON budget_exhaustions
+BEGIN SELECT RAISE(ABORT, 'budget_exhaustions are immutable'); END;
+CREATE TRIGGER budget_exhaustions_replace BEFORE INSERT ON budget_exhaustions
+WHEN EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = NEW.counter_id AND start_ms = NEW.start_ms OR id = NEW.id OR rowid = NEW.rowid)
+BEGIN SELECT RAISE(ABORT, 'budget_exhaustions are immutable'); END;
+CREATE TRIGGER events_update BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
+CREATE TRIGGER events_delete BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
+CREATE TRIGGER events_replace BEFORE INSERT ON events
+WHEN EXISTS (SELECT 1 FROM events WHERE sequence = NEW.sequence OR source = NEW.source AND type = NEW.type)
+BEGIN SELECT RAISE(ABORT, 'events are immutable'); END;
 CREATE TRIGGER approvals_replace BEFORE INSERT ON approvals
 WHEN EXISTS (SELECT 1 FROM approvals WHERE id = NEW.id OR rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'approvals are immutable'); END;

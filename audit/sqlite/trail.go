@@ -68,7 +68,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		if err := useApprovals(tx, checks); err != nil {
 			return err
 		}
-		return changeCounters(tx, audit.CounterChanges(checks, outcomes))
+		return changeCounters(tx, audit.CounterChanges(checks, outcomes), audit.Refusals(checks))
 	})
 }
 

@@ -147,7 +147,7 @@ var may = map[string][]string{
 	// Derived from what checks were charged with, and recomputed by audit verify.
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT"},
 	// Decisions and uses only by functions that prove them.
-	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"},
+	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},
@@ -173,7 +173,7 @@ func (r *roles) refused(t *testing.T) {
 		`DROP FUNCTION refuse_change() CASCADE`, `ALTER FUNCTION make_partition(date) SECURITY INVOKER`,
 		`CREATE OR REPLACE FUNCTION begin_commit(node uuid, epoch uuid) RETURNS void LANGUAGE sql AS ''`,
 		`SELECT recount_violations()`, `SELECT split_bucket('', '00000000000000000000000000000000')`,
-		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`,
+		`ALTER FUNCTION count_violations(integer) SECURITY INVOKER`, `SELECT sequence_restored()`,
 		"ALTER TABLE checks DETACH PARTITION checks_default", "COPY checks TO PROGRAM 'true'", "COPY checks FROM '/etc/passwd'",
 		"UPDATE webhook_states SET secret = ''", "UPDATE webhooks SET url = ''",
 		"UPDATE keys SET active = true", "UPDATE keys SET hash = ''", "UPDATE keys SET last_used = NULL, rpm = 1",

@@ -37,7 +37,12 @@ func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	if exceeded.Usages != nil {
 		return exceeded
 	}
+	m.usedUp = nil
 	for _, ch := range changes {
+		u := m.usage(ch.Counter)
+		if ch.Take && ch.Exhausts(spend.Usage{Used: u.Used.Plus(ch.Used), Count: u.Count + ch.Count}) {
+			m.usedUp = append(m.usedUp, ch)
+		}
 		c := m.counters[ch.Counter]
 		if c == nil && !ch.Take {
 			continue

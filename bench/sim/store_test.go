@@ -44,6 +44,10 @@ type memory struct {
 	webhooks   map[spend.ID]*webhook
 	deliveries []audit.Delivery
 	generation int64
+
+	feed        []audit.EventRow
+	exhaustions []audit.Exhaustion
+	usedUp      []audit.CounterChange // of the commit under way
 }
 
 type transaction struct {
@@ -171,6 +175,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	for _, c := range checks {
 		stored := *c
 		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, c.Taken())
+		stored.Refused = nil
 		if c.Approval != nil {
 			at := now.UTC().Truncate(time.Millisecond)
 			m.approvals[c.ID] = &audit.Approval{Check: &stored, CreatedAt: at, ExpiresAt: at.Add(c.Approval.Expires)}
@@ -188,6 +193,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
 		m.events = append(m.events, event{at: now, outcome: &stored})
 	}
+	m.committed(checks, outcomes)
 	return nil
 }
 
@@ -322,14 +328,18 @@ func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page a
 			page.More = true
 			continue
 		}
-		page.Violations = append(page.Violations, audit.Violation{
-			ID: c.ID, AgentID: c.Action.AgentID, PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,
-			ActionType: c.ActionType, Amount: c.Action.Amount, Currency: c.Action.Currency, Counterparty: c.Action.Counterparty,
-			Effect: c.Decision.Effect, RuleID: c.Decision.RuleID, RuleDescription: c.Decision.RuleDescription,
-			Confidence: c.Decision.Confidence, LatencyMS: c.LatencyMS,
-		})
+		page.Violations = append(page.Violations, violationOf(c))
 	}
 	return page, ended(ctx)
+}
+
+func violationOf(c *spend.Check) audit.Violation {
+	return audit.Violation{
+		ID: c.ID, AgentID: c.Action.AgentID, PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,
+		ActionType: c.ActionType, Amount: c.Action.Amount, Currency: c.Action.Currency, Counterparty: c.Action.Counterparty,
+		Effect: c.Decision.Effect, RuleID: c.Decision.RuleID, RuleDescription: c.Decision.RuleDescription,
+		Confidence: c.Decision.Confidence, LatencyMS: c.LatencyMS,
+	}
 }
 
 func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
@@ -423,6 +433,7 @@ func (m *memory) recordChange(c audit.Change) {
 	c.Head = chain.ChangeHead(previous, c.Row())
 	m.changes = append(m.changes, c)
 	m.events = append(m.events, event{at: time.Now(), change: &c})
+	m.changedConfig(&c)
 }
 
 func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audit.Change, err error) {

@@ -16,7 +16,7 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines TO :"service";
+GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines, budget_exhaustions TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
@@ -40,9 +40,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters TO :"s
 GRANT SELECT, INSERT ON budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts TO :"service";
+GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts, events TO :"service";
 
--- Counts of violations are changed by a function that can do nothing else.
-GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer) TO :"service";
+-- Counts of violations are changed, and events numbered, by functions that can do
+-- nothing else.
+GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), sequence_events(integer) TO :"service";
 REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition() FROM PUBLIC, :"service";
 COMMIT;

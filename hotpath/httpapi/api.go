@@ -30,6 +30,7 @@ type authorizer interface {
 	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error)
 	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error)
 	BudgetsLeft(ctx context.Context, check *spend.Check) ([]hotpath.BudgetLeft, error)
+	Events(ctx context.Context, c hotpath.Access, q audit.EventQuery) (audit.EventPage, error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)

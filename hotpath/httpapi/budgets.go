@@ -79,7 +79,7 @@ func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter) []byte 
 	dst = append(dst, `,"rule_id":`...)
 	dst = appendString(dst, c.RuleID)
 	dst = append(dst, `,"per":`...)
-	dst = appendPer(dst, c)
+	dst = appendPer(dst, c.Per, c.Values)
 	dst = append(dst, `,"currency":`...)
 	dst = appendOptional(dst, c.Currency)
 	dst = append(dst, `,"limit":`...)
@@ -106,15 +106,7 @@ func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter) []byte 
 	dst = appendCount(dst, c.Counted, c.MaxCount)
 	dst = append(dst, `,"remaining_count":`...)
 	dst = appendCount(dst, c.Counted, max(c.MaxCount-c.Count, 0))
-	dst = append(dst, `,"window":`...)
-	if c.RollingMinutes > 0 {
-		dst = append(dst, `null,"rolling_minutes":`...)
-		dst = strconv.AppendInt(dst, c.RollingMinutes, 10)
-	} else {
-		dst = appendString(dst, c.WindowName)
-		dst = append(dst, `,"time_zone":`...)
-		dst = appendString(dst, c.TimeZone)
-	}
+	dst = appendWindow(dst, c.WindowName, c.TimeZone, c.RollingMinutes)
 	dst = append(dst, `,"window_start":`...)
 	dst = appendTime(dst, c.WindowStart)
 	dst = append(dst, `,"resets_at":`...)
@@ -135,13 +127,13 @@ func appendCount(dst []byte, counted bool, n int64) []byte {
 }
 
 // appendPer writes for whom a counter counts, by the names of the rule's per.
-func appendPer(dst []byte, c *hotpath.BudgetCounter) []byte {
+func appendPer(dst []byte, names, values []string) []byte {
 	dst = append(dst, '{')
-	for i, value := range c.Values {
+	for i, value := range values {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, c.Per[i])
+		dst = appendString(dst, names[i])
 		dst = append(dst, ':')
 		dst = appendString(dst, value)
 	}

@@ -31,14 +31,8 @@ func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, no
 	dst = appendAction(dst, c)
 	dst = append(dst, `,"action_hash":"`...)
 	dst = hex.AppendEncode(dst, c.Approval.ActionHash[:])
-	dst = append(dst, `","rule_ids":[`...)
-	for i, rule := range c.Approval.Rules {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendString(dst, rule.RuleID)
-	}
-	dst = append(dst, `],"policy_id":`...)
+	dst = appendRuleIDs(append(dst, `","rule_ids":`...), c.Approval.Rules)
+	dst = append(dst, `,"policy_id":`...)
 	dst = appendString(dst, c.Action.PolicyID)
 	dst = append(dst, `,"policy_version":`...)
 	dst = strconv.AppendInt(dst, int64(c.Decision.PolicyVersion), 10)

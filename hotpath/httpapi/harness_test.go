@@ -143,6 +143,10 @@ func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, 
 	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
+func (f *fake) Events(_ context.Context, _ hotpath.Access, q audit.EventQuery) (audit.EventPage, error) {
+	return audit.EventPage{Next: q.After}, f.workErr
+}
+
 func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) ([]hotpath.BudgetCounter, bool, time.Time, error) {
 	f.budgets = append(f.budgets, q)
 	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr

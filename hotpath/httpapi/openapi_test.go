@@ -319,6 +319,28 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/approvals?status=open", "", 422, false)
 	d.send("GET", "/v1/approvals/apr_0", "", 404, true)
 
+	events := d.send("GET", "/v1/events?limit=100", "", 200, true)
+	for _, want := range []string{
+		`"type":"violation.recorded","timestamp":"`, `"type":"approval.requested","timestamp":"`, `"type":"approval.denied","timestamp":"`,
+		`"used_by_check_id":"chk_`, `"use_by":"`, `"reference":"psp-1"`, `"decision":{"principal":"`, `"by":{"kind":"admin",`,
+		`"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"count":1,"max_count":1,"window":"lifetime","time_zone":"UTC","window_start":"`,
+		`"created":true,"key":{`, `"created":false,"key":{`, `"has_more":false}`,
+	} {
+		if !strings.Contains(events, want) {
+			t.Errorf("no %s in %s", want, events)
+		}
+	}
+	d.send("GET", "/v1/events?after=9223372036854775807", "", 200, true)
+	d.send("GET", "/v1/events?after=-1", "", 422, false)
+	d.send("GET", "/v1/events?cursor=x", "", 422, true)
+	d.send("GET", "/v1/events", "", 403, true, narrowKey)
+	eventsKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"events","scopes":["events:read"],"policy_ids":["p","e"]}`, admin)
+	blind := d.send("GET", "/v1/events?limit=100", "", 200, true, "X-API-Key: "+field(t, eventsKey.body, "api_key"))
+	if strings.Contains(blind, `"amount"`) || strings.Contains(blind, "key.changed") || strings.Contains(blind, `"b"`) ||
+		!strings.Contains(blind, `"data":{"policy_id":"p","agent_id":"a"}}`) || !strings.Contains(blind, `"policy_id":"e","agent_id":"a","action":null,"rule_ids":null,`) {
+		t.Error(blind)
+	}
+
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+","+check("900")+`]}`, 200, true)
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[`+check("10")+`]}`, 200, true, "X-API-Key: -")
 	d.send("POST", "/v1/simulate", `{"policy_id":"p","actions":[]}`, 422, false)

@@ -51,6 +51,15 @@ func (b *BudgetInfo) Window(at time.Time) (start, end time.Time) {
 	return time.UnixMilli(w.start).UTC(), time.UnixMilli(w.end).UTC()
 }
 
+// WindowStart returns when the window of a counter begins: of a lifetime since when
+// it counts.
+func (b *BudgetInfo) WindowStart(c spend.Counter) time.Time {
+	if b.period.lasts() {
+		return b.Since.At
+	}
+	return time.UnixMilli(c.StartMS - spend.RollingBuckets*c.BucketMS).UTC()
+}
+
 // Counter returns the counter of a subject at a time, of a rolling window its
 // newest bucket.
 func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Counter {

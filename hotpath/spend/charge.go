@@ -49,6 +49,7 @@ type Charge struct {
 	RuleID  string
 	Since   int    // the version of the policy since which the counter counts
 	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
+	AgentID string // that of the subject; empty unless the budget is per agent
 	Amount  Amount // 0 unless the budget is in a currency
 
 	// The limits of the policy's version. Exactly the limit is within it.

@@ -38,6 +38,11 @@ CREATE FUNCTION to_ms(at timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$ SELECT (extract(epoch FROM at) * 1000)::bigint $$;
 
+-- The number of the latest transaction that has ended, as a statement sees it.
+CREATE FUNCTION latest_ended() RETURNS xid8
+LANGUAGE sql STABLE
+AS $$ SELECT (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8 $$;
+
 -- Checks.
 
 CREATE FUNCTION refuse_change() RETURNS trigger
@@ -143,9 +148,11 @@ CREATE TABLE outcomes (
     key_id     text     NOT NULL,
     principal  text,              -- of the key, as its record said; null: key_id
     request_id text     NOT NULL,
+    xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
     PRIMARY KEY (check_id, number)
 );
 
+CREATE INDEX outcomes_xid ON outcomes (xid) WHERE xid > '0';
 CREATE UNIQUE INDEX outcomes_id ON outcomes (outcome_id);
 
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON outcomes
@@ -269,6 +276,42 @@ CREATE TABLE violation_count_state (
 );
 INSERT INTO violation_count_state (below, pending, cluster) SELECT '1', '{}', system_identifier FROM pg_control_system();
 
+-- Events.
+
+-- The feed of what happened (S51), numbered when somebody asks for it: see
+-- EVENTS.md. A row names its source, from which the event is read.
+-- Types: v violation.recorded, r approval.requested, a approval.approved, d
+-- approval.denied, e approval.expired, u approval.used, o outcome.reported, p
+-- outcome.release_pending, x outcome.exceeded, b budget.exhausted, c policy.created,
+-- k key.changed.
+CREATE TABLE events (
+    sequence  bigint PRIMARY KEY,
+    source    uuid   NOT NULL, -- of a change its number
+    type      "char" NOT NULL,
+    policy_id text,            -- null when it is of none, or its check was archived before it had a number
+    agent_id  text,            -- likewise
+    UNIQUE (source, type)
+);
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON events
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON events
+    EXECUTE FUNCTION refuse_change();
+
+-- What has a number: everything at positions below the bound, unless its transaction
+-- was pending when the bound was drawn (see violation_count_state). The position of
+-- a row is the number of its transaction. Where a transaction may have waited for
+-- another after it had its number, in changes and uses of approvals, it is the number
+-- of the latest that had ended by then, if that is greater.
+CREATE TABLE event_state (
+    below    xid8   NOT NULL,
+    pending  xid8[] NOT NULL, -- ascending
+    last     bigint NOT NULL, -- the greatest number
+    timeline text   NOT NULL, -- of this server, which changes when a standby is promoted
+    cluster  bigint NOT NULL  -- whose transactions these are
+);
+INSERT INTO event_state (below, pending, last, timeline, cluster) SELECT '1', '{}', 0, '', system_identifier FROM pg_control_system();
+
 -- Idempotency keys.
 
 -- One table for all days: a table per day would let a key pass twice around
@@ -310,6 +353,34 @@ CREATE TABLE budget_counters (
 CREATE INDEX budget_counters_listed ON budget_counters (policy_id, rule_id, since, start_ms, left(subject, 64));
 CREATE INDEX budget_counters_end ON budget_counters (end_ms);
 
+-- Which counters had no room left, or refused a check: once in each window (S51).
+CREATE TABLE budget_exhaustions (
+    counter_id   uuid        NOT NULL,
+    start_ms     bigint      NOT NULL,
+    bucket_ms    bigint      NOT NULL,
+    id           uuid        NOT NULL DEFAULT gen_random_uuid(),
+    at           timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    count        bigint      NOT NULL, -- what was taken by then
+    max_count    bigint,
+    since        integer     NOT NULL,
+    used         numeric     NOT NULL,
+    max_used     numeric,
+    policy_id    text        NOT NULL,
+    rule_id      text        NOT NULL,
+    subject      text        NOT NULL,
+    agent_id     text,                 -- null unless the budget is per agent
+    xid          xid8        NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    PRIMARY KEY (counter_id, start_ms)
+);
+
+CREATE UNIQUE INDEX budget_exhaustions_id ON budget_exhaustions (id);
+CREATE INDEX budget_exhaustions_xid ON budget_exhaustions (xid) WHERE xid > '0';
+
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON budget_exhaustions
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON budget_exhaustions
+    EXECUTE FUNCTION refuse_change();
+
 -- Whose checks a counter met, in whatever window (S30).
 CREATE TABLE budget_principals (
     counter_id uuid NOT NULL,
@@ -331,14 +402,21 @@ CREATE TABLE approvals (
     policy_id     text        NOT NULL,
     agent_id      text        NOT NULL,
     principal     text        NOT NULL, -- who asked
-    owner         text
+    owner         text,
+    xid           xid8        NOT NULL DEFAULT pg_current_xact_id() -- see event_state
 );
+
+CREATE INDEX approvals_xid ON approvals (xid) WHERE xid > '0';
 
 -- Once, for one check (G13).
 CREATE TABLE approval_uses (
     approval_id uuid PRIMARY KEY REFERENCES approvals,
-    check_id    uuid NOT NULL
+    check_id    uuid NOT NULL,
+    xid         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    position    xid8 NOT NULL DEFAULT greatest(pg_current_xact_id(), latest_ended())
 );
+
+CREATE INDEX approval_uses_position ON approval_uses (position) WHERE position > '0';
 
 -- When each that is pending or approved expires, so that those that are due are
 -- found without reading others. Derived from the rest.
@@ -482,10 +560,13 @@ CREATE TABLE changes (
     at         timestamptz NOT NULL,    -- by this server's clock
     details    text        NOT NULL,    -- JSON: what is to be read of the policy or key, never a secret
     hash       bytea       NOT NULL,    -- of the row of the policy or key as the change left it
-    head       bytea       NOT NULL
+    head       bytea       NOT NULL,
+    xid        xid8        NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    position   xid8        NOT NULL DEFAULT greatest(pg_current_xact_id(), latest_ended())
 );
 
 CREATE INDEX changes_subject ON changes (subject, seq);
+CREATE INDEX changes_position ON changes (position) WHERE position > '0';
 
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON changes
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
@@ -701,7 +782,10 @@ CREATE TYPE counter_change AS (
     most_used  numeric,
     policy_id  text,
     rule_id    text,
-    subject    text
+    subject    text,
+    agent_id   text,   -- null unless the budget is per agent
+    max_count  bigint, -- the budget's limits; null where it has none
+    max_used   numeric
 );
 
 -- An outcome as a node sends it, and what a commit's outcomes correct in one
@@ -774,15 +858,32 @@ AS $$
     ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms)
 $$;
 
+-- Records that counters are exhausted, unless that is recorded for their window: for
+-- a rolling one, in any of the buckets that count (S51). Those of rolling windows are
+-- locked by lock_rolling.
+CREATE FUNCTION insert_exhaustions(changes counter_change[]) RETURNS void
+LANGUAGE sql
+AS $$
+    INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, count, max_count, since, used, max_used, policy_id, rule_id, subject, agent_id)
+        SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END)
+            c.counter_id, c.start_ms, c.bucket_ms, u.count, c.max_count, c.since, u.used, c.max_used, c.policy_id, c.rule_id, c.subject, c.agent_id
+        FROM unnest(changes) AS c, LATERAL (
+            SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count FROM budget_counters AS b
+            WHERE b.counter_id = c.counter_id AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
+        WHERE NOT EXISTS (SELECT FROM budget_exhaustions AS e
+            WHERE e.counter_id = c.counter_id AND e.start_ms >= c.start_ms - 60 * c.bucket_ms AND (c.bucket_ms > 0 OR e.start_ms = c.start_ms))
+        ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms
+    ON CONFLICT (counter_id, start_ms) DO NOTHING
+$$;
+
 -- Takes from rolling windows, one after the other. Returns those that have no
--- room, each with what was taken from it.
-CREATE FUNCTION take_from_rolling(changes counter_change[]) RETURNS text
+-- room, each with what was taken from it, and those that are exhausted then.
+CREATE FUNCTION take_from_rolling(changes counter_change[], OUT refused text, OUT exhausted counter_change[])
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    refused text;
-    change  record;
-    before  record;
+    change record;
+    before record;
 BEGIN
     PERFORM lock_rolling(changes);
     FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c WHERE c.bucket_ms > 0 ORDER BY c.ordinality LOOP
@@ -795,34 +896,43 @@ BEGIN
             VALUES (change.counter_id, change.start_ms, change.bucket_ms, change.end_ms, change.count, change.since, change.used,
                 change.policy_id, change.rule_id, change.subject)
         ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = b.used + excluded.used, count = b.count + excluded.count;
+        IF before.used + change.used >= change.max_used OR before.count + change.count >= change.max_count THEN
+            exhausted := exhausted || changes[change.ordinality];
+        END IF;
     END LOOP;
-    RETURN refused;
 END $$;
 
 -- Takes from counters what the checks of a commit take, or raises SG007 with
 -- those that have no room and what was taken from each. Sorted, so that two
--- commits do not deadlock: rolling windows come first.
-CREATE FUNCTION take_from_budgets(changes counter_change[]) RETURNS void
+-- commits do not deadlock: rolling windows come first. Returns those that are
+-- exhausted then.
+CREATE FUNCTION take_from_budgets(changes counter_change[]) RETURNS counter_change[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    refused text;
-    wanted  integer;
-    taken   integer;
+    refused   text;
+    exhausted counter_change[];
+    used_up   counter_change[];
+    wanted    integer;
+    taken     integer;
 BEGIN
     SELECT count(*) INTO wanted FROM unnest(changes) AS c WHERE c.bucket_ms = 0;
     IF wanted < cardinality(changes) THEN
-        refused := take_from_rolling(changes);
+        SELECT r.refused, r.exhausted INTO refused, exhausted FROM take_from_rolling(changes) AS r;
     END IF;
-    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, most_count, since, used, most_used, policy_id, rule_id, subject)
-        SELECT c.counter_id, c.start_ms, c.bucket_ms, c.end_ms, c.count, c.most_count, c.since, c.used, c.most_used, c.policy_id, c.rule_id, c.subject
-        FROM unnest(changes) AS c
-        WHERE c.bucket_ms = 0 AND coalesce(c.most_count, 0) >= 0 -- nothing was taken from a counter that is not there
-        ORDER BY c.counter_id, c.start_ms
-    ON CONFLICT (counter_id, start_ms) DO UPDATE
-        SET used = b.used + excluded.used, count = b.count + excluded.count, most_used = excluded.most_used, most_count = excluded.most_count
-        WHERE (excluded.most_used IS NULL OR b.used <= excluded.most_used) AND (excluded.most_count IS NULL OR b.count <= excluded.most_count);
-    GET DIAGNOSTICS taken = ROW_COUNT;
+    WITH counters AS (
+        INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, most_count, since, used, most_used, policy_id, rule_id, subject)
+            SELECT c.counter_id, c.start_ms, c.bucket_ms, c.end_ms, c.count, c.most_count, c.since, c.used, c.most_used, c.policy_id, c.rule_id, c.subject
+            FROM unnest(changes) AS c
+            WHERE c.bucket_ms = 0 AND coalesce(c.most_count, 0) >= 0 -- nothing was taken from a counter that is not there
+            ORDER BY c.counter_id, c.start_ms
+        ON CONFLICT (counter_id, start_ms) DO UPDATE
+            SET used = b.used + excluded.used, count = b.count + excluded.count, most_used = excluded.most_used, most_count = excluded.most_count
+            WHERE (excluded.most_used IS NULL OR b.used <= excluded.most_used) AND (excluded.most_count IS NULL OR b.count <= excluded.most_count)
+        RETURNING b.counter_id, b.start_ms, b.used, b.count
+    )
+    SELECT count(*), array_agg(c) FILTER (WHERE b.used >= c.max_used OR b.count >= c.max_count) INTO taken, used_up
+        FROM counters AS b JOIN unnest(changes) AS c ON c.counter_id = b.counter_id AND c.start_ms = b.start_ms;
     IF taken < wanted THEN
         SELECT concat_ws(',', refused, string_agg(c.ordinality || ':' || coalesce(b.used, 0) || ':' || coalesce(b.count, 0), ',')) INTO refused
             FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
@@ -831,19 +941,21 @@ BEGIN
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
     END IF;
+    RETURN exhausted || used_up;
 END $$;
 
 -- take_from_budgets for a commit with outcomes, which correct counters: where there
 -- is a row, and in the window in which their checks counted (S40). One row after
 -- the other, in the order in which all commits lock them. What is given back makes
 -- no room for the commit itself.
-CREATE FUNCTION correct_budgets(changes counter_change[], corrections counter_correction[]) RETURNS void
+CREATE FUNCTION correct_budgets(changes counter_change[], corrections counter_correction[]) RETURNS counter_change[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    refused text;
-    change  record;
-    before  record;
+    refused   text;
+    exhausted counter_change[];
+    change    record;
+    before    record;
 BEGIN
     PERFORM lock_rolling(changes);
     FOR change IN
@@ -865,6 +977,9 @@ BEGIN
             ELSE
                 UPDATE budget_counters AS b SET used = b.used + change.used, count = b.count + change.count
                     WHERE b.counter_id = change.counter_id AND b.start_ms = change.start_ms;
+                IF before.used + change.used >= change.max_used OR before.count + change.count >= change.max_count THEN
+                    exhausted := exhausted || changes[change.ordinality];
+                END IF;
             END IF;
         END IF;
         UPDATE budget_counters AS b SET used = greatest(b.used + change.more_used, 0), count = greatest(b.count + change.more_count, 0)
@@ -873,6 +988,7 @@ BEGIN
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
     END IF;
+    RETURN exhausted;
 END $$;
 
 CREATE FUNCTION insert_budget_principals(counters uuid[], principals text[]) RETURNS void
@@ -935,14 +1051,17 @@ END $$;
 -- The whole of a commit: the fence, the keys (hash by hash and check by check), the
 -- outcomes, the horizon, the batch's place in the chain of its node, the checks and,
 -- if some of them are, the violations. Budgets come last, so that their rows are
--- locked for no longer than the commit itself takes.
+-- locked for no longer than the commit itself takes. Counters that refused checks of
+-- the commit when these were judged are exhausted, like those that it uses up.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
     format smallint, has_violations boolean, rows check_row[], counters counter_change[],
     principal_counters uuid[], principals text[], approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean,
-    reports outcome_row[], corrections counter_correction[],
+    reports outcome_row[], corrections counter_correction[], refused counter_change[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    exhausted counter_change[] := refused;
 BEGIN
     PERFORM begin_commit(node, epoch);
     IF cardinality(key_hashes) > 0 THEN
@@ -985,10 +1104,16 @@ BEGIN
     IF cardinality(counters) > 0 AND cardinality(principals) > 0 THEN
         PERFORM insert_budget_principals(principal_counters, principals);
     END IF;
+    IF cardinality(refused) > 0 THEN
+        PERFORM lock_rolling(counters || refused);
+    END IF;
     IF cardinality(corrections) > 0 THEN
-        PERFORM correct_budgets(counters, corrections);
+        exhausted := exhausted || correct_budgets(counters, corrections);
     ELSIF cardinality(counters) > 0 THEN
-        PERFORM take_from_budgets(counters);
+        exhausted := exhausted || take_from_budgets(counters);
+    END IF;
+    IF cardinality(exhausted) > 0 THEN
+        PERFORM insert_exhaustions(exhausted);
     END IF;
 END $$;
 
@@ -1614,7 +1739,8 @@ END $$;
 
 -- Has all violations counted again, by the next calls of count_violations; until
 -- then a listing counts one by one. The numbers of transactions mean nothing in
--- another cluster: those of violations that came from one become 0.
+-- another cluster: those that came from one become 0, once events are numbered by
+-- them.
 CREATE FUNCTION recount_violations() RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -1623,16 +1749,172 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0);
     IF here <> (SELECT cluster FROM violation_count_state) THEN
-        ALTER TABLE violations DROP COLUMN xid;
-        ALTER TABLE violations ADD COLUMN xid xid8 NOT NULL DEFAULT '0';
-        ALTER TABLE violations ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
-        CREATE INDEX violations_xid ON violations (xid) WHERE xid > '0';
+        PERFORM sequence_restored();
     END IF;
     DELETE FROM violation_counts;
     INSERT INTO violation_counts (agent_id, start_id, max_id)
         VALUES ('', '00000000000000000000000000000000', '00000000000000000000000000000000');
     UPDATE violation_count_state SET cluster = here, recounted_to = '00000000000000000000000000000000',
         below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()));
+END $$;
+
+-- Functions that number events.
+
+-- The policy and the agent of a check, null when it is archived. Planned for the check
+-- alone: a plan for any check prepares for every partition there is.
+CREATE FUNCTION find_action(id uuid, OUT policy_id text, OUT agent_id text)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan
+AS $$ BEGIN SELECT c.policy_id, c.agent_id INTO find_action.policy_id, find_action.agent_id FROM checks AS c WHERE c.check_id = find_action.id; END $$;
+
+-- What there is to be numbered: at positions from low up to high, or of the
+-- transactions that were pending below low.
+CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
+    ("position" xid8, xid xid8, rank integer, source uuid, type "char", policy_id text, agent_id text)
+LANGUAGE sql STABLE
+AS $$
+    SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid,
+            CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+                WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char",
+            CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END, a.agent_id
+        FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END
+        WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending))
+            AND CASE c.kind
+                WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM changes AS d
+                    WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+                ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END
+    UNION ALL
+    SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
+        FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
+        WHERE u.position > '0' AND u.position >= coalesce(pending[1], low) AND u.position < high AND (u.position >= low OR u.xid = ANY (pending))
+    UNION ALL
+    SELECT b.xid, b.xid, 3, b.id, 'b', b.policy_id, b.agent_id
+        FROM budget_exhaustions AS b WHERE b.xid > '0' AND (b.xid >= low AND b.xid < high OR b.xid = ANY (pending))
+    UNION ALL
+    SELECT v.xid, v.xid, 4, v.id, 'v', v.policy_id, v.agent_id
+        FROM violations AS v WHERE v.xid > '0' AND (v.xid >= low AND v.xid < high OR v.xid = ANY (pending))
+    UNION ALL
+    SELECT a.xid, a.xid, 5, a.id, 'r', a.policy_id, a.agent_id
+        FROM approvals AS a WHERE a.xid > '0' AND (a.xid >= low AND a.xid < high OR a.xid = ANY (pending))
+    UNION ALL
+    SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
+        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", true), (7, 'p', o.release = 'p'), (8, 'x', o.excess IS NOT NULL)) AS n (rank, type, occurred)
+        WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
+$$;
+
+-- The positions of what is at low or above: the smallest, up to most.
+CREATE FUNCTION event_positions(low xid8, most integer) RETURNS SETOF xid8
+LANGUAGE sql STABLE
+AS $$
+    SELECT p.at FROM (
+        (SELECT position FROM changes WHERE position > '0' AND position >= low ORDER BY position LIMIT most)
+        UNION ALL (SELECT position FROM approval_uses WHERE position > '0' AND position >= low ORDER BY position LIMIT most)
+        UNION ALL (SELECT xid FROM budget_exhaustions WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM violations WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM approvals WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM outcomes WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+    ) AS p (at) ORDER BY p.at LIMIT most
+$$;
+
+-- Whether anything that is visible has no number.
+CREATE FUNCTION events_wait() RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (SELECT FROM event_state AS s, LATERAL event_positions(s.below, 1))
+        OR EXISTS (SELECT FROM event_state AS s, LATERAL event_sources(s.below, s.below, s.pending) WHERE s.pending <> '{}')
+$$;
+
+-- Numbers up to about most of what was committed before the call. Returns whether
+-- all of that has numbers now. It waits for a session that is at it, since what that
+-- one numbers is to be in reach of the caller, too.
+--
+-- What counts is one snapshot, taken under the lock: what only later ones show was
+-- written by transactions that it shows as running.
+CREATE FUNCTION sequence_events(most integer) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    lost_at_most constant bigint := 1000000; -- numbers, by a failover to a standby that was behind
+    state    event_state;
+    seen     pg_snapshot;
+    first    xid8;
+    next     xid8;
+    here     text;
+    added    bigint;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'events are numbered in READ COMMITTED, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    IF NOT events_wait() THEN
+        RETURN true; -- nothing is locked, and nothing written, while nothing happens
+    END IF;
+    PERFORM pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0);
+    IF NOT events_wait() THEN
+        RETURN true;
+    END IF;
+    -- Numbers that were read must not be given again after a failover.
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT pg_current_snapshot() INTO seen;
+    SELECT * INTO STRICT state FROM event_state;
+    IF state.cluster <> (SELECT system_identifier FROM pg_control_system()) THEN
+        RAISE EXCEPTION 'the events were written in another cluster: see recount_violations' USING ERRCODE = 'data_corrupted';
+    END IF;
+    SELECT p INTO first FROM event_positions(state.below, 1) AS p;
+    SELECT p INTO next FROM event_positions(state.below, most + 1) AS p ORDER BY p OFFSET most LIMIT 1;
+    IF next = first THEN -- a position is numbered whole
+        next := NULL;
+        SELECT p INTO next FROM event_positions((first::text::bigint + 1)::text::xid8, 1) AS p;
+    END IF;
+    IF next >= pg_snapshot_xmax(seen) THEN
+        next := NULL;
+    END IF;
+    SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) INTO here;
+    IF here <> state.timeline AND state.last > 0 THEN
+        state.last := state.last + lost_at_most;
+    END IF;
+    INSERT INTO events (sequence, source, type, policy_id, agent_id)
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        FROM event_sources(state.below, coalesce(next, pg_snapshot_xmax(seen)), state.pending) AS s
+        WHERE pg_visible_in_snapshot(s.xid, seen);
+    GET DIAGNOSTICS added = ROW_COUNT;
+    UPDATE event_state SET below = coalesce(next, pg_snapshot_xmax(seen)), last = state.last + added, timeline = here,
+        pending = ARRAY(SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x < coalesce(next, pg_snapshot_xmax(seen)) ORDER BY x);
+    RETURN (next IS NULL);
+END $$;
+
+-- Numbers what has none in a database that was restored into another cluster, and
+-- makes the numbers of transactions 0, which mean nothing there.
+CREATE FUNCTION sequence_restored() RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    state event_state;
+    name  text;
+    added bigint;
+BEGIN
+    SELECT * INTO STRICT state FROM event_state;
+    INSERT INTO events (sequence, source, type, policy_id, agent_id)
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        FROM event_sources(state.below, '18446744073709551615', state.pending) AS s;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'approval_uses', 'changes'] LOOP
+        EXECUTE format('ALTER TABLE %I DROP COLUMN xid', name);
+        EXECUTE format('ALTER TABLE %I ADD COLUMN xid xid8 NOT NULL DEFAULT %L', name, '0');
+        EXECUTE format('ALTER TABLE %I ALTER COLUMN xid SET DEFAULT pg_current_xact_id()', name);
+        IF name IN ('approval_uses', 'changes') THEN
+            EXECUTE format('ALTER TABLE %I DROP COLUMN position', name);
+            EXECUTE format('ALTER TABLE %I ADD COLUMN position xid8 NOT NULL DEFAULT %L', name, '0');
+            EXECUTE format('ALTER TABLE %I ALTER COLUMN position SET DEFAULT greatest(pg_current_xact_id(), latest_ended())', name);
+            EXECUTE format('CREATE INDEX %I ON %I (position) WHERE position > %L', name || '_position', name, '0');
+        ELSE
+            EXECUTE format('CREATE INDEX %I ON %I (xid) WHERE xid > %L', name || '_xid', name, '0');
+        END IF;
+    END LOOP;
+    -- Of numbers that were read and are gone none is given again: see sequence_events.
+    UPDATE event_state SET cluster = (SELECT system_identifier FROM pg_control_system()), timeline = 'restored', last = state.last + added,
+        below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x ORDER BY x);
 END $$;
 
 -- Rights. Nodes need not own what they write to (deploy/postgres/grants.sql).
@@ -1644,7 +1926,7 @@ DO $$
 DECLARE
     fixed text;
 BEGIN
-    FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
+    FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'sequence_events(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
             'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor)',
             'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)',
             'create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor)', 'require_recorded_webhook()',
@@ -1656,6 +1938,11 @@ BEGIN
     EXECUTE format('ALTER FUNCTION recount_violations() SET search_path = %I, pg_temp', current_schema());
 END $$;
 
+-- What has no number yet is little, whatever the statistics say.
+ALTER FUNCTION sequence_events(integer) SET plan_cache_mode = force_custom_plan;
+ALTER FUNCTION sequence_events(integer) SET enable_seqscan = off;
+ALTER FUNCTION sequence_events(integer) SET jit = off;
+
 -- Each query is planned for its own values, which decide what it has to read.
 ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
 -- New rows are in no statistics: it would take them for few.
@@ -1663,6 +1950,7 @@ ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
+    find_action(uuid), event_sources(xid8, xid8, xid8[]), event_positions(xid8, integer), events_wait(), sequence_events(integer), sequence_restored(),
     create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
     update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor),

@@ -1,0 +1,112 @@
+package audittest
+
+import (
+	"reflect"
+	"testing"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// budgetsExhaust: once a counter and window, when it is used up or first refuses.
+func budgetsExhaust(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var after int64
+	news := func(when string, want ...spend.Charge) []audit.Event {
+		t.Helper()
+		events, next := feed(t, s, audit.EventQuery{After: after, Types: []audit.EventType{audit.EventBudgetExhausted}})
+		if after = next; len(events) != len(want) {
+			t.Fatalf("%s: %d budgets are exhausted, want %d", when, len(events), len(want))
+		}
+		for i := range want {
+			if e := events[i].Exhaustion; e.Counter != want[i].Counter || e.RuleID != want[i].RuleID || e.Subject != want[i].Subject || e.PolicyID != "refunds" {
+				t.Errorf("%s: %+v, want %+v", when, e, want[i])
+			}
+		}
+		return events
+	}
+	day := func(takes string) spend.Charge {
+		c := charge("day", `["agent-1"]`, takes)
+		c.AgentID = "agent-1"
+		return c
+	}
+	mustCommit(t, s, charged(newCheck(f), day("600")), charged(escalated(newCheck(f)), day("400")))
+	news("room is left")
+	mustCommit(t, s, charged(newCheck(f), day("100")), charged(newCheck(f), day("300")))
+	e := news("exactly the limit", day("0"))[0]
+	want := audit.Exhaustion{
+		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, Subject: `["agent-1"]`, AgentID: "agent-1",
+		Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Usage: usage(day("0"), "1000", 3).Usage,
+	}
+	if !reflect.DeepEqual(*e.Exhaustion, want) || e.AgentID != "agent-1" || e.At.Sub(now()).Abs() > clockTolerance {
+		t.Errorf("exhausted: %+v, want %+v", *e.Exhaustion, want)
+	}
+	refused := func(of ...spend.Charge) *spend.Check {
+		c := blocked(newCheck(f))
+		c.Refused = of
+		return c
+	}
+	mustCommit(t, s, refused(day("1")))
+	news("refused once it was used up")
+
+	// Refused with room for less; by how often; and in another window.
+	all := charge("all", "[]", "1001")
+	mustCommit(t, s, refused(all), refused(all), newCheck(f))
+	if e := news("refused", all)[0].Exhaustion; e.Usage != (spend.Usage{}) || e.AgentID != "" {
+		t.Errorf("refused: %+v", e)
+	}
+	mustCommit(t, s, refused(all))
+	next := all
+	next.Counter.StartMS += 1000
+	mustCommit(t, s, refused(next))
+	news("in the next window", next)
+	often := charge("often", "[]", "0")
+	often.Limited, often.MaxCount = false, 2
+	mustCommit(t, s, charged(newCheck(f), often))
+	news("once of two")
+	mustCommit(t, s, charged(newCheck(f), often))
+	if e := news("twice of two", often)[0].Exhaustion; e.Limited || e.MaxCount != 2 || e.Usage.Count != 2 {
+		t.Errorf("used as often as may be: %+v", e)
+	}
+
+	// With outcomes in the commit, and what they give back changes nothing.
+	back := charge("back", "[]", "1000")
+	taking := charged(newCheck(f), back)
+	mustCommit(t, s, taking)
+	news("taken", back)
+	other := charge("other", "[]", "1000")
+	if err := RecordAll(t.Context(), s, []*spend.Check{charged(newCheck(f), other)}, report(f, taking, 1, spend.Voided, true)); err != nil {
+		t.Fatal(err)
+	}
+	news("taken beside an outcome", other)
+	mustCommit(t, s, charged(newCheck(f), back))
+	news("taken again")
+	rollingExhaustion(t, s, f, news)
+}
+
+// rollingExhaustion: a rolling window tells once for as long as it is.
+func rollingExhaustion(t *testing.T, s Subject, f spend.Fence, news func(string, ...spend.Charge) []audit.Event) {
+	t.Helper()
+	const minute = 60_000
+	at := func(bucket int64, takes string) spend.Charge {
+		c := charge("rolling", "[]", takes)
+		c.Counter.BucketMS, c.Counter.StartMS = minute, epochStart.UnixMilli()/minute*minute+bucket*minute
+		return c
+	}
+	mustCommit(t, s, charged(newCheck(f), at(0, "600")))
+	mustCommit(t, s, charged(newCheck(f), at(5, "400")))
+	if e := news("over two buckets", at(5, "0"))[0].Exhaustion; e.Usage != usage(at(0, "0"), "1000", 2).Usage {
+		t.Errorf("exhausted at %+v", e.Usage)
+	}
+	refused := func(bucket int64) {
+		t.Helper()
+		c := blocked(newCheck(f))
+		c.Refused = []spend.Charge{at(bucket, "1000")}
+		mustCommit(t, s, c)
+	}
+	refused(6)
+	refused(65)
+	news("in the window that was told of")
+	refused(66)
+	news("after it", at(66, "0"))
+}

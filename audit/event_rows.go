@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"spendgate/hotpath/spend"
+)
+
+// EventRow is an event as stores number it: it names its source (EventID), from
+// which it is read.
+type EventRow struct {
+	Sequence int64
+	Source   spend.ID
+	Type     EventType
+	PolicyID string // empty when it is of none
+	AgentID  string // likewise
+}
+
+// examinedEvents bounds what a page of a rare filter looks at.
+const examinedEvents = 1000
+
+// Examine returns how many rows after the cursor a page looks at.
+func (q *EventQuery) Examine() int {
+	if q.Types == nil && q.PolicyIDs == nil && q.AgentIDs == nil {
+		return q.Limit + 1
+	}
+	return max(examinedEvents, q.Limit+1)
+}
+
+// Page selects from the rows after the cursor, of which there are up to Examine. The
+// page has no events yet.
+func (q *EventQuery) Page(rows []EventRow) (selected []EventRow, page EventPage) {
+	page.Next = q.After
+	for i := range rows {
+		if len(selected) == q.Limit {
+			page.More = true
+			return selected, page
+		}
+		if q.selects(&rows[i]) {
+			selected = append(selected, rows[i])
+		}
+		page.Next = rows[i].Sequence
+	}
+	page.More = len(rows) == q.Examine()
+	return selected, page
+}
+
+func (q *EventQuery) selects(r *EventRow) bool {
+	switch {
+	case q.Types != nil && !slices.Contains(q.Types, r.Type):
+		return false
+	case r.Type == EventKeyChanged:
+		return q.PolicyIDs == nil && q.AgentIDs == nil
+	case q.PolicyIDs != nil && !slices.Contains(q.PolicyIDs, r.PolicyID):
+		return false
+	}
+	return q.AgentIDs == nil || r.AgentID == "" || slices.Contains(q.AgentIDs, r.AgentID)
+}
+
+// ChangeSource returns what stands for a change as the source of an event.
+func ChangeSource(seq int64) (source spend.ID) {
+	binary.BigEndian.PutUint64(source[8:], uint64(seq))
+	return source
+}
+
+// changeOf is the inverse of ChangeSource.
+func changeOf(source spend.ID) int64 { return int64(binary.BigEndian.Uint64(source[8:])) }
+
+// EventSources are what events are about, by IDs and in no order. What a store has
+// a row of events for is there.
+type EventSources interface {
+	ViolationsOf(ctx context.Context, ids []spend.ID) ([]Violation, error)
+	OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error)
+	ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]Exhaustion, error)
+	ChangesOf(ctx context.Context, seqs []int64) ([]Change, error)
+	// ApprovalsOf returns approvals without their checks and decisions.
+	ApprovalsOf(ctx context.Context, ids []spend.ID) ([]ApprovalEvent, error)
+	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
+}
+
+// ReadEvents returns the events of rows, by one look-up for each kind of source.
+func ReadEvents(ctx context.Context, from EventSources, rows []EventRow) ([]Event, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	var s eventSources
+	if err := s.read(ctx, from, rows); err != nil {
+		return nil, err
+	}
+	events := make([]Event, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		events[i] = Event{Sequence: r.Sequence, ID: EventID(r.Type, r.Source), Type: r.Type, PolicyID: r.PolicyID, AgentID: r.AgentID}
+		if !s.complete(&events[i], r.Source) {
+			return nil, fmt.Errorf("%w: event %d is about a %s that is not there", ErrUnavailable, r.Sequence, r.Type)
+		}
+	}
+	return events, nil
+}
+
+// eventSources has what some events are about.
+type eventSources struct {
+	violations  map[spend.ID]*Violation
+	outcomes    map[spend.ID]*spend.Outcome
+	exhaustions map[spend.ID]*Exhaustion
+	changes     map[int64]*Change
+	approvals   map[spend.ID]*ApprovalEvent
+}
+
+func (s *eventSources) read(ctx context.Context, from EventSources, rows []EventRow) error {
+	var violations, outcomes, exhaustions, approvals []spend.ID
+	var changes []int64
+	for i := range rows {
+		switch source := rows[i].Source; rows[i].Type {
+		case EventViolationRecorded:
+			violations = append(violations, source)
+		case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
+			outcomes = append(outcomes, source)
+		case EventBudgetExhausted:
+			exhaustions = append(exhaustions, source)
+		case EventApprovalRequested, EventApprovalUsed:
+			approvals = append(approvals, source)
+		case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventPolicyCreated, EventKeyChanged:
+			changes = append(changes, changeOf(source))
+		}
+	}
+	var err error
+	if s.violations, err = sourcesOf(ctx, violations, from.ViolationsOf, func(v *Violation) spend.ID { return v.ID }); err != nil {
+		return err
+	}
+	if s.exhaustions, err = sourcesOf(ctx, exhaustions, from.ExhaustionsOf, func(e *Exhaustion) spend.ID { return e.ID }); err != nil {
+		return err
+	}
+	if s.changes, err = sourcesOf(ctx, changes, from.ChangesOf, func(c *Change) int64 { return c.Seq }); err != nil {
+		return err
+	}
+	found, err := sourcesOf(ctx, outcomes, from.OutcomesOf, func(o **spend.Outcome) spend.ID { return (*o).ID })
+	if err != nil {
+		return err
+	}
+	s.outcomes = make(map[spend.ID]*spend.Outcome, len(found))
+	for id, o := range found {
+		s.outcomes[id] = *o
+	}
+	for _, c := range s.changes {
+		if id, err := spend.ParseID(c.Subject, spend.PrefixApproval); err == nil {
+			approvals = append(approvals, id)
+		}
+	}
+	if s.approvals, err = sourcesOf(ctx, approvals, from.ApprovalsOf, func(a *ApprovalEvent) spend.ID { return a.ID }); err != nil {
+		return err
+	}
+	checks, err := sourcesOf(ctx, approvals, from.Checks, func(c **spend.Check) spend.ID { return (*c).ID })
+	for id, c := range checks {
+		s.approvals[id].Check = *c
+	}
+	return err
+}
+
+// sourcesOf reads some sources, each once, by their keys.
+func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(context.Context, []K) ([]V, error), key func(*V) K) (map[K]*V, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	found := make(map[K]*V, len(keys))
+	var once []K
+	for _, k := range keys {
+		if _, twice := found[k]; !twice {
+			found[k] = nil
+			once = append(once, k)
+		}
+	}
+	all, err := read(ctx, once)
+	clear(found)
+	for i := range all {
+		found[key(&all[i])] = &all[i]
+	}
+	return found, err
+}
+
+// complete adds to an event what it is about, as of the event.
+func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
+	switch e.Type {
+	case EventViolationRecorded:
+		e.Violation, ok = s.violations[source]
+		e.At = source.Time()
+	case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
+		e.Outcome, ok = s.outcomes[source]
+		e.At = source.Time()
+	case EventBudgetExhausted:
+		if e.Exhaustion, ok = s.exhaustions[source]; ok {
+			e.At = e.Exhaustion.At
+		}
+	case EventApprovalRequested, EventApprovalUsed:
+		if e.Approval, ok = s.approvalAt(source); !ok {
+			return false
+		}
+		e.At = e.Approval.CreatedAt
+		if e.Type == EventApprovalUsed {
+			e.At = e.Approval.UsedBy.Time()
+		} else {
+			e.Approval.UsedBy = spend.ID{}
+		}
+	case EventPolicyCreated, EventKeyChanged:
+		if e.Change, ok = s.changes[changeOf(source)]; ok {
+			e.At = e.Change.At
+		}
+	case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
+		c, there := s.changes[changeOf(source)]
+		if !there {
+			return false
+		}
+		id, err := spend.ParseID(c.Subject, spend.PrefixApproval)
+		if err != nil {
+			return false
+		}
+		if e.Approval, ok = s.approvalAt(id); !ok {
+			return false
+		}
+		e.At, e.Approval.UsedBy = c.At, spend.ID{}
+		if e.Type != EventApprovalExpired {
+			e.Approval.Decision = decisionOf(c)
+		}
+	}
+	return ok
+}
+
+// approvalAt returns a copy, which an event makes its own.
+func (s *eventSources) approvalAt(id spend.ID) (*ApprovalEvent, bool) {
+	a, ok := s.approvals[id]
+	if !ok {
+		return nil, false
+	}
+	at := *a
+	return &at, true
+}

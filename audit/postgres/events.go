@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// sequencedAtOnce bounds a step of sequencing to some milliseconds, for which other
+// readers of the feed wait.
+const sequencedAtOnce = 1000
+
+// eventLetters are how rows of events name audit.EventTypes, in their order.
+const eventLetters = "vradeuopxbck"
+
+// Events implements audit.Events. Events get their numbers when they are asked for
+// (EVENTS.md): nothing that a commit does is for the feed.
+func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
+	const doing = "cannot read events"
+	var rows []audit.EventRow
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		for {
+			var complete bool
+			if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
+				return err
+			}
+			found, err := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
+				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine())
+			if err != nil {
+				return err
+			}
+			examined, err := pgx.CollectRows(found, scanEvent)
+			if err != nil {
+				return err
+			}
+			if rows, page = q.Page(examined); complete || page.More {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return audit.EventPage{}, err
+	}
+	if page.Events, err = audit.ReadEvents(ctx, s, rows); err != nil {
+		return audit.EventPage{}, fmt.Errorf("%s: %w", doing, err)
+	}
+	return page, nil
+}
+
+func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
+	var letter byte
+	if err = row.Scan(&r.Sequence, uuid(&r.Source), &letter, &r.PolicyID, &r.AgentID); err != nil {
+		return r, err
+	}
+	i := strings.IndexByte(eventLetters, letter)
+	if i < 0 {
+		return r, fmt.Errorf("event %d: unknown type %q", r.Sequence, letter)
+	}
+	r.Type = audit.EventTypes[i]
+	return r, nil
+}
+
+// ViolationsOf implements audit.EventSources.
+func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Violation, error) {
+	return collect(ctx, s, "cannot look up violations", scanViolation,
+		"SELECT "+violationColumns+" FROM violations WHERE id = ANY ($1::uuid[])", uuids(ids))
+}
+
+// OutcomesOf implements audit.EventSources.
+func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
+	return collect(ctx, s, "cannot look up outcomes", func(row pgx.CollectableRow) (*spend.Outcome, error) {
+		return chain.OutcomeOf(row.RawValues())
+	}, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
+}
+
+// ExhaustionsOf implements audit.EventSources.
+func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
+	return collect(ctx, s, "cannot look up exhausted budgets", scanExhaustion,
+		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''),
+			coalesce(max_used::text, ''), max_count IS NOT NULL, coalesce(max_count, 0), used::text, count
+		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, uuids(ids))
+}
+
+func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
+	var limit, used string
+	err = row.Scan(uuid(&e.ID), &e.At, uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.AgentID,
+		&limit, &e.Counted, &e.MaxCount, &used, &e.Usage.Count)
+	if err != nil {
+		return e, err
+	}
+	e.At = e.At.UTC()
+	if e.Limited = limit != ""; e.Limited {
+		if e.Limit, err = spend.ParseAmount(limit); err != nil {
+			return e, fmt.Errorf("the limit of budget %s: %w", e.RuleID, err)
+		}
+	}
+	e.Usage.Used, err = spend.ParseTotal(used)
+	return e, err
+}
+
+// ChangesOf implements audit.EventSources.
+func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, error) {
+	return collect(ctx, s, "cannot read the changes", scanChange, "SELECT "+changeColumns+" FROM changes WHERE seq = ANY ($1)", seqs)
+}
+
+// ApprovalsOf implements audit.EventSources.
+func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.ApprovalEvent, error) {
+	return collect(ctx, s, "cannot read approvals", func(row pgx.CollectableRow) (a audit.ApprovalEvent, err error) {
+		var hash []byte
+		var within int64
+		var used *[16]byte
+		if err = row.Scan(uuid(&a.ID), &a.CreatedAt, &a.ExpiresAt, &within, &a.Required, &hash, &used); err != nil {
+			return a, err
+		}
+		a.CreatedAt, a.ExpiresAt, a.UseWithin = a.CreatedAt.UTC(), a.ExpiresAt.UTC(), time.Duration(within)*time.Millisecond
+		copy(a.ActionHash[:], hash)
+		if used != nil {
+			a.UsedBy = *used
+		}
+		return a, nil
+	}, `SELECT a.id, a.created_at, a.expires_at, a.use_within_ms, a.required, a.action_hash, u.check_id
+		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id WHERE a.id = ANY ($1::uuid[])`, uuids(ids))
+}

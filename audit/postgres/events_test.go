@@ -1,0 +1,410 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// feeding is a schema, sessions that are held in the middle of what they do, and a
+// reader that goes on from its cursor.
+type feeding struct {
+	*counting
+	cursor int64
+	read   []audit.Event
+}
+
+// patient is longer than any wait is meant to be.
+const patient = 4 * time.Second
+
+// next reads what is new, in pages of few.
+func (f *feeding) next(t *testing.T) (events []audit.Event) {
+	t.Helper()
+	for {
+		page, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Events {
+			if e.Sequence <= f.cursor {
+				t.Fatalf("sequence %d after %d", e.Sequence, f.cursor)
+			}
+			f.cursor = e.Sequence
+		}
+		events, f.cursor = append(events, page.Events...), page.Next
+		if !page.More {
+			f.read = append(f.read, events...)
+			return events
+		}
+	}
+}
+
+// news demands that so many are new.
+func (f *feeding) news(t *testing.T, when string, want int) (events []audit.Event) {
+	t.Helper()
+	if events = f.next(t); len(events) != want {
+		t.Fatalf("%s: %d new events, want %d", when, len(events), want)
+	}
+	return events
+}
+
+// whole demands that the reader has read all there is, once each and in the order
+// of causes.
+func (f *feeding) whole(t *testing.T) {
+	t.Helper()
+	f.next(t)
+	audittest.MustBeCausal(t, f.read)
+	if want := count(t, f.Store, "violations") + count(t, f.Store, "changes") + count(t, f.Store, "approvals") + count(t, f.Store, "approval_uses"); len(f.read) != want {
+		t.Errorf("%d events were read, want %d", len(f.read), want)
+	}
+	if n := count(t, f.Store, "events"); n != len(f.read) {
+		t.Errorf("%d events were read, there are %d", len(f.read), n)
+	}
+}
+
+// number takes a step in a session.
+func number(t *testing.T, tx pgx.Tx, most int) (complete bool) {
+	t.Helper()
+	if err := tx.QueryRow(context.Background(), "SELECT sequence_events($1)", most).Scan(&complete); err != nil {
+		t.Fatal(err)
+	}
+	return complete
+}
+
+// begun begins a transaction that has its number.
+func (f *feeding) begun(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx := f.session(t, pgx.ReadCommitted)
+	if _, err := tx.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func createPolicy(t *testing.T, db querier, id string) {
+	t.Helper()
+	rows, err := db.Query(context.Background(), "SELECT create_policy($1, '', '', '[]', '', 1, 1000000, NULL, ROW('system', NULL, NULL, NULL, NULL, NULL)::actor)", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows.Close(); rows.Err() != nil {
+		t.Fatal(rows.Err())
+	}
+}
+
+// approval makes an approval that waits for one person.
+func (f *feeding) approval(t *testing.T) spend.ID {
+	t.Helper()
+	id := spend.NewID(time.Now())
+	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal)
+		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
+	return id
+}
+
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
+
+// waiting reports whether a session waits for a lock.
+func (f *feeding) waiting(t *testing.T) bool {
+	t.Helper()
+	return count(t, f.Store, "pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0
+}
+
+// meanwhile reads in the background until something releases it.
+func (f *feeding) meanwhile(t *testing.T, release func()) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7})
+		done <- err
+	}()
+	for !f.waiting(t) {
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventInterleavings has one case for each row of the table in EVENTS.md.
+var eventInterleavings = map[string]func(t *testing.T, f *feeding){
+	"commit is late": func(t *testing.T, f *feeding) {
+		late := f.session(t, pgx.ReadCommitted)
+		insert(t, late, "late", 3, time.Hour) // with identifiers below those that are numbered
+		insert(t, f.reads, "busy", 10, time.Minute)
+		f.news(t, "before it is over", 10)
+		insert(t, f.reads, "busy", 10, time.Minute)
+		f.news(t, "later", 10)
+		end(t, late.Commit)
+		f.news(t, "once it is over", 3)
+		insert(t, f.reads, "busy", 1, time.Minute)
+		f.news(t, "after it", 1)
+	},
+	"session sleeps before it inserts": func(t *testing.T, f *feeding) {
+		asleep, others := f.begun(t), f.begun(t)
+		for range 3 {
+			insert(t, f.reads, "busy", 5, time.Minute)
+			f.news(t, "meanwhile", 5)
+		}
+		insert(t, asleep, "late", 2, time.Minute)
+		end(t, asleep.Commit)
+		f.news(t, "once it is over", 2)
+		insert(t, others, "late", 2, time.Minute)
+		f.news(t, "of one that is not", 0)
+		end(t, others.Commit)
+		f.news(t, "of the other", 2)
+	},
+	"session sleeps before its first statement": func(t *testing.T, f *feeding) {
+		asleep := f.session(t, pgx.ReadCommitted)
+		insert(t, f.reads, "busy", 5, time.Minute)
+		f.news(t, "meanwhile", 5)
+		insert(t, asleep, "late", 2, time.Hour)
+		f.news(t, "before it is over", 0)
+		end(t, asleep.Commit)
+		f.news(t, "once it is over", 2)
+	},
+	"commit is undone": func(t *testing.T, f *feeding) {
+		undone := f.session(t, pgx.ReadCommitted)
+		insert(t, undone, "late", 5, time.Minute)
+		part, err := undone.Begin(t.Context()) // a savepoint
+		if err != nil {
+			t.Fatal(err)
+		}
+		insert(t, part, "late", 5, time.Minute)
+		insert(t, f.reads, "busy", 5, time.Minute)
+		f.news(t, "meanwhile", 5)
+		end(t, part.Rollback)
+		end(t, undone.Rollback)
+		f.news(t, "once it is over", 0)
+	},
+	"two number at once": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 5, time.Minute)
+		one := f.session(t, pgx.ReadCommitted)
+		number(t, one, 100)
+		insert(t, f.reads, "busy", 5, time.Minute) // the first does not see them
+		f.meanwhile(t, func() { end(t, one.Commit) })
+		f.news(t, "of both", 10)
+	},
+	"numbering is killed": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 5, time.Minute)
+		killed := f.session(t, pgx.ReadCommitted)
+		number(t, killed, 100)
+		f.meanwhile(t, func() {
+			f.exec(t, "SELECT pg_terminate_backend($1)", int32(killed.Conn().PgConn().PID())) //nolint:gosec // a process's number
+		})
+		f.news(t, "once it is dead", 5)
+	},
+	"many were never numbered": func(t *testing.T, f *feeding) {
+		late := f.begun(t)
+		for range 10 {
+			insert(t, f.reads, "busy", 6, time.Minute)
+			createPolicy(t, f.reads, "p")
+		}
+		insert(t, late, "late", 3, time.Minute)
+		end(t, late.Commit)
+		f.steps(t, 4)
+		f.news(t, "in steps that are smaller than transactions", 73)
+	},
+	"a change overtakes another": func(t *testing.T, f *feeding) {
+		for range 2 {
+			overtaken := f.begun(t)
+			createPolicy(t, f.reads, "shared")
+			createPolicy(t, overtaken, "shared")
+			end(t, overtaken.Commit)
+		}
+		f.steps(t, 1)
+		events := f.news(t, "all", 4)
+		for i := range events {
+			if v := events[i].Change.Version; v != i+1 {
+				t.Errorf("version %d comes at %d", v, i)
+			}
+		}
+	},
+	"a use waits for the decision": func(t *testing.T, f *feeding) {
+		for i := range 4 {
+			id, use := f.approval(t), f.begun(t)
+			pending := f.begun(t)
+			f.exec(t, approve, [16]byte(id))
+			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea])`, [16]byte(id)); err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 { // it is pending when the decision gets its number
+				f.next(t)
+			}
+			end(t, use.Commit)
+			end(t, pending.Commit)
+			if i == 3 {
+				f.steps(t, 1)
+			}
+		}
+		f.next(t)
+	},
+	"the lock is held for long": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 5, time.Minute)
+		held := f.session(t, pgx.ReadCommitted)
+		number(t, held, 100)
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		defer cancel()
+		if _, err := f.Events(ctx, audit.EventQuery{Limit: 7}); !errors.Is(err, audit.ErrUnavailable) || !strings.Contains(err.Error(), codeLockTimeout) {
+			t.Errorf("got %v", err)
+		}
+		if f.waiting(t) {
+			t.Error("a session waits for nobody")
+		}
+		end(t, held.Rollback)
+		f.news(t, "once it is free", 5)
+	},
+	"a decision has its number before the request": func(t *testing.T, f *feeding) {
+		decision := f.begun(t)
+		id := f.approval(t)
+		if _, err := decision.Exec(t.Context(), approve, [16]byte(id)); err != nil {
+			t.Fatal(err)
+		}
+		end(t, decision.Commit)
+		f.news(t, "both", 2)
+	},
+	"commits come between snapshot and step": func(t *testing.T, f *feeding) {
+		f.exec(t, `ALTER FUNCTION event_positions(xid8, integer) RENAME TO positions;
+			CREATE FUNCTION event_positions(low xid8, most integer) RETURNS SETOF xid8 LANGUAGE plpgsql AS $$ BEGIN
+				IF most > 1 THEN PERFORM pg_advisory_xact_lock(42); END IF; -- behind the snapshot
+				RETURN QUERY SELECT * FROM positions(low, most);
+			END $$`)
+		insert(t, f.reads, "busy", 1, time.Minute)
+		held, step := f.session(t, pgx.ReadCommitted), f.session(t, pgx.ReadCommitted)
+		if _, err := held.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := step.Exec(t.Context(), "SELECT sequence_events(2)")
+			done <- err
+		}()
+		for !f.waiting(t) {
+			time.Sleep(time.Millisecond)
+		}
+		for range 4 {
+			insert(t, f.reads, "busy", 1, time.Minute)
+		}
+		end(t, held.Commit)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		end(t, step.Commit)
+		f.news(t, "all", 5)
+	},
+	"nothing happens": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 5, time.Minute)
+		f.news(t, "at first", 5)
+		held := f.session(t, pgx.ReadCommitted)
+		if _, err := held.Exec(t.Context(), "SELECT pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0)"); err != nil {
+			t.Fatal(err)
+		}
+		f.news(t, "without the lock", 0)
+		end(t, held.Rollback)
+	},
+	"a standby that was behind is promoted": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 5, time.Minute)
+		lost := f.news(t, "before", 5)[4]
+		// The standby has neither the number of the last event nor those after it.
+		f.exec(t, "ALTER TABLE events DISABLE TRIGGER immutable")
+		f.exec(t, "DELETE FROM events WHERE sequence = $1", lost.Sequence)
+		f.exec(t, "UPDATE event_state SET last = last - 1, timeline = '0000000A', below = (SELECT max(xid) FROM violations)")
+		f.exec(t, "ALTER TABLE events ENABLE TRIGGER immutable")
+		f.exec(t, "ALTER TABLE violations DISABLE TRIGGER immutable")
+		f.exec(t, "DELETE FROM violations")
+		f.read, f.cursor = nil, f.cursor+99 // read of the old primary
+		insert(t, f.reads, "busy", 3, time.Minute)
+		f.exec(t, "ALTER TABLE events DISABLE TRIGGER immutable")
+		f.exec(t, "DELETE FROM events")
+		f.news(t, "after", 3)
+		insert(t, f.reads, "busy", 3, time.Minute)
+		if events := f.news(t, "later", 3); events[0].Sequence > 2*1000000 {
+			t.Errorf("sequence %d: it was promoted once", events[0].Sequence)
+		}
+	},
+}
+
+func TestEventsInterleaved(t *testing.T) {
+	for name, test := range eventInterleavings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &feeding{counting: newCounting(t)}
+			test(t, f)
+			f.whole(t)
+		})
+	}
+}
+
+// steps numbers all there is, a few at a time.
+func (f *feeding) steps(t *testing.T, most int) {
+	t.Helper()
+	for range 1000 {
+		tx := f.session(t, pgx.ReadCommitted)
+		complete := number(t, tx, most)
+		end(t, tx.Commit)
+		if err := tx.Conn().Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if complete {
+			return
+		}
+	}
+	t.Fatal("it does not end")
+}
+
+// TestEventsOfAnotherCluster: a dump that is restored goes on where it was, whatever
+// the numbers of transactions are there.
+func TestEventsOfAnotherCluster(t *testing.T) {
+	f := &feeding{counting: newCounting(t)}
+	insert(t, f.reads, "busy", 5, time.Minute)
+	createPolicy(t, f.reads, "p")
+	f.news(t, "before the dump", 6)
+	late := f.begun(t)
+	overtaken := f.begun(t)
+	createPolicy(t, f.reads, "p")
+	insert(t, f.reads, "busy", 5, time.Minute)
+	f.steps(t, 100)
+	createPolicy(t, overtaken, "p")
+	end(t, overtaken.Commit)
+	insert(t, late, "busy", 2, time.Minute)
+	end(t, late.Commit)
+	insert(t, f.reads, "busy", 3, time.Minute)
+	// Its transactions had greater numbers, which this cluster reaches soon.
+	for _, table := range []string{"violations", "changes"} {
+		f.exec(t, fmt.Sprintf("ALTER TABLE %[1]s DISABLE TRIGGER immutable; UPDATE %[1]s SET xid = (xid::text::bigint + 100)::text::xid8", table))
+		f.exec(t, fmt.Sprintf("ALTER TABLE %s ENABLE TRIGGER immutable", table))
+	}
+	f.exec(t, `ALTER TABLE changes DISABLE TRIGGER immutable; UPDATE changes SET position = (position::text::bigint + 100)::text::xid8;
+		ALTER TABLE changes ENABLE TRIGGER immutable;
+		UPDATE event_state SET cluster = 1, below = (below::text::bigint + 100)::text::xid8,
+			pending = ARRAY(SELECT (x::text::bigint + 100)::text::xid8 FROM unnest(pending) AS x);
+		UPDATE violation_count_state SET cluster = 1`)
+	if _, err := f.Events(t.Context(), audit.EventQuery{Limit: 7}); err == nil || !strings.Contains(err.Error(), "recount_violations") {
+		t.Errorf("got %v", err)
+	}
+	f.exec(t, "SELECT recount_violations()")
+	f.news(t, "of the dump", 5+1+1+2+3)
+	for range 200 {
+		f.exec(t, "SELECT pg_current_xact_id()")
+	}
+	insert(t, f.reads, "busy", 5, time.Minute)
+	createPolicy(t, f.reads, "p")
+	if events := f.news(t, "after it", 6); events[0].Sequence < 1000000 {
+		t.Errorf("sequence %d may have been read of what the dump lacks", events[0].Sequence)
+	}
+	f.exec(t, "SELECT recount_violations()") // of the same cluster
+	f.whole(t)
+}

@@ -1,0 +1,74 @@
+package hotpath
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// Events returns a page of the feed (S51), of what the caller may see. Without the
+// scope checks:read, what events say of checks is left out.
+func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQuery) (audit.EventPage, error) {
+	bounds := access.Bounds()
+	q.PolicyIDs, q.AgentIDs = bounds.PolicyIDs, bounds.AgentIDs
+	if own := access.own(); own != "" { // role agent has no such scope
+		return audit.EventPage{}, &ForbiddenError{"the feed is not of one principal"}
+	}
+	page, err := a.store.Events(ctx, q)
+	if err != nil {
+		return page, err
+	}
+	readsChecks := access.permit(spend.ChecksRead) == nil
+	programs := make(map[budgetVersion]*policy.Program)
+	for i := range page.Events {
+		e := &page.Events[i]
+		if e.Exhaustion != nil {
+			if err := a.describeExhaustion(e.Exhaustion, programs); err != nil {
+				return page, err
+			}
+		}
+		if !readsChecks {
+			e.Violation, e.Outcome = nil, nil
+			if e.Approval != nil {
+				e.Approval.Check = nil
+			}
+		}
+	}
+	return page, nil
+}
+
+// budgetVersion is a version of a policy.
+type budgetVersion struct {
+	policyID string
+	version  int
+}
+
+// describeExhaustion adds what the policy says of the budget, as of the version since
+// which it counts: it says the same in all versions since (S37).
+func (a *Authorizer) describeExhaustion(e *audit.Exhaustion, programs map[budgetVersion]*policy.Program) error {
+	version := budgetVersion{e.PolicyID, e.Since}
+	program, ok := programs[version]
+	if !ok {
+		var err error
+		if program, err = a.catalog.compile(e.PolicyID, e.Since); err != nil {
+			return fmt.Errorf("cannot describe a budget: %w", err)
+		}
+		programs[version] = program
+	}
+	for _, b := range program.Budgets() {
+		if b.RuleID != e.RuleID {
+			continue
+		}
+		e.Per, e.Currency, e.WindowName, e.TimeZone, e.RollingMinutes = b.Per, b.Currency, b.WindowName, b.TimeZone, b.RollingMinutes
+		e.WindowStart = b.WindowStart(e.Counter)
+		if err := json.Unmarshal([]byte(e.Subject), &e.Values); err != nil || len(e.Values) != len(e.Per) {
+			return fmt.Errorf("the counter of budget %s for %s is not per %v", e.RuleID, e.Subject, e.Per)
+		}
+		return nil
+	}
+	return fmt.Errorf("policy %s version %d has no budget %s", e.PolicyID, e.Since, e.RuleID)
+}
