@@ -22,6 +22,7 @@ type agent struct {
 	n    int
 	past []fleet.Action // passed, without key
 	ids  []string       // of checks that were answered
+	open []granted      // checks without an outcome
 }
 
 // habit is something that agents do, and how often, in percent.
@@ -32,9 +33,11 @@ type habit struct {
 
 func habits() []habit {
 	return []habit{
-		{12, (*agent).actOnce},
-		{12, (*agent).spend},
-		{18, (*agent).actWithKey},
+		{10, (*agent).actOnce},
+		{11, (*agent).spend},
+		{12, (*agent).actWithKey},
+		{6, (*agent).settle},
+		{3, (*agent).askPeople},
 		{10, (*agent).actFromSeveralSides},
 		{10, (*agent).keyFromSeveralSides},
 		{7, (*agent).reuseKey},
@@ -99,7 +102,7 @@ func (a *agent) check(via int, key apiKey, action fleet.Action, fresh bool) flee
 }
 
 // insist sends an action until it is answered, each time through a random node.
-func (a *agent) insist(action fleet.Action) {
+func (a *agent) insist(action fleet.Action) fleet.Answer {
 	via := a.via()
 	answer := a.check(via, a.key, action, false)
 	for answer.Status == 0 || answer.Status >= 500 {
@@ -112,6 +115,7 @@ func (a *agent) insist(action fleet.Action) {
 		answer = a.check(via, a.key, action, a.rng.IntN(2) == 0)
 	}
 	a.remember(action, answer)
+	return answer
 }
 
 const memory = 64
@@ -123,6 +127,13 @@ func (a *agent) remember(action fleet.Action, answer fleet.Answer) {
 	}
 	a.ids = append(a.ids, r.CheckID)
 	a.ids = a.ids[max(0, len(a.ids)-memory):]
+	if r.Decision == "allow" {
+		a.open = append(a.open, granted{r.CheckID, action})
+		a.open = a.open[max(0, len(a.open)-memory):]
+	}
+	if action.ApprovalID != "" {
+		return
+	}
 	if action.IdempotencyKey == "" && !r.Duplicate() {
 		a.past = append(a.past, action)
 		a.past = a.past[max(0, len(a.past)-memory):]

@@ -28,6 +28,8 @@ type workload struct {
 	editor     *editor
 	admin      *admin
 	limited    []apiKey
+	executor   apiKey
+	approvers  []apiKey
 	thinkTime  time.Duration // of an agent, on average
 	going      context.Context
 	grace      context.Context // ends finishIn after going
@@ -48,23 +50,34 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 	w.editor, w.admin = &editor{agent: member("editor")}, &admin{agent: member("administrator")}
 	for _, a := range append(w.agents, w.editor.agent, w.admin.agent) {
 		var err error
-		if a.key, err = w.newKey(plenty); err != nil {
+		if a.key, err = w.newKey(plenty, ""); err != nil {
 			return nil, err
 		}
 	}
 	for _, limit := range []int{40, 75} {
-		k, err := w.newKey(limit)
+		k, err := w.newKey(limit, "")
 		if err != nil {
 			return nil, err
 		}
 		w.limited = append(w.limited, k)
+	}
+	var err error
+	if w.executor, err = w.newKey(plenty, "executor"); err != nil {
+		return nil, err
+	}
+	for range 3 {
+		k, err := w.newKey(plenty, "approver")
+		if err != nil {
+			return nil, err
+		}
+		w.approvers = append(w.approvers, k)
 	}
 	for range volatileKeys {
 		if err := w.admin.issue(); err != nil {
 			return nil, err
 		}
 	}
-	for _, id := range append([]string{budgeted}, w.policies...) {
+	for _, id := range append([]string{budgeted, asking}, w.policies...) {
 		if a := w.editor.post(id); a.Status != http.StatusCreated {
 			return nil, fmt.Errorf("cannot store a policy: %s", a)
 		}
@@ -72,12 +85,13 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 	return w, nil
 }
 
-func (w *workload) newKey(limit int) (apiKey, error) {
-	id, raw, err := w.deployment.Nodes[0].Admin(w.deployment.AdminKey).CreateKey(context.Background(), "chaos", limit)
+// newKey makes a key of a role; empty is full.
+func (w *workload) newKey(limit int, role string) (apiKey, error) {
+	id, raw, err := w.deployment.Nodes[0].Admin(w.deployment.AdminKey).CreateKeyOf(context.Background(), "chaos", limit, role)
 	if err != nil {
 		return apiKey{}, err
 	}
-	w.rec.addKey(judge.Key{ID: id, Limit: limit})
+	w.rec.addKey(judge.Key{ID: id, Limit: limit, Role: role})
 	return apiKey{id, raw}, nil
 }
 
@@ -116,8 +130,11 @@ type editor struct {
 func (e *editor) run() {
 	for e.w.going.Err() == nil {
 		id := e.w.policy(e.rng)
-		if e.rng.IntN(4) == 0 {
+		switch e.rng.IntN(8) {
+		case 0, 1:
 			id = budgeted
+		case 2:
+			id = asking
 		}
 		if e.post(id).Status == http.StatusCreated {
 			e.everywhere(e.key, id)
@@ -135,6 +152,10 @@ func (e *editor) post(id string) fleet.Answer {
 	}}
 	if id == "brief" {
 		p.Rules = append(p.Rules, fleet.Rule{RuleID: "guard", RuleType: "duplicate_guard", Parameters: map[string]any{"window_minutes": 1}})
+	}
+	if id == asking {
+		p.Rules[0].Parameters["limit"] = 1000
+		p.Rules[1] = asks(e.rng)
 	}
 	if id == budgeted {
 		p.Rules = append(p.Rules, budgets()...)
@@ -187,7 +208,7 @@ type volatileKey struct {
 
 // issue makes one more key.
 func (a *admin) issue() error {
-	k, err := a.w.newKey(plenty)
+	k, err := a.w.newKey(plenty, "")
 	if err != nil {
 		return err
 	}

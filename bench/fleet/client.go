@@ -84,6 +84,7 @@ type Action struct {
 	ReasonText     string         `json:"reason_text,omitempty"`
 	IdempotencyKey string         `json:"idempotency_key,omitempty"`
 	Metadata       map[string]any `json:"metadata,omitempty"`
+	ApprovalID     string         `json:"approval_id,omitempty"`
 }
 
 // Result is a check's result.
@@ -99,6 +100,7 @@ type Result struct {
 	NextStep        *string `json:"next_step"`
 	LatencyMS       int64   `json:"latency_ms"`
 	Timestamp       string  `json:"timestamp"`
+	ApprovalID      string  `json:"approval_id"`
 }
 
 // Duplicate reports whether the guard blocked the action.
@@ -180,7 +182,16 @@ func (c *Client) Violations(ctx context.Context, query string) (Answer, error) {
 
 // CreateKey makes an API key; the client needs an admin key.
 func (c *Client) CreateKey(ctx context.Context, name string, rpm int) (id, raw string, err error) {
-	answer, err := c.Do(ctx, http.MethodPost, "/v1/keys", map[string]any{"name": name, "rate_limit_rpm": rpm})
+	return c.CreateKeyOf(ctx, name, rpm, "")
+}
+
+// CreateKeyOf creates an API key of a role; an empty one is full.
+func (c *Client) CreateKeyOf(ctx context.Context, name string, rpm int, role string) (id, raw string, err error) {
+	body := map[string]any{"name": name, "rate_limit_rpm": rpm}
+	if role != "" {
+		body["role"] = role
+	}
+	answer, err := c.Do(ctx, http.MethodPost, "/v1/keys", body)
 	if err != nil {
 		return "", "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,9 @@ type spending struct {
 	atMS   int64
 	agent  string
 	amount *big.Rat
+	back   *big.Rat // given back of it
+	over   *big.Rat // moved beyond it
+	gone   bool     // all was given back, the count too
 }
 
 // sum is what was taken from a counter.
@@ -65,16 +69,18 @@ func (r *rule) holds(s sum) bool {
 	return (!limited || s.used.Cmp(limit) <= 0) && (r.Parameters.MaxCount == 0 || s.count <= r.Parameters.MaxCount)
 }
 
-// take adds what is spent to its counter.
-func (r *rule) take(sums map[place]sum, at place, amount *big.Rat) {
+// take adds what is spent to its counter, less what was given back.
+func (r *rule) take(sums map[place]sum, at place, all *spending) {
 	s, ok := sums[at]
 	if !ok {
 		s.used = new(big.Rat)
 	}
 	if r.Parameters.Limit != "" {
-		s.used.Add(s.used, amount)
+		s.used.Add(s.used, all.amount).Sub(s.used, all.back).Add(s.used, all.over)
 	}
-	s.count++
+	if !all.gone {
+		s.count++
+	}
 	sums[at] = s
 }
 
@@ -91,7 +97,7 @@ func (e *evidence) sums(all []spending) (sums map[place]sum, of map[place]*rule)
 			if r := &p.rules[n]; r.Type == "budget" {
 				at := r.place(&all[i])
 				of[at] = r
-				r.take(sums, at, all[i].amount)
+				r.take(sums, at, &all[i])
 			}
 		}
 	}
@@ -104,15 +110,15 @@ func (e *evidence) budgetsHold() {
 	var recorded, answered []spending
 	for i := range e.Rows {
 		if r := &e.Rows[i]; r.Decision == "allow" {
-			amount, _ := new(big.Rat).SetString(r.Amount)
-			recorded = append(recorded, spending{policyVersion{r.PolicyID, r.PolicyVersion}, r.AtMS, r.AgentID, amount})
+			s := spending{policyVersion: policyVersion{r.PolicyID, r.PolicyVersion}, atMS: r.AtMS, agent: r.AgentID}
+			recorded = append(recorded, e.corrected(s, r.Amount, r.CheckID))
 		}
 	}
 	for _, all := range e.answers {
 		if c := all[0]; c.result.Decision == "allow" {
 			at, _ := time.Parse(time.RFC3339, c.result.Timestamp)
-			amount, _ := new(big.Rat).SetString(string(c.request.Amount))
-			answered = append(answered, spending{policyVersion{c.request.PolicyID, c.result.PolicyVersion}, at.UnixMilli(), c.request.AgentID, amount})
+			s := spending{policyVersion: policyVersion{c.request.PolicyID, c.result.PolicyVersion}, atMS: at.UnixMilli(), agent: c.request.AgentID}
+			answered = append(answered, e.corrected(s, string(c.request.Amount), c.result.CheckID))
 		}
 	}
 	e.neverOver("are recorded", recorded)
@@ -134,9 +140,27 @@ func (e *evidence) budgetsHold() {
 	}
 }
 
+// corrected completes what was spent by what the outcomes of its check changed.
+func (e *evidence) corrected(s spending, amount, checkID string) spending {
+	s.amount, _ = new(big.Rat).SetString(amount)
+	s.back, s.over = new(big.Rat), new(big.Rat)
+	for _, o := range e.outcomes[checkID] {
+		back, over, gone := e.correction(o, s.amount)
+		s.back.Add(s.back, back)
+		s.over.Add(s.over, over)
+		s.gone = s.gone || gone
+	}
+	return s
+}
+
 // neverOver adds up each counter's window; of a rolling one the buckets from each
-// on that count together.
+// on that count together. What was moved beyond an allowed amount is left out: it
+// may exceed a limit, and what was allowed before or after does not (S40).
 func (e *evidence) neverOver(what string, all []spending) {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].over = new(big.Rat)
+	}
 	sums, of := e.sums(all)
 	for at, s := range sums {
 		r := of[at]
@@ -160,7 +184,8 @@ var toldUsed = regexp.MustCompile(`: ([0-9.]+) USD of [0-9.]+ USD are used`)
 
 // exceededIsTrue: what a check was told to be used of a budget of money was used
 // at some moment of its request, and left no room for it (G12). At least that was
-// used which was allowed before, and at most what was asked for until its answer.
+// used which was allowed before and not given back until its answer, and at most
+// what was asked for until then and not given back before.
 func (e *evidence) exceededIsTrue() {
 	for _, c := range e.checks {
 		if c.result == nil || c.Replayed || deref(c.result.ReasonCode) != "budget_exceeded" {
@@ -194,14 +219,14 @@ func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 	spent := func(c *check, result *result) spending {
 		at, _ := time.Parse(time.RFC3339, result.Timestamp)
 		amount, _ := new(big.Rat).SetString(string(c.request.Amount))
-		return spending{policyVersion{c.request.PolicyID, 0}, at.UnixMilli(), c.request.AgentID, amount}
+		return spending{policyVersion: policyVersion{c.request.PolicyID, 0}, atMS: at.UnixMilli(), agent: c.request.AgentID, amount: amount}
 	}
 	own := spent(c, c.result)
 	where := r.place(&own)
 	for i := range e.Rows {
 		row := &e.Rows[i]
 		amount, ok := new(big.Rat).SetString(row.Amount)
-		s := spending{policyVersion{row.PolicyID, 0}, row.AtMS, row.AgentID, amount}
+		s := spending{policyVersion: policyVersion{row.PolicyID, 0}, atMS: row.AtMS, agent: row.AgentID, amount: amount}
 		if !ok || row.Decision != "allow" || r.place(&s) != where {
 			continue
 		}
@@ -212,6 +237,17 @@ func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 			if other.Done < c.Sent {
 				least.Add(least, amount)
 				break
+			}
+		}
+		for _, o := range e.outcomes[row.CheckID] {
+			back, over, _ := e.correction(o, amount)
+			if e.at(o.AtMS) <= c.Done+clockMargin {
+				least.Sub(least, back)
+				most.Add(most, over)
+			}
+			if e.reportedBy(o) < c.Sent {
+				most.Sub(most, back)
+				least.Add(least, over)
 			}
 		}
 	}

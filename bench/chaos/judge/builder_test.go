@@ -74,6 +74,8 @@ type action struct {
 	to     string
 	amount string
 	key    string
+
+	approval string // that it uses
 }
 
 func (a action) request() json.RawMessage {
@@ -83,6 +85,9 @@ func (a action) request() json.RawMessage {
 	}
 	if a.key != "" {
 		body["idempotency_key"] = a.key
+	}
+	if a.approval != "" {
+		body["approval_id"] = a.approval
 	}
 	return json.RawMessage(text(body))
 }
@@ -112,6 +117,9 @@ func (s *builder) record(a action, at time.Duration) *judge.Row {
 	}
 	if a.key != "" {
 		row.IdempotencyKey = &a.key
+	}
+	if a.approval != "" {
+		row.ApprovalID = &a.approval
 	}
 	if a.amount == tooMuch {
 		s.decide(&row, "block", fmt.Sprintf("cap-%d", version), "max_amount_exceeded", "too much")

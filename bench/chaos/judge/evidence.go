@@ -20,6 +20,8 @@ type evidence struct {
 	recorded   map[string][]*Row   // by request
 	answers    map[string][]*check // that were answered by a check, by its ID
 	policies   map[policyVersion]*program
+	outcomes   map[string][]*Outcome // by check
+	reports    map[string][]*Op      // of outcomes, by check
 	findings   []Finding
 }
 
@@ -43,6 +45,7 @@ type request struct {
 	ReasonText     string          `json:"reason_text"`
 	IdempotencyKey string          `json:"idempotency_key"`
 	Metadata       json.RawMessage `json:"metadata"`
+	ApprovalID     string          `json:"approval_id"`
 }
 
 type result struct {
@@ -68,8 +71,12 @@ func gather(h *History) (*evidence, error) {
 	e := &evidence{
 		History: h, alike: make(map[string][]*check), rows: make(map[string]*Row), recorded: make(map[string][]*Row),
 		contenders: make(map[string][]*check), answers: make(map[string][]*check), policies: make(map[policyVersion]*program),
+		outcomes: make(map[string][]*Outcome), reports: make(map[string][]*Op),
 	}
 	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Kind == Report {
+			e.reports[o.Subject] = append(e.reports[o.Subject], o)
+		}
 		if h.Ops[i].Kind != Check {
 			continue
 		}
@@ -103,6 +110,10 @@ func gather(h *History) (*evidence, error) {
 			e.recorded[same] = append(e.recorded[same], r)
 		}
 	}
+	for i := range h.Outcomes {
+		o := &h.Outcomes[i]
+		e.outcomes[o.CheckID] = append(e.outcomes[o.CheckID], o)
+	}
 	for i := range h.Policies {
 		p, err := compile(&h.Policies[i])
 		if err != nil {
@@ -117,7 +128,7 @@ func gather(h *History) (*evidence, error) {
 func (r request) canonical() string {
 	parts := []string{
 		r.AgentID, r.PolicyID, r.ActionType, decimal(string(r.Amount)), strings.ToUpper(r.Currency), r.Counterparty,
-		r.PaymentMethod, r.Vendor, r.ReasonText, r.IdempotencyKey, sortedJSON(r.Metadata),
+		r.PaymentMethod, r.Vendor, r.ReasonText, r.IdempotencyKey, sortedJSON(r.Metadata), r.ApprovalID,
 	}
 	text, _ := json.Marshal(parts) // strings always encode
 	return string(text)
@@ -130,6 +141,7 @@ func (r *Row) requests() []string {
 		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
 		Counterparty: r.Counterparty, PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor),
 		ReasonText: deref(r.ReasonText), IdempotencyKey: deref(r.IdempotencyKey), Metadata: json.RawMessage(deref(r.Metadata)),
+		ApprovalID: deref(r.ApprovalID),
 	}
 	typed := q.canonical()
 	if q.ReasonText == "" {

@@ -20,12 +20,34 @@ func (e *evidence) onePasses() {
 		for i, later := range of[1:] {
 			earlier := of[i]
 			gap := time.Duration(*later.ClaimedMS-*earlier.ClaimedMS) * time.Millisecond
+			if e.succeeds(later, earlier) {
+				continue
+			}
 			if window := e.window(later); gap < window-windowMargin {
 				e.findRow("G3", fmt.Sprintf("%s and, %s later, %s passed as the same action; the window is %s",
 					earlier.CheckID, gap, later.CheckID, window), earlier, later)
 			}
 		}
 	}
+}
+
+// succeeds reports whether a check may pass although another one holds its action:
+// people approved it and the other was not allowed, or that was released meanwhile.
+// Two claims of one moment may be stamped in the wrong order.
+func (e *evidence) succeeds(later, earlier *Row) bool {
+	if later.ApprovalID != nil && earlier.Decision != "allow" || deref(earlier.ApprovalID) == later.approval() {
+		return true
+	}
+	released := e.released(earlier)
+	return released != nil && e.at(released.AtMS) <= e.recordedBy(later)+clockMargin
+}
+
+// recordedBy returns when a row was recorded at the latest.
+func (e *evidence) recordedBy(r *Row) time.Duration {
+	if made := e.producers(r); len(made) == 1 && made[0].result != nil {
+		return made[0].Done
+	}
+	return 1 << 62
 }
 
 // window returns the duplicate window of the row's policy.

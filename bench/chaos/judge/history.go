@@ -19,6 +19,9 @@ type History struct {
 	Violations []Violation
 	Policies   []Policy
 	Counters   []Counter
+	Outcomes   []Outcome
+	Decisions  []Decision
+	Uses       []Use
 }
 
 // Run describes the run of a history.
@@ -34,6 +37,7 @@ type Run struct {
 type Key struct {
 	ID    string `json:"key_id"`
 	Limit int    `json:"limit"` // requests a minute
+	Role  string `json:"role,omitempty"`
 }
 
 // Kind is what a request asks for.
@@ -46,6 +50,10 @@ const (
 	Get      Kind = "get"    // a check, again
 	Post     Kind = "policy" // a new version
 	Patch    Kind = "key"    // a changed key
+	Report   Kind = "outcome"
+	Approval Kind = "approval" // an approval, read
+	Approve  Kind = "approve"
+	Deny     Kind = "deny"
 )
 
 // Op is one request and what came of it.
@@ -55,7 +63,7 @@ type Op struct {
 	Agent    string          `json:"agent"`             // who sent it
 	Via      string          `json:"via"`               // the node it was sent to, or Balancer
 	Key      string          `json:"key,omitempty"`     // the API key's ID
-	Subject  string          `json:"subject,omitempty"` // Get: the check; Patch: the key
+	Subject  string          `json:"subject,omitempty"` // Get, Report: the check; Patch: the key; of an approval: its ID
 	Sent     time.Duration   `json:"sent"`
 	Done     time.Duration   `json:"done"`
 	Request  json.RawMessage `json:"request,omitempty"`
@@ -112,6 +120,8 @@ type Row struct {
 	ReasonText     *string `json:"reason_text"`
 	IdempotencyKey *string `json:"idempotency_key"`
 	Metadata       *string `json:"metadata"`
+	ApprovalID     *string `json:"approval_id,omitempty"` // that it was sent with
+	Asks           int     `json:"asks,omitempty"`        // how many people for their approval
 }
 
 func (r *Row) passed() bool { return r.ClaimedMS != nil }
@@ -150,6 +160,9 @@ type line struct {
 	Violation *Violation `json:"violation,omitempty"`
 	Policy    *Policy    `json:"policy,omitempty"`
 	Counter   *Counter   `json:"counter,omitempty"`
+	Outcome   *Outcome   `json:"outcome,omitempty"`
+	Decision  *Decision  `json:"decision,omitempty"`
+	Use       *Use       `json:"use,omitempty"`
 }
 
 // Write writes the history as JSON lines.
@@ -175,6 +188,15 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for i := range h.Counters {
 		lines = append(lines, line{Counter: &h.Counters[i]})
+	}
+	for i := range h.Outcomes {
+		lines = append(lines, line{Outcome: &h.Outcomes[i]})
+	}
+	for i := range h.Decisions {
+		lines = append(lines, line{Decision: &h.Decisions[i]})
+	}
+	for i := range h.Uses {
+		lines = append(lines, line{Use: &h.Uses[i]})
 	}
 	to := json.NewEncoder(w)
 	for _, l := range lines {
@@ -212,6 +234,12 @@ func Read(r io.Reader) (*History, error) {
 			h.Policies = append(h.Policies, *l.Policy)
 		case l.Counter != nil:
 			h.Counters = append(h.Counters, *l.Counter)
+		case l.Outcome != nil:
+			h.Outcomes = append(h.Outcomes, *l.Outcome)
+		case l.Decision != nil:
+			h.Decisions = append(h.Decisions, *l.Decision)
+		case l.Use != nil:
+			h.Uses = append(h.Uses, *l.Use)
 		}
 	}
 }

@@ -96,6 +96,8 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAnswerOnce,
 		(*evidence).simulationsLeaveNothing,
 		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
+		(*evidence).outcomesAreReportedOnce, (*evidence).releasedIsFree,
+		(*evidence).approvalsAreUsedOnce, (*evidence).approvalsAreTold,
 	} {
 		rule(e)
 	}

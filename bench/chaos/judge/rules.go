@@ -49,17 +49,25 @@ func compile(p *Policy) (*program, error) {
 
 // judge returns the decision on an amount and the rule that makes it. It
 // evaluates the two types of rules that the workload uses, in all currencies.
-func (p *program) judge(amount string) (decision, ruleID string) {
+// Escalations by rules of another version that people approved are lifted if the
+// rule is the same (S47).
+func (p *program) judge(amount string, approved *program) (decision, ruleID string) {
 	decision = "allow"
 	for _, r := range p.rules {
 		switch {
 		case r.Type == "max_amount" && exceeds(amount, r.Parameters.Limit):
 			return "block", r.ID
-		case r.Type == "escalate_if" && decision == "allow" && exceeds(amount, r.Parameters.AmountAbove):
+		case r.Type == "escalate_if" && decision == "allow" && exceeds(amount, r.Parameters.AmountAbove) && !approved.has(r):
 			decision, ruleID = "escalate", r.ID
 		}
 	}
 	return decision, ruleID
+}
+
+func (p *program) has(r rule) bool {
+	return p != nil && slices.ContainsFunc(p.rules, func(other rule) bool {
+		return other.ID == r.ID && other.Type == r.Type && other.Parameters.AmountAbove == r.Parameters.AmountAbove
+	})
 }
 
 func exceeds(amount string, limit json.Number) bool {
@@ -182,7 +190,7 @@ func (e *evidence) decisionsFollowRules() {
 		if !r.passed() {
 			continue
 		}
-		decision, rule := p.judge(r.Amount)
+		decision, rule := p.judge(r.Amount, e.approvedBy(r))
 		if by := p.byBudget(deref(r.RuleID)); by != "" && decision != "block" {
 			decision, rule = by, *r.RuleID // whether it was exceeded is G12's
 		}

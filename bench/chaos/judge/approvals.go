@@ -1,0 +1,142 @@
+package judge
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Decision is a recorded decision about an approval.
+type Decision struct {
+	ApprovalID string    `json:"approval_id"`
+	Kind       string    `json:"kind"` // approval.approved or approval.denied
+	Principal  string    `json:"principal"`
+	At         time.Time `json:"at"`
+}
+
+// Use is a recorded use of an approval.
+type Use struct {
+	ApprovalID string `json:"approval_id"`
+	CheckID    string `json:"check_id"`
+}
+
+const approvedKind = "approval.approved"
+
+// approval returns the ID that an approval has which the check asks for.
+func (r *Row) approval() string { return "apr_" + strings.TrimPrefix(r.CheckID, "chk_") }
+
+// asking returns the check that asked for an approval, or nil.
+func (e *evidence) asking(approvalID string) *Row {
+	if r := e.rows["chk_"+strings.TrimPrefix(approvalID, "apr_")]; r != nil && r.Asks > 0 {
+		return r
+	}
+	return nil
+}
+
+// approvedBy returns the rules under which a check was escalated that people
+// approved; nil without one.
+func (e *evidence) approvedBy(r *Row) *program {
+	asked := e.asking(deref(r.ApprovalID))
+	if asked == nil || r.Decision != "allow" {
+		return nil
+	}
+	return e.policies[policyVersion{asked.PolicyID, asked.PolicyVersion}]
+}
+
+// action returns what would be carried out (S46).
+func (r *Row) action() string {
+	q := request{
+		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Currency: r.Currency, Counterparty: r.Counterparty,
+		PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor), Metadata: []byte(deref(r.Metadata)),
+	}
+	return r.KeyID + " " + decimal(r.Amount) + " " + q.canonical()
+}
+
+// approvalsAreUsedOnce: an approval lets one check pass, of the action that asked,
+// after as many people as it takes have approved, none of them who asked, and none
+// has denied (G13).
+func (e *evidence) approvalsAreUsedOnce() {
+	uses, by := make(map[string]string), make(map[string]*Row)
+	for _, u := range e.Uses {
+		uses[u.ApprovalID] = u.CheckID
+	}
+	for i := range e.Rows {
+		r := &e.Rows[i]
+		id := deref(r.ApprovalID)
+		if id == "" || r.Decision != "allow" {
+			continue
+		}
+		asked := e.asking(id)
+		switch {
+		case asked == nil:
+			e.findRow("G13", fmt.Sprintf("%s uses %s, which nobody asked for", r.CheckID, id), r)
+			continue
+		case by[id] != nil:
+			e.findRow("G13", fmt.Sprintf("%s and %s use %s", by[id].CheckID, r.CheckID, id), by[id], r)
+			continue
+		case uses[id] != r.CheckID:
+			e.findRow("G13", fmt.Sprintf("%s uses %s, which is recorded as used by %q", r.CheckID, id, uses[id]), r)
+		case r.action() != asked.action():
+			e.findRow("G13", fmt.Sprintf("%s uses %s and is another action", r.CheckID, id), asked, r)
+		}
+		by[id] = r
+		people, denied := e.decided(id, e.recordedBy(r))
+		if len(people) < asked.Asks || people[asked.KeyID] || denied {
+			e.findRow("G13", fmt.Sprintf("%s uses %s, which %d of %d approved, denied %t", r.CheckID, id, len(people), asked.Asks, denied), r)
+		}
+	}
+	for id, checkID := range uses {
+		if r := by[id]; r == nil || r.CheckID != checkID {
+			e.findings = append(e.findings, Finding{Rule: "G13", Text: fmt.Sprintf("%s is recorded as used by %s, which does not", id, checkID)})
+		}
+	}
+}
+
+// decided returns who had approved until then, and whether anybody denied at all.
+func (e *evidence) decided(approvalID string, until time.Duration) (people map[string]bool, denied bool) {
+	people = make(map[string]bool)
+	for _, d := range e.Decisions {
+		switch {
+		case d.ApprovalID != approvalID:
+		case d.Kind != approvedKind:
+			denied = true
+		case d.At.Sub(e.Run.Began) <= until+clockMargin:
+			people[d.Principal] = true
+		}
+	}
+	return people, denied
+}
+
+// approvalsAreTold: an answered decision is recorded, and what a use is refused for
+// is true (G13).
+func (e *evidence) approvalsAreTold() {
+	for i := range e.Ops {
+		o := &e.Ops[i]
+		if o.Kind != Approve && o.Kind != Deny || o.Status != 200 && o.Status != 201 {
+			continue
+		}
+		people, denied := e.decided(o.Subject, o.Done)
+		if o.Kind == Approve && !people[o.Key] || o.Kind == Deny && !denied {
+			e.findOp("G13", "a decision about "+o.Subject+" was answered and is not recorded", o)
+		}
+	}
+	for _, c := range e.checks {
+		id := c.request.ApprovalID
+		if c.Status != 409 {
+			continue
+		}
+		asked := e.asking(id)
+		people, denied := e.decided(id, c.Sent-clockMargin-clockMargin)
+		switch used := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(c.Answer); {
+		case asked == nil:
+			e.find("G13", "a use of an approval that nobody asked for was refused as such: "+c.Answer, c)
+		case c.code() == "approval_already_used" && (e.rows[used] == nil || deref(e.rows[used].ApprovalID) != id || e.rows[used].Decision != "allow"):
+			e.find("G13", id+" was not used as told: "+c.Answer, c)
+		case c.code() == "approval_not_approved" && !denied && len(people) >= asked.Asks:
+			e.find("G13", id+" was approved, and its use refused: "+c.Answer, c)
+		case c.code() == "approval_mismatch":
+			e.find("G13", "the same action was refused as another: "+c.Answer, c)
+		}
+	}
+}
