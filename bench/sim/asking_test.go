@@ -157,6 +157,7 @@ type petition struct {
 	by       map[string]bool // who approved
 	approved time.Time       // zero until enough have
 	denied   time.Time
+	expired  time.Time // as it is recorded
 	used     *spend.Check
 }
 
@@ -200,11 +201,22 @@ func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 	}
 }
 
-// decide adds a decision.
+// decide adds a decision, or that it expired.
 func (p *petition) decide(fail func(string, ...any), ch *audit.Change, at time.Time) {
 	who := ch.By.Principal
 	expired := !at.Before(p.asked.Add(p.check.Approval.Expires))
-	late := !p.denied.IsZero() || p.used != nil || ch.Kind == audit.ApprovalGiven && !p.approved.IsZero()
+	if ch.Kind == audit.ApprovalExpiry {
+		due := p.asked.Add(p.check.Approval.Expires)
+		if !p.approved.IsZero() {
+			due = p.approved.Add(p.check.Approval.UseWithin)
+		}
+		if at.Before(due.Add(-time.Millisecond)) || p.used != nil || !p.denied.IsZero() || !p.expired.IsZero() {
+			fail("G13: %s is recorded as expired at %s", ch.Subject, at)
+		}
+		p.expired = at
+		return
+	}
+	late := !p.denied.IsZero() || !p.expired.IsZero() || p.used != nil || ch.Kind == audit.ApprovalGiven && !p.approved.IsZero()
 	if who == asker || who == owner || p.by[who] && ch.Kind == audit.ApprovalGiven || late || expired {
 		fail("G13: %s of %s by %s is recorded", ch.Kind, ch.Subject, who)
 	}
@@ -228,8 +240,8 @@ func (p *petition) use(fail func(string, ...any), c *spend.Check, at time.Time) 
 		fail("G13: %s is %+v, approved was %+v", c.ID.Text("chk_"), c.Action, p.check.Action)
 	case p.used != nil:
 		fail("G13: %s and %s use one approval", c.ID.Text("chk_"), p.used.ID.Text("chk_"))
-	case p.approved.IsZero() || !p.denied.IsZero():
-		fail("G13: %s uses what %d of %d approved, denied at %s", c.ID.Text("chk_"), len(p.by), p.check.Approval.Required, p.denied)
+	case p.approved.IsZero() || !p.denied.IsZero() || !p.expired.IsZero():
+		fail("G13: %s uses what %d of %d approved, denied at %s, expired at %s", c.ID.Text("chk_"), len(p.by), p.check.Approval.Required, p.denied, p.expired)
 	case at.After(p.approved.Add(p.check.Approval.UseWithin + tick)):
 		fail("G13: %s uses at %s what was approved at %s", c.ID.Text("chk_"), at, p.approved)
 	}
