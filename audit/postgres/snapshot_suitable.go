@@ -20,9 +20,9 @@ import (
 // was last used.
 func unverified(table string) []string {
 	switch table {
-	case "violations", "outcomes":
+	case "violations", "outcomes", "approvals":
 		return []string{"xid"}
-	case "changes":
+	case "changes", "approval_uses":
 		return []string{"xid", "position"}
 	case "keys":
 		return []string{"last_used"}
@@ -73,6 +73,11 @@ func verifiedTables() map[string]verified {
 			"counter_id": "uuid", "start_ms": "bigint", "bucket_ms": "bigint", "end_ms": "bigint", "count": "bigint", "most_count": "bigint",
 			"since": "integer", "used": "numeric", "most_used": "numeric",
 		}, []string{"counter_id", "start_ms"}},
+		"approvals": {approvalColumns(), map[string]string{
+			"id": "uuid", "created_at": "timestamp with time zone", "expires_at": "timestamp with time zone", "use_within_ms": "bigint",
+			"required": "integer", "action_hash": "bytea",
+		}, []string{"id", "created_at", "expires_at", "use_within_ms", "required", "action_hash"}},
+		"approval_uses": {[]string{"approval_id", "check_id"}, map[string]string{"approval_id": "uuid", "check_id": "uuid"}, []string{"approval_id", "check_id"}},
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
 		}, days},

@@ -65,7 +65,10 @@ func (w *changeWalk) change(c Change) error {
 	}
 	w.seq = c.Seq
 	switch p := (PolicyVersion{c.Subject, c.Version}); {
-	case c.Kind == audit.ApprovalGiven, c.Kind == audit.ApprovalDenial, c.Kind == audit.ApprovalExpiry: // the change is all there is
+	case c.Kind == audit.ApprovalGiven, c.Kind == audit.ApprovalDenial, c.Kind == audit.ApprovalExpiry:
+		if err := w.ruling(c); err != nil {
+			return err
+		}
 	case c.Kind == audit.WebhookCreated, c.Kind == audit.WebhookChanged:
 		w.webhooks[c.Subject] = recorded{c.Seq, c.Hash}
 	case c.Kind == audit.WebhookDeleted:

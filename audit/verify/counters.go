@@ -164,6 +164,9 @@ func (t *tally) unreadDay(day Day) {
 	t.unread = append(t.unread, day)
 }
 
+// isUnread reports whether not all checks of the day may have been read.
+func (t *tally) isUnread(day Day) bool { return slices.Contains(t.unread, day) }
+
 // unreadIn returns a day of the window whose checks were not read.
 func (t *tally) unreadIn(startMS, endMS int64) (Day, bool) {
 	i := slices.IndexFunc(t.unread, func(day Day) bool {

@@ -68,6 +68,10 @@ type Evidence interface {
 	// identifiers and starts.
 	Counters(ctx context.Context, each func(Counter) error) error
 
+	// Approvals calls each for every approval, and every use of one that there is
+	// not.
+	Approvals(ctx context.Context, each func(Approval) error) error
+
 	// Totals counts all rows without a key to find them by.
 	Totals(ctx context.Context) (Totals, error)
 }

@@ -40,6 +40,7 @@ type Summary struct {
 	Policies, Keys, Changes      int64
 	Counters                     int64 // of budgets, that were compared
 	CountersBeyond               int64 // of windows that reach out of the range
+	Approvals                    int64 // that were compared
 	Checkpoints                  int64
 	LastCheckpoint               time.Time // zero without any
 	LastCheck                    time.Time // that is there, or listed; zero without any
@@ -60,7 +61,7 @@ type tally struct {
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
 
-	counters, countersBeyond int64
+	counters, countersBeyond, approvals int64
 
 	lastCheckpoint time.Time
 	torn           int64
@@ -101,7 +102,7 @@ func (t *tally) summary() Summary {
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Outcomes: t.outcomes.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
-		Counters: t.counters, CountersBeyond: t.countersBeyond,
+		Counters: t.counters, CountersBeyond: t.countersBeyond, Approvals: t.approvals,
 		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}

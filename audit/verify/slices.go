@@ -270,6 +270,7 @@ func (s *slice) row(row []byte) error {
 		s.tally.find(Inserted, checkName(id), "no batch lists it")
 	}
 	s.violation(id, intact)
+	s.approval(s.fields, intact)
 	return s.take(s.fields, intact)
 }
 

@@ -44,7 +44,7 @@ type Checkpoints struct {
 // Verify compares everything in the range with what it was recorded with. An
 // error means that it could not be done; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
-	v := &verifier{o: o, known: newKnown(), walked: make(map[spend.ID]int64), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
+	v := &verifier{o: o, known: newKnown(), walked: make(map[spend.ID]int64), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
 	if v.o.Workers <= 0 {
 		v.o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -68,6 +68,9 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		err = v.counters(ctx)
 	}
 	if err == nil {
+		err = v.compareApprovals(ctx)
+	}
+	if err == nil {
 		err = v.totals(ctx)
 	}
 	return v.tally.summary(), errors.Join(err, v.counts.close())
@@ -80,6 +83,8 @@ type verifier struct {
 	tally    tally
 	known    known  // by the checkpoints
 	counts   counts // by the charges of checks
+
+	approvals approvals
 
 	mu     sync.Mutex
 	walked map[spend.ID]int64 // chains, and the number of the last batch that was met

@@ -40,6 +40,11 @@ func (v verification) tell(w io.Writer, s verify.Summary) error {
 			return err
 		}
 	}
+	if s.Approvals > 0 {
+		if _, err := fmt.Fprintf(w, "compared %d approvals with their checks and decisions\n", s.Approvals); err != nil {
+			return err
+		}
+	}
 	if !s.Clean() {
 		return unclean(s)
 	}

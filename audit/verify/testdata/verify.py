@@ -37,6 +37,10 @@ POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_a
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
+APPROVAL = (
+    "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.action_hash,a.policy_id,a.agent_id,"
+    "a.principal,a.owner,u.check_id"
+)
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -90,6 +94,15 @@ def encode(line):
     return row, fields
 
 
+EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
+
+
+def action_of(fields):
+    """What people see of a check's action, by meaning."""
+    metadata = json.loads(fields[23], parse_float=Decimal, parse_int=Decimal) if fields[23] else None
+    return [fields[31] or fields[29], Decimal(fields[12].decode()), metadata, *(fields[i] or b"" for i in (9, 15, 16, 17, 18, 19, 20))]
+
+
 class Verifier:
     def __init__(self, url):
         self.url = url
@@ -99,6 +112,10 @@ class Verifier:
         self.left = set()  # checks of days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
         self.corrections = {}  # check to its outcomes that correct counters
+        self.asked = {}  # check that asks for an approval to what it asks for, None when it is altered
+        self.actions = {}  # check that asks for an approval to its action
+        self.uses = {}  # approval to the checks that were allowed with it, and their actions
+        self.rulings = {}  # approval_id to its changes
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -197,6 +214,7 @@ class Verifier:
             self.take(fields)
             stored = listed.pop(check, None)
             intact = stored is None or sha("spendgate check 1", row) == stored
+            self.approval(fields, intact)
             if stored is None:
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
@@ -255,6 +273,73 @@ class Verifier:
         for (_, start), sums in taken.items():
             self.find("removed", name(sums[0], start))
 
+    def approval(self, fields, intact):
+        if fields[35]:
+            asks = json.loads(fields[35]) if intact else None
+            self.actions[fields[0]] = action_of(fields)
+            self.asked[fields[0]] = asks and (
+                asks["expires_ms"], asks["use_within_ms"], asks["required"], bytes.fromhex(asks["action_hash"]),
+                fields[17], fields[16], fields[31] or fields[29], fields[32] or b"")
+        if fields[34] and fields[10] == b"a":
+            self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields)))
+
+    def approvals(self):
+        minute = 60 * 1000000
+        query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id"
+        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by) in copy(self.url, query):
+            name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
+            if created is None:
+                self.find("inserted", use)
+                continue
+            created, expires, within, required, owner = integer(created), integer(expires), integer(within), integer(required), owner or b""
+            unread = int.from_bytes(a[:6], "big") // 86400000 in self.days
+            asked, made = a in self.asked, int.from_bytes(a[:6], "big") * 1000 - EPOCH
+            terms = self.asked.pop(a, None)
+            if not asked:
+                if not unread:
+                    self.find("inserted", name)
+            elif terms is None:
+                self.find("unchecked", name)
+            elif terms != ((expires - created) // 1000, within, required, action, policy, agent, principal, owner) or abs(created - made) > minute:
+                self.find("altered", name)
+            by, approved, ended = [], None, False
+            for number, fields in self.rulings.pop(f"apr_{a.hex()}", []):
+                kind, who, at, digest = fields[1], fields[6] or b"", integer(fields[10]), fields[12]
+                team = (json.loads(fields[11]).get("owner") or "").encode()
+                due = expires if approved is None else approved + within * 1000
+                expiry = kind == b"approval.expired"
+                if digest != action or ended or (at < due if expiry else at > due + minute):
+                    pass
+                elif not expiry and (who in (principal, owner) or team and team in (principal, owner)):
+                    pass
+                elif expiry or kind == b"approval.denied":
+                    ended = True
+                    continue
+                elif approved is None and who not in by:
+                    by.append(who)
+                    approved = at if len(by) >= required else None
+                    continue
+                self.find("inserted", f"change {number} of the configuration")
+            uses = self.uses.pop(a, [])
+            if used_by and used_by not in [check for check, _ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
+                self.find("inserted", use)
+            for check, seen in uses:
+                if not used_by:
+                    self.find("removed", use)
+                elif check != used_by:
+                    self.find("inserted", f"check chk_{check.hex()}")
+                at = int.from_bytes(check[:6], "big") * 1000 - EPOCH
+                other = seen != self.actions.get(a, seen)
+                if other or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
+                    self.find("inserted", use)
+        for a in self.asked:
+            self.find("removed", f"approval apr_{a.hex()}")
+        for a, uses in self.uses.items():
+            self.find("inserted", f"use of approval apr_{a.hex()}")
+        for rulings in self.rulings.values():
+            for number, _ in rulings:
+                self.find("inserted", f"change {number} of the configuration")
+
     def configuration(self):
         created, newest, previous, seq, before = {}, {}, {}, 0, [ZERO]
         for row, fields in copy(self.url, f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
@@ -266,7 +351,7 @@ class Verifier:
             seq = number
             self.links[seq] = head
             if fields[1].startswith(b"approval."):
-                pass
+                self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
             elif fields[1] != b"policy.created":
@@ -406,6 +491,7 @@ def main():
     v.checks(listed, args.archive)
     v.counters()
     v.configuration()
+    v.approvals()
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
             v.checkpoints(lines, base64.b64decode(args.public_key))

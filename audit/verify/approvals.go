@@ -1,0 +1,253 @@
+package verify
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Approval is a row of the approvals, and of their uses, as it is stored.
+type Approval struct {
+	ID                                  spend.ID
+	Made                                bool // else there is a use alone
+	CreatedAt, ExpiresAt                time.Time
+	UseWithinMS                         int64
+	Required                            int64
+	ActionHash                          spend.Hash
+	PolicyID, AgentID, Principal, Owner string
+	UsedBy                              spend.ID // the check; zero without a use
+}
+
+// terms are what the check that asks and the row of its approval have in common.
+func (a *Approval) terms() spend.Hash {
+	b := a.ActionHash[:]
+	for _, n := range []int64{a.Required, a.ExpiresAt.Sub(a.CreatedAt).Milliseconds(), a.UseWithinMS} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	for _, s := range []string{a.PolicyID, a.AgentID, a.Principal, a.Owner} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return sha256.Sum256(b)
+}
+
+// use is a check that was allowed with an approval.
+type use struct {
+	check  spend.ID
+	action spend.Hash
+}
+
+// ruling is a change of an approval: a decision, or its expiry.
+type ruling struct {
+	seq              int64
+	kind             audit.ChangeKind
+	principal, owner string // of the key
+	at               time.Time
+	hash             spend.Hash
+}
+
+// approvals are what checks and changes say of approvals. People decide about
+// them, so that there are few.
+type approvals struct {
+	mu      sync.Mutex
+	asked   map[spend.ID]spend.Hash // terms, by approval; zero when the check was altered
+	uses    map[spend.ID][]use
+	rulings map[string][]ruling // by approval_id
+}
+
+func newApprovals() approvals {
+	return approvals{asked: make(map[spend.ID]spend.Hash), uses: make(map[spend.ID][]use), rulings: make(map[string][]ruling)}
+}
+
+// approval notes what a check has to do with approvals.
+func (s *slice) approval(fields [][]byte, intact bool) {
+	v := s.verifier
+	const approvalID, asks = 34, 35 // among chain.CheckColumns
+	if len(fields[approvalID]) == 0 && len(fields[asks]) == 0 || !v.whole() {
+		return
+	}
+	v.approvals.mu.Lock()
+	defer v.approvals.mu.Unlock()
+	c, _, err := chain.CheckOf(fields)
+	if err != nil {
+		if len(fields[asks]) > 0 {
+			v.approvals.asked[spend.ID(fields[0])] = spend.Hash{}
+		}
+		return // such a row is named as altered
+	}
+	if c.Approval != nil {
+		terms := spend.Hash{}
+		if intact {
+			a := Approval{
+				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
+				ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID, Principal: c.PrincipalName(), Owner: c.Owner,
+			}
+			terms = a.terms()
+		}
+		v.approvals.asked[c.ID] = terms
+	}
+	if c.UsesApproval() {
+		id := c.Action.ApprovalID
+		v.approvals.uses[id] = append(v.approvals.uses[id], use{c.ID, spend.ActionHash(c)})
+	}
+}
+
+// ruling notes a change of an approval.
+func (w *changeWalk) ruling(c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	const principal, details = 6, 11 // among chain.ChangeColumns
+	var said struct {
+		Owner string `json:"owner"`
+	}
+	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
+	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
+		ruling{c.Seq, c.Kind, string(fields[principal]), said.Owner, c.At, c.Hash})
+	return nil
+}
+
+// compareApprovals holds approvals and their uses to the checks that asked for them
+// and used them, and to what people decided (G13).
+func (v *verifier) compareApprovals(ctx context.Context) error {
+	if !v.whole() {
+		return nil
+	}
+	err := v.o.Evidence.Approvals(ctx, func(a Approval) error {
+		v.tally.approvals++
+		v.approval(&a)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for id := range v.approvals.asked {
+		v.tally.find(Removed, approvalName(id), "its check asks for it")
+	}
+	for id, uses := range v.approvals.uses {
+		for _, u := range uses {
+			v.tally.find(Inserted, useName(id), "%s was allowed with it, and there is no such approval", checkName(u.check))
+		}
+	}
+	for id, rulings := range v.approvals.rulings {
+		for _, r := range rulings {
+			v.tally.find(Inserted, changeName(r.seq), "there is no approval %s", id)
+		}
+	}
+	return nil
+}
+
+// approval compares one with all that is noted of it.
+func (v *verifier) approval(a *Approval) {
+	seen, name := &v.approvals, a.ID.Text(spend.PrefixApproval)
+	terms, asked := seen.asked[a.ID]
+	uses, rulings := seen.uses[a.ID], seen.rulings[name]
+	if a.Made {
+		delete(seen.asked, a.ID)
+		delete(seen.uses, a.ID)
+		delete(seen.rulings, name)
+	}
+	switch unread := v.tally.isUnread(DayOf(a.ID)); {
+	case !a.Made:
+		v.tally.find(Inserted, useName(a.ID), "there is no such approval")
+		return
+	case !asked && !unread:
+		v.tally.find(Inserted, approvalName(a.ID), "no check asks for it")
+	case asked && terms == spend.Hash{}:
+		v.tally.find(Unchecked, approvalName(a.ID), "its check was altered")
+	case asked && terms != a.terms():
+		v.tally.find(Altered, approvalName(a.ID), "its check asks for something else")
+	case a.CreatedAt.Sub(a.ID.Time()).Abs() > lateCommit:
+		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt), stamp(a.ID.Time()))
+	}
+	v.uses(a, uses, v.rule(a, rulings))
+}
+
+// ruled is what people made of an approval.
+type ruled struct {
+	by         []string  // principals
+	approvedAt time.Time // zero when they are too few
+	ended      string    // denied or expired
+}
+
+// rule goes through the changes of an approval and names those that could not have
+// been made.
+func (v *verifier) rule(a *Approval, rulings []ruling) (r ruled) {
+	name := approvalName(a.ID)
+	for _, c := range rulings {
+		due := a.ExpiresAt
+		if !r.approvedAt.IsZero() {
+			due = r.useBy(a)
+		}
+		wrong := ""
+		switch {
+		case c.hash != a.ActionHash:
+			wrong = "it is about another action than"
+		case r.ended != "":
+			wrong = "it comes after the end of"
+		case c.kind == audit.ApprovalExpiry && c.at.Before(due):
+			wrong = "it comes before the time of"
+		case c.kind == audit.ApprovalExpiry:
+			r.ended = "expired"
+		case c.principal == a.Principal, a.Owner != "" && c.principal == a.Owner, c.owner != "" && (c.owner == a.Principal || c.owner == a.Owner):
+			wrong = "it was made by, or for, who asked for"
+		case c.at.After(due.Add(lateCommit)):
+			wrong = "it comes too late for"
+		case c.kind == audit.ApprovalDenial:
+			r.ended = "denied"
+		case !r.approvedAt.IsZero(), slices.Contains(r.by, c.principal):
+			wrong = "it is one more than was taken for"
+		default:
+			if r.by = append(r.by, c.principal); int64(len(r.by)) >= a.Required {
+				r.approvedAt = c.at
+			}
+		}
+		if wrong != "" {
+			v.tally.find(Inserted, changeName(c.seq), "%s %s", wrong, name)
+		}
+	}
+	return r
+}
+
+func (r *ruled) useBy(a *Approval) time.Time {
+	return r.approvedAt.Add(time.Duration(a.UseWithinMS) * time.Millisecond)
+}
+
+// uses compares the use of an approval with the checks that were allowed with it.
+func (v *verifier) uses(a *Approval, uses []use, r ruled) {
+	name := useName(a.ID)
+	recorded := slices.ContainsFunc(uses, func(u use) bool { return u.check == a.UsedBy })
+	if !a.UsedBy.IsZero() && !recorded && !v.tally.isUnread(DayOf(a.UsedBy)) {
+		v.tally.find(Inserted, name, "%s was not allowed with it", checkName(a.UsedBy))
+	}
+	for _, u := range uses {
+		used, at := checkName(u.check), u.check.Time()
+		switch {
+		case a.UsedBy.IsZero():
+			v.tally.find(Removed, name, "%s was allowed with it", used)
+		case u.check != a.UsedBy:
+			v.tally.find(Inserted, used, "it was allowed with %s, which %s used", approvalName(a.ID), checkName(a.UsedBy))
+		}
+		switch {
+		case u.action != a.ActionHash:
+			v.tally.find(Inserted, name, "%s is another action than people saw", used)
+		case r.approvedAt.IsZero():
+			v.tally.find(Inserted, name, "%s was allowed with it, and %d of %d had approved", used, len(r.by), a.Required)
+		case r.ended != "":
+			v.tally.find(Inserted, name, "%s was allowed with it, and it is %s", used, r.ended)
+		case at.Before(r.approvedAt.Add(-lateCommit)), at.After(r.useBy(a).Add(lateCommit)):
+			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s", used, stamp(r.approvedAt), stamp(r.useBy(a)))
+		}
+	}
+}
+
+func approvalName(id spend.ID) string { return "approval " + id.Text(spend.PrefixApproval) }
+func useName(id spend.ID) string      { return "use of " + approvalName(id) }
