@@ -1,13 +1,16 @@
 package verify_test
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres"
 	"spendgate/hotpath/spend"
 )
 
@@ -189,4 +192,32 @@ func TestForgedUses(t *testing.T) {
 	tr.append(again)
 	tr.append(larger)
 	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved))
+}
+
+// An approval is shown as the store has it.
+func TestApprovalShown(t *testing.T) {
+	t.Parallel()
+	tr := newApprovalTrail(t)
+	snapshot, err := postgres.OpenSnapshot(t.Context(), tr.url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	for _, c := range []*spend.Check{tr.used, tr.pending, tr.approved, tr.denied, tr.expired} {
+		want, err := tr.store.Approvals(t.Context(), []spend.ID{c.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := snapshot.Approval(t.Context(), c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[0].Expired, want[0].Check = got.Expired, got.Check
+		if !reflect.DeepEqual(got, want[0]) || got.Expired != (c == tr.expired) || got.Check.Approval.Required != 2 || got.Check.Approval.UseWithin != time.Hour {
+			t.Errorf("got %+v\nwant %+v", got, want[0])
+		}
+	}
+	if _, err := snapshot.Approval(t.Context(), tr.use.ID); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("of none: %v", err)
+	}
 }

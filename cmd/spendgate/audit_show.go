@@ -119,6 +119,11 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 	if r.Outcomes, err = snapshot.OutcomesOf(ctx, id); err != nil {
 		return nil, err
 	}
+	if asked := checkreport.ApprovalID(r.Check); !asked.IsZero() {
+		if r.Approval, err = optional(snapshot.Approval(ctx, asked)); err != nil {
+			return nil, err
+		}
+	}
 	if r.Policy, err = optional(snapshot.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,15 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 	if r.Outcomes, err = store.Outcomes(ctx, []spend.ID{id}); err != nil {
 		return nil, err
 	}
+	if asked := checkreport.ApprovalID(r.Check); !asked.IsZero() {
+		approvals, err := store.Approvals(ctx, []spend.ID{asked})
+		if err != nil {
+			return nil, err
+		}
+		if len(approvals) > 0 {
+			r.Approval = approvals[0]
+		}
+	}
 	if r.Policy, err = optional(store.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
 		return nil, err
 	}

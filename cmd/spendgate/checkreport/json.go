@@ -18,6 +18,7 @@ type document struct {
 	Classified bool              `json:"classified"` // from reason_text
 	Rule       *ruleJSON         `json:"rule"`
 	Duplicate  *string           `json:"duplicate_of"`
+	Approval   *approvalJSON     `json:"approval,omitempty"`
 	Outcomes   []json.RawMessage `json:"outcomes,omitempty"` // as they were answered
 	Record     recordJSON        `json:"record"`
 	Chain      chainJSON         `json:"chain"`
@@ -78,7 +79,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 			Counterparty: a.Counterparty, PaymentMethod: optional(a.PaymentMethod), MerchantOrVendor: optional(a.MerchantOrVendor),
 			ReasonText: optional(a.ReasonText), IdempotencyKey: optional(a.IdempotencyKey), Metadata: raw(a.Metadata.JSON),
 		},
-		Duplicate: optional(duplicateOf(d)),
+		Duplicate: optional(duplicateOf(d)), Approval: r.approvalDocument(),
 		Record: recordJSON{
 			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,

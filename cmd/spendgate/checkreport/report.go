@@ -21,6 +21,7 @@ type Report struct {
 	Check    *spend.Check
 	Policy   *audit.Policy    // in the version of the decision; nil when unknown
 	KeyName  string           // of the API key; empty when unknown
+	Approval *audit.Approval  // that it asked for or was sent with; nil of none
 	Outcomes []*spend.Outcome // in the order of their reports
 	Source   string           // where the row was read: "PostgreSQL", or an archive's file
 	Chain    Chain
@@ -49,6 +50,7 @@ func (r *Report) Write(w io.Writer) error {
 	p.line("made", fmt.Sprintf("%s, in %d ms", c.Timestamp().Format(timeForm), c.LatencyMS))
 	r.writeRequest(p)
 	r.writeJudgement(p)
+	r.writeApproval(p)
 	r.writeOutcomes(p)
 	r.writeRecord(p)
 	_, err := io.WriteString(w, p.out.String())

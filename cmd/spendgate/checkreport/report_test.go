@@ -83,7 +83,21 @@ func TestReports(t *testing.T) {
 	unknown := made(t, func(a *spend.Action) { amount(a, "600") })
 	unknown.Policy, unknown.KeyName, unknown.Source = nil, "", "archive/checks-2026-11-20.jsonl.gz"
 	unknown.Chain = Chain{State: "in no batch: not chained, or inserted later"}
+	asked := made(t, func(a *spend.Action) { amount(a, "300.10") })
+	asked.Check.Approval = &spend.Approval{Required: 2, Expires: 24 * time.Hour, UseWithin: time.Hour}
+	at := asked.Check.Timestamp()
+	asked.Approval = &audit.Approval{
+		Check: asked.Check, Status: audit.ApprovalUsed, ExpiresAt: at.Add(24 * time.Hour), ApprovedAt: at.Add(2 * time.Minute),
+		UsedBy: id(t, "01a1fbf66800700080000000000000aa"), Decisions: []audit.Decision{
+			{Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b5", Principal: "anna\x1b[2J", Note: "has the receipt", At: at.Add(time.Minute)},
+			{Approves: true, KeyID: "key_01a1fbe4a3487c7ea1a1616fb9a103b6", Principal: "bob", At: at.Add(2 * time.Minute)},
+		},
+	}
+	used := made(t, nil)
+	used.Check.ID, used.Check.Action.ApprovalID, used.Approval = asked.Approval.UsedBy, asked.Check.ID, asked.Approval
 	for name, report := range map[string]*Report{
+		"asked":      asked,
+		"used":       used,
 		"allow":      made(t, nil),
 		"block":      made(t, func(a *spend.Action) { amount(a, "600") }),
 		"escalate":   made(t, func(a *spend.Action) { amount(a, "300.10"); a.IdempotencyKey = "order-1001" }),

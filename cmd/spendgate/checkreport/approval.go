@@ -1,0 +1,101 @@
+package checkreport
+
+import (
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// ApprovalID returns the approval that a check asked for, or was sent with; zero of
+// none.
+func ApprovalID(c *spend.Check) spend.ID {
+	if c.Approval != nil {
+		return c.ID
+	}
+	return c.Action.ApprovalID
+}
+
+// writeApproval prints the approval that the check asked for or used, and who
+// decided about it.
+func (r *Report) writeApproval(p *printer) {
+	a := r.Approval
+	if a == nil {
+		return
+	}
+	p.section("Approval")
+	role := "sent with it"
+	switch {
+	case a.Check.ID == r.Check.ID:
+		role = "asked for"
+	case a.UsedBy == r.Check.ID:
+		role = "used"
+	}
+	p.line(role, a.Check.ID.Text(spend.PrefixApproval))
+	p.line("status", string(a.Status))
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		p.line(decisionOf(d), fmt.Sprintf("%s, with %s, at %s", Printable(d.Principal), Printable(d.KeyID), d.At.Format(timeForm)))
+		if d.Note != "" {
+			p.text("note", d.Note)
+		}
+	}
+	p.line("people asked", fmt.Sprint(a.Check.Approval.Required))
+	p.line("expires at", a.ExpiresAt.Format(timeForm))
+	if !a.ApprovedAt.IsZero() {
+		p.line("use by", a.UseBy().Format(timeForm))
+	}
+	if !a.UsedBy.IsZero() {
+		p.line("used by", a.UsedBy.Text(spend.PrefixCheck))
+	}
+}
+
+func decisionOf(d *audit.Decision) string {
+	if d.Approves {
+		return "approve"
+	}
+	return "deny"
+}
+
+type approvalJSON struct {
+	ApprovalID string         `json:"approval_id"`
+	Status     string         `json:"status"`
+	Required   int            `json:"required"`
+	Decisions  []decisionJSON `json:"decisions"`
+	ExpiresAt  string         `json:"expires_at"`
+	UseBy      *string        `json:"use_by"`
+	UsedBy     *string        `json:"used_by_check_id"`
+}
+
+type decisionJSON struct {
+	Principal string  `json:"principal"`
+	KeyID     string  `json:"key_id"`
+	Decision  string  `json:"decision"`
+	Note      *string `json:"note"`
+	At        string  `json:"at"`
+}
+
+// approvalDocument returns nil without an approval.
+func (r *Report) approvalDocument() *approvalJSON {
+	a := r.Approval
+	if a == nil {
+		return nil
+	}
+	form := func(t time.Time) string { return t.UTC().Format(timeForm) }
+	doc := &approvalJSON{
+		ApprovalID: a.Check.ID.Text(spend.PrefixApproval), Status: string(a.Status), Required: a.Check.Approval.Required,
+		Decisions: []decisionJSON{}, ExpiresAt: form(a.ExpiresAt),
+	}
+	if !a.ApprovedAt.IsZero() {
+		doc.UseBy = new(form(a.UseBy()))
+	}
+	if !a.UsedBy.IsZero() {
+		doc.UsedBy = new(a.UsedBy.Text(spend.PrefixCheck))
+	}
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At)})
+	}
+	return doc
+}
