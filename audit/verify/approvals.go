@@ -129,8 +129,10 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for id := range v.approvals.asked {
-		v.tally.find(Removed, approvalName(id), "its check asks for it")
+	for id, terms := range v.approvals.asked {
+		if terms != (spend.Hash{}) {
+			v.tally.find(Removed, approvalName(id), "its check asks for it")
+		}
 	}
 	for id, uses := range v.approvals.uses {
 		for _, u := range uses {

@@ -45,6 +45,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("start", func(t *testing.T) { testStart(t, binary) })
 	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
 	t.Run("scopes", func(t *testing.T) { testScopes(t, binary) })
+	t.Run("approvals", func(t *testing.T) { testApprovals(t, binary) })
 	t.Run("flood", testFlood)
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })

@@ -276,7 +276,8 @@ class Verifier:
     def approval(self, fields, intact):
         if fields[35]:
             asks = json.loads(fields[35]) if intact else None
-            self.actions[fields[0]] = action_of(fields)
+            if intact:
+                self.actions[fields[0]] = action_of(fields)
             self.asked[fields[0]] = asks and (
                 asks["expires_ms"], asks["use_within_ms"], asks["required"], bytes.fromhex(asks["action_hash"]),
                 fields[17], fields[16], fields[31] or fields[29], fields[32] or b"")
@@ -332,8 +333,9 @@ class Verifier:
                 other = seen != self.actions.get(a, seen)
                 if other or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
                     self.find("inserted", use)
-        for a in self.asked:
-            self.find("removed", f"approval apr_{a.hex()}")
+        for a, terms in self.asked.items():
+            if terms:
+                self.find("removed", f"approval apr_{a.hex()}")
         for a, uses in self.uses.items():
             self.find("inserted", f"use of approval apr_{a.hex()}")
         for rulings in self.rulings.values():
