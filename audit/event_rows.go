@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -9,8 +10,9 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// EventRow is an event as stores number it: it names its source (EventID), from
-// which it is read.
+// EventRow is an event as stores number it: it names its source, from which
+// it is read: a check that is a violation, an approval, an outcome, an Exhaustion, or a
+// change (ChangeSource).
 type EventRow struct {
 	Sequence int64
 	Source   spend.ID
@@ -68,6 +70,17 @@ func ChangeSource(seq int64) (source spend.ID) {
 
 // changeOf is the inverse of ChangeSource.
 func changeOf(source spend.ID) int64 { return int64(binary.BigEndian.Uint64(source[8:])) }
+
+// EventID returns the ID of the event of that type about a source. There is one at
+// most.
+func EventID(t EventType, source spend.ID) spend.ID {
+	sum := sha256.Sum256(append([]byte("spendgate event 1\n"+string(t)+"\n"), source[:]...))
+	return spend.ID(sum[:16])
+}
+
+// changeEventID is EventID of a change, whose number other deployments have as well,
+// but not its head.
+func changeEventID(t EventType, c *Change) spend.ID { return EventID(t, spend.ID(c.Head[:16])) }
 
 // EventSources are what events are about, by IDs and in no order. What a store has
 // a row of events for is there.
@@ -206,7 +219,7 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 		}
 	case EventPolicyCreated, EventKeyChanged:
 		if e.Change, ok = s.changes[changeOf(source)]; ok {
-			e.At = e.Change.At
+			e.At, e.ID = e.Change.At, changeEventID(e.Type, e.Change)
 		}
 	case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
 		c, there := s.changes[changeOf(source)]
@@ -220,7 +233,7 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 		if e.Approval, ok = s.approvalAt(id); !ok {
 			return false
 		}
-		e.At, e.Approval.UsedBy = c.At, spend.ID{}
+		e.At, e.ID, e.Approval.UsedBy = c.At, changeEventID(e.Type, c), spend.ID{}
 		if e.Type != EventApprovalExpired {
 			e.Approval.Decision = decisionOf(c)
 		}

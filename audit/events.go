@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"time"
 
 	"spendgate/hotpath/spend"
@@ -78,14 +77,6 @@ type Event struct {
 	Outcome    *spend.Outcome // of outcome.*
 	Exhaustion *Exhaustion
 	Change     *Change // of policy.created and key.changed
-}
-
-// EventID returns the ID of the event of that type about a source: the check of a
-// violation, an approval, an outcome, an Exhaustion's, or that of a change
-// (ChangeSource). There is one event of a type and source at most.
-func EventID(t EventType, source spend.ID) spend.ID {
-	sum := sha256.Sum256(append(append([]byte("spendgate event 1\n"+string(t)), '\n'), source[:]...))
-	return spend.ID(sum[:16])
 }
 
 // ApprovalEvent is an approval at one of its events.

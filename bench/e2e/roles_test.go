@@ -120,6 +120,9 @@ func (r *roles) work(t *testing.T) {
 	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":1`) {
 		t.Errorf("the violation is not listed: %s", list)
 	}
+	if feed := ok(t, must(r.client.Do(ctx, http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK); !strings.Contains(string(feed.Body), "violation.recorded") {
+		t.Errorf("the violation is not in the feed: %s", feed)
+	}
 	eventually(t, patience, "the violation is counted", func() (done bool) {
 		err := owner.QueryRow(ctx, "SELECT sum(total) = 1 FROM violation_counts").Scan(&done)
 		return err == nil && done

@@ -81,6 +81,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G4 fresh policies", s.freshPolicies},
 		{"G5 fresh keys", s.freshKeys},
 		{"S21 S22 readable elsewhere at once", s.readableElsewhere},
+		{"S51 the feed", s.feed},
 		{"G3 redis flushed", s.redisFlushed},
 		{"G1 redis killed", s.redisKilled},
 		{"G3 redis back from an old copy", s.redisFromOldCopy},

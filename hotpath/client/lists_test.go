@@ -3,6 +3,7 @@ package client_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"spendgate/hotpath/client"
 )
@@ -64,6 +65,35 @@ func lists(t *testing.T, c *client.Client) {
 		t.Error(page, err)
 	}
 	if _, err := c.PolicyVersions(t.Context(), "none", client.PolicyQuery{}); code(err) != client.CodePolicyNotFound {
+		t.Error(err)
+	}
+}
+
+// events reads what the other parts of TestRealNode caused, from a cursor on.
+func events(t *testing.T, c *client.Client) {
+	var all []client.Event
+	for after, more := int64(0), true; more; {
+		page, err := c.Events(t.Context(), after, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, after, more = append(all, page.Data...), page.NextAfter, page.HasMore
+	}
+	types := make(map[string]int)
+	for i, e := range all {
+		if i > 0 && e.Sequence <= all[i-1].Sequence || e.ID == "" || time.Since(e.Timestamp.Time).Abs() > time.Hour || len(e.Data) == 0 {
+			t.Errorf("%+v", e)
+		}
+		types[e.Type]++
+	}
+	if types["policy.created"] < 2 || types["key.changed"] == 0 || types["violation.recorded"] == 0 {
+		t.Error(types)
+	}
+	page, err := c.Events(t.Context(), all[len(all)-1].Sequence, 0)
+	if err != nil || len(page.Data) != 0 || page.HasMore || page.NextAfter != all[len(all)-1].Sequence {
+		t.Error(page, err)
+	}
+	if _, err := c.Events(t.Context(), -1, 0); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
 }

@@ -61,6 +61,7 @@ func TestRealNode(t *testing.T) {
 	t.Run("simulation", func(t *testing.T) { simulation(t, c, anonymous) })
 	t.Run("violations", func(t *testing.T) { violations(t, c) })
 	t.Run("lists", func(t *testing.T) { lists(t, c) })
+	t.Run("events", func(t *testing.T) { events(t, c) })
 	t.Run("keys", func(t *testing.T) { keys(t, c) })
 	t.Run("grants", func(t *testing.T) { grants(t, node, c) })
 	t.Run("approvals", func(t *testing.T) { approvals(t, node, c) })

@@ -319,16 +319,25 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/approvals?status=open", "", 422, false)
 	d.send("GET", "/v1/approvals/apr_0", "", 404, true)
 
+	d.send("POST", "/v1/policies", `{"policy_id":"r","name":"n","rules":[
+		{"rule_id":"hour","rule_type":"budget","parameters":{"limit":10,"currency":"USD","rolling_minutes":60}}]}`, 201, true)
+	for _, amount := range []string{"15", "16"} { // told of once
+		d.send("POST", "/v1/checks", strings.Replace(check(amount), `"p"`, `"r"`, 1), 200, true)
+	}
 	events := d.send("GET", "/v1/events?limit=100", "", 200, true)
 	for _, want := range []string{
 		`"type":"violation.recorded","timestamp":"`, `"type":"approval.requested","timestamp":"`, `"type":"approval.denied","timestamp":"`,
 		`"used_by_check_id":"chk_`, `"use_by":"`, `"reference":"psp-1"`, `"decision":{"principal":"`, `"by":{"kind":"admin",`,
 		`"rule_id":"ever","per":{},"currency":null,"limit":null,"used":0,"count":1,"max_count":1,"window":"lifetime","time_zone":"UTC","window_start":"`,
+		`"data":{"policy_id":"r","rule_id":"hour","per":{},"currency":"USD","limit":10,"used":0,"count":0,"max_count":null,"window":null,"rolling_minutes":60,"window_start":"`,
 		`"created":true,"key":{`, `"created":false,"key":{`, `"has_more":false}`,
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no %s in %s", want, events)
 		}
+	}
+	if n := strings.Count(events, "budget.exhausted"); n != 2 {
+		t.Errorf("%d budgets are exhausted in %s", n, events)
 	}
 	d.send("GET", "/v1/events?after=9223372036854775807", "", 200, true)
 	d.send("GET", "/v1/events?after=-1", "", 422, false)
