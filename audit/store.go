@@ -259,10 +259,10 @@ type Webhooks interface {
 	// LeaseWebhooks has the node hold the active webhooks that nobody holds, or that
 	// it holds without serving them.
 	LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (WebhookLeases, error)
-	// HoldWebhook renews a lease, moves the cursor there if it is not that far, and
-	// returns what is to be done. It fails with ErrNotFound, and writes nothing, when
+	// HoldWebhook renews a lease, moves the cursor, and returns what is to be done. It
+	// fails with ErrNotFound, and writes nothing, when
 	// the node does not hold the webhook, or that is not active.
-	HoldWebhook(ctx context.Context, holder, id spend.ID, cursor int64, lease time.Duration) (*WebhookTask, error)
+	HoldWebhook(ctx context.Context, holder, id spend.ID, seen WebhookSeen, lease time.Duration) (*WebhookTask, error)
 	// RecordDelivery records an attempt and what follows from it. A retry that was
 	// put anew meanwhile stays. It fails with ErrNotFound, and writes nothing, when
 	// the node does not hold the webhook.

@@ -101,6 +101,14 @@ type WebhookRetry struct {
 	DueAt    time.Time
 }
 
+// WebhookSeen is how far the feed was read for a webhook: up to the cursor, of
+// events of these types. A cursor is moved only while the webhook has the same types,
+// so that none is missed that was added meanwhile, and never back.
+type WebhookSeen struct {
+	Cursor     int64
+	EventTypes []EventType
+}
+
 // WebhookLeases is what a node took, and how many webhooks there are.
 type WebhookLeases struct {
 	Taken            []spend.ID
@@ -127,11 +135,9 @@ type DeliveryResult struct {
 	Delivery
 	EventAt time.Time
 	Retry   *WebhookRetry // that it was; nil of a new event
+	Seen    WebhookSeen   // of a new event: up to it
 	RetryIn time.Duration
 	Pause   time.Duration // before the next new event is tried
-	// Keep leaves the event where it is, to be tried once the webhook is active
-	// again.
-	Keep bool
 }
 
 // DeliveryQuery selects the attempts to deliver to a webhook.

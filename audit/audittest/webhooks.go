@@ -22,6 +22,7 @@ func webhookTests() []test {
 		{"WebhookDeliveries", webhookDeliveries},
 		{"WebhookReplays", webhookReplays},
 		{"WebhookSecrets", webhookSecrets},
+		{"WebhookTypes", webhookTypes},
 		{"DeliveriesExpire", deliveriesExpire},
 	}
 }
@@ -60,7 +61,7 @@ func mustLease(t *testing.T, s Subject, holder spend.ID, serving ...spend.ID) []
 
 func mustHold(t *testing.T, s Subject, holder, id spend.ID) *audit.WebhookTask {
 	t.Helper()
-	task, err := s.HoldWebhook(t.Context(), holder, id, 0, longLease)
+	task, err := s.HoldWebhook(t.Context(), holder, id, audit.WebhookSeen{}, longLease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	}
 	mustNotHold := func(holder, id spend.ID) {
 		t.Helper()
-		if _, err := s.HoldWebhook(ctx, holder, id, 0, longLease); !errors.Is(err, audit.ErrNotFound) {
+		if _, err := s.HoldWebhook(ctx, holder, id, audit.WebhookSeen{}, longLease); !errors.Is(err, audit.ErrNotFound) {
 			t.Errorf("got %v, want ErrNotFound", err)
 		}
 		if err := s.RecordDelivery(ctx, holder, delivered(id, 8)); !errors.Is(err, audit.ErrNotFound) {
@@ -178,7 +179,7 @@ func webhookLeases(t *testing.T, s Subject) {
 		t.Errorf("to do: %+v", task)
 	}
 	// A lease that is over, though its holder does not know.
-	if _, err := s.HoldWebhook(ctx, a, first.ID, 9, time.Millisecond); err != nil {
+	if _, err := s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{Cursor: 9, EventTypes: first.EventTypes}, time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -200,7 +201,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	if _, err := s.UpdateWebhook(ctx, actor(), first.ID, audit.WebhookChange{Active: new(false)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.HoldWebhook(ctx, a, first.ID, 0, longLease); !errors.Is(err, audit.ErrNotFound) {
+	if _, err := s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{}, longLease); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("a disabled one is held: %v", err)
 	}
 }

@@ -142,16 +142,16 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 }
 
 // HoldWebhook implements audit.Webhooks.
-func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor int64, lease time.Duration) (*audit.WebhookTask, error) {
+func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
 	const doing = "cannot hold a webhook"
 	tasks, err := collect(ctx, s, doing, scanTask, `WITH held AS (
-			UPDATE webhook_states AS s SET held_until = clock_timestamp() + $4 * interval '1 millisecond', cursor = greatest(s.cursor, $3)
+			UPDATE webhook_states AS s SET held_until = clock_timestamp() + $4 * interval '1 millisecond', cursor = CASE w.event_types WHEN $5 THEN greatest(s.cursor, $3) ELSE s.cursor END
 			FROM webhooks AS w WHERE s.webhook_id = $2 AND w.id = $2 AND w.active AND s.holder = $1 AND s.held_until > clock_timestamp() RETURNING s.*)
 		SELECT `+webhookFields+`, h.secret, h.previous_secret, clock_timestamp(), h.previous_until, h.cursor, h.failures, h.resume_at, r.sequence, r.attempts, r.due_at,
 			(SELECT min(o.since) FROM webhook_retries AS o WHERE o.webhook_id = $2)
 		FROM held AS h JOIN webhooks AS w ON w.id = h.webhook_id
 			LEFT JOIN LATERAL (SELECT * FROM webhook_retries AS n WHERE n.webhook_id = $2 ORDER BY n.due_at LIMIT 1) AS r ON true`,
-		[16]byte(holder), [16]byte(id), cursor, lease.Milliseconds())
+		[16]byte(holder), [16]byte(id), seen.Cursor, lease.Milliseconds(), audit.EventTypesText(seen.EventTypes))
 	if err != nil {
 		return nil, err
 	}
@@ -197,9 +197,10 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 	}
 	var held bool
 	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		return db.QueryRow(ctx, `SELECT record_delivery($1, ROW($2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)::webhook_deliveries, $11, $12, $13, $14, $15)`,
+		return db.QueryRow(ctx, `SELECT record_delivery($1, ROW($2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)::webhook_deliveries, $11, $12, $13, $14, $15, $16)`,
 			[16]byte(holder), [16]byte(r.ID), [16]byte(r.WebhookID), r.Sequence, [16]byte(r.EventID), string(r.EventType), r.Attempt,
-			r.Duration.Milliseconds(), r.StatusCode, r.Error, r.EventAt, retried, retryMS, r.Pause.Milliseconds(), r.Keep).Scan(&held)
+			r.Duration.Milliseconds(), r.StatusCode, r.Error, r.EventAt, retried, retryMS, r.Pause.Milliseconds(),
+			r.Seen.Cursor, audit.EventTypesText(r.Seen.EventTypes)).Scan(&held)
 	})
 	if err == nil && !held {
 		err = fmt.Errorf("%s: %w", doing, audit.ErrNotFound)

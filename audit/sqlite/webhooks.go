@@ -174,13 +174,14 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 }
 
 // HoldWebhook implements audit.Webhooks.
-func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor int64, lease time.Duration) (*audit.WebhookTask, error) {
+func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
 	t := new(audit.WebhookTask)
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
-		result, err := tx.Exec(`UPDATE webhook_states SET held_until = ?, cursor = max(cursor, ?) WHERE webhook_id = ? AND holder = ? AND held_until > ?
-			AND EXISTS (SELECT 1 FROM webhooks AS w WHERE w.id = webhook_id AND w.active)`,
-			now.Add(lease).UnixMilli(), cursor, id[:], holder[:], now.UnixMilli())
+		result, err := tx.Exec(`UPDATE webhook_states SET held_until = ?1,
+			cursor = iif((SELECT event_types FROM webhooks WHERE id = webhook_id) = ?2, max(cursor, ?3), cursor)
+			WHERE webhook_id = ?4 AND holder = ?5 AND held_until > ?6 AND EXISTS (SELECT 1 FROM webhooks AS w WHERE w.id = webhook_id AND w.active)`,
+			now.Add(lease).UnixMilli(), audit.EventTypesText(seen.EventTypes), seen.Cursor, id[:], holder[:], now.UnixMilli())
 		if err == nil {
 			err = oneRow(result)
 		}
@@ -249,15 +250,15 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 		}
 		_, err = tx.Exec("INSERT INTO webhook_deliveries ("+deliveryColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", r.ID[:], r.WebhookID[:], r.Sequence, r.EventID[:],
 			string(r.EventType), r.Attempt, r.Duration.Milliseconds(), r.StatusCode, r.Error, next)
-		if err != nil || r.Keep {
+		if err != nil {
 			return err
 		}
 		if err := noteRetry(tx, &r, next); err != nil {
 			return err
 		}
 		_, err = tx.Exec(`UPDATE webhook_states SET failures = CASE WHEN ?1 = '' THEN 0 ELSE failures + 1 END, resume_at = ?2,
-			cursor = CASE WHEN ?3 THEN max(cursor, ?4) ELSE cursor END WHERE webhook_id = ?5`,
-			r.Error, now.Add(r.Pause).UnixMilli(), r.Retry == nil, r.Sequence, r.WebhookID[:])
+			cursor = iif((SELECT event_types FROM webhooks WHERE id = webhook_id) = ?3, max(cursor, ?4), cursor) WHERE webhook_id = ?5`,
+			r.Error, now.Add(r.Pause).UnixMilli(), audit.EventTypesText(r.Seen.EventTypes), r.Seen.Cursor, r.WebhookID[:])
 		return err
 	})
 	if err != nil {

@@ -41,8 +41,7 @@ type memory struct {
 	keys       map[spend.ID]audit.Key
 	keyChanged map[spend.ID]int64
 	changes    []audit.Change
-	webhooks   map[spend.ID]*webhook
-	deliveries []audit.Delivery
+	*audittest.Webhooks
 	generation int64
 
 	feed        []audit.EventRow
@@ -71,14 +70,21 @@ type keyRow struct {
 const keysLive = 24 * time.Hour
 
 func newMemory() *memory {
-	return &memory{
+	m := &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
 		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
-		approvals: make(map[spend.ID]*audit.Approval), webhooks: make(map[spend.ID]*webhook),
-		policies: make(map[string][]audit.Policy), changed: make(map[string]int64),
+		approvals: make(map[spend.ID]*audit.Approval),
+		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
+	m.Webhooks = audittest.NewWebhooks(func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.generation++
+		m.recordChange(audit.ChangeOfWebhook(kind, w, m.generation, by, time.Now()))
+	})
+	return m
 }
 
 // ended returns the error of a call whose context has ended.
@@ -450,6 +456,8 @@ func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audi
 	return found, ended(ctx)
 }
 
+func (m *memory) EventsHead(ctx context.Context) (int64, error) { return 0, ended(ctx) }
+
 func (m *memory) ListKeys(ctx context.Context, before spend.ID, limit int) (page []audit.Key, more bool, total int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -521,8 +529,7 @@ func (m *memory) Tidy(_ context.Context, now time.Time) error {
 	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
 		return c.change.EndMS != 0 && c.change.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
 	})
-	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
-	m.deliveries = slices.DeleteFunc(m.deliveries, func(d audit.Delivery) bool { return slices.Compare(d.ID[:], kept[:]) < 0 })
+	m.Webhooks.Tidy(now)
 	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
 	return nil
 }

@@ -125,7 +125,7 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", "", 202, true, admin)
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", `{"now":true}`, 422, true, admin)
 	d.send("POST", one+"/deliveries/dlv_"+strings.Repeat("0", 32)+"/replay", "", 404, true, admin)
-	if task, err := store.HoldWebhook(ctx, node, id, 0, time.Minute); err != nil || task.Retry == nil || task.Retry.Sequence != 1 {
+	if task, err := store.HoldWebhook(ctx, node, id, audit.WebhookSeen{}, time.Minute); err != nil || task.Retry == nil || task.Retry.Sequence != 1 {
 		d.t.Errorf("to do after a replay: %+v, %v", task, err)
 	}
 }

@@ -1446,8 +1446,10 @@ END $$;
 -- Records an attempt and what follows from it, if the node holds the webhook, and
 -- reports whether it does. retried is when the retry was due that it was, null of a
 -- new event: a retry that was put anew meanwhile stays. The event is tried again
--- after retry_ms, or not if that is null; keep leaves all as it is. May be repeated.
-CREATE FUNCTION record_delivery(node uuid, d webhook_deliveries, since timestamptz, retried timestamptz, retry_ms bigint, pause_ms bigint, keep boolean)
+-- after retry_ms, or not if that is null. The cursor moves while the webhook has the
+-- types that the feed was read with. May be repeated.
+CREATE FUNCTION record_delivery(node uuid, d webhook_deliveries, since timestamptz, retried timestamptz, retry_ms bigint, pause_ms bigint,
+    new_cursor bigint, seen_types text)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -1460,7 +1462,7 @@ BEGIN
     END IF;
     d.next_at := now + retry_ms * interval '1 millisecond';
     INSERT INTO webhook_deliveries VALUES (d.*) ON CONFLICT DO NOTHING;
-    IF NOT FOUND OR keep THEN
+    IF NOT FOUND THEN
         RETURN true;
     END IF;
     IF retried IS NULL AND retry_ms IS NOT NULL THEN
@@ -1473,7 +1475,8 @@ BEGIN
         DELETE FROM webhook_retries AS r WHERE r.webhook_id = d.webhook_id AND r.sequence = d.sequence AND r.due_at = retried;
     END IF;
     UPDATE webhook_states AS s SET failures = CASE WHEN d.error = '' THEN 0 ELSE s.failures + 1 END, resume_at = now + pause_ms * interval '1 millisecond',
-            cursor = CASE WHEN retried IS NULL THEN greatest(s.cursor, d.sequence) ELSE s.cursor END
+            cursor = CASE WHEN EXISTS (SELECT FROM webhooks AS w WHERE w.id = d.webhook_id AND w.event_types = seen_types)
+                THEN greatest(s.cursor, new_cursor) ELSE s.cursor END
         WHERE s.webhook_id = d.webhook_id;
     RETURN true;
 END $$;

@@ -1,14 +1,39 @@
-package sim
+package audittest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
+
+// Webhooks is an audit.Webhooks in memory, but for the feed's head.
+type Webhooks struct {
+	// Record records a change.
+	Record func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor)
+
+	mu         sync.Mutex
+	webhooks   map[spend.ID]*webhook
+	deliveries []audit.Delivery
+}
+
+// NewWebhooks makes one without webhooks.
+func NewWebhooks(record func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor)) *Webhooks {
+	return &Webhooks{Record: record, webhooks: make(map[spend.ID]*webhook)}
+}
+
+// ended returns the error of a call whose context has ended.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+	}
+	return nil
+}
 
 // webhook is one in memory, with what deliveries change.
 type webhook struct {
@@ -28,23 +53,30 @@ type retry struct {
 	since time.Time
 }
 
-func (m *memory) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
+func (w *webhook) move(seen audit.WebhookSeen) {
+	if slices.Equal(seen.EventTypes, w.EventTypes) {
+		w.cursor = max(w.cursor, seen.Cursor)
+	}
+}
+
+// CreateWebhook implements audit.Webhooks.
+func (m *Webhooks) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return unavailable(err)
+	if err := ended(ctx); err != nil {
+		return err
 	}
 	if len(m.webhooks) >= audit.MaxWebhooks {
 		return audit.ErrWebhooksFull
 	}
 	w.SecretSum = secret.Sum()
-	m.generation++
 	m.webhooks[w.ID] = &webhook{Webhook: *w, secret: secret, cursor: cursor, resumeAt: time.Now(), retries: make(map[int64]retry)}
-	m.recordChange(audit.ChangeOfWebhook(audit.WebhookCreated, w, m.generation, by, time.Now()))
+	m.Record(audit.WebhookCreated, w, by)
 	return nil
 }
 
-func (m *memory) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
+// UpdateWebhook implements audit.Webhooks.
+func (m *Webhooks) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -59,13 +91,13 @@ func (m *memory) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID,
 	if change.Active != nil && *change.Active {
 		w.failures, w.resumeAt = 0, now
 	}
-	m.generation++
-	m.recordChange(audit.ChangeOfWebhook(audit.WebhookChanged, &w.Webhook, m.generation, by, now))
+	m.Record(audit.WebhookChanged, &w.Webhook, by)
 	changed := w.Webhook
 	return &changed, ended(ctx)
 }
 
-func (m *memory) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
+// DeleteWebhook implements audit.Webhooks.
+func (m *Webhooks) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -73,12 +105,12 @@ func (m *memory) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID)
 		return audit.ErrNotFound
 	}
 	delete(m.webhooks, id)
-	m.generation++
-	m.recordChange(audit.ChangeOfWebhook(audit.WebhookDeleted, &w.Webhook, m.generation, by, time.Now()))
+	m.Record(audit.WebhookDeleted, &w.Webhook, by)
 	return ended(ctx)
 }
 
-func (m *memory) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
+// Webhook implements audit.Webhooks.
+func (m *Webhooks) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -89,7 +121,8 @@ func (m *memory) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, erro
 	return &found, ended(ctx)
 }
 
-func (m *memory) ListWebhooks(ctx context.Context) (all []audit.Webhook, err error) {
+// ListWebhooks implements audit.Webhooks.
+func (m *Webhooks) ListWebhooks(ctx context.Context) (all []audit.Webhook, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.webhooks {
@@ -99,7 +132,8 @@ func (m *memory) ListWebhooks(ctx context.Context) (all []audit.Webhook, err err
 	return all, ended(ctx)
 }
 
-func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+// LeaseWebhooks implements audit.Webhooks.
+func (m *Webhooks) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -118,14 +152,15 @@ func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []s
 }
 
 // held returns a webhook that the node holds, with mu held.
-func (m *memory) held(holder, id spend.ID) (*webhook, error) {
+func (m *Webhooks) held(holder, id spend.ID) (*webhook, error) {
 	if w := m.webhooks[id]; w != nil && w.holder == holder && w.heldUntil.After(time.Now()) {
 		return w, nil
 	}
 	return nil, audit.ErrNotFound
 }
 
-func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor int64, lease time.Duration) (*audit.WebhookTask, error) {
+// HoldWebhook implements audit.Webhooks.
+func (m *Webhooks) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, err := m.held(holder, id)
@@ -133,7 +168,8 @@ func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor in
 		return nil, audit.ErrNotFound
 	}
 	now := time.Now()
-	w.heldUntil, w.cursor = now.Add(lease), max(w.cursor, cursor)
+	w.heldUntil = now.Add(lease)
+	w.move(seen)
 	t := &audit.WebhookTask{Webhook: w.Webhook, Secrets: []audit.Secret{w.secret}, Now: now, Cursor: w.cursor, Failures: w.failures, ResumeAt: w.resumeAt}
 	if w.previous != "" && w.previousUntil.After(now) {
 		t.Secrets = append(t.Secrets, w.previous)
@@ -149,7 +185,8 @@ func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, cursor in
 	return t, ended(ctx)
 }
 
-func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
+// RecordDelivery implements audit.Webhooks.
+func (m *Webhooks) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, err := m.held(holder, r.WebhookID)
@@ -161,9 +198,6 @@ func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.De
 		r.NextAt = now.Add(r.RetryIn)
 	}
 	m.deliveries = append(m.deliveries, r.Delivery)
-	if r.Keep {
-		return ended(ctx)
-	}
 	old, present := w.retries[r.Sequence]
 	same := r.Retry != nil && present && old.DueAt.Equal(r.Retry.DueAt)
 	switch {
@@ -179,13 +213,12 @@ func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.De
 		w.failures = 0
 	}
 	w.resumeAt = now.Add(r.Pause)
-	if r.Retry == nil {
-		w.cursor = max(w.cursor, r.Sequence)
-	}
+	w.move(r.Seen)
 	return ended(ctx)
 }
 
-func (m *memory) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
+// ReleaseWebhooks implements audit.Webhooks.
+func (m *Webhooks) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for w := range maps.Values(m.webhooks) {
@@ -196,7 +229,8 @@ func (m *memory) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
 	return ended(ctx)
 }
 
-func (m *memory) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
+// Deliveries implements audit.Webhooks.
+func (m *Webhooks) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.deliveries {
@@ -211,7 +245,8 @@ func (m *memory) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []
 	return page, more, ended(ctx)
 }
 
-func (m *memory) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
+// ReplayDelivery implements audit.Webhooks.
+func (m *Webhooks) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.deliveries, func(d audit.Delivery) bool { return d.ID == deliveryID && d.WebhookID == webhookID })
@@ -228,4 +263,10 @@ func (m *memory) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend
 	return &d, ended(ctx)
 }
 
-func (m *memory) EventsHead(ctx context.Context) (int64, error) { return 0, ended(ctx) }
+// Tidy removes the attempts that are not kept any more.
+func (m *Webhooks) Tidy(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
+	m.deliveries = slices.DeleteFunc(m.deliveries, func(d audit.Delivery) bool { return slices.Compare(d.ID[:], kept[:]) < 0 })
+}

@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+const (
+	// attemptTimeout bounds an attempt, from resolving the host to the last byte of
+	// the response that is read.
+	attemptTimeout = 15 * time.Second
+	// maxResponse is how much of a response is read, so that the connection may be used
+	// again.
+	maxResponse = 4 << 10
+	// maxError bounds what the log of deliveries says of a failure.
+	maxError = 256
+)
+
+// attempt sends an event and notes in r what came of it. gone is that the receiver
+// wants no more, aborted that the node stopped meanwhile.
+func (e *endpoint) attempt(stop context.Context, task *audit.WebhookTask, event *audit.Event, r *audit.DeliveryResult) (gone, aborted bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	defer context.AfterFunc(stop, func() { time.AfterFunc(finishIn, cancel) })()
+	began := time.Now()
+	status, err := e.post(ctx, task, event)
+	r.Duration, r.StatusCode = time.Since(began), status
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return false, true
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		r.Error = fmt.Sprintf("no complete response within %v", attemptTimeout)
+	case errors.Is(err, errAddress):
+		r.Error = "refused: the URL " + errAddress.Error()
+	case err != nil:
+		r.Error = clip(err.Error())
+	case status == http.StatusGone:
+		r.Error = "status 410: the webhook is disabled"
+		return true, false
+	case status >= 300 && status < 400:
+		r.Error = fmt.Sprintf("status %d: redirects are not followed", status)
+	case status < 200 || status > 299:
+		r.Error = fmt.Sprintf("status %d", status)
+	}
+	return false, false
+}
+
+// post sends an event and returns the status of the response, 0 if there is none.
+func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *audit.Event) (status int, err error) {
+	body, at, id := e.Encode(nil, event), time.Now(), event.ID.Text(spend.PrefixEvent)
+	signature, err := sign(task.Secrets, id, at, body)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, task.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, withoutURL(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "spendgate")
+	request.Header["webhook-id"] = []string{id}
+	request.Header["webhook-timestamp"] = []string{strconv.FormatInt(at.Unix(), 10)}
+	request.Header["webhook-signature"] = []string{signature}
+	response, err := e.client.Do(request)
+	if err != nil {
+		return 0, withoutURL(err)
+	}
+	_, err = io.CopyN(io.Discard, response.Body, maxResponse)
+	_ = response.Body.Close() // nothing more is read
+	if err != nil && !errors.Is(err, io.EOF) {
+		return response.StatusCode, withoutURL(err)
+	}
+	return response.StatusCode, nil
+}
+
+// withoutURL takes the URL out of an error: it may have a token in it.
+func withoutURL(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
+	}
+	return err
+}
+
+// clip makes a text storable, whatever a receiver had it say.
+func clip(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
+	if len(text) > maxError {
+		text = strings.ToValidUTF8(text[:maxError], "")
+	}
+	return text
+}

@@ -1,0 +1,249 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/hotpath/spend"
+)
+
+// feed is one in memory.
+type feed struct {
+	mu     sync.Mutex
+	events []audit.Event
+}
+
+// add adds an event of each type.
+func (f *feed) add(types ...audit.EventType) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range types {
+		n := int64(2*len(f.events) + 2) // numbers may be missing
+		f.events = append(f.events, audit.Event{Sequence: n, Type: t, ID: audit.EventID(t, audit.ChangeSource(n)), At: time.Now()})
+	}
+}
+
+func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPage, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	page.Next = q.After
+	for _, e := range f.events {
+		switch {
+		case e.Sequence <= q.After:
+		case len(page.Events) == q.Limit:
+			page.More = true
+			return page, ctx.Err()
+		default:
+			if page.Next = e.Sequence; q.Types == nil || slices.Contains(q.Types, e.Type) {
+				page.Events = append(page.Events, e)
+			}
+		}
+	}
+	return page, ctx.Err()
+}
+
+// storage is a store whose feed is another's.
+type storage struct {
+	*audittest.Webhooks
+	feed    *feed
+	changes []audit.Change // of webhooks
+}
+
+func (s *storage) EventsHead(ctx context.Context) (int64, error) {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	if n := len(s.feed.events); n > 0 {
+		return s.feed.events[n-1].Sequence, ctx.Err()
+	}
+	return 0, ctx.Err()
+}
+
+// received is an attempt as a receiver sees it.
+type received struct {
+	at     time.Time
+	url    string
+	header http.Header
+	body   string
+}
+
+func (r *received) id() string { return r.header["webhook-id"][0] }
+
+// receiver stands for all receivers: answer returns a status, or an error for none.
+type receiver struct {
+	t      *testing.T
+	answer func(r *http.Request) (int, error)
+
+	mu     sync.Mutex
+	all    []received
+	active map[string]int // by URL
+	twice  bool           // something was delivered to one URL twice at once
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *receiver) RoundTrip(request *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	url := request.URL.String()
+	r.mu.Lock()
+	r.all = append(r.all, received{time.Now(), url, request.Header, string(body)})
+	r.active[url]++
+	r.twice = r.twice || r.active[url] > 1
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.active[url]--
+	}()
+	status, err := r.answer(request)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("thanks")), Request: request}, nil
+}
+
+// to returns what a URL received.
+func (r *receiver) to(url string) (all []received) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
+		if one.url == url {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// bench is some nodes' workers over one store, one feed and all receivers.
+type bench struct {
+	t        *testing.T
+	store    *storage
+	receiver *receiver
+	running  sync.WaitGroup
+}
+
+const one, other = "https://one.example/hook?token=7", "https://other.example/"
+
+func newBench(t *testing.T, answer func(*http.Request) (int, error)) *bench {
+	t.Helper()
+	b := &bench{t: t, store: &storage{feed: new(feed)}, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
+	b.store.Webhooks = audittest.NewWebhooks(func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor) {
+		b.store.changes = append(b.store.changes, audit.ChangeOfWebhook(kind, w, 0, by, time.Now()))
+	})
+	t.Cleanup(b.running.Wait)
+	return b
+}
+
+func status(code int) func(*http.Request) (int, error) {
+	return func(*http.Request) (int, error) { return code, nil }
+}
+
+// node runs a worker until the function is called, or the test ends.
+func (b *bench) node() (w *Worker, stop func()) {
+	w = New(Options{
+		Store: b.store, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
+		Encode: func(dst []byte, e *audit.Event) []byte {
+			return fmt.Appendf(dst, `{"id":%q,"type":%q,"sequence":%d,"data":{}}`, e.ID.Text(spend.PrefixEvent), e.Type, e.Sequence)
+		},
+	})
+	w.client.Transport = b.receiver
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	b.running.Go(func() {
+		defer close(done)
+		w.Run(ctx)
+	})
+	stop = func() {
+		cancel()
+		<-done
+	}
+	b.t.Cleanup(cancel)
+	return w, stop
+}
+
+// webhook makes one that begins at the head of the feed.
+func (b *bench) webhook(url string, types ...audit.EventType) *audit.Webhook {
+	b.t.Helper()
+	if types == nil {
+		types = audit.EventTypes[:]
+	}
+	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: url, EventTypes: types, Active: true, CreatedAt: time.Now()}
+	head, err := b.store.EventsHead(b.t.Context())
+	if err == nil {
+		err = b.store.CreateWebhook(b.t.Context(), audit.Actor{}, w, NewSecret(), head)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return w
+}
+
+func (b *bench) change(w *audit.Webhook, c audit.WebhookChange) {
+	b.t.Helper()
+	if _, err := b.store.UpdateWebhook(b.t.Context(), audit.Actor{}, w.ID, c); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// log returns the attempts, oldest first.
+func (b *bench) log(w *audit.Webhook) []audit.Delivery {
+	b.t.Helper()
+	page, _, err := b.store.Deliveries(b.t.Context(), audit.DeliveryQuery{WebhookID: w.ID, Limit: 1000})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	slices.Reverse(page)
+	return page
+}
+
+// ids returns the events that a URL received, in order.
+func (b *bench) ids(url string) (ids []string) {
+	for _, r := range b.receiver.to(url) {
+		ids = append(ids, r.id())
+	}
+	return ids
+}
+
+// names returns the IDs of the feed's events of these types; none: of all.
+func (b *bench) names(types ...audit.EventType) (ids []string) {
+	b.store.feed.mu.Lock()
+	defer b.store.feed.mu.Unlock()
+	for _, e := range b.store.feed.events {
+		if types == nil || slices.Contains(types, e.Type) {
+			ids = append(ids, e.ID.Text(spend.PrefixEvent))
+		}
+	}
+	return ids
+}
+
+var (
+	errRefused = errors.New("connection refused")
+	errDead    = errors.New("the node is cut off")
+)
+
+// deadStore is one that cannot be reached.
+type deadStore struct{ audit.Webhooks }
+
+func (deadStore) EventsHead(context.Context) (int64, error) { return 0, errDead }
+func (deadStore) LeaseWebhooks(context.Context, spend.ID, []spend.ID, time.Duration) (audit.WebhookLeases, error) {
+	return audit.WebhookLeases{}, errDead
+}
+func (deadStore) HoldWebhook(context.Context, spend.ID, spend.ID, audit.WebhookSeen, time.Duration) (*audit.WebhookTask, error) {
+	return nil, errDead
+}
+func (deadStore) RecordDelivery(context.Context, spend.ID, audit.DeliveryResult) error {
+	return errDead
+}
+func (deadStore) ReleaseWebhooks(context.Context, spend.ID) error { return errDead }

@@ -1,0 +1,218 @@
+package webhook
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+const (
+	// leaseFor is for how long a node that was killed keeps others from its webhooks.
+	leaseFor = 45 * time.Second
+	// holdEvery is how often a lease is renewed while nothing is to be done.
+	holdEvery = 10 * time.Second
+	// lookEvery is how often a node looks for webhooks that nobody holds.
+	lookEvery = 2 * time.Second
+	// pollEvery is how often a node that holds some looks for new events.
+	pollEvery = time.Second
+	// storeTimeout bounds one question to the store.
+	storeTimeout = 5 * time.Second
+	// asksAtOnce is how many questions of the deliveries the store has at once, at
+	// most: they share its connections with checks.
+	asksAtOnce    = 2
+	complainEvery = time.Minute
+	// finishIn is how long an attempt may go on when the node stops.
+	finishIn = 2 * time.Second
+)
+
+// Options is what a Worker is made of. Store, Events and Encode are required.
+type Options struct {
+	Store audit.Webhooks
+	// Events reads the feed.
+	Events func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error)
+	// Encode writes an event as the feed has it.
+	Encode func(dst []byte, e *audit.Event) []byte
+	// PrivateAddresses lets private and loopback addresses be dialled.
+	PrivateAddresses bool
+	Logger           *slog.Logger
+	Registerer       prometheus.Registerer // nil keeps the metrics to itself
+}
+
+// Worker delivers to the webhooks that this node holds.
+type Worker struct {
+	Options
+	holder  spend.ID // of this process
+	client  *http.Client
+	asks    chan struct{}
+	metrics *metrics
+
+	mu      sync.Mutex
+	serving map[spend.ID]*endpoint
+	running sync.WaitGroup
+	head    atomic.Int64 // of the feed, when it was last asked for
+
+	complained atomic.Int64 // when something was logged last, in Unix nanoseconds
+}
+
+// New makes a Worker; Run starts it.
+func New(o Options) *Worker {
+	w := &Worker{Options: o, holder: spend.NewID(time.Now()), asks: make(chan struct{}, asksAtOnce), serving: make(map[spend.ID]*endpoint)}
+	w.client = &http.Client{
+		Transport:     transport(newAddressFilter(o.PrivateAddresses)),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	w.metrics = newMetrics(o.Registerer, w.oldest)
+	return w
+}
+
+// transport dials what the filter lets pass, itself: a proxy would dial for it.
+func transport(f *addressFilter) *http.Transport {
+	dialer := &net.Dialer{ControlContext: f.control}
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		MaxIdleConns:           audit.MaxWebhooks,
+		MaxIdleConnsPerHost:    1,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: 16 << 10,
+	}
+}
+
+// Run delivers until the context ends, then finishes what is in flight, for a while,
+// and lets other nodes take over at once.
+func (w *Worker) Run(ctx context.Context) {
+	look, poll := time.NewTicker(lookEvery), time.NewTicker(pollEvery)
+	defer look.Stop()
+	defer poll.Stop()
+	for {
+		w.lease(ctx)
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				w.stop()
+				return
+			case <-look.C:
+				waiting = false
+			case <-poll.C:
+				w.poll(ctx)
+			}
+		}
+	}
+}
+
+// stop waits for attempts in flight and gives the leases back.
+func (w *Worker) stop() {
+	w.running.Wait()
+	w.client.CloseIdleConnections()
+	err := w.ask(context.Background(), func(ctx context.Context) error { return w.Store.ReleaseWebhooks(ctx, w.holder) })
+	if err != nil {
+		w.Logger.Warn("cannot release webhooks; other nodes wait for the leases", "error", err)
+	}
+}
+
+// ask asks the store, in turn and for a bounded time.
+func (w *Worker) ask(ctx context.Context, question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	select {
+	case w.asks <- struct{}{}:
+		defer func() { <-w.asks }()
+		return question(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lease takes the webhooks that nobody holds, and serves them.
+func (w *Worker) lease(ctx context.Context) {
+	var leases audit.WebhookLeases
+	began := time.Now()
+	err := w.ask(ctx, func(ctx context.Context) (err error) {
+		leases, err = w.Store.LeaseWebhooks(ctx, w.holder, w.served(), leaseFor)
+		return err
+	})
+	if err != nil {
+		w.complain(ctx, "cannot take webhooks", err)
+		return
+	}
+	w.metrics.count(leases)
+	for _, id := range leases.Taken {
+		e := &endpoint{Worker: w, id: id, wake: make(chan struct{}, 1), until: began.Add(leaseFor)}
+		w.mu.Lock()
+		w.serving[id] = e
+		w.mu.Unlock()
+		w.running.Go(func() {
+			e.serve(ctx)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.serving, id)
+		})
+	}
+}
+
+func (w *Worker) served() []spend.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := make([]spend.ID, 0, len(w.serving))
+	for id := range w.serving {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// poll wakes the endpoints when there are new events.
+func (w *Worker) poll(ctx context.Context) {
+	if len(w.served()) == 0 {
+		return // nobody reads the feed
+	}
+	var head int64
+	err := w.ask(ctx, func(ctx context.Context) (err error) {
+		head, err = w.Store.EventsHead(ctx)
+		return err
+	})
+	if err != nil {
+		w.complain(ctx, "cannot look for new events", err)
+		return
+	}
+	if w.head.Swap(head) == head {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.serving {
+		select {
+		case e.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
+}
+
+// complain logs what will be tried again, now and then.
+func (w *Worker) complain(ctx context.Context, doing string, err error) {
+	now, last := time.Now().UnixNano(), w.complained.Load()
+	if ctx.Err() == nil && now-last >= int64(complainEvery) && w.complained.CompareAndSwap(last, now) {
+		w.Logger.Warn(doing, "error", err)
+	}
+}
+
+// oldest is how long the event waits that waits longest, of the webhooks that this
+// node holds.
+func (w *Worker) oldest() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var longest time.Duration
+	for _, e := range w.serving {
+		if at := e.oldest.Load(); at != 0 {
+			longest = max(longest, time.Since(time.UnixMilli(at)))
+		}
+	}
+	return longest.Seconds()
+}

@@ -1,0 +1,392 @@
+package webhook
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"spendgate/audit"
+)
+
+const (
+	requested = audit.EventApprovalRequested
+	changed   = audit.EventKeyChanged
+)
+
+// A webhook gets each event of its types after it was made, once, signed so that
+// the reference library accepts it and nothing that was changed.
+func TestDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, status(204))
+		b.store.feed.add(requested, requested) // before it is made
+		before := len(b.names(requested))
+		w := &audit.Webhook{}
+		secret := NewSecret()
+		*w = *b.webhook(one, requested)
+		b.change(w, audit.WebhookChange{Secret: secret})
+		_, stop := b.node()
+		defer stop()
+		for range 30 { // more than a page
+			b.store.feed.add(changed, requested)
+		}
+		time.Sleep(10 * time.Second)
+		b.store.feed.add(requested)
+		time.Sleep(10 * time.Second)
+		if got, want := b.ids(one), b.names(requested)[before:]; !slices.Equal(got, want) {
+			t.Fatalf("received %v, want %v", got, want)
+		}
+		verifier, err := standard.NewWebhook(string(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.receiver.to(one) {
+			if err := verifier.Verify([]byte(r.body), canonical(r.header)); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(r.body, r.id()) || r.header.Get("Content-Type") != "application/json" {
+				t.Errorf("received %+v", r)
+			}
+			if verifier.Verify([]byte(strings.Replace(r.body, "{}", "{} ", 1)), canonical(r.header)) == nil {
+				t.Error("another body has the same signature")
+			}
+		}
+		for _, d := range b.log(w) {
+			if d.Error != "" || d.StatusCode != 204 || d.Attempt != 1 || !d.NextAt.IsZero() || d.EventType != requested {
+				t.Errorf("logged %+v", d)
+			}
+		}
+	})
+}
+
+// canonical returns headers as a server has them.
+func canonical(h http.Header) http.Header {
+	c := make(http.Header)
+	for name, values := range h {
+		c[http.CanonicalHeaderKey(name)] = values
+	}
+	return c
+}
+
+// For a day after a rotation both secrets verify, then the new one.
+func TestRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, status(200))
+		w := b.webhook(one)
+		secrets := []audit.Secret{NewSecret(), NewSecret()}
+		_, stop := b.node()
+		defer stop()
+		verifies := func(want ...bool) {
+			t.Helper()
+			b.store.feed.add(changed)
+			time.Sleep(5 * time.Second)
+			all := b.receiver.to(one)
+			last := all[len(all)-1]
+			for i, secret := range secrets {
+				verifier, err := standard.NewWebhook(string(secret))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := verifier.Verify([]byte(last.body), canonical(last.header)); (err == nil) != want[i] {
+					t.Errorf("secret %d: %v", i, err)
+				}
+			}
+		}
+		verifies(false, false)
+		b.change(w, audit.WebhookChange{Secret: secrets[0]})
+		verifies(true, false)
+		b.change(w, audit.WebhookChange{Secret: secrets[1]})
+		verifies(true, true)
+		time.Sleep(audit.KeepPreviousSecret)
+		verifies(false, true)
+	})
+}
+
+// An event that is never taken is tried on the schedule of Standard Webhooks, up
+// to a tenth late, then given up; others are delivered meanwhile.
+func TestSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var poison atomic.Value
+		b := newBench(t, func(r *http.Request) (int, error) {
+			if poison.CompareAndSwap(nil, r.Header["webhook-id"][0]) || poison.Load() == r.Header["webhook-id"][0] {
+				return 500, nil
+			}
+			return 200, nil
+		})
+		w := b.webhook(one)
+		worker, stop := b.node()
+		defer stop()
+		b.store.feed.add(changed, requested)
+		time.Sleep(time.Minute)
+		if got := b.ids(one); !slices.Contains(got, b.names(requested)[0]) || worker.oldest() < 60 {
+			t.Errorf("received %v, the oldest is %v s old", got, worker.oldest())
+		}
+		time.Sleep(100 * time.Hour)
+		var attempts []received
+		for _, r := range b.receiver.to(one) {
+			if r.id() == poison.Load() {
+				attempts = append(attempts, r)
+			}
+		}
+		if len(attempts) != 10 {
+			t.Fatalf("%d attempts, want 10", len(attempts))
+		}
+		for i, wait := range schedule() {
+			if d := attempts[i+1].at.Sub(attempts[i].at); d < wait || d > wait+wait/10+2*time.Second {
+				t.Errorf("attempt %d came after %v, want %v", i+2, d, wait)
+			}
+		}
+		log := b.log(w)
+		if last := log[len(log)-1]; last.Attempt != 10 || last.Error != "status 500" || !last.NextAt.IsZero() || worker.oldest() != 0 {
+			t.Errorf("logged %+v, the oldest is %v s old", last, worker.oldest())
+		}
+		// A replay is tried as often as a new event.
+		if _, err := b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Hour)
+		if n := len(b.log(w)); n != len(log)+10 {
+			t.Errorf("%d attempts after a replay, want 10", n-len(log))
+		}
+	})
+}
+
+// A dead receiver is asked less and less for new events, gets all of them once it is
+// back, and others do not notice.
+func TestDeadReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var alive atomic.Bool
+		b := newBench(t, func(r *http.Request) (int, error) {
+			if r.URL.Host == "one.example" && !alive.Load() {
+				return 0, errRefused
+			}
+			return 200, nil
+		})
+		w := b.webhook(one)
+		b.webhook(other)
+		_, stop := b.node()
+		defer stop()
+		for range 100 {
+			b.store.feed.add(changed)
+		}
+		time.Sleep(30 * time.Second)
+		if got := b.ids(other); !slices.Equal(got, b.names()) {
+			t.Errorf("the other received %d events", len(got))
+		}
+		tried := make(map[string]bool)
+		for _, id := range b.ids(one) {
+			tried[id] = true
+		}
+		if len(tried) > 10 || len(tried) < 3 {
+			t.Errorf("%d events were tried at a dead receiver in half a minute", len(tried))
+		}
+		if log := b.log(w); log[0].StatusCode != 0 || log[0].Error != errRefused.Error() || log[0].NextAt.IsZero() {
+			t.Errorf("logged %+v", log[0])
+		}
+		time.Sleep(time.Hour)
+		alive.Store(true)
+		before := len(b.ids(one))
+		time.Sleep(24 * time.Hour)
+		delivered := make(map[string]int)
+		for _, id := range b.ids(one)[before:] {
+			delivered[id]++
+		}
+		for _, id := range b.names() {
+			if delivered[id] != 1 {
+				t.Errorf("%s was delivered %d times", id, delivered[id])
+			}
+		}
+	})
+}
+
+// A receiver that takes its time holds nobody else up, and is tried for 15 s.
+func TestSlowReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(r *http.Request) (int, error) {
+			if r.URL.Host == "one.example" {
+				<-r.Context().Done()
+				return 0, r.Context().Err()
+			}
+			return 200, nil
+		})
+		w := b.webhook(one)
+		b.webhook(other)
+		_, stop := b.node()
+		defer stop()
+		time.Sleep(5 * time.Second)
+		for range 50 {
+			b.store.feed.add(changed)
+		}
+		time.Sleep(5 * time.Second)
+		if got := b.ids(other); !slices.Equal(got, b.names()) {
+			t.Errorf("the other received %d events of 50", len(got))
+		}
+		time.Sleep(15 * time.Second)
+		if log := b.log(w); log[0].Error != "no complete response within 15s" || log[0].Duration != attemptTimeout {
+			t.Errorf("logged %+v", log[0])
+		}
+	})
+}
+
+// 410 disables a webhook, which is recorded as a change; its event is not lost.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var code atomic.Int64
+		code.Store(410)
+		b := newBench(t, func(*http.Request) (int, error) { return int(code.Load()), nil })
+		w := b.webhook(one)
+		_, stop := b.node()
+		defer stop()
+		b.store.feed.add(changed, changed)
+		time.Sleep(time.Hour)
+		if got := b.ids(one); len(got) != 1 {
+			t.Errorf("%d attempts at what is gone", len(got))
+		}
+		now, err := b.store.Webhook(t.Context(), w.ID)
+		if err != nil || now.Active {
+			t.Errorf("the webhook is %+v, %v", now, err)
+		}
+		if last := b.store.changes[len(b.store.changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" || last.By.Principal != "webhook delivery" {
+			t.Errorf("recorded %+v", last)
+		}
+		code.Store(200)
+		b.change(w, audit.WebhookChange{Active: new(true)})
+		time.Sleep(time.Minute)
+		if got, want := b.ids(one)[1:], b.names(); !slices.Equal(got, want) {
+			t.Errorf("received %v, want %v", got, want)
+		}
+	})
+}
+
+// What an administrator changes counts from the next attempt on.
+func TestChangesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, status(200))
+		w := b.webhook(one, requested)
+		_, stop := b.node()
+		defer stop()
+		b.store.feed.add(requested, changed)
+		time.Sleep(5 * time.Second)
+		b.change(w, audit.WebhookChange{EventTypes: []audit.EventType{changed}})
+		b.store.feed.add(requested, changed)
+		time.Sleep(5 * time.Second)
+		b.change(w, audit.WebhookChange{URL: new(other)})
+		b.store.feed.add(changed)
+		time.Sleep(5 * time.Second)
+		b.change(w, audit.WebhookChange{Active: new(false)})
+		b.store.feed.add(changed)
+		time.Sleep(time.Minute)
+		all := b.names()
+		if got, want := b.ids(one), []string{all[0], all[3]}; !slices.Equal(got, want) {
+			t.Errorf("received %v, want %v", got, want)
+		}
+		if got, want := b.ids(other), all[4:5]; !slices.Equal(got, want) {
+			t.Errorf("the new URL received %v, want %v", got, want)
+		}
+		b.change(w, audit.WebhookChange{Active: new(true)})
+		time.Sleep(time.Minute)
+		if got, want := b.ids(other), all[4:]; !slices.Equal(got, want) {
+			t.Errorf("active again it received %v, want %v", got, want)
+		}
+		if err := b.store.DeleteWebhook(t.Context(), audit.Actor{}, w.ID); err != nil {
+			t.Fatal(err)
+		}
+		b.store.feed.add(changed)
+		time.Sleep(time.Minute)
+		if got := b.ids(other); len(got) != 2 {
+			t.Errorf("deleted it received %v", got)
+		}
+	})
+}
+
+// Nodes that come and go, clean or not, deliver everything, and never two of them to
+// one receiver at once.
+func TestTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Int64
+		b := newBench(t, func(r *http.Request) (int, error) {
+			select {
+			case <-time.After(700 * time.Millisecond):
+			case <-r.Context().Done():
+				return 0, r.Context().Err()
+			}
+			if fails.Add(1)%5 == 0 {
+				return 503, nil
+			}
+			return 200, nil
+		})
+		b.webhook(one)
+		b.webhook(other)
+		for range 40 {
+			b.store.feed.add(changed)
+		}
+		for range 6 {
+			_, first := b.node()
+			killed, _ := b.node()
+			time.Sleep(3 * time.Second)
+			killed.Store = deadStore{} // it goes on with what it has in memory, as one that is cut off
+			first()
+			time.Sleep(5 * time.Second)
+		}
+		_, stop := b.node()
+		defer stop()
+		time.Sleep(time.Hour)
+		for _, url := range []string{one, other} {
+			got := b.ids(url)
+			for _, id := range b.names() {
+				if !slices.Contains(got, id) {
+					t.Errorf("%s did not receive %s", url, id)
+				}
+			}
+		}
+		if b.receiver.twice {
+			t.Error("two nodes delivered to one receiver at once")
+		}
+	})
+}
+
+// A stop finishes what is in flight, and the next node goes on at once.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(r *http.Request) (int, error) {
+			wait := time.Second
+			if r.URL.Host == "other.example" {
+				wait = time.Hour
+			}
+			select {
+			case <-time.After(wait):
+				return 200, nil
+			case <-r.Context().Done():
+				return 0, r.Context().Err()
+			}
+		})
+		quick, slow := b.webhook(one), b.webhook(other)
+		_, stop := b.node()
+		time.Sleep(5500 * time.Millisecond)
+		b.store.feed.add(changed, changed)
+		time.Sleep(1500 * time.Millisecond)
+		began := time.Now()
+		stop()
+		if d := time.Since(began); d > finishIn {
+			t.Errorf("the stop took %v", d)
+		}
+		if log := b.log(quick); len(log) == 0 || log[len(log)-1].Error != "" {
+			t.Errorf("logged %+v, what was in flight is not delivered", log)
+		}
+		if log := b.log(slow); len(log) != 0 {
+			t.Errorf("logged %+v of what the stop broke off", log)
+		}
+		b.store.feed.add(changed)
+		_, stop = b.node()
+		defer stop()
+		time.Sleep(4 * time.Second)
+		if got := b.ids(one); !slices.Equal(got, b.names()) {
+			t.Errorf("received %v, want %v, each once", got, b.names())
+		}
+	})
+}
