@@ -14,6 +14,9 @@ type Events interface {
 	// all smaller ones that will ever be read: who continues after the greatest that
 	// it read misses nothing. What caused an event comes before it.
 	Events(ctx context.Context, q EventQuery) (EventPage, error)
+	// EventsHead returns the greatest sequence of what was committed before the call;
+	// 0 when there is none.
+	EventsHead(ctx context.Context) (int64, error)
 }
 
 // EventQuery selects events. Nil fields do not filter.

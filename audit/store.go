@@ -240,9 +240,6 @@ type Approvals interface {
 // those that it holds: the lease ends by the store's clock, so one that was killed
 // holds nothing for long.
 type Webhooks interface {
-	// EventsHead returns a sequence that no event has yet that is committed from now
-	// on, and that of no event before is above.
-	EventsHead(ctx context.Context) (int64, error)
 	// CreateWebhook stores a new webhook, to which events after the cursor are
 	// delivered. It raises the generation and records the change, as do the next two.
 	CreateWebhook(ctx context.Context, by Actor, w *Webhook, secret Secret, cursor int64) error

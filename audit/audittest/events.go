@@ -77,6 +77,9 @@ func eventsAreThere(t *testing.T, s Subject) {
 		t.Helper()
 		events, next := feed(t, s, audit.EventQuery{After: after})
 		mustHappen(t, when, events, want...)
+		if head, err := s.EventsHead(t.Context()); err != nil || len(events) > 0 && head != events[len(events)-1].Sequence {
+			t.Errorf("%s: the head is %d, %v, read up to %d", when, head, err, next)
+		}
 		after = next
 		return events
 	}

@@ -291,6 +291,3 @@ func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) err
 	}
 	return nil
 }
-
-// EventsHead implements audit.Webhooks.
-func (s *Store) EventsHead(ctx context.Context) (int64, error) { return 0, ctx.Err() }

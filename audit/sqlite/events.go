@@ -29,6 +29,14 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (audit.EventPage
 	return page, nil
 }
 
+// EventsHead implements audit.Events.
+func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
+	if err = s.reader.QueryRowContext(ctx, "SELECT coalesce(max(sequence), 0) FROM events").Scan(&head); err != nil {
+		return 0, unavailable("cannot read the end of the events", err)
+	}
+	return head, nil
+}
+
 // ViolationsOf implements audit.EventSources.
 func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Violation, error) {
 	return collect(ctx, s.reader, "cannot look up violations", scanViolation,

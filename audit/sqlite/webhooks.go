@@ -341,6 +341,3 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 	}
 	return &d, nil
 }
-
-// EventsHead implements audit.Webhooks.
-func (s *Store) EventsHead(ctx context.Context) (int64, error) { return 0, ctx.Err() }

@@ -101,6 +101,12 @@ func (m *memory) Events(ctx context.Context, q audit.EventQuery) (audit.EventPag
 	return page, err
 }
 
+func (m *memory) EventsHead(ctx context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.feed)), ended(ctx)
+}
+
 func (m *memory) ViolationsOf(ctx context.Context, ids []spend.ID) (found []audit.Violation, err error) {
 	checks, err := m.Checks(ctx, ids)
 	for _, c := range checks {

@@ -456,8 +456,6 @@ func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audi
 	return found, ended(ctx)
 }
 
-func (m *memory) EventsHead(ctx context.Context) (int64, error) { return 0, ended(ctx) }
-
 func (m *memory) ListKeys(ctx context.Context, before spend.ID, limit int) (page []audit.Key, more bool, total int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,6 +23,7 @@ import (
 	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/hotpath/trace/otlp"
+	"spendgate/hotpath/webhook"
 )
 
 const (
@@ -277,6 +278,7 @@ func (n *node) flushTraces(ctx context.Context) {
 func (n *node) startChores(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stopChores = stop
+	n.deliver(ctx, c)
 	if n.checkpoints != nil {
 		n.chores.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
 	}
@@ -307,6 +309,18 @@ func (n *node) startChores(c config.Config) {
 		n.ops.health.note(n.look(ctx)) // which logs what is wrong
 		return nil
 	})
+}
+
+// deliver has the node deliver events to webhooks.
+func (n *node) deliver(ctx context.Context, c config.Config) {
+	everything := hotpath.AccessOf(&audit.Key{})
+	worker := webhook.New(webhook.Options{
+		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, Logger: n.log, Registerer: n.ops.registry,
+		Events: func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error) {
+			return n.authorizer.Events(ctx, everything, q)
+		},
+	})
+	n.chores.Go(func() { worker.Run(ctx) })
 }
 
 // lastCheckpoint signs what was recorded since the last one.

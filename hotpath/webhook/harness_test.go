@@ -234,7 +234,7 @@ var (
 )
 
 // deadStore is one that cannot be reached.
-type deadStore struct{ audit.Webhooks }
+type deadStore struct{ Store }
 
 func (deadStore) EventsHead(context.Context) (int64, error) { return 0, errDead }
 func (deadStore) LeaseWebhooks(context.Context, spend.ID, []spend.ID, time.Duration) (audit.WebhookLeases, error) {

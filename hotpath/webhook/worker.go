@@ -36,8 +36,8 @@ const (
 
 // Options is what a Worker is made of. Store, Events and Encode are required.
 type Options struct {
-	Store audit.Webhooks
-	// Events reads the feed.
+	Store Store
+	// Events reads the feed, whole.
 	Events func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error)
 	// Encode writes an event as the feed has it.
 	Encode func(dst []byte, e *audit.Event) []byte
@@ -45,6 +45,12 @@ type Options struct {
 	PrivateAddresses bool
 	Logger           *slog.Logger
 	Registerer       prometheus.Registerer // nil keeps the metrics to itself
+}
+
+// Store is what an audit.Store is to a Worker.
+type Store interface {
+	audit.Webhooks
+	EventsHead(ctx context.Context) (int64, error)
 }
 
 // Worker delivers to the webhooks that this node holds.
@@ -83,6 +89,7 @@ func transport(f *addressFilter) *http.Transport {
 		MaxIdleConnsPerHost:    1,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 16 << 10,
+		DisableCompression:     true,
 	}
 }
 
