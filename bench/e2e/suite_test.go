@@ -49,6 +49,7 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("flood", testFlood)
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
+	t.Run("webhooks", func(t *testing.T) { testWebhooks(t, binary) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
 	t.Run("backup", func(t *testing.T) { testBackup(t, binary) })
 	t.Run("archive", func(t *testing.T) { testArchive(t, binary) })

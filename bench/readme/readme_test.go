@@ -17,7 +17,7 @@ const startsNode = "make run\n"
 // executed are the pages whose examples are run, in the order in which one
 // reads them: each finds what the examples of those before left.
 var executed = []string{
-	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
+	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
 	"deploy/MAINTENANCE.md", "deploy/RUNBOOK.md",
 }
 

@@ -69,9 +69,9 @@ func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *aud
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "spendgate")
-	request.Header["webhook-id"] = []string{id}
-	request.Header["webhook-timestamp"] = []string{strconv.FormatInt(at.Unix(), 10)}
-	request.Header["webhook-signature"] = []string{signature}
+	request.Header.Set("webhook-id", id)
+	request.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	request.Header.Set("webhook-signature", signature)
 	response, err := e.client.Do(request)
 	if err != nil {
 		return 0, withoutURL(err)

@@ -54,10 +54,12 @@ func TestAttempts(t *testing.T) {
 		status int
 		gone   bool
 	}{
-		"taken":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }, "", 202, false},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 307) }, "status 307: redirects are not followed", 307, false},
-		"refused":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "status 500", 500, false},
-		"gone":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, "status 410: the webhook is disabled", 410, true},
+		"taken": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, "", 202, false},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		}, "status 307: redirects are not followed", 307, false},
+		"refused": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, "status 500", 500, false},
+		"gone":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, "status 410: the webhook is disabled", 410, true},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for {
 				if _, err := w.Write(make([]byte, 1<<10)); err != nil {
@@ -66,8 +68,10 @@ func TestAttempts(t *testing.T) {
 			}
 		}, "", 200, false},
 		"no response": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF", 0, false},
-		"large header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) },
-			"net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 16384 bytes; aborted", 0, false},
+		"large header": {
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) },
+			"net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 16384 bytes; aborted", 0, false,
+		},
 	} {
 		server, n := counted(t, c.answer)
 		r, gone := try(t, true, server.URL+"/?token=secret", NewSecret())

@@ -77,7 +77,7 @@ type received struct {
 	body   string
 }
 
-func (r *received) id() string { return r.header["webhook-id"][0] }
+func (r *received) id() string { return r.header.Get("webhook-id") }
 
 // receiver stands for all receivers: answer returns a status, or an error for none.
 type receiver struct {
@@ -237,13 +237,17 @@ var (
 type deadStore struct{ Store }
 
 func (deadStore) EventsHead(context.Context) (int64, error) { return 0, errDead }
+
 func (deadStore) LeaseWebhooks(context.Context, spend.ID, []spend.ID, time.Duration) (audit.WebhookLeases, error) {
 	return audit.WebhookLeases{}, errDead
 }
+
 func (deadStore) HoldWebhook(context.Context, spend.ID, spend.ID, audit.WebhookSeen, time.Duration) (*audit.WebhookTask, error) {
 	return nil, errDead
 }
+
 func (deadStore) RecordDelivery(context.Context, spend.ID, audit.DeliveryResult) error {
 	return errDead
 }
+
 func (deadStore) ReleaseWebhooks(context.Context, spend.ID) error { return errDead }
