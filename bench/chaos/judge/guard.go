@@ -42,12 +42,15 @@ func (e *evidence) succeeds(later, earlier *Row) bool {
 	return released != nil && e.at(released.AtMS) <= e.recordedBy(later)+clockMargin
 }
 
+// longest is how long a check may take until it is recorded, if its answer was lost.
+const longest = 10 * time.Second
+
 // recordedBy returns when a row was recorded at the latest.
 func (e *evidence) recordedBy(r *Row) time.Duration {
 	if made := e.producers(r); len(made) == 1 && made[0].result != nil {
 		return made[0].Done
 	}
-	return 1 << 62
+	return e.at(r.AtMS) + longest
 }
 
 // window returns the duplicate window of the row's policy.
