@@ -77,7 +77,7 @@ type Trail interface {
 	// missing from the answer.
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
 	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
-	// after nowMS and that was not released; with onlyAllowed, of those that were
+	// after nowMS and that was not released (PassReleased); with onlyAllowed, of those that were
 	// allowed.
 	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
@@ -108,18 +108,18 @@ type PassState int
 
 // The states of a recorded check.
 const (
-	PassFinal    PassState = iota + 1 // was not allowed: there is nothing to release
-	PassAllowed                       // may be released
-	PassReleased                      // failed or voided, and given back
+	PassFinal      PassState = iota + 1 // there is nothing to release
+	PassReleasable                      // was allowed, or asks for an approval
+	PassReleased                        // given back: it failed or was voided, or the use of its approval was
 )
 
 // PassStateOf returns the state of a recorded check.
-func PassStateOf(allowed, released bool) PassState {
+func PassStateOf(releasable, released bool) PassState {
 	switch {
 	case released:
 		return PassReleased
-	case allowed:
-		return PassAllowed
+	case releasable:
+		return PassReleasable
 	}
 	return PassFinal
 }

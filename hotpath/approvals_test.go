@@ -275,6 +275,10 @@ func TestFailedUseLeavesItsHolder(t *testing.T) {
 	if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalUsed) {
 		t.Errorf("after it was voided: %s", o)
 	}
+	// Node 1 has met the check that asked, which does not come back (S40).
+	if o := f.check(1, a); o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate {
+		t.Errorf("the action is not free again: %s", o)
+	}
 }
 
 // A use passes a holder that was not allowed, but not the allowed action that such

@@ -262,16 +262,29 @@ func releasedPasses(t *testing.T, s Subject) {
 	mustReport(t, s, report(f, latest, 1, spend.Voided, true), report(f, pending, 1, spend.Failed, false),
 		moved(report(f, less, 1, spend.Executed, true), "1", true), report(f, gone, 1, spend.Failed, true))
 
-	all := []*spend.Check{older, latest, blocks, pending, less, gone}
+	// The use of an approval is given back, and so is what the check that asked holds.
+	asked := asking(f, 1)
+	mustCommit(t, s, asked)
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
+	use := using(f, asked)
+	use.Fingerprint = asked.Fingerprint
+	mustCommit(t, s, use)
+	if states, err := s.PassStates(t.Context(), []spend.ID{asked.ID}); err != nil || states[asked.ID] != audit.PassReleasable {
+		t.Errorf("before the use is given back: %v, %v", states, err)
+	}
+	mustReport(t, s, report(f, use, 1, spend.Voided, true))
+
+	all := []*spend.Check{older, latest, blocks, pending, less, gone, asked, use}
 	states, err := s.PassStates(t.Context(), append(idsOf(all), spend.NewID(now())))
 	if want := map[spend.ID]audit.PassState{
-		older.ID: audit.PassAllowed, latest.ID: audit.PassReleased, blocks.ID: audit.PassFinal, pending.ID: audit.PassAllowed,
-		less.ID: audit.PassAllowed, gone.ID: audit.PassReleased,
+		older.ID: audit.PassReleasable, latest.ID: audit.PassReleased, blocks.ID: audit.PassFinal, pending.ID: audit.PassReleasable,
+		less.ID: audit.PassReleasable, gone.ID: audit.PassReleased,
+		asked.ID: audit.PassReleased, use.ID: audit.PassReleased,
 	}; err != nil || !maps.Equal(states, want) {
 		t.Errorf("states %v, %v; want %v", states, err, want)
 	}
 	at := now().UnixMilli()
-	live, err := s.LivePasses(t.Context(), []spend.Hash{older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint}, at, false)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint}, at, false)
 	page, pageErr := s.PagePasses(t.Context(), spend.ID{}, at, 100)
 	if err = errors.Join(err, pageErr); err != nil || len(live) != 4 || len(page) != 4 {
 		t.Errorf("live %v, in pages %v, %v", live, page, err)

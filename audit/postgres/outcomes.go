@@ -12,9 +12,12 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// released is whether check c was given back. In an expression, the planner looks
-// each check up, whatever it thinks how many outcomes there are.
-const released = `coalesce((SELECT true FROM outcomes AS o WHERE o.check_id = c.check_id AND o.release = 'd' AND o.status <> 'x' LIMIT 1), false)`
+// released is whether check c, or the use of its approval, was given back. In an
+// expression, the planner looks each check up, whatever it thinks how many outcomes
+// there are.
+const released = `coalesce((SELECT true FROM outcomes AS o WHERE o.check_id IN (c.check_id,
+	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
+	AND o.release = 'd' AND o.status <> 'x' LIMIT 1), false)`
 
 // PassStates implements audit.Trail.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -24,12 +27,12 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	}
 	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var id spend.ID
-		var allowed, back bool
-		if err = row.Scan(uuid(&id), &allowed, &back); err == nil {
-			states[id] = audit.PassStateOf(allowed, back)
+		var releasable, back bool
+		if err = row.Scan(uuid(&id), &releasable, &back); err == nil {
+			states[id] = audit.PassStateOf(releasable, back)
 		}
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'a', "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
+	}, "SELECT c.check_id, c.decision = 'a' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
 	return states, err
 }
 

@@ -12,8 +12,10 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// released is whether check c was given back.
-const released = `EXISTS (SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id AND o.release = 'done' AND o.status <> 'executed')`
+// released is whether check c, or the use of its approval, was given back.
+const released = `EXISTS (SELECT 1 FROM outcomes AS o
+	WHERE o.check_id IN (c.check_id, (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id))
+	AND o.release = 'done' AND o.status <> 'executed')`
 
 func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
 
@@ -51,12 +53,12 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
 		var id []byte
-		var allowed, back bool
-		if err = row.Scan(&id, &allowed, &back); err == nil {
-			states[spend.ID(id)] = audit.PassStateOf(allowed, back)
+		var releasable, back bool
+		if err = row.Scan(&id, &releasable, &back); err == nil {
+			states[spend.ID(id)] = audit.PassStateOf(releasable, back)
 		}
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'allow', "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	}, "SELECT c.check_id, c.decision = 'allow' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 	return states, err
 }
 

@@ -58,17 +58,19 @@ func (f *simulation) judge(t *testing.T) {
 	f.judgeApprovals(fail)
 }
 
-// releasedBefore returns a function that reports whether one check was released
-// before the other was recorded.
+// releasedBefore returns a function that reports whether one check, or the use of
+// its approval, was released before the other was recorded.
 func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
 	place := make(map[spend.ID]int) // of records and releases
 	freed := make(map[spend.ID]int)
+	askedBy := make(map[spend.ID]spend.ID) // of uses of approvals
 	for i, e := range f.store.events {
 		if e.check != nil {
-			place[e.check.ID] = i
+			place[e.check.ID], askedBy[e.check.ID] = i, e.check.Action.ApprovalID
 		}
 		if e.outcome != nil && e.outcome.Frees() {
 			freed[e.outcome.CheckID] = i
+			freed[askedBy[e.outcome.CheckID]] = i // the zero ID is no check's
 		}
 	}
 	return func(earlier, c *spend.Check) bool {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -43,12 +44,9 @@ func (m *memory) reported(check spend.ID) bool {
 func (m *memory) released(check spend.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, o := range m.outcomes[check] {
-		if o.Frees() {
-			return true
-		}
-	}
-	return false
+	frees := func(o *spend.Outcome) bool { return o.Frees() }
+	asked := m.approvals[check]
+	return slices.ContainsFunc(m.outcomes[check], frees) || asked != nil && slices.ContainsFunc(m.outcomes[asked.UsedBy], frees)
 }
 
 func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -56,7 +54,7 @@ func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]a
 	for _, c := range m.snapshot() {
 		for _, id := range ids {
 			if c.ID == id {
-				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow, m.released(id))
+				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow || c.Approval != nil, m.released(id))
 			}
 		}
 	}

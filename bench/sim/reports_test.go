@@ -163,8 +163,10 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 		case recorded[r.outcome.ID] == nil || !recorded[r.outcome.ID].Same(r.outcome) || r.outcome.Status != r.report.Status:
 			fail("S41: %+v of %s was answered as %+v, recorded is %+v", r.report, id.Text("chk_"), r.outcome, recorded[r.outcome.ID])
 		case r.outcome.Frees():
-			if at, known := freed[id]; !known || r.ended.Before(at) {
-				freed[id] = r.ended
+			for _, id := range []spend.ID{id, r.check.Action.ApprovalID} { // and the check that asked
+				if at, known := freed[id]; !id.IsZero() && (!known || r.ended.Before(at)) {
+					freed[id] = r.ended
+				}
 			}
 		}
 	}

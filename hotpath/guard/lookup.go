@@ -119,8 +119,8 @@ func newRecords(trail audit.Trail, now func() time.Time) *records {
 	return r
 }
 
-// passOf returns what the check is in the trail. An allowed one is asked about each
-// time: its release may have been answered elsewhere (F69).
+// passOf returns what the check is in the trail. What may be released is asked about
+// each time: its release may have been answered elsewhere (F69).
 func (r *records) passOf(ctx context.Context, id spend.ID) (passState, error) {
 	if r.seen.has(id) {
 		return recorded, nil
@@ -162,7 +162,7 @@ func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Chec
 // maxSeen bounds the memory of verified holders.
 const maxSeen = 8192
 
-// seen remembers checks known to be in the trail that were not allowed, so that an
+// seen remembers checks known to be in the trail that cannot be released, so that an
 // agent in a loop costs the store nothing. A row leaves the trail, with its day,
 // only when no window or key needs it any more, and there is nothing to release,
 // so it cannot be wrong.
