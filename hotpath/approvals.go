@@ -47,11 +47,15 @@ func (a *Authorizer) Approval(ctx context.Context, access Access, id spend.ID) (
 }
 
 // lift returns the rules whose escalation people approved for this check (S47). The
-// commit of the check proves it again.
-func (a *Authorizer) lift(ctx context.Context, access Access, check *spend.Check) ([]spend.EscalatedRule, error) {
-	approval, err := a.Approval(ctx, access, check.Action.ApprovalID)
+// commit of the check proves it again. Another principal's approval is for another
+// action (S46).
+func (a *Authorizer) lift(ctx context.Context, check *spend.Check) ([]spend.EscalatedRule, error) {
+	approval, ok, err := a.approvals.Get(ctx, check.Action.ApprovalID)
 	if err != nil {
 		return nil, err
+	}
+	if !ok {
+		return nil, ErrApprovalNotFound
 	}
 	if refused := approval.Refuses(check); refused != nil {
 		return nil, refused

@@ -224,7 +224,7 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 	a.guard.Stamp(&c.attempt, out, check)
 	if c.budgets, c.lift = nil, nil; c.attempt.Approved {
 		var err error
-		if c.lift, err = a.lift(ctx, c.identity.access, check); err != nil {
+		if c.lift, err = a.lift(ctx, check); err != nil {
 			return nil, err
 		}
 	}

@@ -59,7 +59,7 @@ func (a *API) getApproval(x *exchange) error {
 	if err != nil {
 		return hotpath.ErrApprovalNotFound
 	}
-	wait, asked := preferredWait(string(x.ctx.Request.Header.Peek("Prefer")))
+	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll("Prefer"))
 	approval, waited, err := a.authorizer.AwaitApproval(x.context(), access, id, wait, a.drain)
 	if err != nil {
 		return err
@@ -70,19 +70,40 @@ func (a *API) getApproval(x *exchange) error {
 	return a.answerApproval(x, approval)
 }
 
-// preferredWait reads the preference wait of RFC 7240, in whole seconds.
-func preferredWait(prefer string) (wait time.Duration, asked bool) {
-	for preference := range strings.SplitSeq(prefer, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-			continue
-		}
-		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
-		if err == nil {
-			return min(time.Duration(seconds)*time.Second, maxWait), true
+// preferredWait returns the first preference wait of RFC 7240, in whole seconds.
+func preferredWait(headers [][]byte) (wait time.Duration, asked bool) {
+	for _, header := range headers {
+		for rest := string(header); rest != ""; {
+			var preference string
+			preference, rest = cutUnquoted(rest, ',')
+			preference, _ = cutUnquoted(preference, ';') // from its parameters
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err == nil || errors.Is(err, strconv.ErrRange) {
+				return min(time.Duration(seconds)*time.Second, maxWait), true
+			}
 		}
 	}
 	return 0, false
+}
+
+// cutUnquoted cuts s at the first separator that is in no quoted string.
+func cutUnquoted(s string, separator byte) (before, after string) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == separator && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
 }
 
 // answerApproval answers with an approval as it is now.

@@ -95,7 +95,12 @@ func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 // became of it, if that was reported.
 func appendCheckRecord(dst []byte, c *spend.Check, o *spend.Outcome) []byte {
 	dst = AppendCheckResult(dst, c)
-	dst = append(dst[:len(dst)-1], `,"action":`...)
+	dst = dst[:len(dst)-1]
+	if c.UsesApproval() {
+		dst = append(dst, `,"approval_id":"`...)
+		dst = append(c.Action.ApprovalID.Append(dst, spend.PrefixApproval), '"')
+	}
+	dst = append(dst, `,"action":`...)
 	dst = appendAction(dst, c)
 	dst = append(dst, `,"principal":`...)
 	dst = appendString(dst, c.PrincipalName())

@@ -84,18 +84,15 @@ func (r *reader) actionType() spend.ActionType {
 	return t
 }
 
-// approvalID reads one; blank is absent.
+// approvalID reads one; blank is absent, and what is none is one that there is not.
 func (r *reader) approvalID() (id spend.ID) {
 	s := r.text()
 	if spend.Blank(s) {
 		return id
 	}
 	id, err := spend.ParseID(s, spend.PrefixApproval)
-	if err != nil {
-		r.fault(r.name, "must be an approval_id: apr_ and 32 lower-case hexadecimal digits")
-	}
-	if id.IsZero() {
-		id[len(id)-1] = 1 // no approval has either, and zero means none
+	if err != nil || id.IsZero() {
+		return spend.ID{len(id) - 1: 1} // no approval has it, and zero means none
 	}
 	return id
 }

@@ -299,7 +299,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	use := strings.Replace(strings.Replace(escalated, `"k13"`, `"use"`, 1), "{", `{"approval_id":"`+approvalID+`",`, 1)
 	d.send("POST", "/v1/checks", use, 409, true)
 	d.send("POST", "/v1/checks", strings.Replace(use, approvalID, "apr_"+strings.Repeat("0", 32), 1), 404, true)
-	d.send("POST", "/v1/checks", strings.Replace(use, approvalID, "apr_0", 1), 422, false)
+	d.send("POST", "/v1/checks", strings.Replace(use, approvalID, "apr_0", 1), 404, false)
 	personKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"person","role":"approver"}`, admin)
 	person := "X-API-Key: " + field(t, personKey.body, "api_key")
 	decision := `{"action_hash":"` + field(t, pending, "action_hash") + `","note":"ok"}`
