@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,7 +154,7 @@ func status(code int) func(*http.Request) (int, error) {
 // node runs a worker until the function is called, or the test ends.
 func (b *bench) node() (w *Worker, stop func()) {
 	w = New(Options{
-		Store: b.store, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
+		Store: &link{Store: b.store}, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
 		Encode: func(dst []byte, e *audit.Event) []byte {
 			return fmt.Appendf(dst, `{"id":%q,"type":%q,"sequence":%d,"data":{}}`, e.ID.Text(spend.PrefixEvent), e.Type, e.Sequence)
 		},
@@ -233,21 +234,43 @@ var (
 	errDead    = errors.New("the node is cut off")
 )
 
-// deadStore is one that cannot be reached.
-type deadStore struct{ Store }
-
-func (deadStore) EventsHead(context.Context) (int64, error) { return 0, errDead }
-
-func (deadStore) LeaseWebhooks(context.Context, spend.ID, []spend.ID, time.Duration) (audit.WebhookLeases, error) {
-	return audit.WebhookLeases{}, errDead
+// link is a node's way to the store, which may be cut.
+type link struct {
+	Store
+	cut atomic.Bool
 }
 
-func (deadStore) HoldWebhook(context.Context, spend.ID, spend.ID, audit.WebhookSeen, time.Duration) (*audit.WebhookTask, error) {
-	return nil, errDead
+func (l *link) EventsHead(ctx context.Context) (int64, error) {
+	if l.cut.Load() {
+		return 0, errDead
+	}
+	return l.Store.EventsHead(ctx)
 }
 
-func (deadStore) RecordDelivery(context.Context, spend.ID, audit.DeliveryResult) error {
-	return errDead
+func (l *link) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (audit.WebhookLeases, error) {
+	if l.cut.Load() {
+		return audit.WebhookLeases{}, errDead
+	}
+	return l.Store.LeaseWebhooks(ctx, holder, serving, lease)
 }
 
-func (deadStore) ReleaseWebhooks(context.Context, spend.ID) error { return errDead }
+func (l *link) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+	if l.cut.Load() {
+		return nil, errDead
+	}
+	return l.Store.HoldWebhook(ctx, holder, id, seen, lease)
+}
+
+func (l *link) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
+	if l.cut.Load() {
+		return errDead
+	}
+	return l.Store.RecordDelivery(ctx, holder, r)
+}
+
+func (l *link) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
+	if l.cut.Load() {
+		return errDead
+	}
+	return l.Store.ReleaseWebhooks(ctx, holder)
+}

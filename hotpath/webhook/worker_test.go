@@ -320,7 +320,7 @@ func TestTakeover(t *testing.T) {
 			_, first := b.node()
 			killed, _ := b.node()
 			time.Sleep(3 * time.Second)
-			killed.Store = deadStore{} // it goes on with what it has in memory, as one that is cut off
+			killed.Store.(*link).cut.Store(true) // it goes on with what it has in memory
 			first()
 			time.Sleep(5 * time.Second)
 		}
