@@ -40,7 +40,7 @@ go vet ./...
 # shellcheck disable=SC2086 # no word when empty
 go test $race ${TEST_FLAGS:-} ./...
 # Searches and simulations, which are too slow with the detector.
-go test -count=1 ./bench/model ./bench/sim
+go test -count=1 ./bench/model ./bench/sim ./hotpath/webhook
 # Allocations, which the detector changes: it empties pools at random.
 go test -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
 

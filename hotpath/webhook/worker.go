@@ -96,19 +96,14 @@ func transport(f *addressFilter) *http.Transport {
 // Run delivers until the context ends, then finishes what is in flight, for a while,
 // and lets other nodes take over at once.
 func (w *Worker) Run(ctx context.Context) {
-	look, poll := time.NewTicker(lookEvery), time.NewTicker(pollEvery)
-	defer look.Stop()
-	defer poll.Stop()
 	for {
 		w.lease(ctx)
-		for waiting := true; waiting; {
+		for range lookEvery / pollEvery {
 			select {
 			case <-ctx.Done():
 				w.stop()
 				return
-			case <-look.C:
-				waiting = false
-			case <-poll.C:
+			case <-time.After(pollEvery):
 				w.poll(ctx)
 			}
 		}
