@@ -57,10 +57,12 @@ const (
 	planPiece = 64  // as many counts as 64 times the rows would have
 	planNew   = 200 // violations that are not counted yet
 	planPage  = 101
+	planShort = 1000 // in the shortest range, which the planner may prefer to read whole
 
 	// What a listing may read: two pieces at each end of its range, what is
-	// new, and the page, of which each of eight kinds may have all.
-	rowsAtMost   = 2*2*planPiece + planNew + 8*planPage + planPage
+	// new, and the page, of which each of eight kinds may have all; or a short range,
+	// for the total and for the page.
+	rowsAtMost   = max(2*2*planPiece+8*planPage+planPage, 2*planShort) + planNew
 	blocksAtMost = 2 * rowsAtMost
 	// A page has each kind's newest from the index, and its rows.
 	pageBlocksAtMost = 8*(planPage+4) + 2*planPage
