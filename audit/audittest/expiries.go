@@ -16,16 +16,17 @@ import (
 // approvalExpires: neither a decision nor a use comes too late, and the expiry of
 // what nobody decided or used is recorded once.
 func approvalExpires(t *testing.T, s Subject) {
+	const soon = 3 * time.Second // all until it is looked at is earlier
 	f := fence(t, s)
 	late, half, unused := asking(f, 1), asking(f, 2), asking(f, 1)
 	used, denied, open, approved := asking(f, 1), asking(f, 1), asking(f, 1), asking(f, 1)
 	for _, c := range []*spend.Check{late, half, denied} {
-		c.Approval.Expires = time.Second
+		c.Approval.Expires = soon
 	}
 	for _, c := range []*spend.Check{unused, used} {
-		c.Approval.UseWithin = 500 * time.Millisecond
+		c.Approval.UseWithin = soon
 	}
-	approved.Approval.Expires = time.Second // not any more, once it is approved
+	approved.Approval.Expires = soon // not any more, once it is approved
 	mustCommit(t, s, late, half, unused, used, denied, open, approved)
 	for _, c := range []*spend.Check{half, unused, used, approved} {
 		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
@@ -36,7 +37,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	if n := len(expiries(t, s)); n > 0 {
 		t.Errorf("%d expired before their time", n)
 	}
-	time.Sleep(1100 * time.Millisecond)
+	time.Sleep(soon + 100*time.Millisecond)
 	for range 2 {
 		for _, c := range []*spend.Check{late, half, unused} {
 			mustBe(t, s, c, audit.ApprovalExpired)
