@@ -234,6 +234,9 @@ type Approvals interface {
 	// from then on it is expired whatever the clock says. Any node may call it at any
 	// time, and some node must every few seconds.
 	ExpireApprovals(ctx context.Context) error
+	// OldestPending returns since when the approval is pending that is longest; zero
+	// when none is.
+	OldestPending(ctx context.Context) (time.Time, error)
 }
 
 // Webhooks are the endpoints that events are delivered to. A node delivers to

@@ -210,6 +210,15 @@ func approvalUseRace(t *testing.T, s Subject) {
 	}
 }
 
+// mustPendLongest demands that of all approvals this one is pending longest.
+func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
+	t.Helper()
+	want := mustBe(t, s, asked, audit.ApprovalPending).CreatedAt
+	if got, err := s.OldestPending(t.Context()); err != nil || !got.Equal(want) {
+		t.Errorf("pending since %v, %v; want %v", got, err, want)
+	}
+}
+
 // approvalListing pages and filters, newest first.
 func approvalListing(t *testing.T, s Subject) {
 	f := fence(t, s)
@@ -223,6 +232,7 @@ func approvalListing(t *testing.T, s Subject) {
 		all = append([]*spend.Check{c}, all...)
 	}
 	mustDecide(t, s, decision(all[1], "bob", true), audit.DecisionRecorded)
+	mustPendLongest(t, s, all[4])
 	for _, c := range []struct {
 		q    audit.ApprovalQuery
 		want []*spend.Check

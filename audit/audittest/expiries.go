@@ -55,6 +55,11 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustBe(t, s, denied, audit.ApprovalDenied)
 	mustBe(t, s, open, audit.ApprovalPending)
 	mustBe(t, s, approved, audit.ApprovalApproved)
+	mustPendLongest(t, s, open) // what was so before is expired, denied, approved or used
+	mustDecide(t, s, decision(open, "bob", true), audit.DecisionRecorded)
+	if since, err := s.OldestPending(t.Context()); err != nil || !since.IsZero() {
+		t.Errorf("pending since %v, %v; want none", since, err)
+	}
 	was := map[spend.ID]string{late.ID: "pending", half.ID: "pending", unused.ID: "approved"}
 	for _, c := range expiries(t, s) {
 		id, err := spend.ParseID(c.Subject, spend.PrefixApproval)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -110,6 +111,19 @@ func (s *Store) ExpireApprovals(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// OldestPending implements audit.Approvals. What is approved has another deadline.
+func (s *Store) OldestPending(ctx context.Context) (oldest time.Time, err error) {
+	err = s.read(ctx, "cannot look for pending approvals", func(ctx context.Context, db *pgx.Conn) error {
+		err := db.QueryRow(ctx, `SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
+			WHERE d.at = a.expires_at AND d.at > clock_timestamp() ORDER BY d.approval_id LIMIT 1`).Scan(&oldest)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return oldest.UTC(), err
 }
 
 // Decide implements audit.Approvals.

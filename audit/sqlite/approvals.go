@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -244,6 +245,20 @@ func (s *Store) ExpireApprovals(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// OldestPending implements audit.Approvals. What is approved has another deadline.
+func (s *Store) OldestPending(ctx context.Context) (time.Time, error) {
+	var oldest int64
+	err := s.reader.QueryRowContext(ctx, `SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
+		WHERE d.at = a.expires_at AND d.at > ? ORDER BY d.approval_id LIMIT 1`, time.Now().UnixMilli()).Scan(&oldest)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, unavailable("cannot look for pending approvals", err)
+	}
+	return time.UnixMilli(oldest).UTC(), nil
 }
 
 func expire(tx *sql.Tx, due []*audit.Approval, now time.Time) error {

@@ -111,6 +111,17 @@ func (m *memory) ExpireApprovals(ctx context.Context) error {
 	return ended(ctx)
 }
 
+func (m *memory) OldestPending(ctx context.Context) (oldest time.Time, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.approvals {
+		if a := m.approval(id); a.Status == audit.ApprovalPending && (oldest.IsZero() || a.CreatedAt.Before(oldest)) {
+			oldest = a.CreatedAt
+		}
+	}
+	return oldest, ended(ctx)
+}
+
 func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

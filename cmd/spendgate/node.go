@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -303,12 +304,35 @@ func (n *node) startChores(c config.Config) {
 	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
 	chore(countEvery, "cannot count violations", n.store.CountViolations)
 	chore(expireEvery, "cannot record which approvals have expired", n.store.ExpireApprovals)
+	chore(expireEvery, "cannot look for pending approvals", n.watchApprovals())
 	chore(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
 		n.ops.health.note(n.look(ctx)) // which logs what is wrong
 		return nil
 	})
+}
+
+// watchApprovals registers how long an approval has been pending, and returns what
+// finds that out.
+func (n *node) watchApprovals() func(context.Context) error {
+	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
+	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "approval_oldest_pending_seconds",
+		Help: "How long the approval has been pending that waits longest; 0 when none does.",
+	}, func() float64 {
+		if since := oldest.Load(); since > 0 {
+			return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
+		}
+		return 0
+	}))
+	return func(ctx context.Context) error {
+		since, err := n.store.OldestPending(ctx)
+		if err == nil {
+			oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
+		}
+		return err
+	}
 }
 
 // deliver has the node deliver events to webhooks.
