@@ -151,7 +151,17 @@ func copyHash(h *spend.Hash, field []byte) {
 
 // Keys implements verify.Evidence.
 func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) error {
-	query := "COPY (SELECT " + columnList(chain.KeyColumns()) + " FROM " + s.schema + ".keys ORDER BY id) TO STDOUT (FORMAT binary)"
+	return s.copyByID(ctx, "keys", chain.KeyColumns(), each)
+}
+
+// Webhooks implements verify.Evidence.
+func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
+	return s.copyByID(ctx, "webhooks", chain.WebhookColumns(), each)
+}
+
+// copyByID reads the rows of a table whose first column is the ID, in its order.
+func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string, each func(spend.ID, []byte) error) error {
+	query := "COPY (SELECT " + columnList(columns) + " FROM " + s.schema + "." + table + " ORDER BY id) TO STDOUT (FORMAT binary)"
 	err := s.copyRows(ctx, s.read, query, func(row []byte) error {
 		fields, err := chain.ParseRow(nil, row)
 		if err != nil {
@@ -160,7 +170,7 @@ func (s *Snapshot) Keys(ctx context.Context, each func(spend.ID, []byte) error) 
 		return each(spend.ID(fields[0]), row)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot read the keys: %w", err)
+		return fmt.Errorf("cannot read the %s: %w", table, err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
@@ -274,20 +273,4 @@ func removeDeliveries(ctx context.Context, conn *pgx.Conn, now time.Time) error 
 			return nil
 		}
 	}
-}
-
-// Webhooks implements verify.Evidence.
-func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) error) error {
-	query := "COPY (SELECT " + columnList(chain.WebhookColumns()) + " FROM " + s.schema + ".webhooks ORDER BY id) TO STDOUT (FORMAT binary)"
-	err := s.copyRows(ctx, s.read, query, func(row []byte) error {
-		fields, err := chain.ParseRow(nil, row)
-		if err != nil {
-			return err
-		}
-		return each(spend.ID(fields[0]), row)
-	})
-	if err != nil {
-		return fmt.Errorf("cannot read the webhooks: %w", err)
-	}
-	return nil
 }
