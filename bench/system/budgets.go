@@ -76,20 +76,10 @@ func (b *bench) makeBudgets(ctx context.Context) error {
 // judgedBy returns the options of a run whose actions other policies judge.
 func (b *bench) judgedBy(connections int, policy func(own int) int) load.Options {
 	o := b.options(connections)
-	o.Target = func() load.Target { return &policyTarget{load.NewSpendgate(b.keys), policy} }
+	o.Target = func() load.Target {
+		return &changedTarget{load.NewSpendgate(b.keys), func(a *load.Action) { a.Policy = policy(a.Policy) }}
+	}
 	return o
-}
-
-// policyTarget changes the policies of actions.
-type policyTarget struct {
-	load.Target
-	policy func(own int) int
-}
-
-// AppendRequest implements load.Target.
-func (t *policyTarget) AppendRequest(dst []byte, a *load.Action) []byte {
-	a.Policy = t.policy(a.Policy)
-	return t.Target.AppendRequest(dst, a)
 }
 
 func only(policy int) func(int) int { return func(int) int { return policy } }
@@ -189,7 +179,7 @@ func (b *bench) hammeredBudget(ctx context.Context, report *budgetsReport) error
 			offend = func(a *load.Action) { a.Cents = 1_000_000 } // above every cap
 		}
 		hammer := b.options(hammers)
-		hammer.Target = func() load.Target { return &hotTarget{load.NewSpendgate(b.keys), offend} }
+		hammer.Target = func() load.Target { return &hotTarget{changedTarget{load.NewSpendgate(b.keys), offend}} }
 		hammer.Rate = capacity.PerSecond / 3
 		hammer.FirstSerial = b.serial + 100_000_000 // of its own
 		done := make(chan error, 1)

@@ -177,7 +177,7 @@ type hotLoad struct {
 
 func (b *bench) hot() []hotLoad {
 	change := func(change func(*load.Action)) func() load.Target {
-		return func() load.Target { return &hotTarget{load.NewSpendgate(b.keys), change} }
+		return func() load.Target { return &hotTarget{changedTarget{load.NewSpendgate(b.keys), change}} }
 	}
 	return []hotLoad{
 		{"one policy", change(func(a *load.Action) { a.Policy = 0 })},
@@ -190,17 +190,20 @@ func (b *bench) hot() []hotLoad {
 	}
 }
 
-// hotTarget changes actions, and takes any decision about them.
-type hotTarget struct {
+// changedTarget changes actions before they are sent.
+type changedTarget struct {
 	load.Target
 	change func(*load.Action)
 }
 
 // AppendRequest implements load.Target.
-func (t *hotTarget) AppendRequest(dst []byte, a *load.Action) []byte {
+func (t *changedTarget) AppendRequest(dst []byte, a *load.Action) []byte {
 	t.change(a)
 	return t.Target.AppendRequest(dst, a)
 }
+
+// hotTarget changes actions, and takes any decision about them.
+type hotTarget struct{ changedTarget }
 
 // Judge implements load.Target.
 func (t *hotTarget) Judge(load.Verdict, []byte, []byte) string { return "" }
