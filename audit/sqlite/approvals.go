@@ -3,9 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"spendgate/audit"
@@ -51,13 +49,9 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 		if !c.UsesApproval() {
 			continue
 		}
-		found, err := approvals(context.Background(), tx, "WHERE a.id = ?", c.Action.ApprovalID[:])
+		approval, err := approvalOf(tx, c.Action.ApprovalID)
 		if err != nil {
 			return err
-		}
-		var approval *audit.Approval
-		if len(found) > 0 {
-			approval = found[0]
 		}
 		if reason := approval.Refuses(c); reason != nil {
 			refused[c.ID] = reason
@@ -79,64 +73,46 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 // approvals reads approvals whole, as they are now.
 func approvals(ctx context.Context, from querier, where string, args ...any) ([]*audit.Approval, error) {
 	const doing = "cannot read approvals"
-	type stored struct {
-		id, usedBy       []byte
-		created, expires int64
-		expired          bool
-	}
-	rows, err := collect(ctx, from, doing, func(row scanner) (r stored, err error) {
-		err = row.Scan(&r.id, &r.created, &r.expires, &r.usedBy, &r.expired)
-		return r, err
+	all, err := collect(ctx, from, doing, func(row scanner) (*audit.Approval, error) {
+		a := &audit.Approval{Check: new(spend.Check)}
+		return a, row.Scan(blob(a.Check.ID[:]), (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), blob(a.UsedBy[:]), &a.Expired)
 	}, `SELECT a.id, a.created_at, a.expires_at, u.check_id,
 			EXISTS (SELECT 1 FROM changes WHERE subject = 'apr_' || lower(hex(a.id)) AND kind = 'approval.expired')
 		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id `+where, args...)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*audit.Approval, len(rows))
-	for i, r := range rows {
-		a := &audit.Approval{CreatedAt: fromMilli(r.created), ExpiresAt: fromMilli(r.expires), Expired: r.expired}
-		copy(a.UsedBy[:], r.usedBy)
-		checks, err := collect(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", r.id)
-		if err != nil {
+	for _, a := range all {
+		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", a.Check.ID[:]); err != nil {
 			return nil, err
 		}
-		if len(checks) != 1 {
-			return nil, fmt.Errorf("%s: the check of one is not there", doing)
-		}
-		a.Check = checks[0]
-		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), details, at
+		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'note', ''), at
 			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
 		if err != nil {
 			return nil, err
 		}
 		a.Settle(time.Now())
-		all[i] = a
 	}
 	return all, nil
 }
 
+// approvalOf returns an approval, nil if there is none.
+func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
+	found, err := approvals(context.Background(), tx, "WHERE a.id = ?", id[:])
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
 func scanDecision(row scanner) (d audit.Decision, err error) {
-	var details string
-	var at int64
-	if err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &details, &at); err != nil {
-		return d, err
-	}
-	var kept struct {
-		Note string `json:"note"`
-	}
-	err = json.Unmarshal([]byte(details), &kept)
-	d.Note, d.At = kept.Note, fromMilli(at)
+	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Note, (*millis)(&d.At))
 	return d, err
 }
 
 // Approvals implements audit.Approvals.
 func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
-	args := make([]any, len(ids))
-	for i := range ids {
-		args[i] = ids[i][:]
-	}
-	return approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", args...)
+	return approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
 // ListApprovals implements audit.Approvals. The status is derived: it is filtered
@@ -147,22 +123,13 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 		if before.IsZero() {
 			before = newest
 		}
-		where, args := "WHERE a.id < ?", []any{before[:]}
-		for _, f := range []struct{ column, value string }{{"policy_id", q.PolicyID}, {"agent_id", q.AgentID}, {"principal", q.Principal}} {
-			if f.value != "" {
-				where += " AND a." + f.column + " = ?"
-				args = append(args, f.value)
-			}
-		}
-		for column, allowed := range map[string][]string{"policy_id": q.PolicyIDs, "agent_id": q.AgentIDs} {
-			if allowed != nil {
-				where += " AND a." + column + " IN (" + marks(len(allowed)) + ")"
-				for _, id := range allowed {
-					args = append(args, id)
-				}
-			}
-		}
-		found, err := approvals(ctx, s.reader, where+" ORDER BY a.id DESC LIMIT ?", append(args, q.Limit+1)...)
+		w := where{"WHERE a.id < ?", []any{before[:]}}
+		w.is("policy_id", q.PolicyID)
+		w.is("agent_id", q.AgentID)
+		w.is("principal", q.Principal)
+		w.in("policy_id", q.PolicyIDs)
+		w.in("agent_id", q.AgentIDs)
+		found, err := approvals(ctx, s.reader, w.text+" ORDER BY a.id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -182,14 +149,10 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 
 // Decide implements audit.Approvals.
 func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
-		found, err := approvals(ctx, tx, "WHERE a.id = ?", d.ApprovalID[:])
+	err = s.write(ctx, "cannot record a decision", func(tx *sql.Tx) error {
+		approval, err := approvalOf(tx, d.ApprovalID)
 		if err != nil {
 			return err
-		}
-		var approval *audit.Approval
-		if len(found) > 0 {
-			approval = found[0]
 		}
 		if outcome = approval.Takes(d); outcome != audit.DecisionRecorded {
 			return nil
@@ -212,10 +175,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			return nil
 		}
 	})
-	if err != nil {
-		return "", fmt.Errorf("cannot record a decision: %w", err)
-	}
-	return outcome, nil
+	return outcome, err
 }
 
 // expiredAtOnce bounds how long commits wait behind what records expiries.
@@ -224,12 +184,11 @@ const expiredAtOnce = 100
 // ExpireApprovals implements audit.Approvals. Nothing is written, nor waited for,
 // when none is due.
 func (s *Store) ExpireApprovals(ctx context.Context) error {
-	const due = "FROM approval_deadlines WHERE at <= ?"
+	const doing, due = "cannot record which approvals have expired", "FROM approval_deadlines WHERE at <= ?"
 	for {
-		var found bool
-		err := s.reader.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 "+due+")", time.Now().UnixMilli()).Scan(&found)
+		found, err := one(ctx, s.reader, doing, scalar[bool], "SELECT EXISTS (SELECT 1 "+due+")", time.Now().UnixMilli())
 		if err == nil && found {
-			err = s.write(ctx, func(tx *sql.Tx) error {
+			err = s.write(ctx, doing, func(tx *sql.Tx) error {
 				now := time.Now()
 				expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id "+due+" ORDER BY at LIMIT ?)", now.UnixMilli(), expiredAtOnce)
 				if err != nil {
@@ -238,11 +197,8 @@ func (s *Store) ExpireApprovals(ctx context.Context) error {
 				return expire(tx, expired, now)
 			})
 		}
-		if err != nil {
-			return fmt.Errorf("cannot record which approvals have expired: %w", err)
-		}
-		if !found {
-			return nil
+		if err != nil || !found {
+			return err
 		}
 	}
 }

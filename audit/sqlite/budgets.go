@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -103,15 +104,12 @@ func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window sp
 		oldest, newest = max(c.StartMS-spend.RollingBuckets*c.BucketMS, 0), 1<<62
 	}
 	_, err = collect(ctx, from, "cannot read counters of budgets", func(row scanner) (struct{}, error) {
-		var start, count int64
-		var text string
-		if err := row.Scan(&start, &text, &count); err != nil {
-			return struct{}{}, err
-		}
-		used, err := spend.ParseTotal(text)
-		window = spend.Usage{Used: window.Used.Plus(used), Count: window.Count + count}
+		var start int64
+		var u spend.Usage
+		err := row.Scan(&start, parse(&u.Used, spend.ParseTotal), &u.Count)
+		window = spend.Usage{Used: window.Used.Plus(u.Used), Count: window.Count + u.Count}
 		if start == c.StartMS {
-			own = spend.Usage{Used: used, Count: count}
+			own = u
 		}
 		return struct{}{}, err
 	}, "SELECT start_ms, used, count FROM budget_counters WHERE counter_id = ? AND start_ms BETWEEN ? AND ?", c.ID[:], oldest, newest)
@@ -132,67 +130,34 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
-	where, args := "policy_id = ?1 AND rule_id = ?2 AND since = ?3 AND subject > ?4", []any{q.PolicyID, q.RuleID, q.Since, q.After}
+	w := where{"policy_id = ? AND rule_id = ? AND since = ? AND subject > ?", []any{q.PolicyID, q.RuleID, q.Since, q.After}}
 	if q.BucketMS > 0 {
-		where += " AND start_ms >= ?5"
-		args = append(args, q.StartMS-spend.RollingBuckets*q.BucketMS)
+		w.and("start_ms >= ?", q.StartMS-spend.RollingBuckets*q.BucketMS)
 	} else {
-		where += " AND start_ms = ?5"
-		args = append(args, q.StartMS)
+		w.and("start_ms = ?", q.StartMS)
 	}
 	if q.Principal != "" {
-		args = append(args, q.Principal)
-		where += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?%d)", len(args))
+		w.and("EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?)", q.Principal)
 	}
 	for i, values := range q.Subject {
-		if values != nil {
-			text, err := json.Marshal(values)
-			if err != nil {
-				return nil, false, fmt.Errorf("cannot list budgets: %w", err)
-			}
-			args = append(args, string(text))
-			where += fmt.Sprintf(" AND subject ->> %d IN (SELECT value FROM json_each(?%d))", i, len(args))
-		}
+		w.in(fmt.Sprintf("subject ->> %d", i), values)
 	}
 	subjects, err := collect(ctx, s.reader, "cannot list budgets", func(row scanner) (subject audit.SubjectUsage, err error) {
-		var parts string
-		if err = row.Scan(&subject.Subject, &subject.FirstMS, &parts); err != nil {
-			return subject, err
+		var parts []struct {
+			Used  string
+			Count int64
 		}
-		var each [][2]json.RawMessage
-		if err = json.Unmarshal([]byte(parts), &each); err != nil {
-			return subject, err
+		err = row.Scan(&subject.Subject, &subject.FirstMS, parsed(func(text string) error { return json.Unmarshal([]byte(text), &parts) }))
+		for _, part := range parts {
+			used, wrong := spend.ParseTotal(part.Used)
+			err = errors.Join(err, wrong)
+			subject.Used, subject.Count = subject.Used.Plus(used), subject.Count+part.Count
 		}
-		for _, part := range each {
-			var text string
-			var count int64
-			if err = json.Unmarshal(part[0], &text); err != nil {
-				return subject, err
-			}
-			if err = json.Unmarshal(part[1], &count); err != nil {
-				return subject, err
-			}
-			used, err := spend.ParseTotal(text)
-			if err != nil {
-				return subject, err
-			}
-			subject.Used, subject.Count = subject.Used.Plus(used), subject.Count+count
-		}
-		return subject, nil
-	}, "SELECT subject, min(start_ms), json_group_array(json_array(used, count)) FROM budget_counters WHERE "+where+
-		fmt.Sprintf(" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT ?%d", len(args)+1), append(args, q.Limit+1)...)
+		return subject, err
+	}, "SELECT subject, min(start_ms), json_group_array(json_object('used', used, 'count', count)) FROM budget_counters WHERE "+w.text+
+		" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT ?", append(w.args, q.Limit+1)...)
 	if len(subjects) > q.Limit {
 		return subjects[:q.Limit], true, err
 	}
 	return subjects, false, err
-}
-
-// removeCounters removes those that no check can take from any more.
-func removeCounters(tx *sql.Tx, endedBefore int64, batch int) (removed int64, err error) {
-	result, err := tx.Exec(`DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
-		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= ? LIMIT ?)`, endedBefore, batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }

@@ -14,13 +14,11 @@ const changeColumns = "seq, kind, subject, version, actor, key_id, principal, cr
 
 // record adds a change to the chain.
 func record(tx *sql.Tx, c audit.Change) error {
-	var previous []byte
-	err := tx.QueryRow("SELECT head FROM changes ORDER BY seq DESC LIMIT 1").Scan(&previous)
+	var before spend.Hash
+	err := tx.QueryRow("SELECT head FROM changes ORDER BY seq DESC LIMIT 1").Scan(blob(before[:]))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	var before spend.Hash
-	copy(before[:], previous)
 	c.Head = chain.ChangeHead(before, c.Row())
 	_, err = tx.Exec("INSERT INTO changes ("+changeColumns+") VALUES (?, ?, ?, nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		c.Seq, string(c.Kind), c.Subject, c.Version, c.By.Kind(), orNull(c.By.KeyID), orNull(c.By.Principal), orNull(c.By.Credential),
@@ -41,12 +39,7 @@ func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Chang
 }
 
 func scanChange(row scanner) (c audit.Change, err error) {
-	var at int64
-	var hash, head []byte
 	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
-		&at, &c.Details, &hash, &head)
-	copy(c.Hash[:], hash)
-	copy(c.Head[:], head)
-	c.At = fromMilli(at)
+		(*millis)(&c.At), &c.Details, blob(c.Hash[:]), blob(c.Head[:]))
 	return c, err
 }

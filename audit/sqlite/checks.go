@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"spendgate/audit"
@@ -19,12 +18,8 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	low, end := q.IDRange()
 	const examined = " FROM checks WHERE check_id >= ? AND check_id < ? ORDER BY check_id DESC LIMIT "
 	w := where{args: []any{low[:], end[:], q.Examine}}
-	if q.AgentID != "" {
-		w.and("agent_id = ?", q.AgentID)
-	}
-	if q.PolicyID != "" {
-		w.and("policy_id = ?", q.PolicyID)
-	}
+	w.is("agent_id", q.AgentID)
+	w.is("policy_id", q.PolicyID)
 	if q.Effect != nil {
 		w.and("decision = ?", q.Effect.String())
 	}
@@ -40,47 +35,10 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	if page.Cut(q.Limit); page.More {
 		return page, nil
 	}
-	var last []byte
-	err = tx.QueryRowContext(ctx, "SELECT check_id"+examined+"1 OFFSET ?", low[:], end[:], q.Examine-1).Scan(&last)
-	switch {
-	case errors.Is(err, sql.ErrNoRows): // there are not as many
+	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", low[:], end[:], q.Examine-1)
+	if errors.Is(err, audit.ErrNotFound) { // there are not as many
 		return page, nil
-	case err != nil:
-		return page, unavailable(doing, err)
 	}
-	page.More = true
-	copy(page.Next[:], last)
-	return page, nil
-}
-
-// where is the conditions of a query, and their arguments.
-type where struct {
-	text string
-	args []any
-}
-
-func (w *where) and(condition string, args ...any) {
-	w.text += " AND " + condition
-	w.args = append(w.args, args...)
-}
-
-// within adds what the asking key may see.
-func (w *where) within(b audit.Bounds) {
-	if b.PolicyIDs != nil {
-		w.and("policy_id IN ("+marks(len(b.PolicyIDs))+")", anys(b.PolicyIDs)...)
-	}
-	if b.AgentIDs != nil {
-		w.and("agent_id IN ("+marks(len(b.AgentIDs))+")", anys(b.AgentIDs)...)
-	}
-	if b.Principal != "" {
-		w.and("coalesce(principal, key_id) = ?", b.Principal)
-	}
-}
-
-func anys(values []string) []any {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = v
-	}
-	return args
+	page.More = err == nil
+	return page, err
 }

@@ -20,7 +20,7 @@ func raise(tx *sql.Tx) (generation int64, err error) {
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
 	stored := *p
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) error {
 		generation, err := raise(tx)
 		if err != nil {
 			return err
@@ -46,11 +46,10 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		}
 		return record(tx, audit.ChangeOfPolicy(&stored, generation, by, time.Now()))
 	})
-	if err != nil {
-		return fmt.Errorf("cannot create policy %q: %w", p.PolicyID, err)
+	if err == nil {
+		*p = stored
 	}
-	*p = stored
-	return nil
+	return err
 }
 
 // countSince returns the budgets of a new version: those that are the same in the
@@ -75,7 +74,7 @@ const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants"
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, "cannot create key "+k.ID.Text(spend.PrefixKey), func(tx *sql.Tx) error {
 		generation, err := raise(tx)
 		if err != nil {
 			return err
@@ -89,16 +88,12 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 		stored.CreatedAt = fromMilli(k.CreatedAt.UnixMilli())
 		return record(tx, audit.ChangeOfKey(audit.KeyCreated, &stored, generation, by, time.Now()))
 	})
-	if err != nil {
-		return fmt.Errorf("cannot create key %s: %w", k.ID.Text(spend.PrefixKey), err)
-	}
-	return nil
 }
 
 // UpdateKey implements audit.Keys.
 func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var k audit.Key
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, "cannot update key "+id.Text(spend.PrefixKey), func(tx *sql.Tx) error {
 		generation, err := raise(tx)
 		if err != nil {
 			return err
@@ -108,18 +103,12 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
 			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
 			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
-		if errors.Is(err, sql.ErrNoRows) {
-			return audit.ErrNotFound
-		}
 		if err != nil {
 			return err
 		}
 		return record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, time.Now()))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot update key %s: %w", id.Text(spend.PrefixKey), err)
-	}
-	return &k, nil
+	return orNil(k, err)
 }
 
 // ListKeys implements audit.Keys.
@@ -127,8 +116,8 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 	if before.IsZero() {
 		before = newest
 	}
-	if err = s.reader.QueryRowContext(ctx, "SELECT count(*) FROM keys").Scan(&total); err != nil {
-		return nil, false, 0, unavailable("cannot count keys", err)
+	if total, err = one(ctx, s.reader, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys"); err != nil {
+		return nil, false, 0, err
 	}
 	keys, err = collect(ctx, s.reader, "cannot list keys", scanKey,
 		"SELECT "+keyColumns+" FROM keys WHERE id < ? ORDER BY id DESC LIMIT ?", before[:], limit+1)
@@ -140,34 +129,18 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 
 // KeyByHash implements audit.Keys.
 func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
-	k, err := scanKey(s.reader.QueryRowContext(ctx, "SELECT "+keyColumns+" FROM keys WHERE hash = ?", hash[:]))
-	if err != nil {
-		return nil, notFoundOr("cannot read a key", err)
-	}
-	return &k, nil
+	return orNil(one(ctx, s.reader, "cannot read a key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE hash = ?", hash[:]))
 }
 
-func scanKey(row scanner) (audit.Key, error) {
-	var k audit.Key
-	var id, hash []byte
-	var created int64
-	var used sql.NullInt64
-	var grants sql.NullString
-	if err := row.Scan(&id, &hash, &k.Name, &k.RateLimitRPM, &k.Active, &created, &used, &grants); err != nil {
-		return k, err
-	}
-	k.ID, k.Hash, k.CreatedAt = spend.ID(id), spend.Hash(hash), fromMilli(created)
-	if used.Valid {
-		k.LastUsedAt = fromMilli(used.Int64)
-	}
-	var err error
-	k.Grants, err = spend.ParseGrants(grants.String)
+func scanKey(row scanner) (k audit.Key, err error) {
+	err = row.Scan(blob(k.ID[:]), blob(k.Hash[:]), &k.Name, &k.RateLimitRPM, &k.Active, (*millis)(&k.CreatedAt), (*millis)(&k.LastUsedAt),
+		parse(&k.Grants, spend.ParseGrants))
 	return k, err
 }
 
 // NoteKeyUses implements audit.Keys.
 func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, "cannot note uses of keys", func(tx *sql.Tx) error {
 		for _, u := range uses {
 			ms := u.At.UnixMilli()
 			if _, err := tx.Exec("UPDATE keys SET last_used = ?1 WHERE id = ?2 AND coalesce(last_used, 0) < ?1", ms, u.ID[:]); err != nil {
@@ -176,10 +149,6 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("cannot note uses of keys: %w", err)
-	}
-	return nil
 }
 
 // ConfigChanges implements audit.Store.
@@ -192,24 +161,12 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 		return changes, unavailable(doing, err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	if err = tx.QueryRowContext(ctx, "SELECT generation FROM config").Scan(&changes.Generation); err != nil {
-		return changes, unavailable(doing, err)
+	if changes.Generation, err = one(ctx, tx, doing, scalar[int64], "SELECT generation FROM config"); err != nil {
+		return changes, err
 	}
 	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
-	changes.PolicyIDs, err = collect(ctx, tx, doing, func(row scanner) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	}, "SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
+	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string], "SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
 	return changes, err
 }
-
-func notFoundOr(doing string, err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
-	}
-	return unavailable(doing, err)
-}
-
-func fromMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

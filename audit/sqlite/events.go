@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"spendgate/audit"
@@ -13,12 +12,9 @@ import (
 func (s *Store) Events(ctx context.Context, q audit.EventQuery) (audit.EventPage, error) {
 	const doing = "cannot read events"
 	examined, err := collect(ctx, s.reader, doing, func(row scanner) (r audit.EventRow, err error) {
-		var source []byte
-		err = row.Scan(&r.Sequence, &source, &r.Type, &r.PolicyID, &r.AgentID)
-		copy(r.Source[:], source)
+		err = row.Scan(&r.Sequence, blob(r.Source[:]), &r.Type, (*text)(&r.PolicyID), (*text)(&r.AgentID))
 		return r, err
-	}, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
-		FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?`, q.After, q.Examine())
+	}, `SELECT sequence, source, type, policy_id, agent_id FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?`, q.After, q.Examine())
 	if err != nil {
 		return audit.EventPage{}, err
 	}
@@ -30,11 +26,8 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (audit.EventPage
 }
 
 // EventsHead implements audit.Events.
-func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
-	if err = s.reader.QueryRowContext(ctx, "SELECT coalesce(max(sequence), 0) FROM events").Scan(&head); err != nil {
-		return 0, unavailable("cannot read the end of the events", err)
-	}
-	return head, nil
+func (s *Store) EventsHead(ctx context.Context) (int64, error) {
+	return one(ctx, s.reader, "cannot read the end of the events", scalar[int64], "SELECT coalesce(max(sequence), 0) FROM events")
 }
 
 // ViolationsOf implements audit.EventSources.
@@ -52,41 +45,20 @@ func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcom
 // ExhaustionsOf implements audit.EventSources.
 func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
 	return collect(ctx, s.reader, "cannot look up exhausted budgets", scanExhaustion,
-		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''), max_used, max_count, used, count
+		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, agent_id, max_used IS NOT NULL, max_used, max_count IS NOT NULL, max_count, used, count
 		FROM budget_exhaustions WHERE id IN (`+marks(len(ids))+")", idArgs(ids)...)
 }
 
 func scanExhaustion(row scanner) (e audit.Exhaustion, err error) {
-	var id, counter []byte
-	var at int64
-	var limit sql.NullString
-	var count sql.NullInt64
-	var used string
-	err = row.Scan(&id, &at, &counter, &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.AgentID,
-		&limit, &count, &used, &e.Usage.Count)
-	if err != nil {
-		return e, err
-	}
-	copy(e.ID[:], id)
-	copy(e.Counter.ID[:], counter)
-	e.At, e.Limited, e.Counted, e.MaxCount = fromMilli(at), limit.Valid, count.Valid, count.Int64
-	if e.Limited {
-		if e.Limit, err = spend.ParseAmount(limit.String); err != nil {
-			return e, fmt.Errorf("the limit of budget %s: %w", e.RuleID, err)
-		}
-	}
-	e.Usage.Used, err = spend.ParseTotal(used)
+	err = row.Scan(blob(e.ID[:]), (*millis)(&e.At), blob(e.Counter.ID[:]), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject,
+		(*text)(&e.AgentID), &e.Limited, amountOrNull(&e.Limit), &e.Counted, (*integer)(&e.MaxCount), parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }
 
 // ChangesOf implements audit.EventSources.
 func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, error) {
-	args := make([]any, len(seqs))
-	for i := range seqs {
-		args[i] = seqs[i]
-	}
 	return collect(ctx, s.reader, "cannot read the changes", scanChange,
-		"SELECT "+readChangeColumns+" FROM changes WHERE seq IN ("+marks(len(seqs))+")", args...)
+		"SELECT "+readChangeColumns+" FROM changes WHERE seq IN ("+marks(len(seqs))+")", anys(seqs, func(seq *int64) any { return *seq })...)
 }
 
 // ApprovalsOf implements audit.EventSources.

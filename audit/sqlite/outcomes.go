@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -52,11 +51,10 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
-		var id []byte
+		var id spend.ID
 		var releasable, back bool
-		if err = row.Scan(&id, &releasable, &back); err == nil {
-			states[spend.ID(id)] = audit.PassStateOf(releasable, back)
-		}
+		err = row.Scan(blob(id[:]), &releasable, &back)
+		states[id] = audit.PassStateOf(releasable, back)
 		return struct{}{}, err
 	}, "SELECT c.check_id, c.decision = 'allow' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 	return states, err
@@ -68,40 +66,16 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 		"SELECT "+outcomeColumns()+" FROM outcomes WHERE check_id IN ("+marks(len(checkIDs))+") ORDER BY check_id, number", idArgs(checkIDs)...)
 }
 
-func idArgs(ids []spend.ID) []any {
-	args := make([]any, len(ids))
-	for i := range ids {
-		args[i] = ids[i][:]
-	}
-	return args
-}
-
 // scanOutcome reads outcomeColumns.
 func scanOutcome(row scanner) (*spend.Outcome, error) {
 	o := new(spend.Outcome)
-	var id, check, node, epoch []byte
-	var excess, amount, reference, note, principal sql.NullString
-	err := row.Scan(&id, &check, &node, &epoch, &o.Number, (*string)(&o.Status), (*string)(&o.Release), &excess, &amount,
-		&reference, &note, &o.KeyID, &principal, &o.RequestID)
-	if err != nil {
-		return nil, err
-	}
-	copy(o.ID[:], id)
-	copy(o.CheckID[:], check)
-	copy(o.Fence.Node[:], node)
-	copy(o.Fence.Epoch[:], epoch)
-	o.Excess = spend.Excess(excess.String)
-	o.Reference, o.Note, o.Principal = reference.String, note.String, principal.String
-	if amount.Valid {
-		if o.Amount, err = spend.ParseAmount(amount.String); err != nil {
-			err = fmt.Errorf("amount %w", err)
-		}
-	}
-	if !o.Status.Known() {
-		err = errors.Join(err, fmt.Errorf("unknown status %q", o.Status))
+	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Number, (*string)(&o.Status), (*string)(&o.Release),
+		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID)
+	if err == nil && !o.Status.Known() {
+		err = fmt.Errorf("unknown status %q", o.Status)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read an outcome of check %s: %w", o.CheckID.Text(spend.PrefixCheck), err)
+		return nil, fmt.Errorf("outcome of check %s: %w", o.CheckID.Text(spend.PrefixCheck), err)
 	}
 	return o, nil
 }

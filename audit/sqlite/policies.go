@@ -8,33 +8,22 @@ import (
 	"spendgate/audit"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets, '')"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	doing := fmt.Sprintf("cannot read policy %q", policyID)
-	policies, err := collect(ctx, s.reader, doing, scanPolicy, "SELECT "+policyColumns+
-		" FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1", policyID, version)
-	if err != nil {
-		return nil, err
-	}
-	if len(policies) == 0 {
-		return nil, fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
-	}
-	return &policies[0], nil
+	return orNil(one(ctx, s.reader, fmt.Sprintf("cannot read policy %q", policyID), scanPolicy, "SELECT "+policyColumns+
+		" FROM policies WHERE policy_id = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1", policyID, version))
 }
 
 func scanPolicy(row scanner) (audit.Policy, error) { return scanPolicyAnd(row) }
 
 // scanPolicyAnd reads policyColumns and what comes after them.
 func scanPolicyAnd(row scanner, rest ...any) (p audit.Policy, err error) {
-	var created, updated int64
-	var budgets string
-	err = row.Scan(append([]any{&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &created, &updated, &budgets}, rest...)...)
-	if err == nil {
-		p.CreatedAt, p.UpdatedAt = fromMilli(created), fromMilli(updated)
-		p.Budgets, err = audit.ParseBudgets(budgets)
-	}
+	err = row.Scan(append([]any{
+		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, (*millis)(&p.CreatedAt), (*millis)(&p.UpdatedAt),
+		parse(&p.Budgets, audit.ParseBudgets),
+	}, rest...)...)
 	return p, err
 }
 
@@ -44,8 +33,8 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 	var w where
 	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
 	// Each has one version 1.
-	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...).Scan(&page.Total); err != nil {
-		return page, unavailable(doing, err)
+	if page.Total, err = one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...); err != nil {
+		return page, err
 	}
 	w.and("policy_id > ?", q.After)
 	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
@@ -56,9 +45,9 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	err = s.reader.QueryRowContext(ctx, "SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", q.PolicyID).Scan(&page.Total)
+	page.Total, err = one(ctx, s.reader, doing, scalar[int64], "SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", q.PolicyID)
 	if err != nil {
-		return page, notFoundOr(doing, err)
+		return page, err
 	}
 	err = s.readPolicies(ctx, doing, &page, q.Limit, "version DESC",
 		"SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)", q.PolicyID, q.Before)

@@ -1,13 +1,9 @@
 package sqlite
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -62,13 +58,6 @@ func appendViolation(args []any, c *spend.Check) []any {
 		c.KeyID, orNull(c.Principal), orNull(c.Owner))
 }
 
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
 // checkText refuses what Postgres refuses, so that both stores keep the same
 // values: text is UTF-8 without U+0000.
 func checkText(c *spend.Check) error {
@@ -92,82 +81,39 @@ func storable(check spend.ID, texts ...string) error {
 	return nil
 }
 
-// scanner is *sql.Row or *sql.Rows.
-type scanner interface{ Scan(...any) error }
-
 // scanCheck reads checkColumns.
 func scanCheck(row scanner) (*spend.Check, error) {
 	c := new(spend.Check)
 	a, d := &c.Action, &c.Decision
-	var id, node, epoch, fingerprint, sha, approvalID []byte
-	var claimed, until sql.NullInt64
-	var format int
-	var requested, payment, vendor, reasonText, key, metadata sql.NullString
-	var reason, ruleID, ruleDescription, message, nextStep, principal, owner, charges, approval sql.NullString
-	var actionType, effect, confidence, amount string
-	err := row.Scan(&id, &node, &epoch, &claimed, &until, &d.PolicyVersion, &c.LatencyMS, &format,
-		&requested, &actionType, &effect, &confidence, &amount, &fingerprint, &sha, &a.Currency,
-		&a.AgentID, &a.PolicyID, &a.Counterparty, &payment, &vendor, &reasonText,
-		&key, &metadata, &reason, &ruleID, &ruleDescription, &message, &nextStep,
-		&c.KeyID, &c.RequestID, &principal, &owner, &charges, &approvalID, &approval)
+	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS), &d.PolicyVersion, &c.LatencyMS, new(int),
+		parsed(func(text string) error {
+			a.Type, _ = spend.ParseActionType(text) // null is Unspecified
+			return nil
+		}), known(&c.ActionType, spend.ParseActionType), known(&d.Effect, spend.ParseEffect), known(&d.Confidence, spend.ParseConfidence),
+		parse(&a.Amount, spend.ParseAmount), blob(c.Fingerprint[:]), blob(c.RequestSHA[:]), &a.Currency,
+		&a.AgentID, &a.PolicyID, &a.Counterparty, (*text)(&a.PaymentMethod), (*text)(&a.MerchantOrVendor), (*text)(&a.ReasonText),
+		(*text)(&a.IdempotencyKey), parse(&a.Metadata, parseMetadata), (*text)(&d.Reason), (*text)(&d.RuleID), (*text)(&d.RuleDescription),
+		(*text)(&d.Message), (*text)(&d.NextStep), &c.KeyID, &c.RequestID, (*text)(&c.Principal), (*text)(&c.Owner),
+		parse(&c.Charges, func(text string) ([]spend.Charge, error) { return spend.ParseTaken(a.PolicyID, text) }),
+		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval))
 	if err != nil {
-		return nil, err
-	}
-	copy(c.ID[:], id)
-	copy(a.ApprovalID[:], approvalID)
-	copy(c.Fence.Node[:], node)
-	copy(c.Fence.Epoch[:], epoch)
-	copy(c.Fingerprint[:], fingerprint)
-	copy(c.RequestSHA[:], sha)
-	c.Pass = spend.Pass{ClaimedMS: claimed.Int64, UntilMS: until.Int64}
-	a.PaymentMethod, a.MerchantOrVendor, a.ReasonText = payment.String, vendor.String, reasonText.String
-	a.IdempotencyKey = key.String
-	d.Reason, d.RuleID, d.RuleDescription = spend.Reason(reason.String), ruleID.String, ruleDescription.String
-	d.Message, d.NextStep = message.String, nextStep.String
-	c.Principal, c.Owner = principal.String, owner.String
-	if metadata.Valid {
-		var faults spend.Faults
-		a.Metadata = spend.ParseMetadata(jsontext.Value(metadata.String), "metadata", &faults)
-		err = faults.Err()
-	}
-	var chargesErr, approvalErr error
-	c.Charges, chargesErr = spend.ParseTaken(a.PolicyID, charges.String)
-	c.Approval, approvalErr = spend.ParseApproval(approval.String)
-	err = errors.Join(err, chargesErr, approvalErr)
-	a.Type, _ = spend.ParseActionType(requested.String) // null is Unspecified
-	var known [3]bool
-	c.ActionType, known[0] = spend.ParseActionType(actionType)
-	d.Effect, known[1] = spend.ParseEffect(effect)
-	d.Confidence, known[2] = spend.ParseConfidence(confidence)
-	if known != [3]bool{true, true, true} {
-		err = errors.Join(err, errors.New("unknown action type, decision or confidence"))
-	}
-	var amountErr error
-	if a.Amount, amountErr = spend.ParseAmount(amount); amountErr != nil {
-		err = errors.Join(err, fmt.Errorf("amount %w", amountErr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 	}
 	return c, nil
 }
 
+func parseMetadata(text string) (m spend.Metadata, err error) {
+	if text == "" {
+		return m, nil
+	}
+	var faults spend.Faults
+	m = spend.ParseMetadata(text, "metadata", &faults)
+	return m, faults.Err()
+}
+
 // scanViolation reads violationColumns.
-func scanViolation(row scanner) (audit.Violation, error) {
-	var v audit.Violation
-	var id []byte
-	var actionType, effect, confidence, amount string
-	err := row.Scan(&id, &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
-		&v.Counterparty, &effect, &v.RuleID, &v.RuleDescription, &confidence, &v.LatencyMS)
-	if err != nil {
-		return v, err
-	}
-	copy(v.ID[:], id)
-	v.ActionType, _ = spend.ParseActionType(actionType)
-	v.Effect, _ = spend.ParseEffect(effect)
-	v.Confidence, _ = spend.ParseConfidence(confidence)
-	if v.Amount, err = spend.ParseAmount(amount); err != nil {
-		return v, fmt.Errorf("cannot read violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)
-	}
-	return v, nil
+func scanViolation(row scanner) (v audit.Violation, err error) {
+	err = row.Scan(blob(v.ID[:]), &v.AgentID, &v.PolicyID, &v.PolicyVersion, known(&v.ActionType, spend.ParseActionType), parse(&v.Amount, spend.ParseAmount),
+		&v.Currency, &v.Counterparty, known(&v.Effect, spend.ParseEffect), &v.RuleID, &v.RuleDescription, known(&v.Confidence, spend.ParseConfidence), &v.LatencyMS)
+	return v, err
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -122,20 +123,45 @@ func (s *Store) prepare(ctx context.Context) error {
 // migrate creates the schema of a new file. The write lock makes two processes
 // that start together take turns.
 func (s *Store) migrate(ctx context.Context) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		var version int
-		if err := tx.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-			return err
-		}
+	return s.write(ctx, "cannot make the schema", func(tx *sql.Tx) error {
+		version, err := scalar[int](tx.QueryRow("PRAGMA user_version"))
 		switch {
-		case version == schemaVersion:
-			return nil
+		case err != nil || version == schemaVersion:
+			return err
 		case version > schemaVersion:
 			return fmt.Errorf("its schema %d is newer than this build, which knows %d", version, schemaVersion)
 		}
-		_, err := tx.Exec(schema)
-		return err
+		if _, err := tx.Exec(schema); err != nil {
+			return err
+		}
+		return makeImmutable(tx)
 	})
+}
+
+// makeImmutable has the database itself refuse changes (G8). INSERT OR REPLACE
+// deletes without firing a delete trigger, so an insert over an existing row is
+// refused too.
+func makeImmutable(tx *sql.Tx) error {
+	for table, same := range map[string]string{
+		"approvals":          "id = NEW.id OR rowid = NEW.rowid",
+		"approval_uses":      "approval_id = NEW.approval_id OR rowid = NEW.rowid",
+		"batches":            "chain_id = NEW.chain_id AND seq = NEW.seq",
+		"budget_exhaustions": "counter_id = NEW.counter_id AND start_ms = NEW.start_ms OR id = NEW.id OR rowid = NEW.rowid",
+		"changes":            "seq = NEW.seq",
+		"checks":             "check_id = NEW.check_id OR rowid = NEW.rowid",
+		"events":             "sequence = NEW.sequence OR source = NEW.source AND type = NEW.type",
+		"outcomes":           "check_id = NEW.check_id AND number = NEW.number OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid",
+		"policies":           "policy_id = NEW.policy_id AND version = NEW.version OR rowid = NEW.rowid",
+		"violations":         "id = NEW.id OR rowid = NEW.rowid",
+	} {
+		refuse := " ON " + table + " BEGIN SELECT RAISE(ABORT, '" + table + " are immutable'); END;"
+		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + "CREATE TRIGGER " + table + "_delete BEFORE DELETE" + refuse +
+			"CREATE TRIGGER " + table + "_replace BEFORE INSERT" + strings.Replace(refuse, " BEGIN", " WHEN EXISTS (SELECT 1 FROM "+table+" WHERE "+same+") BEGIN", 1))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close closes the files; no method may be in use.
@@ -152,14 +178,11 @@ func (s *Store) Close() {
 
 // Ping implements audit.Store.
 func (s *Store) Ping(ctx context.Context) error {
-	var version int
-	if err := s.reader.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return unavailable("cannot reach the store", err)
-	}
-	if version != schemaVersion {
+	version, err := one(ctx, s.reader, "cannot reach the store", scalar[int], "PRAGMA user_version")
+	if err == nil && version != schemaVersion {
 		return fmt.Errorf("the store's schema is %d, this build needs %d: %w", version, schemaVersion, audit.ErrUnavailable)
 	}
-	return nil
+	return err
 }
 
 // Status implements audit.Store.
@@ -189,37 +212,35 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
 	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
-	for {
-		var deleted int64
-		err := s.write(ctx, func(tx *sql.Tx) error {
-			result, err := tx.Exec(`DELETE FROM idempotency_keys WHERE key_hash IN
-				(SELECT key_hash FROM idempotency_keys WHERE expires_at <= ? LIMIT ?)`, time.Now().UnixMilli(), batch)
-			if err != nil {
-				return err
+	for more := true; more; {
+		more = false
+		err := s.write(ctx, "cannot remove what expired", func(tx *sql.Tx) error {
+			for _, expired := range []struct {
+				table, key, condition string
+				before                any
+			}{
+				{"idempotency_keys", "key_hash", "expires_at <= ?", time.Now().UnixMilli()},
+				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", now.Add(-audit.KeepCounters).UnixMilli()},
+				{"webhook_deliveries", "id", "id < ?", kept[:]},
+			} {
+				result, err := tx.Exec("DELETE FROM "+expired.table+" WHERE ("+expired.key+") IN (SELECT "+expired.key+" FROM "+expired.table+
+					" WHERE "+expired.condition+" LIMIT ?)", expired.before, batch)
+				if err != nil {
+					return err
+				}
+				deleted, err := result.RowsAffected()
+				if err != nil {
+					return err
+				}
+				more = more || deleted == batch
 			}
-			keys, err := result.RowsAffected()
-			if err != nil {
-				return err
-			}
-			counters, err := removeCounters(tx, now.Add(-audit.KeepCounters).UnixMilli(), batch)
-			if err != nil {
-				return err
-			}
-			result, err = tx.Exec("DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < ? LIMIT ?)", kept[:], batch)
-			if err != nil {
-				return err
-			}
-			deliveries, err := result.RowsAffected()
-			deleted = max(keys, counters, deliveries)
-			return err
+			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("cannot remove what expired: %w", err)
-		}
-		if deleted < batch {
-			return nil
+			return err
 		}
 	}
+	return nil
 }
 
 // CountViolations implements audit.Store. There is nothing to do: a single node
@@ -229,34 +250,37 @@ func (s *Store) CountViolations(context.Context) error { return nil }
 // write runs fn in a write transaction and makes it durable. The context
 // bounds the wait for its turn; what has begun runs to its end, so that the
 // outcome is known.
-func (s *Store) write(ctx context.Context, fn func(*sql.Tx) error) error {
+func (s *Store) write(ctx context.Context, doing string, fn func(*sql.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
-		return unavailable("cannot begin a write", err)
+		return unavailable(doing, err)
 	}
 	defer func() { _ = conn.Close() }() // returns it to the pool
 	tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
-		return unavailable("cannot begin a write", err)
+		return unavailable(doing, err)
 	}
 	if err = fn(tx); err == nil {
 		err = ctx.Err() // the last moment at which giving up is certain
 	}
 	if err != nil {
 		_ = tx.Rollback() // an open transaction ends with its connection at the latest
-		return classify(err)
+		return fmt.Errorf("%s: %w", doing, classify(err))
 	}
 	if err = tx.Commit(); err != nil {
 		// The log may hold the commit though it was not synced; the next
 		// write, such as a fence's, overwrites it.
-		return fmt.Errorf("cannot commit: %w: %w", audit.ErrUnknown, err)
+		return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnknown, err)
 	}
 	return nil
 }
 
 // classify turns an error inside a transaction that was rolled back into the
-// contract's. The errors of package audit pass.
+// contract's: what has no row is not found, and the errors of package audit pass.
 func classify(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return audit.ErrNotFound
+	}
 	for _, own := range []error{audit.ErrNotFound, audit.ErrWebhooksFull, audit.ErrStaleEpoch, audit.ErrFencedNode, audit.ErrForked} {
 		if errors.Is(err, own) {
 			return err
@@ -275,7 +299,7 @@ func classify(err error) error {
 			return &audit.RowError{Err: err}
 		}
 	}
-	return unavailable("cannot write", err)
+	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 }
 
 // unavailable says what was being done when nothing happened.

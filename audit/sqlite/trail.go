@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -42,7 +40,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 	}
-	return s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, "cannot commit", func(tx *sql.Tx) error {
 		if err := enter(tx, fence); err != nil {
 			return err
 		}
@@ -154,12 +152,8 @@ func insert(tx *sql.Tx, one, many *sql.Stmt, checks []*spend.Check, values func(
 
 // Checks implements audit.Trail.
 func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	args := make([]any, len(ids))
-	for i := range ids {
-		args[i] = ids[i][:]
-	}
-	query := "SELECT " + checkColumns() + " FROM checks WHERE check_id IN (" + marks(len(ids)) + ")"
-	return collect(ctx, s.reader, "cannot look up checks", scanCheck, query, args...)
+	return collect(ctx, s.reader, "cannot look up checks", scanCheck,
+		"SELECT "+checkColumns()+" FROM checks WHERE check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
 // CheckIDsByKey implements audit.Trail.
@@ -167,10 +161,10 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	found := make(map[spend.Hash]spend.ID, len(keyHashes))
 	query := "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash IN (" + marks(len(keyHashes)) + ") AND expires_at > ?"
 	_, err := collect(ctx, s.reader, "cannot look up idempotency keys", func(row scanner) (_ struct{}, err error) {
-		var hash, id []byte
-		if err = row.Scan(&hash, &id); err == nil {
-			found[spend.Hash(hash)] = spend.ID(id)
-		}
+		var hash spend.Hash
+		var id spend.ID
+		err = row.Scan(blob(hash[:]), blob(id[:]))
+		found[hash] = id
 		return struct{}{}, err
 	}, query, append(hashArgs(keyHashes), time.Now().UnixMilli())...)
 	return found, err
@@ -200,18 +194,10 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 			ORDER BY check_id DESC LIMIT ?`, nowMS, before[:], limit)
 }
 
-func scanPass(row scanner) (audit.LivePass, error) {
-	var p audit.LivePass
-	var fingerprint, id []byte
-	err := row.Scan(&fingerprint, &id, &p.ClaimedMS, &p.UntilMS, &p.Allowed)
-	if err == nil {
-		p.Fingerprint, p.CheckID = spend.Hash(fingerprint), spend.ID(id)
-	}
+func scanPass(row scanner) (p audit.LivePass, err error) {
+	err = row.Scan(blob(p.Fingerprint[:]), blob(p.CheckID[:]), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
 	return p, err
 }
-
-// newest is above every ID: a UUIDv7 has no such version bits.
-var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // Violations implements audit.Trail, in one snapshot.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
@@ -223,18 +209,14 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, high := q.IDRange()
 	w := where{" WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}}
-	if q.AgentID != "" {
-		w.and("agent_id = ?", q.AgentID)
-	}
-	if q.ActionType != spend.Unspecified {
-		w.and("action_type = ?", q.ActionType.String())
-	}
+	w.is("agent_id", q.AgentID)
+	w.is("action_type", q.ActionType.String())
 	if q.Effect != spend.Allow {
 		w.and("decision = ?", q.Effect.String())
 	}
 	w.within(q.Bounds)
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM violations"+w.text, w.args...).Scan(&page.Total); err != nil {
-		return page, unavailable("cannot count violations", err)
+	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.text, w.args...); err != nil {
+		return page, err
 	}
 	if !q.Before.IsZero() {
 		w.and("id < ?", q.Before[:])
@@ -245,40 +227,4 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 		page.Violations, page.More = page.Violations[:q.Limit], true
 	}
 	return page, err
-}
-
-// querier is *sql.DB or *sql.Tx.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// collect reads all rows of a query.
-func collect[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := from.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, unavailable(doing, err)
-	}
-	defer func() { _ = rows.Close() }() // its error is rows.Err's
-	var all []T
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", doing, err)
-		}
-		all = append(all, one)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, unavailable(doing, err)
-	}
-	return all, nil
-}
-
-func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
-
-func hashArgs(hashes []spend.Hash) []any {
-	args := make([]any, len(hashes))
-	for i := range hashes {
-		args[i] = hashes[i][:]
-	}
-	return args
 }

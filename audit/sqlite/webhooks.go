@@ -3,22 +3,22 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
-const webhookColumns = "w.id, w.url, w.event_types, w.active, w.secret_sha256, w.created_at"
+const (
+	webhookColumns = "w.id, w.url, w.event_types, w.active, w.secret_sha256, w.created_at"
+	selectWebhooks = "SELECT " + webhookColumns + " FROM webhooks AS w "
+)
 
 // CreateWebhook implements audit.Webhooks.
 func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
 	stored := *w
 	stored.SecretSum, stored.CreatedAt = secret.Sum(), fromMilli(w.CreatedAt.UnixMilli())
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, "cannot create webhook "+w.ID.Text(spend.PrefixWebhook), func(tx *sql.Tx) error {
 		var present int
 		if err := tx.QueryRow("SELECT count(*) FROM webhooks").Scan(&present); err != nil {
 			return err
@@ -41,19 +41,18 @@ func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webh
 		}
 		return record(tx, audit.ChangeOfWebhook(audit.WebhookCreated, &stored, generation, by, time.Now()))
 	})
-	if err != nil {
-		return fmt.Errorf("cannot create webhook %s: %w", w.ID.Text(spend.PrefixWebhook), err)
+	if err == nil {
+		w.SecretSum = stored.SecretSum
 	}
-	w.SecretSum = stored.SecretSum
-	return nil
+	return err
 }
 
 // UpdateWebhook implements audit.Webhooks.
 func (s *Store) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
 	var w audit.Webhook
-	err := s.write(ctx, func(tx *sql.Tx) (err error) {
-		if w, err = scanWebhook(tx.QueryRow("SELECT "+webhookColumns+" FROM webhooks AS w WHERE w.id = ?", id[:])); err != nil {
-			return orNotFound(err)
+	err := s.write(ctx, "cannot update webhook "+id.Text(spend.PrefixWebhook), func(tx *sql.Tx) (err error) {
+		if w, err = scanWebhook(tx.QueryRow(selectWebhooks+"WHERE w.id = ?", id[:])); err != nil {
+			return err
 		}
 		change.Apply(&w)
 		generation, err := raise(tx)
@@ -78,18 +77,15 @@ func (s *Store) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, 
 		}
 		return record(tx, audit.ChangeOfWebhook(audit.WebhookChanged, &w, generation, by, now))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot update webhook %s: %w", id.Text(spend.PrefixWebhook), err)
-	}
-	return &w, nil
+	return orNil(w, err)
 }
 
 // DeleteWebhook implements audit.Webhooks.
 func (s *Store) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		w, err := scanWebhook(tx.QueryRow("SELECT "+webhookColumns+" FROM webhooks AS w WHERE w.id = ?", id[:]))
+	return s.write(ctx, "cannot delete webhook "+id.Text(spend.PrefixWebhook), func(tx *sql.Tx) error {
+		w, err := scanWebhook(tx.QueryRow(selectWebhooks+"WHERE w.id = ?", id[:]))
 		if err != nil {
-			return orNotFound(err)
+			return err
 		}
 		generation, err := raise(tx)
 		if err != nil {
@@ -101,46 +97,28 @@ func (s *Store) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) 
 		_, err = tx.Exec("DELETE FROM webhooks WHERE id = ?", id[:])
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("cannot delete webhook %s: %w", id.Text(spend.PrefixWebhook), err)
-	}
-	return nil
-}
-
-func orNotFound(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return audit.ErrNotFound
-	}
-	return err
 }
 
 // Webhook implements audit.Webhooks.
 func (s *Store) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
-	w, err := scanWebhook(s.reader.QueryRowContext(ctx, "SELECT "+webhookColumns+" FROM webhooks AS w WHERE w.id = ?", id[:]))
-	if err != nil {
-		return nil, notFoundOr("cannot read a webhook", err)
-	}
-	return &w, nil
+	return orNil(one(ctx, s.reader, "cannot read a webhook", scanWebhook, selectWebhooks+"WHERE w.id = ?", id[:]))
 }
 
 // ListWebhooks implements audit.Webhooks.
 func (s *Store) ListWebhooks(ctx context.Context) ([]audit.Webhook, error) {
-	return collect(ctx, s.reader, "cannot list webhooks", scanWebhook, "SELECT "+webhookColumns+" FROM webhooks AS w ORDER BY w.id DESC")
+	return collect(ctx, s.reader, "cannot list webhooks", scanWebhook, selectWebhooks+"ORDER BY w.id DESC")
 }
 
-// scanWebhook reads webhookColumns, and what follows them into more.
-func scanWebhook(row scanner) (audit.Webhook, error) { return scanWebhookAnd(row) }
-
-func scanWebhookAnd(row scanner, more ...any) (w audit.Webhook, err error) {
-	var id, sum []byte
-	var types string
-	var created int64
-	if err = row.Scan(append([]any{&id, &w.URL, &types, &w.Active, &sum, &created}, more...)...); err != nil {
-		return w, err
-	}
-	w.ID, w.SecretSum, w.CreatedAt = spend.ID(id), spend.Hash(sum), fromMilli(created)
-	w.EventTypes, err = audit.ParseEventTypes(types)
+func scanWebhook(row scanner) (w audit.Webhook, err error) {
+	err = row.Scan(webhookTargets(&w)...)
 	return w, err
+}
+
+// webhookTargets are what webhookColumns are scanned into.
+func webhookTargets(w *audit.Webhook) []any {
+	return []any{
+		blob(w.ID[:]), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, blob(w.SecretSum[:]), (*millis)(&w.CreatedAt),
+	}
 }
 
 // LeaseWebhooks implements audit.Webhooks.
@@ -153,94 +131,65 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 	if leases.Active <= len(serving) {
 		return leases, nil // nothing is written while nothing happens
 	}
-	err = s.write(ctx, func(tx *sql.Tx) (err error) {
+	err = s.write(ctx, doing, func(tx *sql.Tx) (err error) {
 		now := time.Now()
 		args := append([]any{holder[:], now.Add(lease).UnixMilli(), now.UnixMilli(), holder[:]}, idArgs(serving)...)
-		leases.Taken, err = collect(ctx, tx, doing, func(row scanner) (spend.ID, error) {
-			var id []byte
-			if err := row.Scan(&id); err != nil {
-				return spend.ID{}, err
-			}
-			return spend.ID(id), nil
-		}, `UPDATE webhook_states SET holder = ?, held_until = ?
+		leases.Taken, err = collect(ctx, tx, doing, scanID, `UPDATE webhook_states SET holder = ?, held_until = ?
 			WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND (coalesce(held_until, 0) <= ? OR holder = ?)
-				AND webhook_id NOT IN (`+strings.TrimSuffix(strings.Repeat("?,", len(serving)), ",")+") RETURNING webhook_id", args...)
+				AND webhook_id NOT IN (`+marks(len(serving))+") RETURNING webhook_id", args...)
 		return err
 	})
-	if err != nil {
-		return leases, fmt.Errorf("%s: %w", doing, err)
-	}
-	return leases, nil
+	return leases, err
 }
 
 // HoldWebhook implements audit.Webhooks.
 func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
-	t := new(audit.WebhookTask)
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	var t audit.WebhookTask
+	err := s.write(ctx, "cannot hold a webhook", func(tx *sql.Tx) error {
 		now := time.Now()
-		result, err := tx.Exec(`UPDATE webhook_states SET held_until = ?1,
+		_, err := scanID(tx.QueryRow(`UPDATE webhook_states SET held_until = ?1,
 			cursor = iif((SELECT event_types FROM webhooks WHERE id = webhook_id) = ?2, max(cursor, ?3), cursor)
-			WHERE webhook_id = ?4 AND holder = ?5 AND held_until > ?6 AND EXISTS (SELECT 1 FROM webhooks AS w WHERE w.id = webhook_id AND w.active)`,
-			now.Add(lease).UnixMilli(), audit.EventTypesText(seen.EventTypes), seen.Cursor, id[:], holder[:], now.UnixMilli())
+			WHERE webhook_id = ?4 AND holder = ?5 AND held_until > ?6 AND EXISTS (SELECT 1 FROM webhooks AS w WHERE w.id = webhook_id AND w.active)
+			RETURNING webhook_id`,
+			now.Add(lease).UnixMilli(), audit.EventTypesText(seen.EventTypes), seen.Cursor, id[:], holder[:], now.UnixMilli()))
 		if err == nil {
-			err = oneRow(result)
+			t, err = readTask(tx, id, now)
 		}
-		if err != nil {
-			return err
-		}
-		*t, err = readTask(tx, id, now)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot hold a webhook: %w", err)
-	}
-	return t, nil
+	return orNil(t, err)
 }
 
 func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err error) {
-	var secret string
-	var previous sql.NullString
-	var previousUntil, oldest sql.NullInt64
-	var resume int64
-	t.Webhook, err = scanWebhookAnd(tx.QueryRow("SELECT "+webhookColumns+`, s.secret, s.previous_secret, s.previous_until, s.cursor, s.failures, s.resume_at,
+	var secret, previous string
+	var previousUntil time.Time
+	err = tx.QueryRow("SELECT "+webhookColumns+`, s.secret, s.previous_secret, s.previous_until, s.cursor, s.failures, s.resume_at,
 		(SELECT min(r.since) FROM webhook_retries AS r WHERE r.webhook_id = w.id)
-		FROM webhooks AS w JOIN webhook_states AS s ON s.webhook_id = w.id WHERE w.id = ?`, id[:]),
-		&secret, &previous, &previousUntil, &t.Cursor, &t.Failures, &resume, &oldest)
+		FROM webhooks AS w JOIN webhook_states AS s ON s.webhook_id = w.id WHERE w.id = ?`, id[:]).
+		Scan(append(webhookTargets(&t.Webhook), &secret, (*text)(&previous), (*millis)(&previousUntil), &t.Cursor, &t.Failures,
+			(*millis)(&t.ResumeAt), (*millis)(&t.OldestAt))...)
 	if err != nil {
 		return t, err
 	}
-	t.Now, t.ResumeAt, t.Secrets = now.UTC(), fromMilli(resume), []audit.Secret{audit.Secret(secret)}
-	if previous.Valid && previousUntil.Int64 > now.UnixMilli() {
-		t.Secrets = append(t.Secrets, audit.Secret(previous.String))
+	t.Now, t.Secrets = now.UTC(), []audit.Secret{audit.Secret(secret)}
+	if previousUntil.UnixMilli() > now.UnixMilli() {
+		t.Secrets = append(t.Secrets, audit.Secret(previous))
 	}
-	if !oldest.Valid {
+	if t.OldestAt.IsZero() {
 		return t, nil
 	}
-	var due int64
-	t.OldestAt, t.Retry = fromMilli(oldest.Int64), new(audit.WebhookRetry)
+	t.Retry = new(audit.WebhookRetry)
 	err = tx.QueryRow("SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at LIMIT 1", id[:]).
-		Scan(&t.Retry.Sequence, &t.Retry.Attempts, &due)
-	t.Retry.DueAt = fromMilli(due)
+		Scan(&t.Retry.Sequence, &t.Retry.Attempts, (*millis)(&t.Retry.DueAt))
 	return t, err
-}
-
-func oneRow(result sql.Result) error {
-	n, err := result.RowsAffected()
-	if err == nil && n == 0 {
-		err = audit.ErrNotFound
-	}
-	return err
 }
 
 // RecordDelivery implements audit.Webhooks.
 func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, "cannot record a delivery", func(tx *sql.Tx) error {
 		now := time.Now()
-		var held bool
-		err := tx.QueryRow("SELECT EXISTS (SELECT 1 FROM webhook_states WHERE webhook_id = ? AND holder = ? AND held_until > ?)", r.WebhookID[:], holder[:], now.UnixMilli()).Scan(&held)
-		if err == nil && !held {
-			err = audit.ErrNotFound
-		}
+		_, err := scanID(tx.QueryRow("SELECT webhook_id FROM webhook_states WHERE webhook_id = ? AND holder = ? AND held_until > ?",
+			r.WebhookID[:], holder[:], now.UnixMilli()))
 		if err != nil {
 			return err
 		}
@@ -261,10 +210,6 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 			r.Error, now.Add(r.Pause).UnixMilli(), audit.EventTypesText(r.Seen.EventTypes), r.Seen.Cursor, r.WebhookID[:])
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("cannot record a delivery: %w", err)
-	}
-	return nil
 }
 
 // noteRetry notes when the event is tried again, which is null if it is not.
@@ -285,14 +230,10 @@ func noteRetry(tx *sql.Tx, r *audit.DeliveryResult, next any) (err error) {
 
 // ReleaseWebhooks implements audit.Webhooks.
 func (s *Store) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, "cannot release webhooks", func(tx *sql.Tx) error {
 		_, err := tx.Exec("UPDATE webhook_states SET holder = NULL, held_until = NULL WHERE holder = ?", holder[:])
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("cannot release webhooks: %w", err)
-	}
-	return nil
 }
 
 const deliveryColumns = "id, webhook_id, sequence, event_id, event_type, attempt, duration_ms, status_code, error, next_at"
@@ -311,33 +252,23 @@ func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []a
 }
 
 func scanDelivery(row scanner) (d audit.Delivery, err error) {
-	var id, webhook, event []byte
 	var ms int64
-	var next sql.NullInt64
-	if err = row.Scan(&id, &webhook, &d.Sequence, &event, &d.EventType, &d.Attempt, &ms, &d.StatusCode, &d.Error, &next); err != nil {
-		return d, err
-	}
-	d.ID, d.WebhookID, d.EventID, d.Duration = spend.ID(id), spend.ID(webhook), spend.ID(event), time.Duration(ms)*time.Millisecond
-	if next.Valid {
-		d.NextAt = fromMilli(next.Int64)
-	}
-	return d, nil
+	err = row.Scan(blob(d.ID[:]), blob(d.WebhookID[:]), &d.Sequence, blob(d.EventID[:]), &d.EventType, &d.Attempt, &ms, &d.StatusCode, &d.Error, (*millis)(&d.NextAt))
+	d.Duration = time.Duration(ms) * time.Millisecond
+	return d, err
 }
 
 // ReplayDelivery implements audit.Webhooks.
 func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
 	var d audit.Delivery
-	err := s.write(ctx, func(tx *sql.Tx) (err error) {
+	err := s.write(ctx, "cannot replay a delivery", func(tx *sql.Tx) (err error) {
 		d, err = scanDelivery(tx.QueryRow("SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE id = ? AND webhook_id IN (SELECT id FROM webhooks WHERE id = ?)", deliveryID[:], webhookID[:]))
 		if err != nil {
-			return orNotFound(err)
+			return err
 		}
 		_, err = tx.Exec(`INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) VALUES (?1, ?2, 0, ?3, ?3)
 			ON CONFLICT DO UPDATE SET attempts = 0, due_at = excluded.due_at`, webhookID[:], d.Sequence, time.Now().UnixMilli())
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot replay a delivery: %w", err)
-	}
-	return &d, nil
+	return orNil(d, err)
 }

@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// scanner is *sql.Row or *sql.Rows.
+type scanner interface{ Scan(...any) error }
+
+// querier is *sql.DB or *sql.Tx.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, unavailable(doing, err)
+	}
+	defer func() { _ = rows.Close() }() // its error is rows.Err's
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", doing, err)
+		}
+		all = append(all, one)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, unavailable(doing, err)
+	}
+	return all, nil
+}
+
+// one reads the only row of a query. It fails with audit.ErrNotFound if there is none.
+func one[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) (T, error) {
+	found, err := scan(from.QueryRowContext(ctx, query, args...))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+	case err != nil:
+		err = unavailable(doing, err)
+	}
+	return found, err
+}
+
+// orNil returns nil with an error, and else what was read.
+func orNil[T any](found T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+// scalar scans the only column of a row.
+func scalar[T any](row scanner) (value T, err error) {
+	err = row.Scan(&value)
+	return value, err
+}
+
+func scanID(row scanner) (id spend.ID, err error) {
+	err = row.Scan(blob(id[:]))
+	return id, err
+}
+
+// What columns are scanned into. Null is the zero value.
+
+// blob is all of an identifier or a hash.
+type blob []byte
+
+// Scan implements sql.Scanner.
+func (b blob) Scan(column any) error {
+	value, _ := column.([]byte)
+	if column != nil && len(value) != len(b) {
+		return fmt.Errorf("%d bytes where there should be %d", len(value), len(b))
+	}
+	clear(b)
+	copy(b, value)
+	return nil
+}
+
+// text is a text, or null for an empty one.
+type text string
+
+// Scan implements sql.Scanner.
+func (t *text) Scan(column any) error {
+	value, _ := column.(string)
+	*t = text(value)
+	return nil
+}
+
+// integer is a number, or null for zero.
+type integer int64
+
+// Scan implements sql.Scanner.
+func (n *integer) Scan(column any) error {
+	value, _ := column.(int64)
+	*n = integer(value)
+	return nil
+}
+
+// millis is a time in Unix milliseconds.
+type millis time.Time
+
+// Scan implements sql.Scanner.
+func (m *millis) Scan(column any) error {
+	*m = millis{}
+	if ms, ok := column.(int64); ok {
+		*m = millis(fromMilli(ms))
+	}
+	return nil
+}
+
+// parsed is a text that means something.
+type parsed func(text string) error
+
+// Scan implements sql.Scanner.
+func (p parsed) Scan(column any) error {
+	value, _ := column.(string)
+	return p(value)
+}
+
+func parse[T any](into *T, by func(string) (T, error)) parsed {
+	return func(text string) (err error) {
+		*into, err = by(text)
+		return err
+	}
+}
+
+func amountOrNull(into *spend.Amount) parsed {
+	return parse(into, func(text string) (spend.Amount, error) {
+		if text == "" {
+			return spend.Amount{}, nil
+		}
+		return spend.ParseAmount(text)
+	})
+}
+
+// known is parse of a text of a few.
+func known[T any](into *T, by func(string) (T, bool)) parsed {
+	return func(text string) error {
+		var ok bool
+		if *into, ok = by(text); !ok {
+			return fmt.Errorf("unknown %q", text)
+		}
+		return nil
+	}
+}
+
+// What queries are given.
+
+// newest is above every ID: a UUIDv7 has no such version bits.
+var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func fromMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+
+// anys returns values as arguments.
+func anys[T any](values []T, as func(*T) any) []any {
+	args := make([]any, len(values))
+	for i := range values {
+		args[i] = as(&values[i])
+	}
+	return args
+}
+
+func idArgs(ids []spend.ID) []any { return anys(ids, func(id *spend.ID) any { return id[:] }) }
+
+func hashArgs(hashes []spend.Hash) []any {
+	return anys(hashes, func(h *spend.Hash) any { return h[:] })
+}
+
+// where is the conditions of a query, and their arguments.
+type where struct {
+	text string
+	args []any
+}
+
+func (w *where) and(condition string, args ...any) {
+	w.text += " AND " + condition
+	w.args = append(w.args, args...)
+}
+
+// is adds that a column has a value, unless that is empty.
+func (w *where) is(column, value string) {
+	if value != "" {
+		w.and(column+" = ?", value)
+	}
+}
+
+// in adds that a column has one of the values, unless they are nil.
+func (w *where) in(column string, values []string) {
+	if values != nil {
+		w.and(column+" IN ("+marks(len(values))+")", anys(values, func(v *string) any { return *v })...)
+	}
+}
+
+// within adds what the asking key may see.
+func (w *where) within(b audit.Bounds) {
+	w.in("policy_id", b.PolicyIDs)
+	w.in("agent_id", b.AgentIDs)
+	w.is("coalesce(principal, key_id)", b.Principal)
+}
