@@ -17,50 +17,34 @@ const maxWait = 30 * time.Second
 
 // getApprovals answers GET /v1/approvals.
 func (a *API) getApprovals(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
+	query, filters, err := queryApprovals(x.query())
 	if err != nil {
 		return err
 	}
-	query, filters, err := queryApprovals(x.ctx.URI().QueryString())
-	if err != nil {
-		return err
-	}
-	query.Bounds = access.Bounds()
+	query.Bounds = x.access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, more, err := a.store.ListApprovals(ctx, query)
 	if err != nil {
 		return err
 	}
-	var last string
-	x.out = append(x.out, `{"data":[`...)
-	for i, approval := range page {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = appendApproval(x.out, approval, nil, time.Now())
-		last = string(approval.Check.ID[:])
-	}
-	x.out = appendPage(x.out, more, last, filters, -1)
-	return x.answer(200)
+	record := func(dst []byte, a **audit.Approval) []byte { return appendApproval(dst, *a, nil, time.Now()) }
+	position := func(a **audit.Approval) string { return string((*a).Check.ID[:]) }
+	return answerPage(x, page, record, position, more, filters, noTotal)
 }
 
 // getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as
 // Prefer: wait says.
 func (a *API) getApproval(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
 	if err := x.noQuery(); err != nil {
 		return err
 	}
-	id, err := spend.ParseID(x.pathValue("approval_id"), spend.PrefixApproval)
+	id, err := x.pathID("approval_id", spend.PrefixApproval, hotpath.ErrApprovalNotFound)
 	if err != nil {
-		return hotpath.ErrApprovalNotFound
+		return err
 	}
 	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll("Prefer"))
-	approval, waited, err := a.authorizer.AwaitApproval(x.context(), access, id, wait, a.drain)
+	approval, waited, err := a.authorizer.AwaitApproval(x.context(), x.access, id, wait, a.drain)
 	if err != nil {
 		return err
 	}
@@ -137,24 +121,19 @@ func (a *API) postApprove(x *exchange) error { return a.decide(x, true) }
 func (a *API) postDeny(x *exchange) error { return a.decide(x, false) }
 
 func (a *API) decide(x *exchange, approves bool) error {
-	access, err := a.admit(x, x.caller(), false)
-	if err != nil {
-		return err
-	}
 	d := audit.DecisionRequest{Approves: approves}
 	if err := x.decode(func(r *reader) error { return decodeDecision(r, &d) }); err != nil {
 		return err
 	}
-	if d.ApprovalID, err = spend.ParseID(x.pathValue("approval_id"), spend.PrefixApproval); err != nil {
-		return hotpath.ErrApprovalNotFound
+	var err error
+	if d.ApprovalID, err = x.pathID("approval_id", spend.PrefixApproval, hotpath.ErrApprovalNotFound); err != nil {
+		return err
 	}
-	approval, replayed, err := a.authorizer.DecideApproval(x.context(), access, a.actor(x), d)
+	approval, replayed, err := a.authorizer.DecideApproval(x.context(), x.access, a.actor(x), d)
 	if err != nil {
 		return err
 	}
-	if replayed {
-		x.ctx.Response.Header.Set("Idempotent-Replayed", "true")
-	}
+	x.setReplayed(replayed)
 	return a.answerApproval(x, approval)
 }
 
@@ -171,10 +150,8 @@ func decodeDecision(r *reader, d *audit.DecisionRequest) error {
 				d.ActionHash = spend.Hash(raw)
 			}
 		case "note":
-			if d.Note = r.text(); spend.Blank(d.Note) {
-				d.Note = ""
-			}
-			r.checkLength("note", d.Note, maxNote)
+			d.Note = r.optionalText()
+			r.checkLength("note", d.Note, spend.MaxNote)
 		default:
 			r.unknown()
 		}
@@ -184,8 +161,6 @@ func decodeDecision(r *reader, d *audit.DecisionRequest) error {
 	}
 	return r.faults.Err()
 }
-
-const maxNote = 4096
 
 // queryApprovals reads the query of GET /v1/approvals.
 func queryApprovals(query []byte) (audit.ApprovalQuery, filterSum, error) {

@@ -90,7 +90,7 @@ func isTimeout(err error) bool {
 func (a *API) hold(x *exchange, n int) bool {
 	if x.budget == nil {
 		x.budget = &a.strangers
-		if a.authorizer.Knows(x.caller()) {
+		if a.authorizer.Knows(x.sender()) {
 			x.budget = &a.bodies
 		}
 	}

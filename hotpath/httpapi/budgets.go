@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"strconv"
 	"strings"
 
 	"spendgate/hotpath"
@@ -10,33 +9,19 @@ import (
 
 // getBudgets answers GET /v1/budgets (S38).
 func (a *API) getBudgets(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
-	query, filters, err := queryBudgets(x.ctx.URI().QueryString())
+	query, filters, err := queryBudgets(x.query())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	page, more, asOf, err := a.authorizer.Budgets(ctx, access, query)
+	page, more, asOf, err := a.authorizer.Budgets(ctx, x.access, query)
 	if err != nil {
 		return err
 	}
-	var last string
-	x.out = append(x.out, `{"data":[`...)
-	for i := range page {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = appendBudget(x.out, query.PolicyID, &page[i])
-		x.out = append(x.out, `,"as_of":`...)
-		x.out = append(appendTime(x.out, asOf), '}')
-		last = page[i].RuleID + "\x00" + page[i].Subject
-	}
-	x.out = appendPage(x.out, more, last, filters, -1)
-	return x.answer(200)
+	record := func(dst []byte, c *hotpath.BudgetCounter) []byte { return appendBudget(dst, query.PolicyID, c, asOf) }
+	position := func(c *hotpath.BudgetCounter) string { return c.RuleID + "\x00" + c.Subject }
+	return answerPage(x, page, record, position, more, filters, noTotal)
 }
 
 // queryBudgets reads the query of GET /v1/budgets.
@@ -55,9 +40,9 @@ func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 	spend.CheckLength(&faults, "rule_id", q.RuleID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
-	filters := budgetFilters(&q)
-	limit, position := queryPage(values, filters, &faults)
-	q.Limit = limit
+	filters := sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty)
+	var position string
+	q.Limit, position = queryPage(values, filters, &faults)
 	if position != "" {
 		var ok bool
 		if q.After.RuleID, q.After.Subject, ok = strings.Cut(position, "\x00"); !ok {
@@ -65,77 +50,4 @@ func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 		}
 	}
 	return q, filters, faults.Err()
-}
-
-// budgetFilters is the filterSum of a query; position and limit are none.
-func budgetFilters(q *hotpath.BudgetQuery) filterSum {
-	return sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty)
-}
-
-// appendBudget writes a counter, without the end of its object.
-func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter) []byte {
-	dst = append(dst, `{"policy_id":`...)
-	dst = appendString(dst, policyID)
-	dst = append(dst, `,"rule_id":`...)
-	dst = appendString(dst, c.RuleID)
-	dst = append(dst, `,"per":`...)
-	dst = appendPer(dst, c.Per, c.Values)
-	dst = append(dst, `,"currency":`...)
-	dst = appendOptional(dst, c.Currency)
-	dst = append(dst, `,"limit":`...)
-	if c.Limited {
-		dst = c.Limit.Append(dst)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = append(dst, `,"used":`...)
-	dst = c.Used.Append(dst)
-	dst = append(dst, `,"remaining":`...)
-	if c.Limited {
-		left, ok := c.Limit.Total().Minus(c.Used)
-		if !ok { // lifted, or the limit was lowered
-			left = spend.Total{}
-		}
-		dst = left.Append(dst)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = append(dst, `,"count":`...)
-	dst = strconv.AppendInt(dst, c.Count, 10)
-	dst = append(dst, `,"max_count":`...)
-	dst = appendCount(dst, c.Counted, c.MaxCount)
-	dst = append(dst, `,"remaining_count":`...)
-	dst = appendCount(dst, c.Counted, max(c.MaxCount-c.Count, 0))
-	dst = appendWindow(dst, c.WindowName, c.TimeZone, c.RollingMinutes)
-	dst = append(dst, `,"window_start":`...)
-	dst = appendTime(dst, c.WindowStart)
-	dst = append(dst, `,"resets_at":`...)
-	if c.ResetsAt.IsZero() {
-		dst = append(dst, "null"...)
-	} else {
-		dst = appendTime(dst, c.ResetsAt)
-	}
-	dst = append(dst, `,"counting_since":`...)
-	return appendTime(dst, c.Since.At)
-}
-
-func appendCount(dst []byte, counted bool, n int64) []byte {
-	if !counted {
-		return append(dst, "null"...)
-	}
-	return strconv.AppendInt(dst, n, 10)
-}
-
-// appendPer writes for whom a counter counts, by the names of the rule's per.
-func appendPer(dst []byte, names, values []string) []byte {
-	dst = append(dst, '{')
-	for i, value := range values {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendString(dst, names[i])
-		dst = append(dst, ':')
-		dst = appendString(dst, value)
-	}
-	return append(dst, '}')
 }

@@ -17,18 +17,19 @@ var (
 	headerForwarded = "X-Forwarded-For"
 )
 
-// caller is whoever sent X-API-Key; without it, nobody.
-func (x *exchange) caller() hotpath.Caller {
+// sender is whoever sent X-API-Key; without it, nobody.
+func (x *exchange) sender() hotpath.Caller {
 	return hotpath.KeyCaller(x.ctx.Request.Header.PeekCanonical(headerAPIKey))
 }
 
-// callerOrDemo is the caller of an endpoint that can be tried without a key.
-// A header that is there and empty is a wrong key, not none (S23).
-func (a *API) callerOrDemo(x *exchange) (c hotpath.Caller, demo bool) {
-	if a.noDemo || len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) > 0 {
-		return x.caller(), false
+// callerOrDemo is the sender, or that of a demo where none is needed. A header that
+// is there and empty is a wrong key, not none (S23).
+func (a *API) callerOrDemo(x *exchange) hotpath.Caller {
+	x.demo = x.endpoint.demo && !a.noDemo && len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) == 0
+	if x.demo {
+		return hotpath.DemoCaller(a.clientAddress(x))
 	}
-	return hotpath.DemoCaller(a.clientAddress(x)), true
+	return x.sender()
 }
 
 // adminKeys are the SHA-256 of the admin keys, so that comparing takes the
@@ -61,15 +62,11 @@ func (keys adminKeys) match(sent []byte) bool {
 	return match != 0
 }
 
-// admin fails unless the request carries an admin key (S25); with one, it says
-// why the body was not read, if it was not (S1). An address that sent too many
-// wrong keys gets the same answer, whatever it sends; none sent is none wrong.
-func (a *API) admin(x *exchange) error {
+// isAdmin reports whether the request carries an admin key (S25). Of an address that
+// sent too many wrong keys none does, whatever it sends; none sent is none wrong.
+func (a *API) isAdmin(x *exchange) bool {
 	sent := x.ctx.Request.Header.PeekCanonical(headerAdminKey)
-	if len(sent) == 0 || !a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.Load().match(sent) }) {
-		return errAdminKey
-	}
-	return x.unread
+	return len(sent) > 0 && a.adminFailures.compare(a.clientAddress(x), time.Now(), func() bool { return a.admins.Load().match(sent) })
 }
 
 // actor returns what the request says of who makes a change; the key is the
@@ -78,7 +75,7 @@ func (a *API) actor(x *exchange) audit.Actor {
 	return audit.Actor{RequestID: x.id, Address: a.client(x).String()}
 }
 
-// adminActor is actor of a request that admin let pass.
+// adminActor is actor of a request of an admin.
 func (a *API) adminActor(x *exchange) audit.Actor {
 	sum := sha256.Sum256(x.ctx.Request.Header.PeekCanonical(headerAdminKey))
 	by := a.actor(x)

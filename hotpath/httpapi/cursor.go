@@ -5,17 +5,16 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
 )
 
 // A cursor is the position of the last record of a page, which is its ID in most
-// listings, and a checksum over that
-// and the filters of the listing, in base64url. The checksum makes a damaged
-// cursor and one of other filters refusable on any node, without a shared
-// secret (S22). It is no seal: a client can only forge a position, which it
-// could reach by paging as well.
+// listings, and a checksum over that and the filters of the listing, in base64url.
+// The checksum makes a damaged cursor and one of other filters refusable on any
+// node, without a shared secret (S22). It is no seal: a client can only forge a
+// position, which it could reach by paging as well.
 
 // checkBytes is how much of the checksum travels: enough that damage never
 // passes by chance.
@@ -41,15 +40,6 @@ func appendInstant(b []byte, absent bool, ms int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 1), uint64(ms))
 }
 
-// keyFilters is the filterSum of the listing of keys, which has no filter.
-func keyFilters() filterSum { return sha256.Sum256([]byte("keys 1\x00")) }
-
-// deliveryFilters is the filterSum of the listing of attempts to deliver to a
-// webhook.
-func deliveryFilters(id spend.ID) filterSum {
-	return sha256.Sum256(append([]byte("deliveries 1\x00"), id[:]...))
-}
-
 // checkFilters is the filterSum of a query for checks.
 func checkFilters(q *audit.CheckQuery) filterSum {
 	b := append(make([]byte, 0, 64), "checks 1\x00"...)
@@ -66,16 +56,11 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	return sha256.Sum256(b)
 }
 
-// policyFilters is the filterSum of the listing of policies, which has no filter.
-func policyFilters() filterSum { return sha256.Sum256([]byte("policies 1\x00")) }
+// sumOf is the filterSum of a listing whose filters are texts.
+func sumOf(filters ...string) filterSum { return sha256.Sum256([]byte(strings.Join(filters, "\x00"))) }
 
-// versionFilters is the filterSum of the listing of a policy's versions.
-func versionFilters(policyID string) filterSum {
-	return sha256.Sum256([]byte("policy versions 1\x00" + policyID))
-}
-
-func appendCursor(dst []byte, position string, filters filterSum) []byte {
-	return base64.RawURLEncoding.AppendEncode(dst, append([]byte(position), cursorCheck(position, filters)...))
+func newCursor(position string, filters filterSum) string {
+	return base64.RawURLEncoding.EncodeToString(append([]byte(position), cursorCheck(position, filters)...))
 }
 
 // parseCursor is the inverse, for the same filters only.

@@ -3,10 +3,10 @@
 // here: what is handed below owns its bytes.
 //
 // One request, top to bottom: serve makes an exchange, the router finds the
-// resource (404) and the resource its endpoint (405), the endpoint's handler
-// identifies the caller, decodes, has the request admitted (401, 429), then
-// reports what is wrong with the body (400, 411, 413, 422), then works (404).
-// That is the order of S1. A handler writes a good answer or returns an error;
+// resource (404) and the resource its endpoint (405), the caller is admitted
+// (401, 403, 429), and the endpoint's handler reports what is wrong with the body
+// (400, 411, 413, 422), then works (404). That is the order of S1. A handler writes
+// a good answer or returns an error;
 // errors.go maps every error to its answer, in one table.
 //
 // Of HTTP it speaks the part that is safe behind any proxy: a body of at most

@@ -4,14 +4,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/hotpath/spend"
 )
 
-// AppendCheckResult writes the answer to a check. It
-// depends on nothing but the check, so that a replay and a later GET are the
-// same bytes.
+// AppendCheckResult writes the answer to a check. It depends on nothing but the
+// check, so that a replay and a later GET are the same bytes. Every check passes
+// here, so that names and what is between them are one append each.
 func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	d := &c.Decision
 	dst = append(dst, `{"check_id":"`...)
@@ -43,32 +41,92 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	return append(dst, '}')
 }
 
+// appendCheckRecord writes a check's result, what it was the answer to and what
+// became of it, if that was reported.
+func appendCheckRecord(dst []byte, c *spend.Check, outcome *spend.Outcome) []byte {
+	dst = AppendCheckResult(dst, c)
+	o := object(dst[:len(dst)-1])
+	if c.UsesApproval() {
+		o.id("approval_id", c.Action.ApprovalID, spend.PrefixApproval)
+	}
+	o.name("action")
+	o = appendAction(o, c)
+	o.text("principal", c.PrincipalName())
+	if outcome == nil {
+		o.null("outcome")
+	} else {
+		o.name("outcome")
+		o = AppendOutcome(o, outcome)
+	}
+	return o.end()
+}
+
+// appendAction writes the action as it was evaluated: a body that could be sent
+// again.
+func appendAction(dst []byte, c *spend.Check) []byte {
+	a, o := &c.Action, newObject(dst)
+	o.text("agent_id", a.AgentID)
+	o.text("policy_id", a.PolicyID)
+	o.text("action_type", c.ActionType.String())
+	sum(&o, "amount", true, a.Amount)
+	o.text("currency", a.Currency)
+	o.text("counterparty", a.Counterparty)
+	o.optional("payment_method", a.PaymentMethod)
+	o.optional("merchant_or_vendor", a.MerchantOrVendor)
+	o.optional("reason_text", a.ReasonText)
+	o.optional("idempotency_key", a.IdempotencyKey)
+	o.raw("metadata", a.Metadata.JSON)
+	if !a.ApprovalID.IsZero() {
+		o.id("approval_id", a.ApprovalID, spend.PrefixApproval)
+	}
+	return o.end()
+}
+
+// AppendOutcome writes an outcome.
+func AppendOutcome(dst []byte, outcome *spend.Outcome) []byte {
+	o := newObject(dst)
+	o.outcome(outcome)
+	return o.end()
+}
+
+// outcome writes the members of an outcome.
+func (o *object) outcome(outcome *spend.Outcome) {
+	var flags []string
+	if outcome.Excess != "" {
+		flags = []string{string(outcome.Excess)}
+	}
+	o.id("check_id", outcome.CheckID, spend.PrefixCheck)
+	o.text("status", string(outcome.Status))
+	sum(o, "amount", outcome.Status == spend.Executed, outcome.Amount)
+	o.optional("reference", outcome.Reference)
+	o.optional("note", outcome.Note)
+	o.text("release", string(outcome.Release))
+	o.texts("flags", flags)
+	o.text("principal", outcome.Reporter())
+	o.text("key_id", outcome.KeyID)
+	o.time("at", outcome.ID.Time())
+}
+
 // appendSimulation writes the answer to a simulation.
 func appendSimulation(dst []byte, mode, policyID string, version int, checks []*spend.Check) []byte {
-	dst = append(dst, `{"mode":`...)
-	dst = appendString(dst, mode)
-	dst = append(dst, `,"policy_id":`...)
-	dst = appendString(dst, policyID)
-	dst = append(dst, `,"policy_version":`...)
-	dst = strconv.AppendInt(dst, int64(version), 10)
-	dst = append(dst, `,"results":[`...)
-	var count [3]int // by effect
-	for i, c := range checks {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendCheckResult(dst, c)
+	o := newObject(dst)
+	o.text("mode", mode)
+	o.text("policy_id", policyID)
+	o.integer("policy_version", int64(version))
+	o.name("results")
+	o = appendArray(o, len(checks), func(dst []byte, i int) []byte { return AppendCheckResult(dst, checks[i]) })
+	var count [3]int64 // by effect
+	for _, c := range checks {
 		count[c.Decision.Effect]++
 	}
-	dst = append(dst, `],"summary":{"total":`...)
-	dst = strconv.AppendInt(dst, int64(len(checks)), 10)
-	dst = append(dst, `,"allowed":`...)
-	dst = strconv.AppendInt(dst, int64(count[spend.Allow]), 10)
-	dst = append(dst, `,"blocked":`...)
-	dst = strconv.AppendInt(dst, int64(count[spend.Block]), 10)
-	dst = append(dst, `,"escalated":`...)
-	dst = strconv.AppendInt(dst, int64(count[spend.Escalate]), 10)
-	return append(dst, `}}`...)
+	o.name("summary")
+	summary := newObject(o)
+	summary.integer("total", int64(len(checks)))
+	summary.integer("allowed", count[spend.Allow])
+	summary.integer("blocked", count[spend.Block])
+	summary.integer("escalated", count[spend.Escalate])
+	o = summary.end()
+	return o.end()
 }
 
 // appendError writes the body of every error.
@@ -82,43 +140,4 @@ func appendError(dst []byte, r refusal, requestID string, now time.Time) []byte 
 	dst = append(dst, `","timestamp":`...)
 	dst = appendTime(dst, now)
 	return append(dst, `}}`...)
-}
-
-// appendHealth writes the answer of GET /health.
-func appendHealth(dst []byte, version string, now time.Time) []byte {
-	dst = append(dst, `{"status":"ok","version":`...)
-	dst = appendString(dst, version)
-	dst = append(dst, `,"timestamp":`...)
-	dst = appendTime(dst, now)
-	return append(dst, '}')
-}
-
-// appendString writes a JSON string. What is not UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			dst, _ = jsontext.AppendQuote(dst, s) // the error only says that it mended s
-			return dst
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
-}
-
-// appendOptional writes null for an absent string.
-func appendOptional(dst []byte, s string) []byte {
-	if s == "" {
-		return append(dst, "null"...)
-	}
-	return appendString(dst, s)
-}
-
-// appendTime writes S5: RFC 3339, UTC, milliseconds, Z. The standard form is
-// the one that package time writes fast; the milliseconds go before its Z.
-func appendTime(dst []byte, t time.Time) []byte {
-	dst = append(dst, '"')
-	dst = t.UTC().AppendFormat(dst, time.RFC3339)
-	ms := t.Nanosecond() / 1e6
-	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
 }

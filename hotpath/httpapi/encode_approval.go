@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
-	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -12,60 +10,41 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// sumOf is the filterSum of filters that are texts.
-func sumOf(filters ...string) filterSum { return sha256.Sum256([]byte(strings.Join(filters, "\x00"))) }
-
 // appendApproval writes an approval (S43). left is what its budgets have left; nil
 // leaves that out, in listings.
 func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) []byte {
-	c := a.Check
-	dst = append(dst, `{"approval_id":"`...)
-	dst = c.ID.Append(dst, spend.PrefixApproval)
-	dst = append(dst, `","status":"`...)
-	dst = append(dst, a.Status...)
-	dst = append(dst, `","check_id":"`...)
-	dst = c.ID.Append(dst, spend.PrefixCheck)
-	dst = append(dst, `","principal":`...)
-	dst = appendString(dst, c.PrincipalName())
-	dst = append(dst, `,"action":`...)
-	dst = appendAction(dst, c)
-	dst = append(dst, `,"action_hash":"`...)
-	dst = hex.AppendEncode(dst, c.Approval.ActionHash[:])
-	dst = appendRuleIDs(append(dst, `","rule_ids":`...), c.Approval.Rules)
-	dst = append(dst, `,"policy_id":`...)
-	dst = appendString(dst, c.Action.PolicyID)
-	dst = append(dst, `,"policy_version":`...)
-	dst = strconv.AppendInt(dst, int64(c.Decision.PolicyVersion), 10)
-	dst = append(dst, `,"required":`...)
-	dst = strconv.AppendInt(dst, int64(c.Approval.Required), 10)
-	dst = append(dst, `,"decisions":[`...)
-	for i := range a.Decisions {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendDecision(dst, &a.Decisions[i])
-	}
-	dst = append(dst, `],"created_at":`...)
-	dst = appendTime(dst, a.CreatedAt)
-	dst = append(dst, `,"expires_at":`...)
-	dst = appendTime(dst, a.ExpiresAt)
-	dst = append(dst, `,"use_by":`...)
+	c, o := a.Check, newObject(dst)
+	o.id("approval_id", c.ID, spend.PrefixApproval)
+	o.text("status", string(a.Status))
+	o.id("check_id", c.ID, spend.PrefixCheck)
+	o.text("principal", c.PrincipalName())
+	o.name("action")
+	o = appendAction(o, c)
+	o.text("action_hash", hex.EncodeToString(c.Approval.ActionHash[:]))
+	o.ruleIDs(c.Approval.Rules)
+	o.text("policy_id", c.Action.PolicyID)
+	o.integer("policy_version", int64(c.Decision.PolicyVersion))
+	o.integer("required", int64(c.Approval.Required))
+	o.name("decisions")
+	o = appendArray(o, len(a.Decisions), func(dst []byte, i int) []byte { return appendDecision(dst, &a.Decisions[i]) })
+	o.time("created_at", a.CreatedAt)
+	o.time("expires_at", a.ExpiresAt)
 	if a.ApprovedAt.IsZero() {
-		dst = append(dst, "null"...)
+		o.null("use_by")
 	} else {
-		dst = appendTime(dst, a.UseBy())
+		o.time("use_by", a.UseBy())
 	}
-	dst = append(dst, `,"used_by_check_id":`...)
 	if a.UsedBy.IsZero() {
-		dst = append(dst, "null"...)
+		o.null("used_by_check_id")
 	} else {
-		dst = appendString(dst, a.UsedBy.Text(spend.PrefixCheck))
+		o.id("used_by_check_id", a.UsedBy, spend.PrefixCheck)
 	}
 	if left != nil {
-		dst = appendLeft(append(dst, `,"remaining":`...), left)
+		o.name("remaining")
+		o = appendArray(o, len(left), func(dst []byte, i int) []byte { return appendLeft(dst, &left[i]) })
 	}
-	dst = append(dst, `,"next_step":`...)
-	return append(appendString(dst, nextStepOf(a, now)), '}')
+	o.text("next_step", nextStepOf(a, now))
+	return o.end()
 }
 
 func appendDecision(dst []byte, d *audit.Decision) []byte {
@@ -73,37 +52,26 @@ func appendDecision(dst []byte, d *audit.Decision) []byte {
 	if d.Approves {
 		decision = "approve"
 	}
-	dst = append(dst, `{"principal":`...)
-	dst = appendString(dst, d.Principal)
-	dst = append(dst, `,"key_id":`...)
-	dst = appendString(dst, d.KeyID)
-	dst = append(dst, `,"decision":"`...)
-	dst = append(dst, decision...)
-	dst = append(dst, `","note":`...)
-	dst = appendOptional(dst, d.Note)
-	dst = append(dst, `,"at":`...)
-	return append(appendTime(dst, d.At), '}')
+	o := newObject(dst)
+	o.text("principal", d.Principal)
+	o.text("key_id", d.KeyID)
+	o.text("decision", decision)
+	o.optional("note", d.Note)
+	o.time("at", d.At)
+	return o.end()
 }
 
-func appendLeft(dst []byte, left []hotpath.BudgetLeft) []byte {
-	dst = append(dst, '[')
-	for i := range left {
-		l := &left[i]
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, `{"rule_id":`...)
-		dst = appendString(dst, l.RuleID)
-		dst = append(dst, `,"remaining":`...)
-		if l.Limited {
-			dst = l.Remaining.Append(dst)
-		} else {
-			dst = append(dst, "null"...)
-		}
-		dst = append(dst, `,"remaining_count":`...)
-		dst = append(appendCount(dst, l.Counted, l.RemainingCount), '}')
-	}
-	return append(dst, ']')
+func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {
+	o := newObject(dst)
+	o.text("rule_id", left.RuleID)
+	sum(&o, "remaining", left.Limited, left.Remaining)
+	o.count("remaining_count", left.Counted, left.RemainingCount)
+	return o.end()
+}
+
+func (o *object) ruleIDs(rules []spend.EscalatedRule) {
+	o.name("rule_ids")
+	*o = appendArray(*o, len(rules), func(dst []byte, i int) []byte { return appendString(dst, rules[i].RuleID) })
 }
 
 // nextStepOf says what an agent is to do now.

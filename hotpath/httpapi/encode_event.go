@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/hex"
-	"strconv"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -10,148 +9,101 @@ import (
 
 // AppendEvent writes an event (S51).
 func AppendEvent(dst []byte, e *audit.Event) []byte {
-	dst = append(dst, `{"id":"`...)
-	dst = e.ID.Append(dst, spend.PrefixEvent)
-	dst = append(dst, `","type":"`...)
-	dst = append(dst, e.Type...)
-	dst = append(dst, `","timestamp":`...)
-	dst = appendTime(dst, e.At)
-	dst = append(dst, `,"sequence":`...)
-	dst = strconv.AppendInt(dst, e.Sequence, 10)
-	dst = append(dst, `,"data":`...)
-	return append(AppendEventData(dst, e), '}')
+	o := newObject(dst)
+	o.id("id", e.ID, spend.PrefixEvent)
+	o.text("type", string(e.Type))
+	o.time("timestamp", e.At)
+	o.integer("sequence", e.Sequence)
+	o.name("data")
+	o = appendEventData(o, e)
+	return o.end()
 }
 
-// AppendEventData writes what an event is about.
-func AppendEventData(dst []byte, e *audit.Event) []byte {
-	switch {
-	case e.Violation != nil:
+// appendEventData writes what an event is about.
+func appendEventData(dst []byte, e *audit.Event) []byte {
+	if e.Violation != nil {
 		return appendViolation(dst, e.Violation)
+	}
+	o := newObject(dst)
+	switch {
 	case e.Approval != nil:
-		return appendApprovalEvent(dst, e)
+		o.approvalEvent(e)
 	case e.Outcome != nil:
-		dst = AppendOutcome(dst, e.Outcome)
-		return append(appendScope(append(dst[:len(dst)-1], ','), e), '}')
+		o.outcome(e.Outcome)
+		o.scope(e)
 	case e.Exhaustion != nil:
-		return appendExhaustion(dst, e.Exhaustion)
+		o.exhaustion(e.Exhaustion)
 	case e.Change != nil:
-		return appendChange(dst, e.Change)
+		o.change(e.Change)
+	default:
+		o.scope(e)
 	}
-	return append(appendScope(append(dst, '{'), e), '}')
+	return o.end()
 }
 
-// appendScope writes which policy and agent an event is of, as members.
-func appendScope(dst []byte, e *audit.Event) []byte {
-	dst = append(dst, `"policy_id":`...)
-	dst = appendOptional(dst, e.PolicyID)
-	dst = append(dst, `,"agent_id":`...)
-	return appendOptional(dst, e.AgentID)
+// scope writes which policy and agent an event is of.
+func (o *object) scope(e *audit.Event) {
+	o.optional("policy_id", e.PolicyID)
+	o.optional("agent_id", e.AgentID)
 }
 
-func appendApprovalEvent(dst []byte, e *audit.Event) []byte {
+func (o *object) approvalEvent(e *audit.Event) {
 	a := e.Approval
-	dst = append(dst, `{"approval_id":"`...)
-	dst = a.ID.Append(dst, spend.PrefixApproval)
-	dst = append(dst, `","check_id":"`...)
-	dst = a.ID.Append(dst, spend.PrefixCheck)
-	dst = appendScope(append(dst, `",`...), e)
-	dst = append(dst, `,"action":`...)
+	o.id("approval_id", a.ID, spend.PrefixApproval)
+	o.id("check_id", a.ID, spend.PrefixCheck)
+	o.scope(e)
 	if a.Check == nil {
-		dst = append(dst, `null,"rule_ids":null`...)
+		o.null("action")
+		o.null("rule_ids")
 	} else {
-		dst = appendAction(dst, a.Check)
-		dst = appendRuleIDs(append(dst, `,"rule_ids":`...), a.Check.Approval.Rules)
+		o.name("action")
+		*o = appendAction(*o, a.Check)
+		o.ruleIDs(a.Check.Approval.Rules)
 	}
-	dst = append(dst, `,"action_hash":"`...)
-	dst = hex.AppendEncode(dst, a.ActionHash[:])
-	dst = append(dst, `","required":`...)
-	dst = strconv.AppendInt(dst, int64(a.Required), 10)
-	dst = append(dst, `,"expires_at":`...)
-	dst = appendTime(dst, a.ExpiresAt)
+	o.text("action_hash", hex.EncodeToString(a.ActionHash[:]))
+	o.integer("required", int64(a.Required))
+	o.time("expires_at", a.ExpiresAt)
 	if a.Decision != nil {
-		dst = appendDecision(append(dst, `,"decision":`...), a.Decision)
+		o.name("decision")
+		*o = appendDecision(*o, a.Decision)
 	}
 	if e.Type == audit.EventApprovalApproved {
-		dst = appendTime(append(dst, `,"use_by":`...), a.UseBy())
+		o.time("use_by", a.UseBy())
 	}
 	if !a.UsedBy.IsZero() {
-		dst = append(a.UsedBy.Append(append(dst, `,"used_by_check_id":"`...), spend.PrefixCheck), '"')
+		o.id("used_by_check_id", a.UsedBy, spend.PrefixCheck)
 	}
-	return append(dst, '}')
 }
 
-func appendRuleIDs(dst []byte, rules []spend.EscalatedRule) []byte {
-	dst = append(dst, '[')
-	for i, rule := range rules {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendString(dst, rule.RuleID)
-	}
-	return append(dst, ']')
+func (o *object) exhaustion(e *audit.Exhaustion) {
+	o.text("policy_id", e.PolicyID)
+	o.text("rule_id", e.RuleID)
+	o.per(e.Per, e.Values)
+	o.optional("currency", e.Currency)
+	sum(o, "limit", e.Limited, e.Limit)
+	sum(o, "used", true, e.Usage.Used)
+	o.integer("count", e.Usage.Count)
+	o.count("max_count", e.Counted, e.MaxCount)
+	o.window(e.WindowName, e.TimeZone, e.RollingMinutes)
+	o.time("window_start", e.WindowStart)
 }
 
-func appendExhaustion(dst []byte, e *audit.Exhaustion) []byte {
-	dst = append(dst, `{"policy_id":`...)
-	dst = appendString(dst, e.PolicyID)
-	dst = append(dst, `,"rule_id":`...)
-	dst = appendString(dst, e.RuleID)
-	dst = append(dst, `,"per":`...)
-	dst = appendPer(dst, e.Per, e.Values)
-	dst = append(dst, `,"currency":`...)
-	dst = appendOptional(dst, e.Currency)
-	dst = append(dst, `,"limit":`...)
-	if e.Limited {
-		dst = e.Limit.Append(dst)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = append(dst, `,"used":`...)
-	dst = e.Usage.Used.Append(dst)
-	dst = append(dst, `,"count":`...)
-	dst = strconv.AppendInt(dst, e.Usage.Count, 10)
-	dst = append(dst, `,"max_count":`...)
-	dst = appendCount(dst, e.Counted, e.MaxCount)
-	dst = appendWindow(dst, e.WindowName, e.TimeZone, e.RollingMinutes)
-	dst = append(dst, `,"window_start":`...)
-	return append(appendTime(dst, e.WindowStart), '}')
-}
-
-// appendWindow writes the members that name a budget's window.
-func appendWindow(dst []byte, name, zone string, rollingMinutes int64) []byte {
-	dst = append(dst, `,"window":`...)
-	if rollingMinutes > 0 {
-		dst = append(dst, `null,"rolling_minutes":`...)
-		return strconv.AppendInt(dst, rollingMinutes, 10)
-	}
-	dst = appendString(dst, name)
-	dst = append(dst, `,"time_zone":`...)
-	return appendString(dst, zone)
-}
-
-// appendChange writes what became of a policy or a key, and who made it so. Where
-// they did from is for the record alone.
-func appendChange(dst []byte, c *audit.Change) []byte {
+// change writes what became of a policy or a key, and who made it so. Where they
+// did from is for the record alone.
+func (o *object) change(c *audit.Change) {
 	if c.Kind == audit.PolicyCreated {
-		dst = append(dst, `{"policy_id":`...)
-		dst = appendString(dst, c.Subject)
-		dst = append(dst, `,"version":`...)
-		dst = strconv.AppendInt(dst, int64(c.Version), 10)
+		o.text("policy_id", c.Subject)
+		o.integer("version", int64(c.Version))
 	} else {
-		dst = append(dst, `{"key_id":`...)
-		dst = appendString(dst, c.Subject)
-		dst = append(dst, `,"created":`...)
-		dst = strconv.AppendBool(dst, c.Kind == audit.KeyCreated)
-		dst = append(dst, `,"key":`...)
-		dst = append(dst, c.Details...)
+		o.text("key_id", c.Subject)
+		o.boolean("created", c.Kind == audit.KeyCreated)
+		o.raw("key", c.Details)
 	}
-	dst = append(dst, `,"by":{"kind":"`...)
-	dst = append(dst, c.By.Kind()...)
-	dst = append(dst, `","key_id":`...)
-	dst = appendOptional(dst, c.By.KeyID)
-	dst = append(dst, `,"principal":`...)
-	dst = appendOptional(dst, c.By.Principal)
-	dst = append(dst, `,"credential":`...)
-	dst = appendOptional(dst, c.By.Credential)
-	return append(dst, `}}`...)
+	o.name("by")
+	by := newObject(*o)
+	by.text("kind", c.By.Kind())
+	by.optional("key_id", c.By.KeyID)
+	by.optional("principal", c.By.Principal)
+	by.optional("credential", c.By.Credential)
+	*o = by.end()
 }

@@ -1,167 +1,164 @@
 package httpapi
 
 import (
-	"strconv"
+	"time"
 
 	"spendgate/audit"
+	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
-// appendPolicy writes a policy. Its rules and its
-// metadata are the text that was sent.
+// appendPolicy writes a policy. Its rules and its metadata are the text that was
+// sent.
 func appendPolicy(dst []byte, p *audit.Policy) []byte {
-	dst = append(dst, `{"policy_id":`...)
-	dst = appendString(dst, p.PolicyID)
-	dst = append(dst, `,"name":`...)
-	dst = appendString(dst, p.Name)
-	if p.Description != "" {
-		dst = append(dst, `,"description":`...)
-		dst = appendString(dst, p.Description)
-	}
-	dst = append(dst, `,"version":`...)
-	dst = strconv.AppendInt(dst, int64(p.Version), 10)
-	dst = append(dst, `,"rules":`...)
-	dst = append(dst, p.Rules...)
-	dst = append(dst, `,"created_at":`...)
-	dst = appendTime(dst, p.CreatedAt)
-	dst = append(dst, `,"updated_at":`...)
-	dst = appendTime(dst, p.UpdatedAt)
-	dst = append(dst, `,"metadata":`...)
-	if p.Metadata == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, p.Metadata...)
-	}
-	return append(dst, '}')
+	o := newObject(dst)
+	o.text("policy_id", p.PolicyID)
+	o.text("name", p.Name)
+	o.given("description", p.Description)
+	o.integer("version", int64(p.Version))
+	o.raw("rules", p.Rules)
+	o.time("created_at", p.CreatedAt)
+	o.time("updated_at", p.UpdatedAt)
+	o.raw("metadata", p.Metadata)
+	return o.end()
 }
 
 // appendViolation writes a violation.
 func appendViolation(dst []byte, v *audit.Violation) []byte {
-	dst = append(dst, `{"violation_id":"`...)
-	dst = v.ID.Append(dst, spend.PrefixViolation)
-	dst = append(dst, `","check_id":"`...)
-	dst = v.ID.Append(dst, spend.PrefixCheck)
-	dst = append(dst, `","agent_id":`...)
-	dst = appendString(dst, v.AgentID)
-	dst = append(dst, `,"policy_id":`...)
-	dst = appendString(dst, v.PolicyID)
-	dst = append(dst, `,"policy_version":`...)
-	dst = strconv.AppendInt(dst, int64(v.PolicyVersion), 10)
-	dst = append(dst, `,"action_type":"`...)
-	dst = append(dst, v.ActionType.String()...)
-	dst = append(dst, `","amount":`...)
-	dst = v.Amount.Append(dst)
-	dst = append(dst, `,"currency":`...)
-	dst = appendString(dst, v.Currency)
-	dst = append(dst, `,"counterparty":`...)
-	dst = appendString(dst, v.Counterparty)
-	dst = append(dst, `,"decision":"`...)
-	dst = append(dst, v.Effect.String()...)
-	dst = append(dst, `","violated_rule_id":`...)
-	dst = appendString(dst, v.RuleID)
-	dst = append(dst, `,"violated_rule_description":`...)
-	dst = appendString(dst, v.RuleDescription)
-	dst = append(dst, `,"confidence":"`...)
-	dst = append(dst, v.Confidence.String()...)
-	dst = append(dst, `","latency_ms":`...)
-	dst = strconv.AppendInt(dst, v.LatencyMS, 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = appendTime(dst, v.ID.Time())
-	return append(dst, '}')
+	o := newObject(dst)
+	o.id("violation_id", v.ID, spend.PrefixViolation)
+	o.id("check_id", v.ID, spend.PrefixCheck)
+	o.text("agent_id", v.AgentID)
+	o.text("policy_id", v.PolicyID)
+	o.integer("policy_version", int64(v.PolicyVersion))
+	o.text("action_type", v.ActionType.String())
+	sum(&o, "amount", true, v.Amount)
+	o.text("currency", v.Currency)
+	o.text("counterparty", v.Counterparty)
+	o.text("decision", v.Effect.String())
+	o.text("violated_rule_id", v.RuleID)
+	o.text("violated_rule_description", v.RuleDescription)
+	o.text("confidence", v.Confidence.String())
+	o.integer("latency_ms", v.LatencyMS)
+	o.time("timestamp", v.ID.Time())
+	return o.end()
 }
 
 // appendNewKey writes the one answer that shows a raw key (interface, 2.6).
 func appendNewKey(dst []byte, k *audit.Key, raw string) []byte {
-	dst = appendKeyStart(dst, k)
-	dst = append(dst, `,"api_key":`...)
-	dst = appendString(dst, raw)
-	dst = append(dst, `,"rate_limit_rpm":`...)
-	dst = strconv.AppendInt(dst, int64(k.RateLimitRPM), 10)
-	dst = append(dst, `,"created_at":`...)
-	dst = appendTime(dst, k.CreatedAt)
-	dst = appendGrants(dst, &k.Grants)
-	return append(dst, '}')
+	o := newObject(dst)
+	o.id("key_id", k.ID, spend.PrefixKey)
+	o.text("name", k.Name)
+	o.text("api_key", raw)
+	o.integer("rate_limit_rpm", int64(k.RateLimitRPM))
+	o.time("created_at", k.CreatedAt)
+	o.grants(&k.Grants)
+	return o.end()
 }
 
 // appendKey writes a key's record (S25).
 func appendKey(dst []byte, k *audit.Key) []byte {
-	dst = appendKeyStart(dst, k)
-	dst = append(dst, `,"rate_limit_rpm":`...)
-	dst = strconv.AppendInt(dst, int64(k.RateLimitRPM), 10)
-	dst = append(dst, `,"active":`...)
-	dst = strconv.AppendBool(dst, k.Active)
-	dst = append(dst, `,"created_at":`...)
-	dst = appendTime(dst, k.CreatedAt)
-	dst = append(dst, `,"last_used_at":`...)
-	if k.LastUsedAt.IsZero() {
-		dst = append(dst, "null"...)
-	} else {
-		dst = appendTime(dst, k.LastUsedAt)
-	}
-	dst = appendGrants(dst, &k.Grants)
-	return append(dst, '}')
+	o := newObject(dst)
+	o.id("key_id", k.ID, spend.PrefixKey)
+	o.text("name", k.Name)
+	o.integer("rate_limit_rpm", int64(k.RateLimitRPM))
+	o.boolean("active", k.Active)
+	o.time("created_at", k.CreatedAt)
+	o.optionalTime("last_used_at", k.LastUsedAt)
+	o.grants(&k.Grants)
+	return o.end()
 }
 
-// appendGrants writes the members that were given (S29).
-func appendGrants(dst []byte, g *spend.Grants) []byte {
-	dst = appendGiven(dst, spend.MemberRole, string(g.Role))
-	dst = appendGivenList(dst, spend.MemberScopes, g.Scopes.Names())
-	dst = appendGivenList(dst, spend.MemberPolicyIDs, g.PolicyIDs)
-	dst = appendGivenList(dst, spend.MemberAgentIDs, g.AgentIDs)
-	dst = appendGiven(dst, spend.MemberPrincipal, g.Principal)
-	dst = appendGiven(dst, spend.MemberOwner, g.Owner)
-	if !g.ExpiresAt.IsZero() {
-		dst = append(dst, `,"expires_at":`...)
-		dst = appendTime(dst, g.ExpiresAt)
-	}
-	return dst
-}
-
-func appendGiven(dst []byte, name, value string) []byte {
-	if value == "" {
-		return dst
-	}
-	dst = append(append(append(dst, `,"`...), name...), `":`...)
-	return appendString(dst, value)
-}
-
-func appendGivenList(dst []byte, name string, values []string) []byte {
-	if len(values) == 0 {
-		return dst
-	}
-	dst = append(append(append(dst, `,"`...), name...), `":[`...)
-	for i, value := range values {
-		if i > 0 {
-			dst = append(dst, ',')
+// grants writes the members that were given (S29).
+func (o *object) grants(g *spend.Grants) {
+	lists := func(name string, values []string) {
+		if len(values) > 0 {
+			o.texts(name, values)
 		}
-		dst = appendString(dst, value)
 	}
-	return append(dst, ']')
+	o.given(spend.MemberRole, string(g.Role))
+	lists(spend.MemberScopes, g.Scopes.Names())
+	lists(spend.MemberPolicyIDs, g.PolicyIDs)
+	lists(spend.MemberAgentIDs, g.AgentIDs)
+	o.given(spend.MemberPrincipal, g.Principal)
+	o.given(spend.MemberOwner, g.Owner)
+	if !g.ExpiresAt.IsZero() {
+		o.time(spend.MemberExpiresAt, g.ExpiresAt)
+	}
 }
 
-func appendKeyStart(dst []byte, k *audit.Key) []byte {
-	dst = append(dst, `{"key_id":"`...)
-	dst = k.ID.Append(dst, spend.PrefixKey)
-	dst = append(dst, `","name":`...)
-	return appendString(dst, k.Name)
+// appendBudget writes a counter of a policy's budget.
+func appendBudget(dst []byte, policyID string, c *hotpath.BudgetCounter, asOf time.Time) []byte {
+	left, ok := c.Limit.Total().Minus(c.Used)
+	if !ok { // lifted, or the limit was lowered
+		left = spend.Total{}
+	}
+	o := newObject(dst)
+	o.text("policy_id", policyID)
+	o.text("rule_id", c.RuleID)
+	o.per(c.Per, c.Values)
+	o.optional("currency", c.Currency)
+	sum(&o, "limit", c.Limited, c.Limit)
+	sum(&o, "used", true, c.Used)
+	sum(&o, "remaining", c.Limited, left)
+	o.integer("count", c.Count)
+	o.count("max_count", c.Counted, c.MaxCount)
+	o.count("remaining_count", c.Counted, max(c.MaxCount-c.Count, 0))
+	o.window(c.WindowName, c.TimeZone, c.RollingMinutes)
+	o.time("window_start", c.WindowStart)
+	o.optionalTime("resets_at", c.ResetsAt)
+	o.time("counting_since", c.Since.At)
+	o.time("as_of", asOf)
+	return o.end()
 }
 
-// appendPage closes a listing that began with {"data":[. The last page has no
-// cursor. A total below zero is left out.
-func appendPage(dst []byte, more bool, last string, filters filterSum, total int64) []byte {
-	dst = append(dst, `],"pagination":{"next_cursor":`...)
-	if more {
-		dst = append(dst, '"')
-		dst = appendCursor(dst, last, filters)
-		dst = append(dst, '"')
-	} else {
-		dst = append(dst, "null"...)
+// per writes for whom a counter counts, by the names of the rule's per.
+func (o *object) per(names, values []string) {
+	o.name("per")
+	per := newObject(*o)
+	for i, value := range values {
+		per.text(names[i], value)
 	}
-	dst = append(dst, `,"has_more":`...)
-	dst = strconv.AppendBool(dst, more)
-	if total >= 0 {
-		dst = append(dst, `,"total_count":`...)
-		dst = strconv.AppendInt(dst, total, 10)
+	*o = per.end()
+}
+
+// window writes the members that name a budget's window.
+func (o *object) window(name, zone string, rollingMinutes int64) {
+	if rollingMinutes > 0 {
+		o.null("window")
+		o.integer("rolling_minutes", rollingMinutes)
+		return
 	}
-	return append(dst, `}}`...)
+	o.text("window", name)
+	o.text("time_zone", zone)
+}
+
+// appendWebhook writes a webhook, with its secret if it is new.
+func appendWebhook(dst []byte, w *audit.Webhook, secret audit.Secret) []byte {
+	o := newObject(dst)
+	o.id("webhook_id", w.ID, spend.PrefixWebhook)
+	o.text("url", w.URL)
+	o.given("secret", string(secret))
+	o.raw("event_types", audit.EventTypesText(w.EventTypes))
+	o.text("status", w.Status())
+	o.time("created_at", w.CreatedAt)
+	return o.end()
+}
+
+// appendDelivery writes an attempt.
+func appendDelivery(dst []byte, d *audit.Delivery) []byte {
+	o := newObject(dst)
+	o.id("delivery_id", d.ID, spend.PrefixDelivery)
+	o.id("webhook_id", d.WebhookID, spend.PrefixWebhook)
+	o.id("event_id", d.EventID, spend.PrefixEvent)
+	o.text("event_type", string(d.EventType))
+	o.integer("sequence", d.Sequence)
+	o.integer("attempt", int64(d.Attempt))
+	o.time("timestamp", d.ID.Time())
+	o.integer("duration_ms", d.Duration.Milliseconds())
+	o.boolean("delivered", d.Error == "")
+	o.count("status_code", d.StatusCode != 0, int64(d.StatusCode))
+	o.optional("error", d.Error)
+	o.optionalTime("next_attempt_at", d.NextAt)
+	return o.end()
 }

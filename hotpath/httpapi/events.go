@@ -9,31 +9,22 @@ import (
 
 // getEvents answers GET /v1/events (S51).
 func (a *API) getEvents(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
-	query, err := queryEvents(x.ctx.URI().QueryString())
+	query, err := queryEvents(x.query())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	page, err := a.authorizer.Events(ctx, access, query)
+	page, err := a.authorizer.Events(ctx, x.access, query)
 	if err != nil {
 		return err
 	}
-	x.out = append(x.out, `{"data":[`...)
-	for i := range page.Events {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = AppendEvent(x.out, &page.Events[i])
-	}
-	x.out = append(x.out, `],"next_after":`...)
-	x.out = strconv.AppendInt(x.out, page.Next, 10)
-	x.out = append(x.out, `,"has_more":`...)
-	x.out = append(strconv.AppendBool(x.out, page.More), '}')
+	o := newObject(x.out)
+	o.name("data")
+	o = appendArray(o, len(page.Events), func(dst []byte, i int) []byte { return AppendEvent(dst, &page.Events[i]) })
+	o.integer("next_after", page.Next)
+	o.boolean("has_more", page.More)
+	x.out = o.end()
 	return x.answer(200)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"mime"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"spendgate/audit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
@@ -35,6 +37,10 @@ type exchange struct {
 	held     int             // as how much
 	out      []byte          // where answers are written before they are sent
 	ids      string          // of requests to come
+
+	caller hotpath.Caller // once it was looked at
+	demo   bool           // the caller has no key and needs none
+	access hotpath.Access // of the caller, once it was admitted
 
 	failure error // what fail was given
 	refusal refusal
@@ -154,9 +160,11 @@ func (x *exchange) readContext() (context.Context, context.CancelFunc) {
 }
 
 // request is what the Authorizer is told besides the body.
-func (x *exchange) request(c hotpath.Caller) hotpath.Request {
-	return hotpath.Request{Caller: c, ID: x.id, Started: x.started, Trace: x.trace}
+func (x *exchange) request() hotpath.Request {
+	return hotpath.Request{Caller: x.caller, Access: x.access, ID: x.id, Started: x.started, Trace: x.trace}
 }
+
+func (x *exchange) query() []byte { return x.ctx.URI().QueryString() }
 
 // decode reads the body of a request that takes no query, and gives every
 // fault of both.
@@ -170,7 +178,7 @@ func (x *exchange) decode(read func(*reader) error) error {
 		return errContentType
 	}
 	return readObject(x.body, func(r *reader) error {
-		parameters(x.ctx.URI().QueryString(), &r.faults)
+		parameters(x.query(), &r.faults)
 		return read(r)
 	})
 }
@@ -191,15 +199,40 @@ func isJSON(contentType []byte) bool {
 // noQuery refuses the query of a read that takes none.
 func (x *exchange) noQuery() error {
 	var faults spend.Faults
-	parameters(x.ctx.URI().QueryString(), &faults)
+	parameters(x.query(), &faults)
 	return faults.Err()
 }
 
 // pathValue is a path parameter, decoded; "" when it cannot be.
 func (x *exchange) pathValue(name string) string {
 	raw, _ := x.ctx.UserValue(name).(string)
-	value, _ := unescape(raw, false)
+	value, _ := unescape(raw, url.PathUnescape)
 	return value
+}
+
+// pathID is the ID of a kind in the path; what is none is that of nothing.
+func (x *exchange) pathID(name, prefix string, absent error) (spend.ID, error) {
+	id, err := spend.ParseID(x.pathValue(name), prefix)
+	if err != nil {
+		return id, absent
+	}
+	return id, nil
+}
+
+// orAbsent returns the error of a read of the store, or absent if there was nothing
+// to be read.
+func orAbsent(err, absent error) error {
+	if errors.Is(err, audit.ErrNotFound) {
+		return absent
+	}
+	return err
+}
+
+// setReplayed tells whether the answer was given before.
+func (x *exchange) setReplayed(replayed bool) {
+	if replayed {
+		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
+	}
 }
 
 // answer sends what was written to out.

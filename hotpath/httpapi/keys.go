@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -13,9 +12,6 @@ import (
 
 // postKey answers POST /v1/keys.
 func (a *API) postKey(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	var k hotpath.NewKey
 	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
@@ -31,10 +27,8 @@ func (a *API) postKey(x *exchange) error {
 
 // getKeys answers GET /v1/keys.
 func (a *API) getKeys(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
-	limit, before, filters, err := queryKeys(x.ctx.URI().QueryString())
+	filters := sumOf("keys 1", "")
+	limit, before, err := queryBefore(x.query(), filters)
 	if err != nil {
 		return err
 	}
@@ -44,38 +38,23 @@ func (a *API) getKeys(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	var last spend.ID
-	x.out = append(x.out, `{"data":[`...)
-	for i := range keys {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = appendKey(x.out, &keys[i])
-		last = keys[i].ID
-	}
-	x.out = appendPage(x.out, more, string(last[:]), filters, total)
-	return x.answer(200)
+	position := func(k *audit.Key) string { return string(k.ID[:]) }
+	return answerPage(x, keys, appendKey, position, more, filters, total)
 }
 
 // patchKey answers PATCH /v1/keys/{key_id}.
 func (a *API) patchKey(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	var change audit.KeyChange
 	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
 	}
-	id, err := spend.ParseID(x.pathValue("key_id"), spend.PrefixKey)
-	if err != nil {
-		return errKeyNotFound
-	}
-	key, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
-	if errors.Is(err, audit.ErrNotFound) {
-		return errKeyNotFound
-	}
+	id, err := x.pathID("key_id", spend.PrefixKey, errKeyNotFound)
 	if err != nil {
 		return err
+	}
+	key, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
+	if err != nil {
+		return orAbsent(err, errKeyNotFound)
 	}
 	x.out = appendKey(x.out, key)
 	return x.answer(200)
@@ -83,19 +62,81 @@ func (a *API) patchKey(x *exchange) error {
 
 // getOwnKey answers GET /v1/keys/self.
 func (a *API) getOwnKey(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
 	if err := x.noQuery(); err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	key, err := a.store.KeyByHash(ctx, access.KeyHash())
+	key, err := a.store.KeyByHash(ctx, x.access.KeyHash())
 	if err != nil {
 		return err
 	}
 	x.out = appendKey(x.out, key)
 	return x.answer(200)
+}
+
+// The requests per minute that a key may have.
+const (
+	minRateLimit        = 1
+	defaultRateLimit    = 100
+	defaultMaxRateLimit = 10000
+)
+
+// keyBounds are what the fields of a key are judged by.
+type keyBounds struct {
+	maxRateLimit int // the most that a key may have here
+	now          time.Time
+}
+
+// decodeNewKey reads the body of POST /v1/keys.
+func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
+	k.RateLimitRPM = defaultRateLimit
+	var given grantsReader
+	for r.next() {
+		switch r.name {
+		case "name":
+			k.Name = r.text()
+		case "rate_limit_rpm":
+			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
+				k.RateLimitRPM = n
+			}
+		default:
+			given.read(r, b.now)
+		}
+	}
+	r.requireName(k.Name)
+	given.judge(r)
+	k.Grants = given.Grants
+	return r.faults.Err()
+}
+
+// decodeKeyChange reads the body of PATCH /v1/keys/{key_id}; a blank or null
+// active, name or rate_limit_rpm is absent, null clears the others (S29).
+func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
+	var given grantsReader
+	for r.next() {
+		switch r.name {
+		case "active":
+			if active, present := r.boolean(); present {
+				c.Active = &active
+			}
+		case "name":
+			if name := r.text(); !spend.Blank(name) {
+				r.checkLength("name", name, spend.MaxName)
+				c.Name = &name
+			}
+		case "rate_limit_rpm":
+			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
+				c.RateLimitRPM = &n
+			}
+		default:
+			given.read(r, b.now)
+		}
+	}
+	given.judge(r)
+	c.Grants = given.change(r)
+	if c.Empty() && len(r.faults) == 0 {
+		r.fault("active", "or name or rate_limit_rpm is required: there is nothing to change")
+	}
+	return r.faults.Err()
 }

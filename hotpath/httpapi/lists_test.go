@@ -79,7 +79,7 @@ func TestCursorsOfLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cursor := string(appendCursor(nil, string(id[:]), filters))
+	cursor := newCursor(string(id[:]), filters)
 	if q, _, err := queryChecks([]byte("before=2026-01-31T00:00:00Z&limit=3&agent_id=a&decision=allow&cursor=" + cursor)); err != nil || q.Before != id {
 		t.Errorf("%+v, %v", q, err)
 	}
@@ -92,7 +92,7 @@ func TestCursorsOfLists(t *testing.T) {
 		}
 	}
 	policies := func(position string) string {
-		return "cursor=" + string(appendCursor(nil, position, policyFilters()))
+		return "cursor=" + newCursor(position, sumOf("policies 1", ""))
 	}
 	if q, _, err := queryPolicies([]byte(policies("a:b"))); err != nil || q.After != "a:b" || q.Limit != defaultPage {
 		t.Errorf("%+v, %v", q, err)
@@ -102,7 +102,7 @@ func TestCursorsOfLists(t *testing.T) {
 		t.Errorf("%+v, %v", q, err)
 	}
 	versions := func(position string) string {
-		return "cursor=" + string(appendCursor(nil, position, versionFilters("p")))
+		return "cursor=" + newCursor(position, sumOf("policy versions 1", "p"))
 	}
 	if q, _, err := queryVersions([]byte(versions("258")), "p"); err != nil || q.Before != 258 {
 		t.Errorf("%+v, %v", q, err)
@@ -119,7 +119,7 @@ func TestCursorsOfLists(t *testing.T) {
 		}
 	}
 	for _, forged := range []string{string(id[:15]), string(id[:]) + "x"} {
-		sent := "agent_id=a&decision=allow&before=2026-01-31&cursor=" + string(appendCursor(nil, forged, filters))
+		sent := "agent_id=a&decision=allow&before=2026-01-31&cursor=" + newCursor(forged, filters)
 		if _, _, err := queryChecks([]byte(sent)); err == nil {
 			t.Errorf("check %q is taken", forged)
 		}

@@ -73,7 +73,7 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 		}
 	}
 	add("route", x.endpoint.path)
-	add("key_id", a.authorizer.KeyID(x.caller()))
+	add("key_id", a.authorizer.KeyID(x.sender()))
 	if x.action.PolicyID != "" {
 		add("policy_id", x.action.PolicyID)
 	} else {

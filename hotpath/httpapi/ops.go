@@ -192,32 +192,23 @@ func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
 	case !r.Ready:
 		status = "failing"
 	}
-	dst = append(dst, `{"status":`...)
-	dst = appendString(dst, status)
-	dst = append(dst, `,"mode":`...)
-	dst = appendString(dst, r.Mode)
-	dst = append(dst, `,"durability":`...)
-	dst = appendString(dst, r.Durability)
-	dst = append(dst, `,"dependencies":[`...)
-	for i, d := range r.Dependencies {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, `{"name":`...)
-		dst = appendString(dst, d.Name)
-		dst = append(dst, `,"status":`...)
+	o := newObject(dst)
+	o.text("status", status)
+	o.text("mode", r.Mode)
+	o.text("durability", r.Durability)
+	o.name("dependencies")
+	o = appendArray(o, len(r.Dependencies), func(dst []byte, i int) []byte {
+		d, status := &r.Dependencies[i], "failing"
 		if d.OK {
-			dst = append(dst, `"ok"`...)
-		} else {
-			dst = append(dst, `"failing"`...)
+			status = "ok"
 		}
-		if d.Detail != "" {
-			dst = append(dst, `,"detail":`...)
-			dst = appendString(dst, d.Detail)
-		}
-		dst = append(dst, '}')
-	}
-	return append(dst, "]}\n"...)
+		o := newObject(dst)
+		o.text("name", d.Name)
+		o.text("status", status)
+		o.given("detail", d.Detail)
+		return o.end()
+	})
+	return append(o.end(), '\n')
 }
 
 // opsLog takes what promhttp has to say.

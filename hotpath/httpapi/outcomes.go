@@ -9,30 +9,22 @@ import (
 
 // postOutcome answers POST /v1/checks/{check_id}/outcome (S39).
 func (a *API) postOutcome(x *exchange) error {
-	caller := x.caller()
-	access, err := a.admit(x, caller, false)
-	if err != nil {
-		return err
-	}
 	var report hotpath.Report
 	if err := x.decode(func(r *reader) error { return decodeReport(r, &report) }); err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	check, err := a.checkAt(ctx, x, access)
+	check, err := a.checkAt(ctx, x)
 	if err != nil {
 		return err
 	}
-	request := x.request(caller)
-	request.Access = access
-	o, replayed, err := a.authorizer.Report(x.context(), request, check, report)
+	o, replayed, err := a.authorizer.Report(x.context(), x.request(), check, report)
 	if err != nil {
 		return err
 	}
 	x.out = AppendOutcome(x.out, o)
-	if replayed {
-		x.ctx.Response.Header.SetCanonical(headerReplayed, valueTrue)
+	if x.setReplayed(replayed); replayed {
 		return x.answer(200)
 	}
 	return x.answer(201)
@@ -59,27 +51,23 @@ func (a *API) getOutcome(x *exchange) error {
 
 // readCheck returns the check that a GET's path names.
 func (a *API) readCheck(ctx context.Context, x *exchange) (*spend.Check, error) {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return nil, err
-	}
 	if err := x.noQuery(); err != nil {
 		return nil, err
 	}
-	return a.checkAt(ctx, x, access)
+	return a.checkAt(ctx, x)
 }
 
 // checkAt returns the check that the path names, if the caller may see it.
-func (a *API) checkAt(ctx context.Context, x *exchange, access hotpath.Access) (*spend.Check, error) {
-	id, err := spend.ParseID(x.pathValue("check_id"), spend.PrefixCheck)
+func (a *API) checkAt(ctx context.Context, x *exchange) (*spend.Check, error) {
+	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
 	if err != nil {
-		return nil, errCheckNotFound
+		return nil, err
 	}
 	checks, err := a.store.Checks(ctx, []spend.ID{id})
 	if err != nil {
 		return nil, err
 	}
-	if len(checks) == 0 || !access.Sees(checks[0]) {
+	if len(checks) == 0 || !x.access.Sees(checks[0]) {
 		return nil, errCheckNotFound
 	}
 	return checks[0], nil
@@ -96,9 +84,9 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 				report.Amount = &amount
 			}
 		case "reference":
-			report.Reference = r.blankable()
+			report.Reference = r.optionalText()
 		case "note":
-			report.Note = r.blankable()
+			report.Note = r.optionalText()
 		default:
 			r.unknown()
 		}
@@ -112,46 +100,15 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 	case report.Status != spend.Executed && report.Amount != nil && !faulted(r.faults, "amount"):
 		r.fault("amount", "is of an executed action only")
 	}
-	spend.CheckLength(&r.faults, "reference", report.Reference, spend.MaxReference)
-	spend.CheckLength(&r.faults, "note", report.Note, spend.MaxNote)
+	r.checkLength("reference", report.Reference, spend.MaxReference)
+	r.checkLength("note", report.Note, spend.MaxNote)
 	return r.faults.Err()
 }
 
-// blankable is a text that counts as absent when it is blank (S4).
-func (r *reader) blankable() string {
+// optionalText returns a string; a blank one counts as absent (S4).
+func (r *reader) optionalText() string {
 	if s := r.text(); !spend.Blank(s) {
 		return s
 	}
 	return ""
-}
-
-// AppendOutcome writes an outcome.
-func AppendOutcome(dst []byte, o *spend.Outcome) []byte {
-	dst = append(dst, `{"check_id":"`...)
-	dst = o.CheckID.Append(dst, spend.PrefixCheck)
-	dst = append(dst, `","status":"`...)
-	dst = append(dst, o.Status...)
-	dst = append(dst, `","amount":`...)
-	if o.Status == spend.Executed {
-		dst = o.Amount.Append(dst)
-	} else {
-		dst = append(dst, "null"...)
-	}
-	dst = append(dst, `,"reference":`...)
-	dst = appendOptional(dst, o.Reference)
-	dst = append(dst, `,"note":`...)
-	dst = appendOptional(dst, o.Note)
-	dst = append(dst, `,"release":"`...)
-	dst = append(dst, o.Release...)
-	dst = append(dst, `","flags":[`...)
-	if o.Excess != "" {
-		dst = append(append(append(dst, '"'), o.Excess...), '"')
-	}
-	dst = append(dst, `],"principal":`...)
-	dst = appendString(dst, o.Reporter())
-	dst = append(dst, `,"key_id":`...)
-	dst = appendString(dst, o.KeyID)
-	dst = append(dst, `,"at":`...)
-	dst = appendTime(dst, o.ID.Time())
-	return append(dst, '}')
 }

@@ -3,7 +3,10 @@ package httpapi
 import (
 	"errors"
 	"math"
+	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit"
 	"spendgate/hotpath"
@@ -12,12 +15,8 @@ import (
 
 // postPolicy answers POST /v1/policies.
 func (a *API) postPolicy(x *exchange) error {
-	access, err := a.admit(x, x.caller(), false)
-	if err != nil {
-		return err
-	}
 	p := new(audit.Policy)
-	err = x.decode(func(r *reader) error { return decodePolicy(r, p) })
+	err := x.decode(func(r *reader) error { return decodePolicy(r, p) })
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {
 		return err
@@ -25,7 +24,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), access, a.actor(x), p, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.actor(x), p, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
@@ -34,27 +33,128 @@ func (a *API) postPolicy(x *exchange) error {
 
 // getPolicy answers GET /v1/policies/{policy_id}.
 func (a *API) getPolicy(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
-	if err != nil {
-		return err
-	}
-	version, err := queryVersion(x.ctx.URI().QueryString())
+	version, err := queryVersion(x.query())
 	if err != nil {
 		return err
 	}
 	id := x.pathValue("policy_id")
-	if !spend.ValidPolicyID(id) || version == math.MaxInt32 || !access.SeesPolicy(id) {
+	if !spend.ValidPolicyID(id) || version == math.MaxInt32 || !x.access.SeesPolicy(id) {
 		return hotpath.ErrPolicyNotFound
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	p, err := a.store.Policy(ctx, id, version)
-	if errors.Is(err, audit.ErrNotFound) {
-		return hotpath.ErrPolicyNotFound
-	}
 	if err != nil {
-		return err
+		return orAbsent(err, hotpath.ErrPolicyNotFound)
 	}
 	x.out = appendPolicy(x.out, p)
 	return x.answer(200)
+}
+
+// getPolicies answers GET /v1/policies.
+func (a *API) getPolicies(x *exchange) error {
+	query, filters, err := queryPolicies(x.query())
+	if err != nil {
+		return err
+	}
+	query.PolicyIDs = x.access.Bounds().PolicyIDs
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, err := a.store.ListPolicies(ctx, query)
+	if err != nil {
+		return err
+	}
+	position := func(p *audit.Policy) string { return p.PolicyID }
+	return answerPage(x, page.Policies, appendPolicy, position, page.More, filters, page.Total)
+}
+
+// getPolicyVersions answers GET /v1/policies/{policy_id}/versions.
+func (a *API) getPolicyVersions(x *exchange) error {
+	id := x.pathValue("policy_id")
+	query, filters, err := queryVersions(x.query(), id)
+	if err != nil {
+		return err
+	}
+	if !spend.ValidPolicyID(id) || !x.access.SeesPolicy(id) {
+		return hotpath.ErrPolicyNotFound
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, err := a.store.PolicyVersions(ctx, query)
+	if err != nil {
+		return orAbsent(err, hotpath.ErrPolicyNotFound)
+	}
+	position := func(p *audit.Policy) string { return strconv.Itoa(p.Version) }
+	return answerPage(x, page.Policies, appendPolicy, position, page.More, filters, page.Total)
+}
+
+// queryPolicies reads the query of GET /v1/policies (S55).
+func queryPolicies(query []byte) (q audit.PolicyQuery, filters filterSum, err error) {
+	var faults spend.Faults
+	filters = sumOf("policies 1", "")
+	q.Limit, q.After = queryPage(parameters(query, &faults, "limit", "cursor"), filters, &faults)
+	if q.After != "" && !spend.ValidPolicyID(q.After) {
+		faults.Add("cursor", cursorForm)
+	}
+	return q, filters, faults.Err()
+}
+
+// queryVersions reads the query of GET /v1/policies/{policy_id}/versions.
+func queryVersions(query []byte, policyID string) (q audit.VersionQuery, filters filterSum, err error) {
+	var faults spend.Faults
+	var position string
+	q.PolicyID, filters = policyID, sumOf("policy versions 1", policyID)
+	q.Limit, position = queryPage(parameters(query, &faults, "limit", "cursor"), filters, &faults)
+	if position != "" {
+		var ok bool
+		if q.Before, ok = wholeNumber(position); !ok || q.Before < 1 {
+			faults.Add("cursor", cursorForm)
+		}
+	}
+	return q, filters, faults.Err()
+}
+
+// decodePolicy reads the body of POST /v1/policies. The rules are kept as
+// compact text; creating the policy compiles them.
+func decodePolicy(r *reader, p *audit.Policy) error {
+	for r.next() {
+		switch r.name {
+		case "policy_id":
+			p.PolicyID = r.text()
+		case "name":
+			p.Name = r.text()
+		case "description":
+			p.Description = r.text()
+		case "rules":
+			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+			p.Rules = string(rules)
+		case "metadata":
+			p.Metadata = spend.CompactObject(r.own(r.value(), 0), r.name, &r.faults)
+		default:
+			r.unknown()
+		}
+	}
+	if spend.Blank(p.PolicyID) {
+		p.PolicyID = ""
+	} else if !spend.ValidPolicyID(p.PolicyID) {
+		r.fault("policy_id", spend.PolicyIDForm)
+	}
+	r.requireName(p.Name)
+	if spend.Blank(p.Description) {
+		p.Description = ""
+	}
+	r.checkLength("description", p.Description, spend.MaxDescription)
+	return r.faults.Err()
+}
+
+func (r *reader) requireName(name string) {
+	if spend.Blank(name) {
+		r.missing("name", 0)
+		return
+	}
+	r.checkLength("name", name, spend.MaxName)
+}
+
+func (r *reader) checkLength(path, s string, limit int) {
+	spend.CheckLength(&r.faults, path, s, limit)
 }

@@ -124,7 +124,7 @@ func TestCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cursor := string(appendCursor(nil, string(position[:]), filters))
+	cursor := newCursor(string(position[:]), filters)
 	if url.QueryEscape(cursor) != cursor {
 		t.Errorf("%q needs escaping", cursor)
 	}
@@ -144,11 +144,12 @@ func TestCursor(t *testing.T) {
 			t.Errorf("the cursor is taken with %q", other)
 		}
 	}
-	if _, _, _, err := queryKeys([]byte("cursor=" + cursor)); err == nil {
+	ofKeys := sumOf("keys 1", "")
+	if _, _, err := queryBefore([]byte("cursor="+cursor), ofKeys); err == nil {
 		t.Error("the cursor is taken for keys")
 	}
-	keys := string(appendCursor(nil, string(position[:]), keyFilters()))
-	if limit, before, _, err := queryKeys([]byte("cursor=" + keys)); err != nil || before != position || limit != 20 {
+	keys := newCursor(string(position[:]), ofKeys)
+	if limit, before, err := queryBefore([]byte("cursor="+keys), ofKeys); err != nil || before != position || limit != 20 {
 		t.Errorf("keys: %v, %d, %v", before, limit, err)
 	}
 	// Every damage of one character.

@@ -20,7 +20,7 @@ type endpoint struct {
 	serve  func(*exchange) error
 	// free endpoints touch no dependency and are served at any load.
 	free bool
-	// timed endpoints are the checks, which are bounded by the Authorizer too.
+	// timed endpoints are the checks, which the Authorizer bounds and admits itself.
 	timed bool
 
 	// Who may ask, of an endpoint that is not free: the admin, any key, or keys
@@ -28,6 +28,7 @@ type endpoint struct {
 	admin  bool
 	anyKey bool
 	scope  spend.Scopes
+	demo   bool // or, where that is offered, anybody without a key
 
 	counters counters
 	duration prometheus.Observer // nil of what is no endpoint
@@ -50,7 +51,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead})
 	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead},
 		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite})
-	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead})
+	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead, demo: true})
 	a.at(r, "/v1/policies",
 		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},
 		endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
@@ -129,9 +130,32 @@ func (a *API) run(x *exchange) {
 			return
 		}
 	}
-	if err := x.endpoint.serve(x); err != nil {
+	err := a.authorize(x)
+	if err == nil {
+		err = x.endpoint.serve(x)
+	}
+	if err != nil {
 		a.fail(x, err)
 	}
+}
+
+// authorize refuses who may not use the exchange's endpoint. Who may is then told
+// why the body was not read, if it was not (S1). Checks are authorized by their
+// handler.
+func (a *API) authorize(x *exchange) error {
+	switch e := x.endpoint; {
+	case e.timed:
+		return nil
+	case e.admin:
+		if !a.isAdmin(x) {
+			return errAdminKey
+		}
+	case !e.free:
+		if err := a.admit(x, a.callerOrDemo(x)); err != nil {
+			return err
+		}
+	}
+	return x.unread
 }
 
 // recovered answers a request whose handler panicked.
@@ -139,25 +163,11 @@ func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
 	a.fail(exchangeOf(ctx), &panicError{value, debug.Stack()})
 }
 
-// admit authenticates and counts a request that is no check.
-// Reads go on without Redis (G7). Who is admitted is told then why the body was
-// not read, if it was not (S1).
-func (a *API) admit(x *exchange, c hotpath.Caller, read bool) (hotpath.Access, error) {
-	access, quota, err := a.authorizer.Admit(x.context(), c, x.endpoint.scope, read)
-	x.quota = quota
-	if err != nil {
-		return access, err
-	}
-	return access, x.unread
-}
-
-// refuseBody answers a check whose body is at fault: it is authenticated and
-// counted first, and what comes of that wins (S1).
-func (a *API) refuseBody(x *exchange, c hotpath.Caller, fault error) error {
-	if _, err := a.admit(x, c, false); err != nil {
-		return err
-	}
-	return fault
+// admit authenticates and counts a request. Reads go on without Redis (G7).
+func (a *API) admit(x *exchange, c hotpath.Caller) (err error) {
+	x.caller = c
+	x.access, x.quota, err = a.authorizer.Admit(x.context(), c, x.endpoint.scope, x.endpoint.method == fasthttp.MethodGet)
+	return err
 }
 
 //go:embed openapi.yaml

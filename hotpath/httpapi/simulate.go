@@ -1,5 +1,13 @@
 package httpapi
 
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
 // The actions that one simulation may have.
 const (
 	maxActions     = 100
@@ -14,25 +22,105 @@ const (
 
 // postSimulate answers POST /v1/simulate.
 func (a *API) postSimulate(x *exchange) error {
-	caller, demo := a.callerOrDemo(x)
 	mode := modeSimulation
-	if demo {
+	if x.demo {
 		mode = modeDemo
 	}
-	access, err := a.admit(x, caller, false)
-	if err != nil {
-		return err
-	}
 	var s simulation
-	if err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, demo) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, x.demo) }); err != nil {
 		return err
 	}
-	request := x.request(caller)
-	request.Access = access
-	checks, version, err := a.authorizer.Simulate(x.context(), request, s.policyID, s.actions)
+	checks, version, err := a.authorizer.Simulate(x.context(), x.request(), s.policyID, s.actions)
 	if err != nil {
 		return err
 	}
 	x.out = appendSimulation(x.out, mode, s.policyID, version, checks)
 	return x.answer(200)
+}
+
+// simulation is the body of POST /v1/simulate.
+type simulation struct {
+	policyID string
+	actions  []*spend.Action
+}
+
+// decodeSimulation reads it. More than limit actions are a fault, or
+// errDemoLimit in demo mode, which wins over other faults.
+func decodeSimulation(r *reader, s *simulation, demo bool) error {
+	limit := maxActions
+	if demo {
+		limit = maxDemoActions
+	}
+	present, count := false, 0
+	for r.next() {
+		switch r.name {
+		case "policy_id":
+			s.policyID = r.text()
+		case "actions":
+			if present = r.kind() != jsontext.KindNull; present {
+				count = r.actions(s, limit)
+			}
+		default:
+			r.unknown()
+		}
+	}
+	switch {
+	case spend.Blank(s.policyID):
+		r.missing("policy_id", 0)
+	case !spend.ValidPolicyID(s.policyID):
+		r.fault("policy_id", spend.PolicyIDForm)
+	default:
+		r.samePolicy(s)
+	}
+	switch {
+	case !present:
+		r.missing("actions", 0)
+	case count == 0 && !faulted(r.faults, "actions"):
+		r.fault("actions", "must have at least 1 action")
+	case count > limit && !demo:
+		r.fault("actions", "must have at most "+strconv.Itoa(limit)+" actions")
+	}
+	if demo && count > limit {
+		return errDemoLimit
+	}
+	return r.faults.Err()
+}
+
+// actions reads the array and counts its elements; those beyond the limit are
+// passed over.
+func (r *reader) actions(s *simulation, limit int) (count int) {
+	if r.kind() != jsontext.KindBeginArray {
+		r.fault(r.name, "must be an array of actions")
+		return 0
+	}
+	r.token()
+	for r.failed == nil && r.kind() != jsontext.KindEndArray {
+		if count++; count > limit {
+			r.skip()
+			continue
+		}
+		path := "actions[" + strconv.Itoa(count-1) + "]"
+		a := new(spend.Action)
+		if r.kind() == jsontext.KindBeginObject {
+			r.prefix = path + "."
+			r.token()
+			r.action(a, true)
+			r.prefix = ""
+		} else {
+			r.fault(path, "must be an object")
+			r.skip()
+		}
+		s.actions = append(s.actions, a)
+	}
+	r.token()
+	return count
+}
+
+// samePolicy refuses actions for another policy than the simulation's (S23).
+func (r *reader) samePolicy(s *simulation) {
+	for i, a := range s.actions {
+		if a.PolicyID != s.policyID && spend.ValidPolicyID(a.PolicyID) {
+			r.fault("actions["+strconv.Itoa(i)+"].policy_id", "must be the policy_id of the simulation")
+		}
+	}
 }

@@ -1,33 +1,48 @@
 package httpapi
 
-import "spendgate/hotpath/spend"
+import (
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
 
 // getViolations answers GET /v1/violations.
 func (a *API) getViolations(x *exchange) error {
-	access, err := a.admit(x, x.caller(), true)
+	query, filters, err := queryViolations(x.query())
 	if err != nil {
 		return err
 	}
-	query, filters, err := queryViolations(x.ctx.URI().QueryString())
-	if err != nil {
-		return err
-	}
-	query.Bounds = access.Bounds()
+	query.Bounds = x.access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, err := a.store.Violations(ctx, query)
 	if err != nil {
 		return err
 	}
-	var last spend.ID
-	x.out = append(x.out, `{"data":[`...)
-	for i := range page.Violations {
-		if i > 0 {
-			x.out = append(x.out, ',')
+	position := func(v *audit.Violation) string { return string(v.ID[:]) }
+	return answerPage(x, page.Violations, appendViolation, position, page.More, filters, page.Total)
+}
+
+// queryViolations reads the query of GET /v1/violations (interface, 4.5).
+func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
+	var faults spend.Faults
+	q := audit.ViolationQuery{Limit: defaultPage}
+	values := parameters(query, &faults, "agent_id", "action_type", "decision", "from", "to", "limit", "cursor")
+	q.AgentID = values["agent_id"]
+	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
+	if s, given := values["action_type"]; given {
+		var ok bool
+		if q.ActionType, ok = spend.ParseActionType(s); !ok {
+			faults.Add("action_type", actionTypeForm)
 		}
-		x.out = appendViolation(x.out, &page.Violations[i])
-		last = page.Violations[i].ID
 	}
-	x.out = appendPage(x.out, page.More, string(last[:]), filters, page.Total)
-	return x.answer(200)
+	if s, given := values["decision"]; given {
+		var ok bool
+		if q.Effect, ok = spend.ParseEffect(s); !ok || q.Effect == spend.Allow {
+			faults.Add("decision", "must be block or escalate")
+		}
+	}
+	q.From, q.To = queryRange(values, &faults)
+	filters := violationFilters(&q)
+	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
+	return q, filters, faults.Err()
 }

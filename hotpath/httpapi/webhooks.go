@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -23,9 +22,6 @@ const (
 
 // postWebhook answers POST /v1/webhooks. Events from now on are delivered to it.
 func (a *API) postWebhook(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	var change audit.WebhookChange
 	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, true) }); err != nil {
 		return err
@@ -98,9 +94,6 @@ func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whol
 
 // getWebhooks answers GET /v1/webhooks. There are so few that all are one page.
 func (a *API) getWebhooks(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	if err := x.noQuery(); err != nil {
 		return err
 	}
@@ -110,22 +103,12 @@ func (a *API) getWebhooks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = append(x.out, `{"data":[`...)
-	for i := range all {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = appendWebhook(x.out, &all[i], "")
-	}
-	x.out = appendPage(x.out, false, "", filterSum{}, int64(len(all)))
-	return x.answer(200)
+	record := func(dst []byte, w *audit.Webhook) []byte { return appendWebhook(dst, w, "") }
+	return answerPage(x, all, record, nil, false, filterSum{}, int64(len(all)))
 }
 
 // webhookOf reads a request that has no body and names a webhook in its path.
-func (a *API) webhookOf(x *exchange) (id spend.ID, err error) {
-	if err := a.admin(x); err != nil {
-		return id, err
-	}
+func (x *exchange) webhookOf() (id spend.ID, err error) {
 	if err := x.nothingElse(); err != nil {
 		return id, err
 	}
@@ -133,11 +116,7 @@ func (a *API) webhookOf(x *exchange) (id spend.ID, err error) {
 }
 
 func (x *exchange) webhookID() (spend.ID, error) {
-	id, err := spend.ParseID(x.pathValue("webhook_id"), spend.PrefixWebhook)
-	if err != nil {
-		return id, errWebhookNotFound
-	}
-	return id, nil
+	return x.pathID("webhook_id", spend.PrefixWebhook, errWebhookNotFound)
 }
 
 // nothingElse refuses a query and a body that has members.
@@ -155,7 +134,7 @@ func (x *exchange) nothingElse() error {
 
 // getWebhook answers GET /v1/webhooks/{webhook_id}.
 func (a *API) getWebhook(x *exchange) error {
-	id, err := a.webhookOf(x)
+	id, err := x.webhookOf()
 	if err != nil {
 		return err
 	}
@@ -163,7 +142,7 @@ func (a *API) getWebhook(x *exchange) error {
 	defer cancel()
 	w, err := a.store.Webhook(ctx, id)
 	if err != nil {
-		return webhookError(err)
+		return orAbsent(err, errWebhookNotFound)
 	}
 	x.out = appendWebhook(x.out, w, "")
 	return x.answer(200)
@@ -171,9 +150,6 @@ func (a *API) getWebhook(x *exchange) error {
 
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
 func (a *API) patchWebhook(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	var change audit.WebhookChange
 	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, false) }); err != nil {
 		return err
@@ -187,7 +163,7 @@ func (a *API) patchWebhook(x *exchange) error {
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
 func (a *API) postRotate(x *exchange) error {
-	id, err := a.webhookOf(x)
+	id, err := x.webhookOf()
 	if err != nil {
 		return err
 	}
@@ -201,7 +177,7 @@ func (a *API) changeWebhook(x *exchange, id spend.ID, change audit.WebhookChange
 	by := a.adminActor(x)
 	w, err := a.store.UpdateWebhook(ctx, by, id, change)
 	if err != nil {
-		return webhookError(err)
+		return orAbsent(err, errWebhookNotFound)
 	}
 	a.logWebhook("webhook changed", by, w)
 	x.out = appendWebhook(x.out, w, change.Secret)
@@ -210,7 +186,7 @@ func (a *API) changeWebhook(x *exchange, id spend.ID, change audit.WebhookChange
 
 // deleteWebhook answers DELETE /v1/webhooks/{webhook_id}.
 func (a *API) deleteWebhook(x *exchange) error {
-	id, err := a.webhookOf(x)
+	id, err := x.webhookOf()
 	if err != nil {
 		return err
 	}
@@ -218,7 +194,7 @@ func (a *API) deleteWebhook(x *exchange) error {
 	defer cancel()
 	by := a.adminActor(x)
 	if err := a.store.DeleteWebhook(ctx, by, id); err != nil {
-		return webhookError(err)
+		return orAbsent(err, errWebhookNotFound)
 	}
 	a.logWebhook("webhook deleted", by, &audit.Webhook{ID: id})
 	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
@@ -227,72 +203,49 @@ func (a *API) deleteWebhook(x *exchange) error {
 
 // getDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries.
 func (a *API) getDeliveries(x *exchange) error {
-	if err := a.admin(x); err != nil {
-		return err
-	}
 	id, err := x.webhookID()
 	if err != nil {
 		return err
 	}
-	var faults spend.Faults
-	filters := deliveryFilters(id)
-	limit, before := queryPageBefore(parameters(x.ctx.URI().QueryString(), &faults, "limit", "cursor"), filters, &faults)
-	if err := faults.Err(); err != nil {
+	filters := sumOf("deliveries 1", string(id[:]))
+	limit, before, err := queryBefore(x.query(), filters)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	if _, err := a.store.Webhook(ctx, id); err != nil {
-		return webhookError(err)
+		return orAbsent(err, errWebhookNotFound)
 	}
 	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Before: before, Limit: limit})
 	if err != nil {
 		return err
 	}
-	var last spend.ID
-	x.out = append(x.out, `{"data":[`...)
-	for i := range page {
-		if i > 0 {
-			x.out = append(x.out, ',')
-		}
-		x.out = appendDelivery(x.out, &page[i])
-		last = page[i].ID
-	}
-	x.out = appendPage(x.out, more, string(last[:]), filters, -1)
-	return x.answer(200)
+	position := func(d *audit.Delivery) string { return string(d.ID[:]) }
+	return answerPage(x, page, appendDelivery, position, more, filters, noTotal)
 }
 
 // postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.
 func (a *API) postReplay(x *exchange) error {
-	id, err := a.webhookOf(x)
+	id, err := x.webhookOf()
 	if err != nil {
 		return err
 	}
-	delivery, err := spend.ParseID(x.pathValue("delivery_id"), spend.PrefixDelivery)
+	delivery, err := x.pathID("delivery_id", spend.PrefixDelivery, errDeliveryNotFound)
 	if err != nil {
-		return errDeliveryNotFound
+		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	if _, err := a.store.Webhook(ctx, id); err != nil {
-		return webhookError(err)
+		return orAbsent(err, errWebhookNotFound)
 	}
 	d, err := a.store.ReplayDelivery(ctx, id, delivery)
-	if errors.Is(err, audit.ErrNotFound) {
-		return errDeliveryNotFound
-	}
 	if err != nil {
-		return err
+		return orAbsent(err, errDeliveryNotFound)
 	}
 	x.out = appendDelivery(x.out, d)
 	return x.answer(fasthttp.StatusAccepted)
-}
-
-func webhookError(err error) error {
-	if errors.Is(err, audit.ErrNotFound) {
-		return errWebhookNotFound
-	}
-	return err
 }
 
 // logWebhook says what was changed, and who did it. A URL may have a secret in it.

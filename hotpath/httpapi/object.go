@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/spend"
+)
+
+// object writes a JSON object behind what a buffer has: its members, in the order
+// of the calls. newObject begins and end ends it.
+type object []byte
+
+func newObject(dst []byte) object { return append(dst, '{') }
+
+func (o *object) end() []byte { return append(*o, '}') }
+
+// name begins a member, whose value must follow.
+func (o *object) name(name string) {
+	b := *o
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	*o = append(append(append(b, '"'), name...), `":`...)
+}
+
+func (o *object) text(name, value string) {
+	o.name(name)
+	*o = appendString(*o, value)
+}
+
+// optional writes null for an empty text.
+func (o *object) optional(name, value string) {
+	if value == "" {
+		o.null(name)
+		return
+	}
+	o.text(name, value)
+}
+
+// given leaves an empty text out.
+func (o *object) given(name, value string) {
+	if value != "" {
+		o.text(name, value)
+	}
+}
+
+// raw writes a value that is JSON already; null for none.
+func (o *object) raw(name, json string) {
+	if json == "" {
+		o.null(name)
+		return
+	}
+	o.name(name)
+	*o = append(*o, json...)
+}
+
+func (o *object) null(name string) {
+	o.name(name)
+	*o = append(*o, "null"...)
+}
+
+// id writes a text that cannot need escapes.
+func (o *object) id(name string, id spend.ID, prefix string) {
+	o.name(name)
+	*o = append(id.Append(append(*o, '"'), prefix), '"')
+}
+
+func (o *object) integer(name string, n int64) {
+	o.name(name)
+	*o = strconv.AppendInt(*o, n, 10)
+}
+
+// count writes null for a number that is not known.
+func (o *object) count(name string, known bool, n int64) {
+	if !known {
+		o.null(name)
+		return
+	}
+	o.integer(name, n)
+}
+
+func (o *object) boolean(name string, b bool) {
+	o.name(name)
+	*o = strconv.AppendBool(*o, b)
+}
+
+func (o *object) time(name string, t time.Time) {
+	o.name(name)
+	*o = appendTime(*o, t)
+}
+
+// optionalTime writes null for the zero time.
+func (o *object) optionalTime(name string, t time.Time) {
+	if t.IsZero() {
+		o.null(name)
+		return
+	}
+	o.time(name, t)
+}
+
+// sum writes an amount or a total; null for one that is not known.
+func sum[A interface{ Append(dst []byte) []byte }](o *object, name string, known bool, a A) {
+	if !known {
+		o.null(name)
+		return
+	}
+	o.name(name)
+	*o = a.Append(*o)
+}
+
+func (o *object) texts(name string, values []string) {
+	o.name(name)
+	*o = appendArray(*o, len(values), func(dst []byte, i int) []byte { return appendString(dst, values[i]) })
+}
+
+// appendArray writes an array of n elements, each as element appends it.
+func appendArray(dst []byte, n int, element func(dst []byte, i int) []byte) []byte {
+	dst = append(dst, '[')
+	for i := range n {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = element(dst, i)
+	}
+	return append(dst, ']')
+}
+
+// appendString writes a JSON string. What is not UTF-8 becomes U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			dst, _ = jsontext.AppendQuote(dst, s) // the error only says that it mended s
+			return dst
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// appendOptional writes null for an absent string.
+func appendOptional(dst []byte, s string) []byte {
+	if s == "" {
+		return append(dst, "null"...)
+	}
+	return appendString(dst, s)
+}
+
+// appendTime writes S5: RFC 3339, UTC, milliseconds, Z. The standard form is
+// the one that package time writes fast; the milliseconds go before its Z.
+func appendTime(dst []byte, t time.Time) []byte {
+	dst = append(dst, '"')
+	dst = t.UTC().AppendFormat(dst, time.RFC3339)
+	ms := t.Nanosecond() / 1e6
+	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
+}
