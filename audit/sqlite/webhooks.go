@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"spendgate/audit"
@@ -175,12 +176,13 @@ func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err 
 	if previousUntil.UnixMilli() > now.UnixMilli() {
 		t.Secrets = append(t.Secrets, audit.Secret(previous))
 	}
-	if t.OldestAt.IsZero() {
+	retry := new(audit.WebhookRetry)
+	err = tx.QueryRow("SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at LIMIT 1", id[:]).
+		Scan(&retry.Sequence, &retry.Attempts, (*millis)(&retry.DueAt))
+	if errors.Is(err, sql.ErrNoRows) {
 		return t, nil
 	}
-	t.Retry = new(audit.WebhookRetry)
-	err = tx.QueryRow("SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at LIMIT 1", id[:]).
-		Scan(&t.Retry.Sequence, &t.Retry.Attempts, (*millis)(&t.Retry.DueAt))
+	t.Retry = retry
 	return t, err
 }
 
