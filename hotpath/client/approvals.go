@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -79,18 +78,14 @@ type ApprovalQuery struct {
 }
 
 // ApprovalPage is one page, newest first. It has no TotalCount.
-type ApprovalPage struct {
-	Data       []Approval `json:"data"`
-	Pagination Pagination `json:"pagination"`
-}
+type ApprovalPage = Page[Approval]
 
 // Approval reads an approval. While it is pending, the service holds the answer for
 // up to wait, in whole seconds and at most MaxApprovalWait.
 func (c *Client) Approval(ctx context.Context, approvalID string, wait time.Duration) (*Approval, error) {
-	return c.approval(ctx, request{
-		method: http.MethodGet, path: approvalPath(approvalID), status: http.StatusOK, repeatable: true,
-		wait: max(0, min(wait, MaxApprovalWait)).Truncate(time.Second),
-	})
+	r := get(approvalPath(approvalID), nil)
+	r.wait = max(0, min(wait, MaxApprovalWait)).Truncate(time.Second)
+	return fetch[Approval](ctx, c, r)
 }
 
 // WaitForApproval asks until the approval is not pending any more, and then returns
@@ -127,35 +122,21 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 	}
 }
 
+func (q ApprovalQuery) request(cursor string) request {
+	return get("/v1/approvals", map[string]string{
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
+	})
+}
+
 // Approvals reads a page.
 func (c *Client) Approvals(ctx context.Context, q ApprovalQuery) (*ApprovalPage, error) {
-	page := new(ApprovalPage)
-	err := c.getPage(ctx, "/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	}, page)
-	if err != nil {
-		return nil, err
-	}
-	for i := range page.Data {
-		if err := page.Data[i].complete(); err != nil {
-			return nil, err
-		}
-	}
-	return page, nil
+	return fetch[ApprovalPage](ctx, c, q.request(q.Cursor))
 }
 
 // AllApprovals reads the approvals of a query page by page, beginning at its
 // cursor. An error is the last that it yields.
 func (c *Client) AllApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[Approval, error] {
-	return pages(q.Cursor, func(cursor string) ([]Approval, Pagination, error) {
-		q := q
-		q.Cursor = cursor
-		page, err := c.Approvals(ctx, q)
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
+	return pages[Approval](ctx, c, q.Cursor, q.request)
 }
 
 // Approve approves exactly the action that has the hash, and returns the approval
@@ -173,49 +154,26 @@ func (c *Client) Deny(ctx context.Context, approvalID, actionHash, note string) 
 }
 
 func (c *Client) decide(ctx context.Context, approvalID, decision, actionHash, note string) (*Approval, error) {
-	body, err := encode(struct {
+	body := struct {
 		ActionHash string `json:"action_hash"`
 		Note       string `json:"note,omitempty"`
-	}{actionHash, note})
-	if err != nil {
-		return nil, err
-	}
-	return c.approval(ctx, request{ // the same decision again replays
-		method: http.MethodPost, path: approvalPath(approvalID) + decision, body: body, status: http.StatusOK, repeatable: true,
-	})
+	}{actionHash, note}
+	// The same decision again replays.
+	return fetch[Approval](ctx, c, request{method: http.MethodPost, path: approvalPath(approvalID) + decision, content: body, repeatable: true})
 }
 
 func approvalPath(approvalID string) string { return "/v1/approvals/" + url.PathEscape(approvalID) }
 
-// approval sends a request that is answered with an approval.
-func (c *Client) approval(ctx context.Context, r request) (*Approval, error) {
-	answer, _, err := c.send(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	a := new(Approval)
-	if err := decode(answer.body, a); err != nil {
-		return nil, err
-	}
-	if err := a.complete(); err != nil {
-		return nil, err
-	}
-	a.RetryAfter, a.Body = retryAfter(answer.header), answer.body
-	return a, nil
-}
-
-// complete checks an approval that was decoded.
-func (a *Approval) complete() error {
+func (a *Approval) accept(from reply) error {
 	switch a.Status {
 	case ApprovalPending, ApprovalApproved, ApprovalDenied, ApprovalExpired, ApprovalUsed:
 	default:
-		return errors.New("the service's answer cannot be understood: it is no approval")
+		return misunderstood("it is no approval")
 	}
 	if !strings.HasPrefix(a.ApprovalID, "apr_") || a.ActionHash == "" {
-		return errors.New("the service's answer cannot be understood: it is no approval")
+		return misunderstood("it is no approval")
 	}
-	if string(a.Action.Metadata) == "null" {
-		a.Action.Metadata = nil
-	}
+	a.Action.clean()
+	a.RetryAfter, a.Body = retryAfter(from.header), from.body
 	return nil
 }

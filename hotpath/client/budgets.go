@@ -45,34 +45,22 @@ type BudgetQuery struct {
 }
 
 // BudgetPage is one page, by RuleID and Per. It has no TotalCount.
-type BudgetPage struct {
-	Data       []Budget   `json:"data"`
-	Pagination Pagination `json:"pagination"`
+type BudgetPage = Page[Budget]
+
+func (q BudgetQuery) request(cursor string) request {
+	return get("/v1/budgets", map[string]string{
+		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty,
+		"limit": optionalInt(q.Limit), "cursor": cursor,
+	})
 }
 
 // Budgets reads a page of the counters that were used in their current window.
 func (c *Client) Budgets(ctx context.Context, q BudgetQuery) (*BudgetPage, error) {
-	page := new(BudgetPage)
-	err := c.getPage(ctx, "/v1/budgets", map[string]string{
-		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty,
-		"limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	}, page)
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	return fetch[BudgetPage](ctx, c, q.request(q.Cursor))
 }
 
 // AllBudgets reads the counters of a query page by page, beginning at its cursor.
 // An error is the last that it yields.
 func (c *Client) AllBudgets(ctx context.Context, q BudgetQuery) iter.Seq2[Budget, error] {
-	return pages(q.Cursor, func(cursor string) ([]Budget, Pagination, error) {
-		q := q
-		q.Cursor = cursor
-		page, err := c.Budgets(ctx, q)
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
+	return pages[Budget](ctx, c, q.Cursor, q.request)
 }

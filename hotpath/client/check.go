@@ -84,14 +84,11 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, unknown, err := c.send(ctx, request{
-		method: http.MethodPost, path: "/v1/checks", body: body, status: http.StatusOK, repeatable: true,
-	})
+	from, unknown, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/checks", body: body, repeatable: true})
 	if err == nil {
 		var r *Result
-		if r, err = readResult(answer.body); err == nil {
-			r.Replayed = answer.header.Get("Idempotent-Replayed") == "true"
-			r.Outcome = answer.header.Get("Outcome")
+		if r, err = read[Result](from); err == nil {
+			r.Outcome = from.header.Get("Outcome")
 			r.checked = true
 			return r, nil
 		}
@@ -107,27 +104,15 @@ func NewIdempotencyKey() string { return "go-" + rand.Text() }
 
 // GetCheck reads the answer of an earlier check. It is a record, no permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
-	body, err := c.get(ctx, "/v1/checks/"+url.PathEscape(checkID))
-	if err != nil {
-		return nil, err
-	}
-	return readResult(body)
+	return fetch[Result](ctx, c, get("/v1/checks/"+url.PathEscape(checkID), nil))
 }
 
-// readResult takes nothing for a decision that is not one.
-func readResult(body []byte) (*Result, error) {
-	r := new(Result)
-	if err := decode(body, r); err != nil {
-		return nil, err
-	}
-	r.Body = body
-	return r, r.validate()
-}
-
-func (r *Result) validate() error {
+// accept takes nothing for a decision that is not one.
+func (r *Result) accept(from reply) error {
 	if !strings.HasPrefix(r.CheckID, "chk_") || r.Decision == Undecided || r.PolicyVersion < 1 {
-		return errors.New("the service's answer cannot be understood: it is no check result")
+		return misunderstood("it is no check result")
 	}
+	r.Replayed, r.Body = from.replayed(), from.body
 	return nil
 }
 
@@ -161,31 +146,23 @@ func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action
 		}
 		all[i] = a
 	}
-	body, err := encode(struct {
+	body := struct {
 		PolicyID string   `json:"policy_id"`
 		Actions  []Action `json:"actions"`
-	}{policyID, all})
-	if err != nil {
-		return nil, err
+	}{policyID, all}
+	s, err := fetch[Simulation](ctx, c, request{method: http.MethodPost, path: "/v1/simulate", content: body, repeatable: true})
+	if err == nil && len(s.Results) != len(actions) {
+		return nil, misunderstood(fmt.Sprintf("%d results of %d actions", len(s.Results), len(actions)))
 	}
-	answer, _, err := c.send(ctx, request{
-		method: http.MethodPost, path: "/v1/simulate", body: body, status: http.StatusOK, repeatable: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s := new(Simulation)
-	if err := decode(answer.body, s); err != nil {
-		return nil, err
-	}
-	if len(s.Results) != len(actions) {
-		return nil, fmt.Errorf("the service's answer cannot be understood: %d results of %d actions", len(s.Results), len(actions))
-	}
+	return s, err
+}
+
+func (s *Simulation) accept(from reply) error {
 	for i := range s.Results {
-		if err := s.Results[i].validate(); err != nil {
-			return nil, err
+		if err := s.Results[i].accept(reply{}); err != nil {
+			return err
 		}
 	}
-	s.Body = answer.body
-	return s, nil
+	s.Body = from.body
+	return nil
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 )
 
@@ -31,16 +30,16 @@ type EventPage struct {
 // Events reads a page of events of greater sequences than after, 0 the first. limit
 // is 1 to 100; 0 is the service's default of 20.
 func (c *Client) Events(ctx context.Context, after int64, limit int) (*EventPage, error) {
-	body, err := c.get(ctx, "/v1/events"+queryString(map[string]string{"after": strconv.FormatInt(after, 10), "limit": optionalInt(limit)}))
+	from, _, err := c.send(ctx, get("/v1/events", map[string]string{"after": strconv.FormatInt(after, 10), "limit": optionalInt(limit)}))
 	if err != nil {
 		return nil, err
 	}
-	page := &EventPage{Body: body}
-	if err := decode(body, page); err != nil {
+	page := &EventPage{Body: from.body}
+	if err := decode(from.body, page); err != nil {
 		return nil, err
 	}
 	if page.NextAfter < after || page.HasMore && page.NextAfter == after {
-		return nil, errors.New("the service's answer cannot be understood: there are more events and no way to them")
+		return nil, misunderstood("there are more events and no way to them")
 	}
 	return page, nil
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -78,32 +77,25 @@ type KeyQuery struct {
 }
 
 // KeyPage is one page, newest first.
-type KeyPage struct {
-	Data       []Key      `json:"data"`
-	Pagination Pagination `json:"pagination"`
+type KeyPage = Page[Key]
+
+func (q KeyQuery) request(cursor string) request {
+	r := get("/v1/keys", map[string]string{"limit": optionalInt(q.Limit), "cursor": cursor})
+	r.admin = true
+	return r
 }
 
 // CreateKey makes an API key. It needs the admin key, and is not repeated when
 // the key may have been made.
 func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*NewKey, error) {
-	body, err := encode(r)
-	if err != nil {
-		return nil, err
-	}
-	answer, _, err := c.send(ctx, request{
-		method: http.MethodPost, path: "/v1/keys", body: body, status: http.StatusCreated, admin: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	k := new(NewKey)
-	if err := decode(answer.body, k); err != nil {
-		return nil, err
-	}
+	return fetch[NewKey](ctx, c, request{method: http.MethodPost, path: "/v1/keys", content: r, status: http.StatusCreated, admin: true})
+}
+
+func (k *NewKey) accept(reply) error {
 	if k.KeyID == "" || k.APIKey == "" {
-		return nil, errors.New("the service's answer cannot be understood: it is no API key")
+		return misunderstood("it is no API key")
 	}
-	return k, nil
+	return nil
 }
 
 // UpdateKey changes a key. When it returns without an error, the change is in
@@ -113,66 +105,35 @@ func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) 
 	for _, name := range change.Clear {
 		cleared[name] = nil
 	}
-	body, err := encode(struct {
+	body := struct {
 		KeyChange
 		Cleared map[string]*string `json:",embed"`
-	}{change, cleared})
-	if err != nil {
-		return nil, err
-	}
-	answer, _, err := c.send(ctx, request{
-		method: http.MethodPatch, path: "/v1/keys/" + url.PathEscape(keyID), body: body,
-		status: http.StatusOK, repeatable: true, admin: true,
+	}{change, cleared}
+	return fetch[Key](ctx, c, request{
+		method: http.MethodPatch, path: "/v1/keys/" + url.PathEscape(keyID), content: body, repeatable: true, admin: true,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return readKey(answer.body)
 }
 
 // Self reads the record of the client's own API key.
 func (c *Client) Self(ctx context.Context) (*Key, error) {
-	body, err := c.get(ctx, "/v1/keys/self")
-	if err != nil {
-		return nil, err
-	}
-	return readKey(body)
+	return fetch[Key](ctx, c, get("/v1/keys/self", nil))
 }
 
-func readKey(body []byte) (*Key, error) {
-	k := new(Key)
-	if err := decode(body, k); err != nil {
-		return nil, err
-	}
+func (k *Key) accept(reply) error {
 	if k.KeyID == "" {
-		return nil, errors.New("the service's answer cannot be understood: it is no API key")
+		return misunderstood("it is no API key")
 	}
-	return k, nil
+	return nil
 }
 
 // Keys reads a page of the keys. It needs the admin key.
 func (c *Client) Keys(ctx context.Context, q KeyQuery) (*KeyPage, error) {
-	path := "/v1/keys" + queryString(map[string]string{"limit": optionalInt(q.Limit), "cursor": q.Cursor})
-	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true, admin: true})
-	if err != nil {
-		return nil, err
-	}
-	page := new(KeyPage)
-	if err := decode(answer.body, page); err != nil {
-		return nil, err
-	}
-	return page, nil
+	return fetch[KeyPage](ctx, c, q.request(q.Cursor))
 }
 
 // AllKeys reads the keys page by page. An error is the last that it yields.
 func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] {
-	return pages(q.Cursor, func(cursor string) ([]Key, Pagination, error) {
-		page, err := c.Keys(ctx, KeyQuery{Limit: q.Limit, Cursor: cursor})
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
+	return pages[Key](ctx, c, q.Cursor, q.request)
 }
 
 // Health is the service's health report.
@@ -184,16 +145,12 @@ type Health struct {
 
 // Health asks whether the service answers. It needs no key.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
-	body, err := c.get(ctx, "/health")
-	if err != nil {
-		return nil, err
-	}
-	h := new(Health)
-	if err := decode(body, h); err != nil {
-		return nil, err
-	}
+	return fetch[Health](ctx, c, get("/health", nil))
+}
+
+func (h *Health) accept(reply) error {
 	if h.Status == "" {
-		return nil, errors.New("the service's answer cannot be understood: it is no health report")
+		return misunderstood("it is no health report")
 	}
-	return h, nil
+	return nil
 }

@@ -44,44 +44,36 @@ type CheckQuery struct {
 
 // CheckPage is one page, newest first. It may be short, or empty, while there are
 // more.
-type CheckPage struct {
-	Data       []CheckRecord `json:"data"`
-	Pagination Pagination    `json:"pagination"`
+type CheckPage = Page[CheckRecord]
+
+func (r *CheckRecord) accept(from reply) error {
+	r.Action.clean()
+	return r.Result.accept(from)
+}
+
+// clean takes away what stands for no metadata.
+func (a *RecordedAction) clean() {
+	if string(a.Metadata) == "null" {
+		a.Metadata = nil
+	}
+}
+
+func (q CheckQuery) request(cursor string) request {
+	return get("/v1/checks", map[string]string{
+		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(),
+		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
+	})
 }
 
 // Checks reads a page.
 func (c *Client) Checks(ctx context.Context, q CheckQuery) (*CheckPage, error) {
-	page := new(CheckPage)
-	err := c.getPage(ctx, "/v1/checks", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(),
-		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	}, page)
-	if err != nil {
-		return nil, err
-	}
-	for i := range page.Data {
-		if err := page.Data[i].validate(); err != nil {
-			return nil, err
-		}
-		if m := &page.Data[i].Action.Metadata; string(*m) == "null" {
-			*m = nil
-		}
-	}
-	return page, nil
+	return fetch[CheckPage](ctx, c, q.request(q.Cursor))
 }
 
 // AllChecks reads the checks of a query page by page, beginning at its cursor. An
 // error is the last that it yields.
 func (c *Client) AllChecks(ctx context.Context, q CheckQuery) iter.Seq2[CheckRecord, error] {
-	return pages(q.Cursor, func(cursor string) ([]CheckRecord, Pagination, error) {
-		q := q
-		q.Cursor = cursor
-		page, err := c.Checks(ctx, q)
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
+	return pages[CheckRecord](ctx, c, q.Cursor, q.request)
 }
 
 // PolicyQuery is a page of policies.
@@ -91,65 +83,36 @@ type PolicyQuery struct {
 }
 
 // PolicyPage is one page. It may be short where policies are large.
-type PolicyPage struct {
-	Data       []Policy   `json:"data"`
-	Pagination Pagination `json:"pagination"`
+type PolicyPage = Page[Policy]
+
+func (q PolicyQuery) of(path string) func(cursor string) request {
+	return func(cursor string) request {
+		return get(path, map[string]string{"limit": optionalInt(q.Limit), "cursor": cursor})
+	}
 }
 
 // Policies reads a page of the latest versions of all policies, by PolicyID.
 func (c *Client) Policies(ctx context.Context, q PolicyQuery) (*PolicyPage, error) {
-	return c.policyPage(ctx, "/v1/policies", q)
+	return fetch[PolicyPage](ctx, c, q.of("/v1/policies")(q.Cursor))
 }
 
 // AllPolicies reads the latest versions page by page. An error is the last that it
 // yields.
 func (c *Client) AllPolicies(ctx context.Context, q PolicyQuery) iter.Seq2[Policy, error] {
-	return c.allPolicies(ctx, "/v1/policies", q)
+	return pages[Policy](ctx, c, q.Cursor, q.of("/v1/policies"))
 }
 
 // PolicyVersions reads a page of a policy's versions, newest first.
 func (c *Client) PolicyVersions(ctx context.Context, policyID string, q PolicyQuery) (*PolicyPage, error) {
-	return c.policyPage(ctx, versionsPath(policyID), q)
+	return fetch[PolicyPage](ctx, c, q.of(versionsPath(policyID))(q.Cursor))
 }
 
 // AllPolicyVersions reads a policy's versions page by page. An error is the last
 // that it yields.
 func (c *Client) AllPolicyVersions(ctx context.Context, policyID string, q PolicyQuery) iter.Seq2[Policy, error] {
-	return c.allPolicies(ctx, versionsPath(policyID), q)
+	return pages[Policy](ctx, c, q.Cursor, q.of(versionsPath(policyID)))
 }
 
 func versionsPath(policyID string) string {
 	return "/v1/policies/" + url.PathEscape(policyID) + "/versions"
-}
-
-func (c *Client) policyPage(ctx context.Context, path string, q PolicyQuery) (*PolicyPage, error) {
-	page := new(PolicyPage)
-	if err := c.getPage(ctx, path, map[string]string{"limit": optionalInt(q.Limit), "cursor": q.Cursor}, page); err != nil {
-		return nil, err
-	}
-	for i := range page.Data {
-		if err := page.Data[i].complete(); err != nil {
-			return nil, err
-		}
-	}
-	return page, nil
-}
-
-func (c *Client) allPolicies(ctx context.Context, path string, q PolicyQuery) iter.Seq2[Policy, error] {
-	return pages(q.Cursor, func(cursor string) ([]Policy, Pagination, error) {
-		page, err := c.policyPage(ctx, path, PolicyQuery{Limit: q.Limit, Cursor: cursor})
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
-}
-
-// getPage reads a page into what has its form.
-func (c *Client) getPage(ctx context.Context, path string, parameters map[string]string, page any) error {
-	body, err := c.get(ctx, path+queryString(parameters))
-	if err != nil {
-		return err
-	}
-	return decode(body, page)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 )
@@ -36,42 +35,22 @@ type Outcome struct {
 // again is the same outcome. After any error but an *Error it may be recorded, and
 // should be reported again.
 func (c *Client) ReportOutcome(ctx context.Context, checkID string, report OutcomeReport) (*Outcome, error) {
-	body, err := encode(report)
-	if err != nil {
-		return nil, err
-	}
-	answer, _, err := c.send(ctx, request{
-		method: http.MethodPost, path: outcomePath(checkID), body: body, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
+	return fetch[Outcome](ctx, c, request{
+		method: http.MethodPost, path: outcomePath(checkID), content: report, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
 	})
-	if err != nil {
-		return nil, err
-	}
-	o, err := readOutcome(answer.body)
-	if err == nil {
-		o.Replayed = answer.header.Get("Idempotent-Replayed") == "true"
-	}
-	return o, err
 }
 
 // GetOutcome reads what was reported of a check, last.
 func (c *Client) GetOutcome(ctx context.Context, checkID string) (*Outcome, error) {
-	body, err := c.get(ctx, outcomePath(checkID))
-	if err != nil {
-		return nil, err
-	}
-	return readOutcome(body)
+	return fetch[Outcome](ctx, c, get(outcomePath(checkID), nil))
 }
 
 func outcomePath(checkID string) string { return "/v1/checks/" + url.PathEscape(checkID) + "/outcome" }
 
-func readOutcome(body []byte) (*Outcome, error) {
-	o := new(Outcome)
-	if err := decode(body, o); err != nil {
-		return nil, err
-	}
+func (o *Outcome) accept(from reply) error {
 	if o.Status == "" || o.Release == "" {
-		return nil, errors.New("the service's answer cannot be understood: it is no outcome")
+		return misunderstood("it is no outcome")
 	}
-	o.Body = body
-	return o, nil
+	o.Replayed, o.Body = from.replayed(), from.body
+	return nil
 }

@@ -3,10 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 )
 
 // Rule is a rule of a policy.
@@ -56,45 +54,21 @@ func (c *Client) CreatePolicy(ctx context.Context, p NewPolicy) (*Policy, error)
 
 // CreatePolicyJSON creates a policy from a JSON body, sent unchanged.
 func (c *Client) CreatePolicyJSON(ctx context.Context, body []byte) (*Policy, error) {
-	answer, _, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated})
-	if err != nil {
-		return nil, err
-	}
-	return readPolicy(answer.body)
+	return fetch[Policy](ctx, c, request{method: http.MethodPost, path: "/v1/policies", body: body, status: http.StatusCreated})
 }
 
 // Policy reads a version of a policy, the latest when version is 0.
 func (c *Client) Policy(ctx context.Context, policyID string, version int) (*Policy, error) {
-	path := "/v1/policies/" + url.PathEscape(policyID)
-	if version != 0 {
-		path += "?version=" + strconv.Itoa(version)
-	}
-	body, err := c.get(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return readPolicy(body)
+	return fetch[Policy](ctx, c, get("/v1/policies/"+url.PathEscape(policyID), map[string]string{"version": optionalInt(version)}))
 }
 
-func readPolicy(body []byte) (*Policy, error) {
-	p := new(Policy)
-	if err := decode(body, p); err != nil {
-		return nil, err
-	}
-	if err := p.complete(); err != nil {
-		return nil, err
-	}
-	p.Body = body
-	return p, nil
-}
-
-// complete fails on what is no policy.
-func (p *Policy) complete() error {
+func (p *Policy) accept(from reply) error {
 	if p.PolicyID == "" || p.Version < 1 {
-		return errors.New("the service's answer cannot be understood: it is no policy")
+		return misunderstood("it is no policy")
 	}
 	if string(p.Metadata) == "null" {
 		p.Metadata = nil
 	}
+	p.Body = from.body
 	return nil
 }

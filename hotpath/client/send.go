@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -28,8 +30,9 @@ const (
 // request is what is sent, perhaps several times.
 type request struct {
 	method, path string
-	body         []byte // JSON; nil for none
-	status       int    // of a success
+	content      any    // what the body is encoded from; nil for none
+	body         []byte // JSON, instead of content
+	status       int    // of a success; 0 is 200
 	again        int    // of one that was made before; 0 when there is none such
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
@@ -43,6 +46,9 @@ type reply struct {
 	header http.Header
 	body   []byte
 }
+
+// replayed reports that an earlier answer was repeated.
+func (r reply) replayed() bool { return r.header.Get("Idempotent-Replayed") == "true" }
 
 // attempt is how sending a request once ended.
 type attempt struct {
@@ -60,6 +66,12 @@ type attempt struct {
 // again. unknown reports that the service may have executed the request although
 // err is not nil.
 func (c *Client) send(ctx context.Context, r request) (answer reply, unknown bool, err error) {
+	if r.content != nil {
+		if r.body, err = encode(r.content); err != nil {
+			return reply{}, false, err
+		}
+	}
+	r.status = cmp.Or(r.status, http.StatusOK)
 	for i := 0; ; i++ {
 		a := c.once(ctx, r)
 		if a.err == nil {
@@ -140,10 +152,51 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// get reads what is at a path.
-func (c *Client) get(ctx context.Context, path string) (body []byte, err error) {
-	answer, _, err := c.send(ctx, request{method: http.MethodGet, path: path, status: http.StatusOK, repeatable: true})
-	return answer.body, err
+// get is a request for what is at a path, with those parameters that are not empty.
+func get(path string, parameters map[string]string) request {
+	values := make(url.Values)
+	for name, value := range parameters {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if len(values) > 0 {
+		path += "?" + values.Encode()
+	}
+	return request{method: http.MethodGet, path: path, repeatable: true}
+}
+
+// answer is what an answer is read into.
+type answer[T any] interface {
+	*T
+	// accept takes over what is not in the body, and fails on what no such answer
+	// can be. Of an element of a page the reply is empty.
+	accept(from reply) error
+}
+
+// fetch sends a request and reads its answer.
+func fetch[T any, A answer[T]](ctx context.Context, c *Client, r request) (A, error) {
+	from, _, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return read[T, A](from)
+}
+
+func read[T any, A answer[T]](from reply) (A, error) {
+	a := A(new(T))
+	if err := decode(from.body, a); err != nil {
+		return nil, err
+	}
+	if err := a.accept(from); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// misunderstood is an answer that is none of the service's.
+func misunderstood(problem string) error {
+	return errors.New("the service's answer cannot be understood: " + problem)
 }
 
 // decode reads an answer: one JSON value, no name twice, names exactly as they

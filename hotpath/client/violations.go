@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"net/url"
-	"strconv"
 )
 
 // Violation is a check that was blocked or escalated.
@@ -38,95 +35,23 @@ type ViolationQuery struct {
 	Cursor     string     `json:"cursor,omitempty"`   // Pagination.NextCursor of a page of the same query
 }
 
-// Pagination is the position of a page.
-type Pagination struct {
-	NextCursor string `json:"next_cursor,omitempty"` // empty on the last page
-	HasMore    bool   `json:"has_more"`
-	TotalCount int64  `json:"total_count"` // of all pages; 0 in a list of checks, which has none
-}
-
 // ViolationPage is one page, newest first.
-type ViolationPage struct {
-	Data       []Violation `json:"data"`
-	Pagination Pagination  `json:"pagination"`
+type ViolationPage = Page[Violation]
 
-	Body []byte `json:"-"` // the answer as it came
+func (q ViolationQuery) request(cursor string) request {
+	return get("/v1/violations", map[string]string{
+		"agent_id": q.AgentID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
+		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": cursor,
+	})
 }
 
 // Violations reads a page.
 func (c *Client) Violations(ctx context.Context, q ViolationQuery) (*ViolationPage, error) {
-	path := "/v1/violations" + queryString(map[string]string{
-		"agent_id": q.AgentID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
-		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": q.Cursor,
-	})
-	body, err := c.get(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	page := &ViolationPage{Body: body}
-	if err := decode(body, page); err != nil {
-		return nil, err
-	}
-	return page, nil
+	return fetch[ViolationPage](ctx, c, q.request(q.Cursor))
 }
 
 // AllViolations reads the violations of a query page by page, beginning at its
 // cursor. An error is the last that it yields.
 func (c *Client) AllViolations(ctx context.Context, q ViolationQuery) iter.Seq2[Violation, error] {
-	return pages(q.Cursor, func(cursor string) ([]Violation, Pagination, error) {
-		q := q
-		q.Cursor = cursor
-		page, err := c.Violations(ctx, q)
-		if err != nil {
-			return nil, Pagination{}, err
-		}
-		return page.Data, page.Pagination, nil
-	})
-}
-
-// pages yields the elements of all pages from a cursor on.
-func pages[T any](cursor string, read func(cursor string) ([]T, Pagination, error)) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		for at := cursor; ; {
-			data, pagination, err := read(at)
-			if err == nil && pagination.HasMore && (pagination.NextCursor == "" || pagination.NextCursor == at) {
-				err = errors.New("the service's answer cannot be understood: there are more pages and no way to them")
-			}
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			for _, element := range data {
-				if !yield(element, nil) {
-					return
-				}
-			}
-			if !pagination.HasMore {
-				return
-			}
-			at = pagination.NextCursor
-		}
-	}
-}
-
-// queryString leaves out what is empty.
-func queryString(parameters map[string]string) string {
-	values := make(url.Values)
-	for name, value := range parameters {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	if len(values) == 0 {
-		return ""
-	}
-	return "?" + values.Encode()
-}
-
-func optionalInt(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+	return pages[Violation](ctx, c, q.Cursor, q.request)
 }
