@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -58,18 +59,13 @@ func (o *oldDays) forge(t *testing.T, noted bool, change func(lines []string) []
 	o.write(t, a.Path(), out.Bytes())
 	o.write(t, archive.ManifestPath(o.dir, o.first), manifest)
 	if noted {
-		statement(t, o.url, "ALTER TABLE archived_days DISABLE TRIGGER ALL; UPDATE archived_days SET manifest_sha256 = '\\x"+sum(manifest)+
-			"', rows = "+jsonText(t, m.Rows)+" WHERE day = '"+m.Day+"'")
+		note := func(manifest string, rows int64) {
+			statement(t, o.url, fmt.Sprintf(`ALTER TABLE archived_days DISABLE TRIGGER ALL;
+				UPDATE archived_days SET manifest_sha256 = '\x%s', rows = %d WHERE day = '%s'`, manifest, rows, m.Day))
+		}
+		note(sum(manifest), m.Rows)
+		t.Cleanup(func() { note(hex.EncodeToString(a.SHA256[:]), a.Rows) })
 	}
-}
-
-func jsonText(t *testing.T, v any) string {
-	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 func (o *oldDays) write(t *testing.T, path string, content []byte) {
@@ -86,6 +82,10 @@ func TestTamperedArchives(t *testing.T) {
 		manifest = "altered archive of "
 		garbled  = "a byte of the file" // which may take any number of rows with it
 	)
+	detached := newOldDays(t)
+	if _, _, err := detached.detach(t, nil); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		change func(t *testing.T, o *oldDays)
 		want   []string // parts of findings; CHECK is the fourth of the day
@@ -175,12 +175,14 @@ func TestTamperedArchives(t *testing.T) {
 		}, []string{manifest}},
 		"in the database, too": {func(t *testing.T, o *oldDays) {
 			statement(t, o.url, "DROP TRIGGER archived ON checks_default; INSERT INTO checks SELECT * FROM checks_"+o.first.Format("20060102")+" LIMIT 1")
+			t.Cleanup(func() {
+				statement(t, o.url, "ALTER TABLE checks_default DISABLE TRIGGER ALL; DELETE FROM checks_default")
+			})
 		}, []string{"inserted day ", "the database has checks of it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newOldDays(t)
-			if _, _, err := o.detach(t, nil); err != nil {
+			o := &oldDays{Store: detached.Store, url: detached.url, dir: t.TempDir(), first: detached.first, checks: detached.checks}
+			if err := os.CopyFS(o.dir, os.DirFS(detached.dir)); err != nil {
 				t.Fatal(err)
 			}
 			test.change(t, o)
@@ -197,6 +199,7 @@ func TestTamperedArchives(t *testing.T) {
 			}
 		})
 	}
+	detached.mustBeClean(t) // each case was told for itself
 }
 
 // TestVerifiedWhileADayLeaves: a verification from before a day left does not

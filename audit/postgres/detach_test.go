@@ -112,7 +112,7 @@ func (o *oldDays) verifiedTo(t *testing.T, dir string, to time.Time) (verify.Sum
 	defer s.Close()
 	var found []string
 	summary, err := verify.Verify(t.Context(), verify.Options{
-		Evidence: s, Archives: dir, To: to, Workers: 2, SliceSize: 3, Found: func(f verify.Finding) { found = append(found, f.String()) },
+		Evidence: s, Archives: dir, To: to, Workers: 2, SliceSize: 8, Found: func(f verify.Finding) { found = append(found, f.String()) },
 	})
 	if err != nil {
 		t.Fatal(err)
