@@ -106,9 +106,10 @@ func (p *Postgres) initCluster(ctx context.Context) error {
 			}
 		}
 	}
-	// --no-sync is about initdb's own files only.
+	// --no-sync is about initdb's own files only. A password as it is costs a
+	// client with the race detector a tenth of what SCRAM does.
 	cmd := exec.CommandContext(ctx, p.Tool("initdb"), "--pgdata="+p.data, "--no-sync", "--encoding=UTF8", "--locale=C",
-		"--username=postgres", "--auth=scram-sha-256", "--pwfile="+passwords)
+		"--username=postgres", "--auth=password", "--pwfile="+passwords)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
 	if output, err := cmd.CombinedOutput(); err != nil {
