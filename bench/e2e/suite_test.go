@@ -33,42 +33,40 @@ const (
 	standard = "standard"
 )
 
-// One test runs all, in order: they share a fleet, and some of them measure
-// time.
+// One test runs all: first, in order, what measures time or sets the environment, then
+// side by side what mostly waits, each for servers of its own.
 func TestEndToEnd(t *testing.T) {
 	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{Race: raced})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("settings", func(t *testing.T) { testSettings(t, binary) })
-	t.Run("dev", func(t *testing.T) { testDev(t, binary) })
-	t.Run("start", func(t *testing.T) { testStart(t, binary) })
-	t.Run("admin key", func(t *testing.T) { testAdminRotation(t, binary) })
-	t.Run("scopes", func(t *testing.T) { testScopes(t, binary) })
-	t.Run("approvals", func(t *testing.T) { testApprovals(t, binary) })
 	t.Run("flood", testFlood)
 	t.Run("tracing", func(t *testing.T) { testTracing(t, binary) })
 	t.Run("fleet", func(t *testing.T) { testFleet(t, binary) })
-	t.Run("webhooks", func(t *testing.T) { testWebhooks(t, binary) })
-	t.Run("roles", func(t *testing.T) { testRoles(t, binary) })
-	t.Run("backup", func(t *testing.T) { testBackup(t, binary) })
-	t.Run("archive", func(t *testing.T) { testArchive(t, binary) })
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, binary) }) // alone: not one request may fail
 	t.Run("overload", func(t *testing.T) { testOverload(t, binary) })
-	t.Run("failover", func(t *testing.T) { // mostly waiting, each for its own servers
-		t.Run("cluster", func(t *testing.T) {
+	aside := func(t *testing.T, name string, test func(*testing.T, string)) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testCluster(t, binary)
+			test(t, binary)
 		})
-		t.Run("sentinel", func(t *testing.T) {
-			t.Parallel()
-			testSentinel(t, binary)
-		})
-		t.Run("standby", func(t *testing.T) {
-			t.Parallel()
-			testStandby(t, binary)
-		})
+	}
+	t.Run("failover", func(t *testing.T) {
+		t.Parallel()
+		aside(t, "cluster", testCluster)
+		aside(t, "sentinel", testSentinel)
+		aside(t, "standby", testStandby)
 	})
+	aside(t, "webhooks", testWebhooks)
+	aside(t, "backup", testBackup)
+	aside(t, "archive", testArchive)
+	aside(t, "approvals", testApprovals)
+	aside(t, "admin key", testAdminRotation)
+	aside(t, "roles", testRoles)
+	aside(t, "start", testStart)
+	aside(t, "dev", testDev)
+	aside(t, "scopes", testScopes)
+	aside(t, "settings", testSettings)
 }
 
 func testFleet(t *testing.T, binary string) {
