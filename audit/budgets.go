@@ -102,10 +102,8 @@ func (l *changeList) of(c *spend.Check, charge *spend.Charge) *CounterChange {
 	return &l.changes[n]
 }
 
-// Corrects reports whether any of the changes is, or has, one by outcomes.
-func Corrects(changes []CounterChange) bool {
-	return slices.ContainsFunc(changes, func(ch CounterChange) bool { return ch.Correct != spend.Correction{} })
-}
+// Corrects reports whether the change is, or has, one by outcomes.
+func (ch CounterChange) Corrects() bool { return ch.Correct != spend.Correction{} }
 
 // After returns what the counter's row has after the commit, given what it has
 // before. It is never below zero.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,65 +33,50 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*au
 		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
 		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,
 		[16]byte(q.Before), q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit+1)
-	if len(page) > q.Limit {
-		return page[:q.Limit], true, err
-	}
-	return page, false, err
+	page, more := cut(page, q.Limit)
+	return page, more, err
 }
 
 // approvals completes what a query selects by the checks that asked and the
 // decisions.
 func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*audit.Approval, error) {
 	const doing = "cannot read approvals"
-	var ids []spend.ID
-	found := make(map[spend.ID]*audit.Approval)
 	all, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (*audit.Approval, error) {
-		a := new(audit.Approval)
-		var id spend.ID
-		var status string
-		var approved *time.Time
-		var used *[16]byte
-		if err := row.Scan(uuid(&id), &status, &a.CreatedAt, &a.ExpiresAt, &approved, &used); err != nil {
-			return nil, err
-		}
-		a.Status, a.CreatedAt, a.ExpiresAt = audit.ApprovalStatus(status), a.CreatedAt.UTC(), a.ExpiresAt.UTC()
-		if approved != nil {
-			a.ApprovedAt = approved.UTC()
-		}
-		if used != nil {
-			a.UsedBy = *used
-		}
-		ids, found[id] = append(ids, id), a
-		return a, nil
+		a := &audit.Approval{Check: new(spend.Check)}
+		return a, row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy))
 	}, query, args...)
 	if err != nil || len(all) == 0 {
 		return nil, err
+	}
+	ids, names, found := make([]spend.ID, len(all)), make([]string, len(all)), make(map[string]*audit.Approval, len(all))
+	for i, a := range all {
+		ids[i], names[i] = a.Check.ID, a.Check.ID.Text(spend.PrefixApproval)
+		found[names[i]] = a
 	}
 	checks, err := s.Checks(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range checks {
-		found[c.ID].Check = c
+		found[c.ID.Text(spend.PrefixApproval)].Check = c
 	}
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		if names[i] = id.Text(spend.PrefixApproval); found[id].Check == nil {
+	for i, a := range all {
+		if a.Check.Approval == nil {
 			return nil, fmt.Errorf("%s: the check of %s is archived", doing, names[i])
 		}
 	}
-	_, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (_ struct{}, err error) {
-		var d audit.Decision
-		var name string
-		if err = row.Scan(&name, &d.Approves, &d.KeyID, &d.Principal, &d.Note, &d.At); err != nil {
-			return struct{}{}, err
-		}
-		id, err := spend.ParseID(name, spend.PrefixApproval)
-		d.At = d.At.UTC()
-		found[id].Decisions = append(found[id].Decisions, d)
-		return struct{}{}, err
+	type decided struct {
+		audit.Decision
+		approval string
+	}
+	decisions, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (d decided, err error) {
+		err = row.Scan(&d.approval, &d.Approves, &d.KeyID, &d.Principal, &d.Note, utc(&d.At))
+		return d, err
 	}, `SELECT subject, kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'note', ''), at
 		FROM changes WHERE subject = ANY ($1) AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, names)
+	for _, d := range decisions {
+		found[d.approval].Decisions = append(found[d.approval].Decisions, d.Decision)
+	}
 	return all, err
 }
 
@@ -101,16 +85,11 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 const expiredAtOnce = 100
 
 // ExpireApprovals implements audit.Approvals.
-func (s *Store) ExpireApprovals(ctx context.Context) error {
-	for {
-		row, err := s.control(ctx, byActor("SELECT expire_approvals($1, ", audit.Expirer(), strconv.AppendInt(nil, expiredAtOnce, 10)))
-		if err != nil {
-			return fmt.Errorf("cannot record which approvals have expired: %w", err)
-		}
-		if string(row[0]) != "t" {
-			return nil
-		}
+func (s *Store) ExpireApprovals(ctx context.Context) (err error) {
+	for more := true; more && err == nil; {
+		err = s.control(ctx, "cannot record which approvals have expired", []any{&more}, byActor("SELECT expire_approvals($1, ", audit.Expirer(), expiredAtOnce))
 	}
+	return err
 }
 
 // OldestPending implements audit.Approvals. What is approved has another deadline.
@@ -127,12 +106,8 @@ func (s *Store) OldestPending(ctx context.Context) (oldest time.Time, err error)
 }
 
 // Decide implements audit.Approvals.
-func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
-	const doing = "cannot record a decision"
-	row, err := s.control(ctx, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, ", d.By,
-		hexText(d.ApprovalID[:]), hexText(d.ActionHash[:]), strconv.AppendBool(nil, d.Approves), textOrNull(d.Owner), textOrNull(d.Note)))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", doing, err)
-	}
-	return audit.DecisionOutcome(row[0]), nil
+func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
+	err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, ", d.By,
+		d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), orNull(d.Note)))
+	return outcome, err
 }

@@ -3,10 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,10 +19,7 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		ids[i], starts[i], buckets[i] = c.ID, c.StartMS, c.BucketMS
 	}
 	return collect(ctx, s, "cannot read counters of budgets", func(row pgx.CollectableRow) (u spend.Usage, err error) {
-		var used string
-		if err = row.Scan(&used, &u.Count); err == nil {
-			u.Used, err = spend.ParseTotal(used)
-		}
+		err = row.Scan(parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, `SELECT coalesce(sum(b.used), 0)::text, coalesce(sum(b.count), 0)::bigint
 		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS c (id, start, bucket, place)
@@ -55,67 +50,13 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		}
 	}
 	subjects, err := collect(ctx, s, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
-		var used string
-		if err = row.Scan(&u.Subject, &u.FirstMS, &used, &u.Count); err == nil {
-			u.Used, err = spend.ParseTotal(used)
-		}
+		err = row.Scan(&u.Subject, &u.FirstMS, parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE "+where+conditions.String()+
 		fmt.Sprintf(" AND (count > 0 OR used > 0) GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $%d", len(args)+1),
 		append(args, q.Limit+1)...)
-	if len(subjects) > q.Limit {
-		return subjects[:q.Limit], true, err
-	}
-	return subjects, false, err
-}
-
-// removeCounters removes counters whose windows ended long ago.
-func removeCounters(ctx context.Context, conn *pgx.Conn, now time.Time) error {
-	const batch = 5000
-	for {
-		tag, err := conn.Exec(ctx, `DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
-			(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= $1 LIMIT $2)`, now.Add(-audit.KeepCounters).UnixMilli(), batch)
-		if err != nil {
-			return fmt.Errorf("cannot remove counters of budgets: %w: %w", audit.ErrUnavailable, err)
-		}
-		if tag.RowsAffected() < batch {
-			return nil
-		}
-	}
-}
-
-// refusals remembers counters that are recorded as exhausted, so that an agent that
-// hammers one costs its commits nothing more.
-type refusals struct {
-	mu       sync.Mutex
-	recorded map[spend.Counter]struct{}
-}
-
-// unknown returns those of the changes that may not be recorded.
-func (r *refusals) unknown(changes []audit.CounterChange) []audit.CounterChange {
-	if len(changes) == 0 {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(changes, func(ch audit.CounterChange) bool {
-		_, ok := r.recorded[ch.Counter]
-		return ok
-	})
-}
-
-func (r *refusals) add(recorded []audit.CounterChange) {
-	if len(recorded) == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.recorded == nil || len(r.recorded) > maxPrincipals {
-		r.recorded = make(map[spend.Counter]struct{})
-	}
-	for i := range recorded {
-		r.recorded[recorded[i].Counter] = struct{}{}
-	}
+	subjects, more := cut(subjects, q.Limit)
+	return subjects, more, err
 }
 
 // counterPrincipal says that a counter met a check of that principal.
@@ -124,43 +65,39 @@ type counterPrincipal struct {
 	principal string
 }
 
-// principals remembers which were recorded, so that they are sent once.
-type principals struct {
-	mu       sync.Mutex
-	recorded map[counterPrincipal]struct{}
+// recordings remembers what commits recorded and need not record again.
+type recordings[K comparable] struct {
+	mu    sync.Mutex
+	known map[K]struct{}
 }
 
-// maxPrincipals bounds the memory; what is forgotten is recorded again.
-const maxPrincipals = 1 << 16
+// maxRecorded bounds the memory; what is forgotten is recorded again.
+const maxRecorded = 1 << 16
 
-// unknown returns those of the changes that may not be recorded.
-func (p *principals) unknown(changes []audit.CounterChange) (unknown []counterPrincipal) {
-	if len(changes) == 0 {
-		return nil
+func (r *recordings[K]) has(key K) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.known[key]
+	return ok
+}
+
+func (r *recordings[K]) add(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil || len(r.known) > maxRecorded {
+		r.known = make(map[K]struct{})
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	r.known[key] = struct{}{}
+}
+
+// newPrincipals returns those of the changes that may not be recorded.
+func (s *Store) newPrincipals(changes []audit.CounterChange) (unknown []counterPrincipal) {
 	for i := range changes {
 		for _, principal := range changes[i].Principals {
-			one := counterPrincipal{changes[i].ID, principal}
-			if _, ok := p.recorded[one]; !ok {
+			if one := (counterPrincipal{changes[i].ID, principal}); !s.principals.has(one) {
 				unknown = append(unknown, one)
 			}
 		}
 	}
 	return unknown
-}
-
-func (p *principals) add(recorded []counterPrincipal) {
-	if len(recorded) == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.recorded == nil || len(p.recorded) > maxPrincipals {
-		p.recorded = make(map[counterPrincipal]struct{})
-	}
-	for _, one := range recorded {
-		p.recorded[one] = struct{}{}
-	}
 }

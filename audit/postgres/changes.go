@@ -10,18 +10,10 @@ import (
 )
 
 // byActor completes the call of a function whose last argument is the actor.
-func byActor(call string, by audit.Actor, args ...[]byte) textStatement {
+func byActor(call string, by audit.Actor, args ...any) textStatement {
 	n := len(args)
 	call += fmt.Sprintf("ROW($%d, $%d, $%d, $%d, $%d, $%d)::actor)", n+1, n+2, n+3, n+4, n+5, n+6)
-	args = append(args, []byte(by.Kind()))
-	for _, s := range []string{by.KeyID, by.Principal, by.Credential, by.RequestID, by.Address} {
-		if s == "" {
-			args = append(args, nil)
-		} else {
-			args = append(args, []byte(s))
-		}
-	}
-	return textStatement{call, args}
+	return textCall(call, append(args, by.Kind(), orNull(by.KeyID), orNull(by.Principal), orNull(by.Credential), orNull(by.RequestID), orNull(by.Address))...)
 }
 
 const changeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''),
@@ -36,11 +28,7 @@ func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Chang
 }
 
 func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
-	var hash, head []byte
 	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
-		&c.At, &c.Details, &hash, &head)
-	copy(c.Hash[:], hash)
-	copy(c.Head[:], head)
-	c.At = c.At.UTC()
+		utc(&c.At), &c.Details, bytea(&c.Hash), bytea(&c.Head))
 	return c, err
 }

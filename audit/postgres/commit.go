@@ -37,8 +37,8 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	session.parameters.reset()
 	corrected := audit.CounterChanges(checks, outcomes)
 	changes := takes(corrected)
-	newPrincipals := s.principals.unknown(changes)
-	refusals := s.refusals.unknown(audit.Refusals(checks))
+	newPrincipals := s.newPrincipals(changes)
+	refusals := slices.DeleteFunc(audit.Refusals(checks), func(ch audit.CounterChange) bool { return s.refusals.has(ch.Counter) })
 	session.parameters.fence(fenceOf(checks, outcomes))
 	session.parameters.appendCommit(checks, changes, newPrincipals, reach)
 	session.parameters.outcomes(outcomes)
@@ -55,8 +55,12 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		}
 		return fmt.Errorf("cannot commit: %w", err)
 	}
-	s.principals.add(newPrincipals)
-	s.refusals.add(refusals)
+	for _, one := range newPrincipals {
+		s.principals.add(one)
+	}
+	for i := range refusals {
+		s.refusals.add(refusals[i].Counter)
+	}
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}
@@ -89,7 +93,10 @@ func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []
 		}
 	}
 	bind := pgproto3.Bind{PreparedStatement: statement, ParameterFormatCodes: []int16{pgtype.BinaryFormatCode}, Parameters: p.values}
-	if b, err = appendExecution(b, &bind); err != nil {
+	if b, err = bind.Encode(b); err != nil {
+		return nil, fmt.Errorf("cannot encode parameters: %w", err)
+	}
+	if b, err = (&pgproto3.Execute{}).Encode(b); err != nil {
 		return nil, err
 	}
 	return (&pgproto3.Sync{}).Encode(b)
@@ -127,101 +134,46 @@ func (p *parameters) link(link chain.Link) {
 // keys adds two arrays: the hashes of the idempotency keys, and the checks that
 // have them.
 func (p *parameters) keys(checks []*spend.Check) {
-	n := 0
-	for _, c := range checks {
-		if c.Action.IdempotencyKey != "" {
-			n++
-		}
-	}
-	b := appendArrayHeader(p.buf, pgtype.ByteaOID, n)
-	for _, c := range checks {
-		if c.Action.IdempotencyKey != "" {
-			hash := spend.HashKey(c.Action.IdempotencyKey)
-			b = appendElement(b, hash[:])
-		}
-	}
-	p.add(b)
-	b = appendArrayHeader(p.buf, pgtype.UUIDOID, n)
-	for _, c := range checks {
-		if c.Action.IdempotencyKey != "" {
-			b = appendElement(b, c.ID[:])
-		}
-	}
-	p.add(b)
+	keyed := func(c *spend.Check) bool { return c.Action.IdempotencyKey != "" }
+	array(p, pgtype.ByteaOID, checks, keyed, func(b []byte, c *spend.Check) []byte {
+		hash := spend.HashKey(c.Action.IdempotencyKey)
+		return append(b, hash[:]...)
+	})
+	array(p, pgtype.UUIDOID, checks, keyed, appendID)
 }
+
+func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 
 // rows adds an array of check_row. Its type's OID differs from schema to schema;
 // the server knows it and does not ask for it.
-func (p *parameters) rows(checks []*spend.Check) {
-	b := appendArrayHeader(p.buf, 0, len(checks))
-	for _, c := range checks {
-		at := len(b)
-		b = appendRow(append(b, 0, 0, 0, 0), c)
-		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	}
-	p.add(b)
-}
+func (p *parameters) rows(checks []*spend.Check) { array(p, 0, checks, nil, appendRow) }
 
 // approvals adds three arrays of the checks that use approvals: the checks, the
 // approvals and the hashes of the actions; and whether some check asks for one.
 func (p *parameters) approvals(checks []*spend.Check) {
-	var uses []*spend.Check
-	asks := false
-	for _, c := range checks {
-		if c.UsesApproval() {
-			uses = append(uses, c)
-		}
-		asks = asks || c.Approval != nil
-	}
-	b := appendArrayHeader(p.buf, pgtype.UUIDOID, len(uses))
-	for _, c := range uses {
-		b = appendElement(b, c.ID[:])
-	}
-	p.add(b)
-	b = appendArrayHeader(p.buf, pgtype.UUIDOID, len(uses))
-	for _, c := range uses {
-		b = appendElement(b, c.Action.ApprovalID[:])
-	}
-	p.add(b)
-	b = appendArrayHeader(p.buf, pgtype.ByteaOID, len(uses))
-	for _, c := range uses {
+	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, appendID)
+	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
+	array(p, pgtype.ByteaOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte {
 		hash := spend.ActionHash(c)
-		b = appendElement(b, hash[:])
-	}
-	p.add(b)
-	p.bool(asks)
+		return append(b, hash[:]...)
+	})
+	p.bool(slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil }))
 }
 
 // principals adds two arrays: counters, and whose checks each met.
 func (p *parameters) principals(principals []counterPrincipal) {
-	b := appendArrayHeader(p.buf, pgtype.UUIDOID, len(principals))
-	for i := range principals {
-		b = appendElement(b, principals[i].counter[:])
-	}
-	p.add(b)
-	b = appendArrayHeader(p.buf, pgtype.TextOID, len(principals))
-	for i := range principals {
-		b = appendElement(b, []byte(principals[i].principal))
-	}
-	p.add(b)
+	array(p, pgtype.UUIDOID, principals, nil, func(b []byte, c counterPrincipal) []byte { return append(b, c.counter[:]...) })
+	array(p, pgtype.TextOID, principals, nil, func(b []byte, c counterPrincipal) []byte { return append(b, c.principal...) })
 }
 
 // changeFields is how many fields the type counter_change has.
 const changeFields = 15
 
 // changes adds an array of counter_change.
-func (p *parameters) changes(changes []audit.CounterChange) {
-	b := appendArrayHeader(p.buf, 0, len(changes))
-	for i := range changes {
-		at := len(b)
-		b = appendChange(append(b, 0, 0, 0, 0), &changes[i])
-		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	}
-	p.add(b)
-}
+func (p *parameters) changes(changes []audit.CounterChange) { array(p, 0, changes, nil, appendChange) }
 
 // appendChange adds a counter_change, a composite value in the binary format.
-func appendChange(b []byte, c *audit.CounterChange) []byte {
+func appendChange(b []byte, c audit.CounterChange) []byte {
 	b = binary.BigEndian.AppendUint32(b, changeFields)
 	b = appendField(b, pgtype.UUIDOID, c.ID[:])
 	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)

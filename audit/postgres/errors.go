@@ -102,8 +102,8 @@ func unapproved(detail string) error {
 	refused := &audit.ApprovalsError{Refused: make(map[spend.ID]*audit.ApprovalError)}
 	for text := range strings.SplitSeq(detail, ",") {
 		parts := append(strings.Split(text, ":"), "", "")
-		check, ok := parseUUID(parts[0])
-		if !ok || parts[1] == "" {
+		check, err := parseUUID(parts[0])
+		if err != nil || parts[1] == "" {
 			return fmt.Errorf("cannot read the approvals that cannot be used %q: %w", detail, audit.ErrUnavailable)
 		}
 		usedBy, _ := parseUUID(parts[2])
@@ -112,12 +112,8 @@ func unapproved(detail string) error {
 	return refused
 }
 
-func parseUUID(text string) (id spend.ID, ok bool) {
-	raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
-	if err != nil || len(raw) != len(id) {
-		return id, false
-	}
-	return spend.ID(raw), true
+func parseUUID(text string) (spend.ID, error) {
+	return spend.ParseID(strings.ReplaceAll(text, "-", ""), "")
 }
 
 func keysTaken(detail string) error {
@@ -135,7 +131,7 @@ func keysTaken(detail string) error {
 func reported(detail string) error {
 	known := new(audit.ReportedError)
 	for text := range strings.SplitSeq(detail, ",") {
-		id, err := spend.ParseID(strings.ReplaceAll(text, "-", ""), "")
+		id, err := parseUUID(text)
 		if err != nil {
 			return fmt.Errorf("cannot read the reported checks %q: %w", detail, audit.ErrUnavailable)
 		}

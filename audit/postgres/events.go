@@ -88,9 +88,7 @@ func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Viola
 
 // OutcomesOf implements audit.EventSources.
 func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
-	return collect(ctx, s, "cannot look up outcomes", func(row pgx.CollectableRow) (*spend.Outcome, error) {
-		return chain.OutcomeOf(row.RawValues())
-	}, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 
@@ -98,24 +96,13 @@ func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcom
 func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
 	return collect(ctx, s, "cannot look up exhausted budgets", scanExhaustion,
 		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''),
-			coalesce(max_used::text, ''), max_count IS NOT NULL, coalesce(max_count, 0), used::text, count
+			max_used IS NOT NULL, coalesce(max_used, 0)::text, max_count IS NOT NULL, coalesce(max_count, 0), used::text, count
 		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, uuids(ids))
 }
 
 func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
-	var limit, used string
-	err = row.Scan(uuid(&e.ID), &e.At, uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.AgentID,
-		&limit, &e.Counted, &e.MaxCount, &used, &e.Usage.Count)
-	if err != nil {
-		return e, err
-	}
-	e.At = e.At.UTC()
-	if e.Limited = limit != ""; e.Limited {
-		if e.Limit, err = spend.ParseAmount(limit); err != nil {
-			return e, fmt.Errorf("the limit of budget %s: %w", e.RuleID, err)
-		}
-	}
-	e.Usage.Used, err = spend.ParseTotal(used)
+	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.AgentID,
+		&e.Limited, parse(&e.Limit, spend.ParseAmount), &e.Counted, &e.MaxCount, parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }
 
@@ -127,18 +114,10 @@ func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, er
 // ApprovalsOf implements audit.EventSources.
 func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.ApprovalEvent, error) {
 	return collect(ctx, s, "cannot read approvals", func(row pgx.CollectableRow) (a audit.ApprovalEvent, err error) {
-		var hash []byte
 		var within int64
-		var used *[16]byte
-		if err = row.Scan(uuid(&a.ID), &a.CreatedAt, &a.ExpiresAt, &within, &a.Required, &hash, &used); err != nil {
-			return a, err
-		}
-		a.CreatedAt, a.ExpiresAt, a.UseWithin = a.CreatedAt.UTC(), a.ExpiresAt.UTC(), time.Duration(within)*time.Millisecond
-		copy(a.ActionHash[:], hash)
-		if used != nil {
-			a.UsedBy = *used
-		}
-		return a, nil
+		err = row.Scan(uuid(&a.ID), utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Required, bytea(&a.ActionHash), uuid(&a.UsedBy))
+		a.UseWithin = time.Duration(within) * time.Millisecond
+		return a, err
 	}, `SELECT a.id, a.created_at, a.expires_at, a.use_within_ms, a.required, a.action_hash, u.check_id
 		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id WHERE a.id = ANY ($1::uuid[])`, uuids(ids))
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,58 +15,42 @@ import (
 )
 
 // Deployment implements audit.Fences.
-func (s *Store) Deployment(ctx context.Context) (id spend.ID, err error) {
-	err = s.read(ctx, "cannot read the deployment's ID", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT id FROM deployment").Scan(uuid(&id))
-	})
-	return id, err
+func (s *Store) Deployment(ctx context.Context) (spend.ID, error) {
+	return one(ctx, s, "cannot read the deployment's ID", scanID, "SELECT id FROM deployment")
 }
 
 // Epoch implements audit.Fences.
-func (s *Store) Epoch(ctx context.Context) (epoch spend.ID, err error) {
-	err = s.read(ctx, "cannot read the epoch", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT id FROM epoch").Scan(uuid(&epoch))
-	})
-	return epoch, err
+func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
+	return one(ctx, s, "cannot read the epoch", scanID, "SELECT id FROM epoch")
 }
 
 // RotateEpoch implements audit.Fences.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
-	call := textStatement{"SELECT replace(rotate_epoch($1, $2)::text, '-', '')", [][]byte{hexText(seen[:]), hexText(next[:])}}
-	row, err := s.overHolders(ctx, call, `classid = 'epoch'::regclass AND objid = 0`)
-	if err != nil {
-		return current, fmt.Errorf("cannot rotate the epoch: %w", err)
-	}
-	if current, err = spend.ParseID(string(row[0]), ""); err != nil {
-		return current, fmt.Errorf("cannot rotate the epoch: %q is %w", row[0], err)
-	}
-	return current, nil
+	err = s.overHolders(ctx, "cannot rotate the epoch", []any{uuid(&current)}, textCall("SELECT rotate_epoch($1, $2)", seen[:], next[:]),
+		`classid = 'epoch'::regclass AND objid = 0`)
+	return current, err
 }
 
 // Fence implements audit.Fences.
 func (s *Store) Fence(ctx context.Context, node spend.ID) error {
-	call := textStatement{"SELECT fence_node($1)", [][]byte{hexText(node[:])}}
-	_, err := s.overHolders(ctx, call, `classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, [16]byte(node))
-	if err != nil {
-		return fmt.Errorf("cannot fence a node: %w", err)
-	}
-	return nil
+	return s.overHolders(ctx, "cannot fence a node", nil, textCall("SELECT fence_node($1)", node[:]),
+		`classid = 'fenced_nodes'::regclass AND objid = node_lock_key($1)::oid`, [16]byte(node))
 }
 
 // overHolders makes a call that takes an exclusive lock. Those who hold it
 // longer than lockPatience are commits of a client that is gone or stuck;
 // their sessions are ended (F16), until the call succeeds or ctx ends. The
 // call may be repeated, so a connection lost in it is no end.
-func (s *Store) overHolders(ctx context.Context, call textStatement, lock string, args ...any) ([][]byte, error) {
+func (s *Store) overHolders(ctx context.Context, doing string, into []any, call textStatement, lock string, args ...any) error {
 	for {
 		asked := time.Now()
-		row, err := s.control(ctx, textStatement{sql: "SET LOCAL lock_timeout = " + lockPatience}, call)
+		err := s.control(ctx, doing, into, textCall("SET LOCAL lock_timeout = "+lockPatience), call)
 		var answer *pgconn.PgError
 		switch {
 		case err == nil:
-			return row, nil
+			return nil
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w", audit.ErrUnavailable, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errors.Join(ctx.Err(), err))
 		case errors.Is(err, audit.ErrUnknown):
 			select {
 			case <-time.After(unknownPause):
@@ -75,10 +58,10 @@ func (s *Store) overHolders(ctx context.Context, call textStatement, lock string
 			}
 			continue
 		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
-			return nil, err
+			return err
 		}
 		if err := s.endHolders(ctx, asked, lock, args); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -111,20 +94,25 @@ func (s *Store) endHolders(ctx context.Context, asked time.Time, lock string, ar
 	return err
 }
 
-// control runs a transaction of statements on a connection that no commit uses.
-// It returns the columns of the last row, as text.
-func (s *Store) control(ctx context.Context, statements ...textStatement) ([][]byte, error) {
+// control runs a transaction of statements on a connection that no commit uses. Into
+// are what the columns of the last row are scanned into; it fails with
+// audit.ErrNotFound if there is none.
+func (s *Store) control(ctx context.Context, doing string, into []any, statements ...textStatement) error {
 	session, err := s.controls.take(ctx)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	defer s.controls.give(session)
 	all := slices.Concat([]textStatement{{sql: begin}}, statements, []textStatement{{sql: commit}})
 	if session.buf, err = appendStatements(session.buf[:0], all...); err != nil {
-		return nil, &audit.RowError{Err: err}
+		return fmt.Errorf("%s: %w", doing, &audit.RowError{Err: err})
 	}
-	return session.exchange(ctx, len(all)-1)
+	row, err := session.exchange(ctx, len(all)-1)
+	if err == nil && into != nil {
+		err = row.scan(into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }
-
-// hexText is an argument that a uuid takes, or the function decode.
-func hexText(b []byte) []byte { return hex.AppendEncode(nil, b) }

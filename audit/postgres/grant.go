@@ -8,9 +8,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"spendgate/audit"
 )
 
 // psqlCommand matches a line that is psql's own.
@@ -19,14 +16,9 @@ var psqlCommand = regexp.MustCompile(`(?m)^\\.*$`)
 // Grant runs a script written for psql, whose variables are service and schema,
 // in the first schema of the URL's search_path. The URL is the owner's.
 func Grant(ctx context.Context, url, script, service string) error {
-	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	conn, err := connectOwner(ctx, url)
 	if err != nil {
-		return fmt.Errorf("cannot read the database URL: %w", err)
-	}
-	prepareConfig(&config.ConnConfig.Config)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil {
-		return fmt.Errorf("cannot grant: %w: %w", audit.ErrUnavailable, err)
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
 	var schema, owner string

@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
 )
 
 // lastBatches finds each chain, and its last batch, with a few steps through the
@@ -24,21 +23,16 @@ func (s *Store) Heads(ctx context.Context) (heads chain.Heads, err error) {
 	// One statement: the changes as they were when the chains were.
 	const query = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chains
 		UNION ALL (SELECT NULL, seq, head FROM changes ORDER BY seq DESC LIMIT 1)`
-	_, err = collect(ctx, s, "cannot read the heads of the chains", func(row pgx.CollectableRow) (_ struct{}, err error) {
-		var chainID *[16]byte
-		var h chain.Head
-		var head []byte
-		if err = row.Scan(&chainID, &h.Seq, &head); err != nil {
-			return struct{}{}, err
-		}
-		copy(h.Head[:], head)
-		if chainID == nil {
+	ends, err := collect(ctx, s, "cannot read the heads of the chains", func(row pgx.CollectableRow) (h chain.Head, err error) {
+		err = row.Scan(uuid(&h.Chain), &h.Seq, bytea(&h.Head))
+		return h, err
+	}, query)
+	for _, h := range ends {
+		if h.Chain.IsZero() {
 			heads.ChangeSeq, heads.ChangeHead = h.Seq, h.Head
 		} else {
-			h.Chain = spend.ID(*chainID)
 			heads.Chains = append(heads.Chains, h)
 		}
-		return struct{}{}, nil
-	}, query)
+	}
 	return heads, err
 }

@@ -1,9 +1,15 @@
 package postgres
 
 import (
+	"encoding/hex"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
 )
 
 // textStatement is one that is prepared without a name and executed once. Its
@@ -11,6 +17,58 @@ import (
 type textStatement struct {
 	sql  string
 	args [][]byte
+}
+
+func textCall(sql string, args ...any) textStatement {
+	s := textStatement{sql: sql}
+	for _, arg := range args {
+		s.args = append(s.args, textOf(arg))
+	}
+	return s
+}
+
+// textOf returns an argument as text: bytes as digits that a uuid takes, or the
+// function decode.
+func textOf(arg any) []byte {
+	switch v := arg.(type) {
+	case nil:
+		return nil
+	case []byte:
+		return hex.AppendEncode(nil, v)
+	case string, bool, int, int64:
+		return fmt.Append([]byte{}, v) // an empty text is not null
+	default:
+		panic(fmt.Sprintf("BUG: an argument of type %T", v))
+	}
+}
+
+// orNull is null for an empty text.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// pointed is null for a pointer to nothing.
+func pointed[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// textRow is a row whose columns are text.
+type textRow struct {
+	fields []pgconn.FieldDescription
+	values [][]byte
+}
+
+func (r textRow) scan(into []any) error {
+	if r.values == nil {
+		return audit.ErrNotFound
+	}
+	return pgx.ScanRow(pgtype.NewMap(), r.fields, r.values, into...)
 }
 
 // The frame of every transaction of statements. The isolation is said
@@ -27,18 +85,15 @@ func appendStatements(b []byte, statements ...textStatement) (_ []byte, err erro
 		if b, err = (&pgproto3.Parse{Query: s.sql}).Encode(b); err != nil {
 			return nil, fmt.Errorf("cannot encode a statement: %w", err)
 		}
-		if b, err = appendExecution(b, &pgproto3.Bind{Parameters: s.args}); err != nil {
+		if b, err = (&pgproto3.Bind{Parameters: s.args}).Encode(b); err != nil {
+			return nil, fmt.Errorf("cannot encode parameters: %w", err)
+		}
+		if b, err = (&pgproto3.Describe{ObjectType: 'P'}).Encode(b); err != nil {
+			return nil, err
+		}
+		if b, err = (&pgproto3.Execute{}).Encode(b); err != nil {
 			return nil, err
 		}
 	}
 	return (&pgproto3.Sync{}).Encode(b)
-}
-
-// appendExecution adds messages that give a statement its parameters and execute
-// it.
-func appendExecution(b []byte, bind *pgproto3.Bind) (_ []byte, err error) {
-	if b, err = bind.Encode(b); err != nil {
-		return nil, fmt.Errorf("cannot encode parameters: %w", err)
-	}
-	return (&pgproto3.Execute{}).Encode(b)
 }

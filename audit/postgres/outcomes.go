@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -28,9 +29,8 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var id spend.ID
 		var releasable, back bool
-		if err = row.Scan(uuid(&id), &releasable, &back); err == nil {
-			states[id] = audit.PassStateOf(releasable, back)
-		}
+		err = row.Scan(uuid(&id), &releasable, &back)
+		states[id] = audit.PassStateOf(releasable, back)
 		return struct{}{}, err
 	}, "SELECT c.check_id, c.decision = 'a' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
 	return states, err
@@ -41,10 +41,12 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	if len(checkIDs) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up outcomes", func(row pgx.CollectableRow) (*spend.Outcome, error) {
-		return chain.OutcomeOf(row.RawValues())
-	}, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, number",
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, number",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
+}
+
+func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {
+	return chain.OutcomeOf(row.RawValues())
 }
 
 // fenceOf returns that which all of a commit have.
@@ -57,31 +59,17 @@ func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
 
 // takes returns the changes by which checks take, or must have room.
 func takes(changes []audit.CounterChange) []audit.CounterChange {
-	if !audit.Corrects(changes) {
+	if !slices.ContainsFunc(changes, audit.CounterChange.Corrects) {
 		return changes
 	}
-	var taking []audit.CounterChange
-	for i := range changes {
-		if changes[i].Take {
-			taking = append(taking, changes[i])
-		}
-	}
-	return taking
+	return slices.DeleteFunc(slices.Clone(changes), func(ch audit.CounterChange) bool { return !ch.Take })
 }
 
 // outcomeFields is how many fields the type outcome_row has.
 const outcomeFields = 12
 
 // outcomes adds an array of outcome_row.
-func (p *parameters) outcomes(outcomes []*spend.Outcome) {
-	b := appendArrayHeader(p.buf, 0, len(outcomes))
-	for _, o := range outcomes {
-		at := len(b)
-		b = appendOutcome(append(b, 0, 0, 0, 0), o)
-		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	}
-	p.add(b)
-}
+func (p *parameters) outcomes(outcomes []*spend.Outcome) { array(p, 0, outcomes, nil, appendOutcome) }
 
 // appendOutcome adds an outcome_row, a composite value in the binary format.
 func appendOutcome(b []byte, o *spend.Outcome) []byte {
@@ -113,27 +101,12 @@ const correctionFields = 5
 
 // corrections adds an array of counter_correction.
 func (p *parameters) corrections(changes []audit.CounterChange) {
-	n := 0
-	for i := range changes {
-		if changes[i].Correct != (spend.Correction{}) {
-			n++
-		}
-	}
-	b := appendArrayHeader(p.buf, 0, n)
-	for i := range changes {
-		if changes[i].Correct == (spend.Correction{}) {
-			continue
-		}
-		at := len(b)
-		b = appendCorrection(append(b, 0, 0, 0, 0), &changes[i])
-		binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
-	}
-	p.add(b)
+	array(p, 0, changes, audit.CounterChange.Corrects, appendCorrection)
 }
 
 // appendCorrection adds a counter_correction, a composite value in the binary
 // format.
-func appendCorrection(b []byte, ch *audit.CounterChange) []byte {
+func appendCorrection(b []byte, ch audit.CounterChange) []byte {
 	b = binary.BigEndian.AppendUint32(b, correctionFields)
 	b = appendField(b, pgtype.UUIDOID, ch.ID[:])
 	b = appendInt64(appendInt64(b, ch.StartMS), ch.BucketMS)

@@ -38,19 +38,29 @@ func (p *parameters) bool(v bool) {
 	}
 }
 
-// appendArrayHeader begins an array of n elements of a type.
-func appendArrayHeader(b []byte, oid uint32, n int) []byte {
-	if n == 0 {
-		return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 0, 0, 0, 0, 0), oid)
+// array adds an array of elements of a type, made of those of all that are wanted;
+// nil wants all.
+func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appendElement func([]byte, T) []byte) {
+	n := uint32(0)
+	for _, one := range all {
+		if wanted == nil || wanted(one) {
+			n++
+		}
 	}
-	b = append(b, 0, 0, 0, 1, 0, 0, 0, 0) // dimensions, flags
+	if n == 0 {
+		p.add(binary.BigEndian.AppendUint32(append(p.buf, 0, 0, 0, 0, 0, 0, 0, 0), oid))
+		return
+	}
+	b := append(p.buf, 0, 0, 0, 1, 0, 0, 0, 0) // dimensions, flags
 	b = binary.BigEndian.AppendUint32(b, oid)
-	b = binary.BigEndian.AppendUint32(b, uint32(n))
-	return append(b, 0, 0, 0, 1) // the first index
-}
-
-// appendElement adds an element of an array: its length, then its value.
-func appendElement(b, value []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(value)))
-	return append(b, value...)
+	b = binary.BigEndian.AppendUint32(b, n)
+	b = append(b, 0, 0, 0, 1) // the first index
+	for _, one := range all {
+		if wanted == nil || wanted(one) {
+			at := len(b)
+			b = appendElement(append(b, 0, 0, 0, 0), one)
+			binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4)) // its length
+		}
+	}
+	p.add(b)
 }

@@ -10,41 +10,29 @@ import (
 	"spendgate/audit"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, coalesce(budgets::text, '')"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets::text"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	policies, err := collect(ctx, s, fmt.Sprintf("cannot read policy %q", policyID), scanPolicy, "SELECT "+policyColumns+
-		" FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1", policyID, version)
-	if err != nil {
-		return nil, err
-	}
-	if len(policies) == 0 {
-		return nil, fmt.Errorf("cannot read policy %q: %w", policyID, audit.ErrNotFound)
-	}
-	return &policies[0], nil
+	return orNil(one(ctx, s, fmt.Sprintf("cannot read policy %q", policyID), scanPolicy, "SELECT "+policyColumns+
+		" FROM policies WHERE policy_id = $1 AND (version = $2 OR $2 = 0) ORDER BY version DESC LIMIT 1", policyID, version))
 }
 
 func scanPolicy(row pgx.CollectableRow) (audit.Policy, error) { return scanPolicyAnd(row) }
 
 // scanPolicyAnd reads policyColumns and what comes after them.
 func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err error) {
-	var budgets string
-	err = row.Scan(append([]any{&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt, &budgets}, rest...)...)
-	if err == nil {
-		p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
-		p.Budgets, err = audit.ParseBudgets(budgets)
-	}
+	err = row.Scan(append([]any{
+		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt), parse(&p.Budgets, audit.ParseBudgets),
+	}, rest...)...)
 	return p, err
 }
 
 // ListPolicies implements audit.Policies.
 func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
 	const doing, within = "cannot list policies", " AND ($1::text[] IS NULL OR policy_id = ANY ($1))"
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // each has one version 1
-		return db.QueryRow(ctx, "SELECT count(*) FROM policies WHERE version = 1"+within, q.PolicyIDs).Scan(&page.Total)
-	})
-	if err != nil {
+	// Each has one version 1.
+	if page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM policies WHERE version = 1"+within, q.PolicyIDs); err != nil {
 		return page, err
 	}
 	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
@@ -55,9 +43,7 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1", q.PolicyID).Scan(&page.Total)
-	})
+	page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1", q.PolicyID)
 	if err != nil {
 		return page, err
 	}

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
@@ -31,18 +29,13 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // are gone. Neither counts in a new epoch. Violations that came from another
 // server are counted anew. It fails with ErrNodesConnected.
 func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
-	config, err := pgxpool.ParseConfig(url)
+	conn, err := connectOwner(ctx, url)
 	if err != nil {
-		return r, fmt.Errorf("cannot read the database URL: %w", err)
-	}
-	prepareConfig(&config.ConnConfig.Config)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil {
-		return r, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
+		return r, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
 	var nodes int
-	names := []string{applicationName, config.ConnConfig.RuntimeParams["application_name"]} // theirs, if the URL is
+	names := []string{applicationName, conn.Config().RuntimeParams["application_name"]} // theirs, if the URL is
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = ANY ($1) AND application_name <> '' AND pid <> pg_backend_pid()`, names).Scan(&nodes)
 	switch {

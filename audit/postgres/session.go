@@ -1,11 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -109,12 +109,13 @@ func (s *session) drop() {
 }
 
 // exchange sends the messages in s.buf, one transaction that ends with their last
-// byte, waits for its end and returns the columns of the last row. steps is how many statements the server confirms before it commits.
+// byte, waits for its end and returns the last row. steps is how many statements the
+// server confirms before it commits.
 //
 // The outcome is certain when the server says so, when not all of them
-// was sent, and when the server gave up before the last step had ended. Else
+// were sent, and when the server gave up before the last step had ended. Else
 // it is ErrUnknown.
-func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err error) {
+func (s *session) exchange(ctx context.Context, steps int) (row textRow, err error) {
 	conn := s.conn
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
@@ -130,9 +131,9 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 	if n, err := conn.Write(s.buf); err != nil {
 		s.drop()
 		if n < len(s.buf) {
-			return nil, fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)
+			return row, fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)
 		}
-		return nil, fmt.Errorf("cannot send: %w: %w", audit.ErrUnknown, err)
+		return row, fmt.Errorf("cannot send: %w: %w", audit.ErrUnknown, err)
 	}
 	a, err := s.receive()
 	switch {
@@ -145,21 +146,21 @@ func (s *session) exchange(ctx context.Context, steps int) (row [][]byte, err er
 	case a.committed && a.doubt == nil:
 		return a.row, nil
 	case a.committed:
-		return nil, fmt.Errorf("committed, but: %w: %w", audit.ErrUnknown, a.doubt)
+		return row, fmt.Errorf("committed, but: %w: %w", audit.ErrUnknown, a.doubt)
 	case a.refused != nil && (err == nil || a.steps < steps):
-		return nil, refusal(a.refused)
+		return row, refusal(a.refused)
 	case a.refused != nil:
-		return nil, fmt.Errorf("the server gave up: %w: %w", audit.ErrUnknown, a.refused)
+		return row, fmt.Errorf("the server gave up: %w: %w", audit.ErrUnknown, a.refused)
 	case err != nil:
-		return nil, fmt.Errorf("connection lost: %w: %w", audit.ErrUnknown, err)
+		return row, fmt.Errorf("connection lost: %w: %w", audit.ErrUnknown, err)
 	default:
-		return nil, fmt.Errorf("the server rolled back: %w", audit.ErrUnavailable)
+		return row, fmt.Errorf("the server rolled back: %w", audit.ErrUnavailable)
 	}
 }
 
 // answer is what came back in one exchange.
 type answer struct {
-	row           [][]byte
+	row           textRow         // the last
 	steps         int             // statements that ended well, BEGIN and COMMIT included
 	committed     bool            // the whole of it ended well
 	doubt         *pgconn.PgError // a warning, such as that of a standby not waited for
@@ -180,9 +181,14 @@ func (s *session) receive() (a answer, err error) {
 		case *pgproto3.ParseComplete:
 			s.prepared = true
 		case *pgproto3.DataRow:
-			a.row = slices.Clone(m.Values)
-			for i, value := range a.row {
-				a.row[i] = slices.Clone(value) // the frontend reuses its buffer
+			a.row.values = make([][]byte, len(m.Values))
+			for i, value := range m.Values {
+				a.row.values[i] = bytes.Clone(value) // the frontend reuses its buffer
+			}
+		case *pgproto3.RowDescription:
+			a.row = textRow{fields: make([]pgconn.FieldDescription, len(m.Fields))}
+			for i, f := range m.Fields {
+				a.row.fields[i] = pgconn.FieldDescription{Name: string(f.Name), DataTypeOID: f.DataTypeOID}
 			}
 		case *pgproto3.CommandComplete:
 			a.steps++

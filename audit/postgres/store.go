@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/hotpath/spend"
 )
 
 // Options say how to reach a database.
@@ -62,8 +62,8 @@ type Store struct {
 	// horizonMS is as far as the table horizon is known to reach.
 	horizonMS atomic.Int64
 
-	principals principals
-	refusals   refusals
+	principals recordings[counterPrincipal]
+	refusals   recordings[spend.Counter] // counters that are recorded as exhausted: an agent that hammers one costs nothing more
 	// partitionsUntil is when the partitions end, in Unix seconds; 0 before
 	// the first Tidy.
 	partitionsUntil atomic.Int64
@@ -137,23 +137,20 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		return
 	}
 	s.registerPools(registerer)
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "partitions_until_timestamp_seconds",
-		Help: "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
-	}, func() float64 { return float64(s.partitionsUntil.Load()) }))
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "default_partition_occupied",
-		Help: "1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
-	}, func() float64 {
-		if s.defaultOccupied.Load() {
-			return 1
-		}
-		return 0
-	}))
-	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "violations_counted_timestamp_seconds",
-		Help: "When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
-	}, func() float64 { return float64(s.countedAt.Load()) }))
+	gauge := func(name, help string, value func() float64) {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Subsystem: "audit", Name: name, Help: help}, value))
+	}
+	gauge("partitions_until_timestamp_seconds", "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
+		func() float64 { return float64(s.partitionsUntil.Load()) })
+	gauge("default_partition_occupied", "1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
+		func() float64 {
+			if s.defaultOccupied.Load() {
+				return 1
+			}
+			return 0
+		})
+	gauge("violations_counted_timestamp_seconds", "When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
+		func() float64 { return float64(s.countedAt.Load()) })
 }
 
 // prepareConfig makes every connection one to the primary that fails fast and
@@ -169,6 +166,20 @@ func prepareConfig(c *pgconn.Config) {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	c.AfterConnect = prepareSession
+}
+
+// connectOwner connects the owner of the tables, for what nodes do not do.
+func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
+	}
+	return conn, nil
 }
 
 // prepareRead has each query planned for its own values: only then are the
@@ -191,53 +202,9 @@ func (s *Store) Close() {
 // Ping implements audit.Store. A schema newer than this build needs is fine:
 // migrations keep what older builds use.
 func (s *Store) Ping(ctx context.Context) error {
-	var version int
-	err := s.read(ctx, "cannot read the schema's version", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM migrations").Scan(&version)
-	})
-	if err != nil {
-		return err
-	}
-	if needed := len(migrations()); version < needed {
+	version, err := one(ctx, s, "cannot read the schema's version", pgx.RowTo[int], "SELECT coalesce(max(version), 0) FROM migrations")
+	if needed := len(migrations()); err == nil && version < needed {
 		return fmt.Errorf("the database's schema is %d, this build needs %d: %w", version, needed, audit.ErrUnavailable)
 	}
-	return nil
-}
-
-// read runs a query that changes nothing. A connection that was lost while it
-// lay in the pool says nothing about the database, so that gets a second try
-// on a new one.
-func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
-	err := s.readOnce(ctx, query)
-	if ctx.Err() == nil && lostConnection(err) {
-		s.losses.Add(1)
-		err = s.readOnce(ctx, query)
-	}
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
-	}
-	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
-}
-
-// readOnce runs a query on some connection of the pool. pgx says farewell to
-// one that gave no answer for up to 15 s, and would keep its place for it.
-func (s *Store) readOnce(ctx context.Context, query func(context.Context, *pgx.Conn) error) error {
-	if n := s.losses.Load(); s.resetAt.Swap(n) != n {
-		s.reads.Reset()
-	}
-	conn, err := s.reads.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	err = query(ctx, conn.Conn())
-	if conn.Conn().IsClosed() {
-		s.losses.Add(1)
-		conn.Hijack()
-		return err
-	}
-	conn.Release()
 	return err
 }

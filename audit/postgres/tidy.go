@@ -25,10 +25,13 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("cannot tidy: %w: %w", audit.ErrUnavailable, err)
 	}
 	defer conn.Release()
-	until, err := makePartitions(ctx, conn.Conn(), now)
-	s.reaches(until)
-	return errors.Join(err, s.lookAtDefault(ctx, conn.Conn()), removeKeys(ctx, conn.Conn()), removeCounters(ctx, conn.Conn(), now),
-		removeDeliveries(ctx, conn.Conn(), now))
+	db, oldest := conn.Conn(), audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
+	until, err := makePartitions(ctx, db, now)
+	s.partitionsUntil.Store(until.Unix()) // a database that cannot be asked leaves today
+	return errors.Join(err, s.lookAtDefault(ctx, db),
+		remove(ctx, db, "expired idempotency keys", deleteExpired),
+		remove(ctx, db, "counters of budgets", deleteCounters, now.Add(-audit.KeepCounters).UnixMilli()),
+		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)))
 }
 
 // lookAtDefault notes whether the default partition has rows.
@@ -57,12 +60,6 @@ func makePartitions(ctx context.Context, conn *pgx.Conn, now time.Time) (until t
 		}
 	}
 	return until, failed
-}
-
-// reaches notes until when there are partitions, as far as could be seen: a
-// database that cannot be asked leaves today.
-func (s *Store) reaches(until time.Time) {
-	s.partitionsUntil.Store(until.Unix())
 }
 
 func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
@@ -104,13 +101,21 @@ const deleteExpired = `DELETE FROM idempotency_keys WHERE key_hash IN (
 	SELECT key_hash FROM idempotency_keys WHERE expires_at <= statement_timestamp()
 	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
 
-// removeKeys removes expired keys.
-func removeKeys(ctx context.Context, conn *pgx.Conn) error {
-	const batch = 5000 // bounds a transaction
+const (
+	// deleteCounters removes counters whose windows ended long ago.
+	deleteCounters = `DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
+		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= $2 LIMIT $1)`
+	// deleteDeliveries removes attempts that are not listed any more.
+	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
+)
+
+// remove deletes what a statement finds, some at a time, which bounds a transaction.
+func remove(ctx context.Context, conn *pgx.Conn, what, statement string, args ...any) error {
+	const batch = 5000
 	for {
-		done, err := conn.Exec(ctx, deleteExpired, batch)
+		done, err := conn.Exec(ctx, statement, append([]any{batch}, args...)...)
 		if err != nil {
-			return fmt.Errorf("cannot remove expired idempotency keys: %w: %w", audit.ErrUnavailable, err)
+			return fmt.Errorf("cannot remove %s: %w: %w", what, audit.ErrUnavailable, err)
 		}
 		if done.RowsAffected() < batch {
 			return nil

@@ -45,11 +45,10 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 		return found, nil
 	}
 	_, err := collect(ctx, s, "cannot look up idempotency keys", func(row pgx.CollectableRow) (_ struct{}, err error) {
-		var hash []byte
+		var hash spend.Hash
 		var id spend.ID
-		if err = row.Scan(&hash, uuid(&id)); err == nil {
-			found[spend.Hash(hash)] = id
-		}
+		err = row.Scan(bytea(&hash), uuid(&id))
+		found[hash] = id
 		return struct{}{}, err
 	}, "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash = ANY ($1::bytea[]) AND expires_at > clock_timestamp()",
 		byteas(keyHashes))
@@ -60,11 +59,8 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 // have. A query that is given it touches the partitions of the last minutes or
 // days only, whatever the trail's age. It is asked for apart: a planner that
 // does not know the value prepares for every partition there is.
-func (s *Store) oldestPass(ctx context.Context, nowMS int64) (oldest spend.ID, err error) {
-	err = s.read(ctx, "cannot read the horizon of passes", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT first_id($1 - ms) FROM horizon", nowMS).Scan(uuid(&oldest))
-	})
-	return oldest, err
+func (s *Store) oldestPass(ctx context.Context, nowMS int64) (spend.ID, error) {
+	return one(ctx, s, "cannot read the horizon of passes", scanID, "SELECT first_id($1 - ms) FROM horizon", nowMS)
 }
 
 // LivePasses implements audit.Trail.
@@ -106,46 +102,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 		nowMS, [16]byte(oldest), [16]byte(before), limit)
 }
 
-func scanPass(row pgx.CollectableRow) (audit.LivePass, error) {
-	var p audit.LivePass
-	var fingerprint []byte
-	err := row.Scan(&fingerprint, uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
-	copy(p.Fingerprint[:], fingerprint)
+func scanPass(row pgx.CollectableRow) (p audit.LivePass, err error) {
+	err = row.Scan(bytea(&p.Fingerprint), uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
 	return p, err
-}
-
-// newest is above every ID: a UUIDv7 has no such version bits.
-var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
-// collect reads all rows of a query.
-func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
-	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
-		rows, err := db.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		all, err = pgx.CollectRows(rows, scan)
-		return err
-	})
-	return all, err
-}
-
-// What the driver knows to be a uuid, uuid[] and bytea[].
-
-func uuid(id *spend.ID) *[16]byte { return (*[16]byte)(id) }
-
-func uuids(ids []spend.ID) [][16]byte {
-	out := make([][16]byte, len(ids))
-	for i, id := range ids {
-		out[i] = id
-	}
-	return out
-}
-
-func byteas(hashes []spend.Hash) [][]byte {
-	out := make([][]byte, len(hashes))
-	for i := range hashes {
-		out[i] = hashes[i][:]
-	}
-	return out
 }

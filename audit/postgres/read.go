@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// read runs a query that changes nothing, or may be repeated. A connection that was
+// lost while it lay in the pool says nothing about the database, so that gets a
+// second try on a new one.
+func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
+	err := s.readOnce(ctx, query)
+	if ctx.Err() == nil && lostConnection(err) {
+		s.losses.Add(1)
+		err = s.readOnce(ctx, query)
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+	}
+	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+}
+
+// readOnce runs a query on some connection of the pool. pgx says farewell to
+// one that gave no answer for up to 15 s, and would keep its place for it.
+func (s *Store) readOnce(ctx context.Context, query func(context.Context, *pgx.Conn) error) error {
+	if n := s.losses.Load(); s.resetAt.Swap(n) != n {
+		s.reads.Reset()
+	}
+	conn, err := s.reads.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	err = query(ctx, conn.Conn())
+	if conn.Conn().IsClosed() {
+		s.losses.Add(1)
+		conn.Hijack()
+		return err
+	}
+	conn.Release()
+	return err
+}
+
+// collect reads all rows of a query.
+func collect[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (all []T, err error) {
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		rows, _ := db.Query(ctx, query, args...) // its error is that of the rows
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+// one reads the only row of a query. It fails with audit.ErrNotFound if there is none.
+func one[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (found T, err error) {
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		rows, _ := db.Query(ctx, query, args...) // as above
+		found, err = pgx.CollectOneRow(rows, scan)
+		return err
+	})
+	return found, err
+}
+
+// orNil returns nil with an error, and else what was read.
+func orNil[T any](found T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+// cut ends a page of which one row more than the limit was read.
+func cut[T any](rows []T, limit int) (page []T, more bool) {
+	return rows[:min(len(rows), limit)], len(rows) > limit
+}
+
+func scanID(row pgx.CollectableRow) (id spend.ID, err error) {
+	err = row.Scan(uuid(&id))
+	return id, err
+}
+
+// What columns are scanned into. Null is the zero value.
+
+type idColumn spend.ID
+
+func uuid(id *spend.ID) *idColumn { return (*idColumn)(id) }
+
+// ScanUUID implements pgtype.UUIDScanner.
+func (id *idColumn) ScanUUID(v pgtype.UUID) error {
+	*id = v.Bytes
+	return nil
+}
+
+type hashColumn spend.Hash
+
+func bytea(hash *spend.Hash) *hashColumn { return (*hashColumn)(hash) }
+
+// ScanBytes implements pgtype.BytesScanner. What is no hash is the zero one.
+func (h *hashColumn) ScanBytes(v []byte) error {
+	*h = hashColumn{}
+	if len(v) == len(h) {
+		*h = hashColumn(v)
+	}
+	return nil
+}
+
+type timeColumn time.Time
+
+func utc(at *time.Time) *timeColumn { return (*timeColumn)(at) }
+
+// ScanTimestamptz implements pgtype.TimestamptzScanner.
+func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*t = timeColumn{}
+	if v.Valid {
+		*t = timeColumn(v.Time.UTC())
+	}
+	return nil
+}
+
+// textColumn is a text that means something.
+type textColumn func(text string) error
+
+func parse[T any](into *T, by func(string) (T, error)) textColumn {
+	return func(text string) (err error) {
+		*into, err = by(text)
+		return err
+	}
+}
+
+// ScanText implements pgtype.TextScanner.
+func (c textColumn) ScanText(v pgtype.Text) error { return c(v.String) }
+
+// What queries are given.
+
+// newest is above every ID: a UUIDv7 has no such version bits.
+var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+func uuids(ids []spend.ID) [][16]byte {
+	out := make([][16]byte, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}
+
+func byteas(hashes []spend.Hash) [][]byte {
+	out := make([][]byte, len(hashes))
+	for i := range hashes {
+		out[i] = hashes[i][:]
+	}
+	return out
+}
