@@ -232,11 +232,9 @@ type Approvals interface {
 	Decide(ctx context.Context, d DecisionRequest) (DecisionOutcome, error)
 	// ExpireApprovals records of each approval that has expired that it has, once:
 	// from then on it is expired whatever the clock says. Any node may call it at any
-	// time, and some node must every few seconds.
-	ExpireApprovals(ctx context.Context) error
-	// OldestPending returns since when the approval is pending that is longest; zero
-	// when none is.
-	OldestPending(ctx context.Context) (time.Time, error)
+	// time, and some node must every few seconds. It returns since when the approval is
+	// pending that is longest; zero when none is.
+	ExpireApprovals(ctx context.Context) (oldest time.Time, err error)
 }
 
 // Webhooks are the endpoints that events are delivered to. A node delivers to

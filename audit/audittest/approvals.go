@@ -214,7 +214,7 @@ func approvalUseRace(t *testing.T, s Subject) {
 func mustPendLongest(t *testing.T, s Subject, asked *spend.Check) {
 	t.Helper()
 	want := mustBe(t, s, asked, audit.ApprovalPending).CreatedAt
-	if got, err := s.OldestPending(t.Context()); err != nil || !got.Equal(want) {
+	if got, err := s.ExpireApprovals(t.Context()); err != nil || !got.Equal(want) {
 		t.Errorf("pending since %v, %v; want %v", got, err, want)
 	}
 }

@@ -172,7 +172,7 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 	late.Approval.Expires = time.Millisecond
 	mustCommit(t, s, late)
 	time.Sleep(20 * time.Millisecond)
-	if err := s.ExpireApprovals(t.Context()); err != nil {
+	if _, err := s.ExpireApprovals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	events = news("an expiry", audit.EventViolationRecorded, audit.EventApprovalRequested, audit.EventApprovalExpired)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,24 +84,12 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 const expiredAtOnce = 100
 
 // ExpireApprovals implements audit.Approvals.
-func (s *Store) ExpireApprovals(ctx context.Context) (err error) {
+func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
 	for more := true; more && err == nil; {
-		err = s.control(ctx, "cannot record which approvals have expired", []any{&more}, byActor("SELECT expire_approvals($1, ", audit.Expirer(), expiredAtOnce))
+		err = s.control(ctx, "cannot record which approvals have expired", []any{&more, utc(&oldest)},
+			byActor("SELECT * FROM expire_approvals($1, ", audit.Expirer(), expiredAtOnce))
 	}
-	return err
-}
-
-// OldestPending implements audit.Approvals. What is approved has another deadline.
-func (s *Store) OldestPending(ctx context.Context) (oldest time.Time, err error) {
-	err = s.read(ctx, "cannot look for pending approvals", func(ctx context.Context, db *pgx.Conn) error {
-		err := db.QueryRow(ctx, `SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
-			WHERE d.at = a.expires_at AND d.at > clock_timestamp() ORDER BY d.approval_id LIMIT 1`).Scan(&oldest)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	return oldest.UTC(), err
+	return oldest, err
 }
 
 // Decide implements audit.Approvals.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,15 +28,15 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 	var rows []audit.EventRow
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
 		for {
+			// A page that is full without them waits for no other numbers.
 			var complete bool
-			if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
+			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events WHERE sequence > $2 ORDER BY sequence OFFSET $3 LIMIT 1)`,
+				sequencedAtOnce, q.After, q.Examine()-1).Scan(&complete)
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
-			found, err := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
-				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine())
-			if err != nil {
-				return err
-			}
+			found, _ := db.Query(ctx, `SELECT sequence, source, type, coalesce(policy_id, ''), coalesce(agent_id, '')
+				FROM events WHERE sequence > $1 ORDER BY sequence LIMIT $2`, q.After, q.Examine()) // its error is that of the rows
 			examined, err := pgx.CollectRows(found, scanEvent)
 			if err != nil {
 				return err

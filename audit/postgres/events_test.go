@@ -198,6 +198,18 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		f.meanwhile(t, func() { end(t, one.Commit) })
 		f.news(t, "of both", 10)
 	},
+	"a page is full of what has numbers": func(t *testing.T, f *feeding) {
+		insert(t, f.reads, "busy", 20, time.Minute)
+		f.steps(t, 100)
+		insert(t, f.reads, "busy", 5, time.Minute)
+		one := f.session(t, pgx.ReadCommitted)
+		number(t, one, 100)
+		if page, err := f.Events(t.Context(), audit.EventQuery{Limit: 19}); err != nil || len(page.Events) != 19 || !page.More {
+			t.Errorf("it waited for other numbers: %d events, %v", len(page.Events), err)
+		}
+		end(t, one.Commit)
+		f.news(t, "all", 25)
+	},
 	"numbering is killed": func(t *testing.T, f *feeding) {
 		insert(t, f.reads, "busy", 5, time.Minute)
 		killed := f.session(t, pgx.ReadCommitted)
@@ -392,7 +404,7 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 		UPDATE event_state SET cluster = 1, below = (below::text::bigint + 100)::text::xid8,
 			pending = ARRAY(SELECT (x::text::bigint + 100)::text::xid8 FROM unnest(pending) AS x);
 		UPDATE violation_count_state SET cluster = 1`)
-	if _, err := f.Events(t.Context(), audit.EventQuery{Limit: 7}); err == nil || !strings.Contains(err.Error(), "recount_violations") {
+	if _, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7}); err == nil || !strings.Contains(err.Error(), "recount_violations") {
 		t.Errorf("got %v", err)
 	}
 	f.exec(t, "SELECT recount_violations()")

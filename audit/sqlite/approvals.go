@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"spendgate/audit"
@@ -183,38 +182,31 @@ const expiredAtOnce = 100
 
 // ExpireApprovals implements audit.Approvals. Nothing is written, nor waited for,
 // when none is due.
-func (s *Store) ExpireApprovals(ctx context.Context) error {
-	const doing, due = "cannot record which approvals have expired", "FROM approval_deadlines WHERE at <= ?"
+func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
+	const doing = "cannot record which approvals have expired"
 	for {
-		found, err := one(ctx, s.reader, doing, scalar[bool], "SELECT EXISTS (SELECT 1 "+due+")", time.Now().UnixMilli())
-		if err == nil && found {
-			err = s.write(ctx, doing, func(tx *sql.Tx) error {
-				now := time.Now()
-				expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id "+due+" ORDER BY at LIMIT ?)", now.UnixMilli(), expiredAtOnce)
-				if err != nil {
-					return err
-				}
-				return expire(tx, expired, now)
-			})
+		due, err := one(ctx, s.reader, doing, func(row scanner) (due bool, err error) {
+			err = row.Scan(&due, (*millis)(&oldest))
+			return due, err
+		}, `SELECT EXISTS (SELECT 1 FROM approval_deadlines WHERE at <= ?1), (
+			SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
+			WHERE d.at = a.expires_at AND d.at > ?1 -- what is approved has another deadline
+			ORDER BY d.approval_id LIMIT 1)`, time.Now().UnixMilli())
+		if err != nil || !due {
+			return oldest, err
 		}
-		if err != nil || !found {
-			return err
+		err = s.write(ctx, doing, func(tx *sql.Tx) error {
+			now := time.Now()
+			expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines WHERE at <= ? ORDER BY at LIMIT ?)", now.UnixMilli(), expiredAtOnce)
+			if err != nil {
+				return err
+			}
+			return expire(tx, expired, now)
+		})
+		if err != nil {
+			return oldest, err
 		}
 	}
-}
-
-// OldestPending implements audit.Approvals. What is approved has another deadline.
-func (s *Store) OldestPending(ctx context.Context) (time.Time, error) {
-	var oldest int64
-	err := s.reader.QueryRowContext(ctx, `SELECT a.created_at FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id
-		WHERE d.at = a.expires_at AND d.at > ? ORDER BY d.approval_id LIMIT 1`, time.Now().UnixMilli()).Scan(&oldest)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return time.Time{}, nil
-	case err != nil:
-		return time.Time{}, unavailable("cannot look for pending approvals", err)
-	}
-	return time.UnixMilli(oldest).UTC(), nil
 }
 
 func expire(tx *sql.Tx, due []*audit.Approval, now time.Time) error {

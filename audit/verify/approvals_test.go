@@ -47,7 +47,7 @@ func newApprovalTrail(t *testing.T) *approvalTrail {
 	tr.use = tr.using(tr.used)
 	tr.append(tr.use)
 	time.Sleep(10 * time.Millisecond)
-	if err := tr.store.ExpireApprovals(t.Context()); err != nil {
+	if _, err := tr.store.ExpireApprovals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tr.expiry = tr.count("changes")

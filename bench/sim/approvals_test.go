@@ -97,25 +97,18 @@ func (m *memory) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page
 	return page, more, ended(ctx)
 }
 
-func (m *memory) ExpireApprovals(ctx context.Context) error {
+func (m *memory) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	for id, stored := range m.approvals {
-		if a := m.approval(id); a.Status == audit.ApprovalExpired && !stored.Expired {
+		a := m.approval(id)
+		if a.Status == audit.ApprovalExpired && !stored.Expired {
 			stored.Expired = true
 			m.generation++
 			m.recordChange(audit.ChangeOfExpiry(a, m.generation, now))
 		}
-	}
-	return ended(ctx)
-}
-
-func (m *memory) OldestPending(ctx context.Context) (oldest time.Time, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.approvals {
-		if a := m.approval(id); a.Status == audit.ApprovalPending && (oldest.IsZero() || a.CreatedAt.Before(oldest)) {
+		if a.Status == audit.ApprovalPending && (oldest.IsZero() || a.CreatedAt.Before(oldest)) {
 			oldest = a.CreatedAt
 		}
 	}

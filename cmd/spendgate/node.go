@@ -303,8 +303,7 @@ func (n *node) startChores(c config.Config) {
 	}
 	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
 	chore(countEvery, "cannot count violations", n.store.CountViolations)
-	chore(expireEvery, "cannot record which approvals have expired", n.store.ExpireApprovals)
-	chore(expireEvery, "cannot look for pending approvals", n.watchApprovals())
+	chore(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
 	chore(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
@@ -313,9 +312,9 @@ func (n *node) startChores(c config.Config) {
 	})
 }
 
-// watchApprovals registers how long an approval has been pending, and returns what
-// finds that out.
-func (n *node) watchApprovals() func(context.Context) error {
+// expireApprovals registers how long an approval has been pending, and returns what
+// finds that out when it records which have expired.
+func (n *node) expireApprovals() func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
 	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "approval_oldest_pending_seconds",
@@ -327,7 +326,7 @@ func (n *node) watchApprovals() func(context.Context) error {
 		return 0
 	}))
 	return func(ctx context.Context) error {
-		since, err := n.store.OldestPending(ctx)
+		since, err := n.store.ExpireApprovals(ctx)
 		if err == nil {
 			oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
 		}

@@ -1276,9 +1276,9 @@ BEGIN
 END $$;
 
 -- Records the expiry of up to most approvals that are due. Returns whether more may
--- be. An approval that a decision or a use holds is left for the next time: waiting
+-- be, and since when the approval is pending that is longest. An approval that a decision or a use holds is left for the next time: waiting
 -- for it could deadlock with a decision, which takes the generation after it.
-CREATE FUNCTION expire_approvals(most integer, who actor) RETURNS boolean
+CREATE FUNCTION expire_approvals(most integer, who actor, OUT more boolean, OUT oldest timestamptz)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -1299,7 +1299,10 @@ BEGIN
             DELETE FROM approval_deadlines AS d WHERE d.approval_id = a.id;
         END IF;
     END LOOP;
-    RETURN found = most;
+    more := found = most;
+    SELECT x.created_at INTO oldest FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
+        WHERE d.at = x.expires_at AND d.at > clock_timestamp() -- what is approved has another deadline
+        ORDER BY d.approval_id LIMIT 1;
 END $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
