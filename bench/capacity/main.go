@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"text/tabwriter"
+
+	"spendgate/bench/load"
 )
 
 func main() {
@@ -25,28 +27,15 @@ func main() {
 	}
 }
 
-// measured is the part of the results that a plan uses.
+// measured is the part of system.json that a plan uses.
 type measured struct {
-	Machine struct {
-		CPU   string `json:"cpu"`
-		Cores int    `json:"cores"`
-	} `json:"machine"`
-	Summary []summary          `json:"summary"`
+	Machine load.Machine       `json:"machine"`
+	Summary []load.Summary     `json:"summary"`
 	Sharing map[string]sharing `json:"sharing"`
 	Written struct {
 		WAL    float64 `json:"wal_bytes_per_check"`
 		Stored float64 `json:"stored_bytes_per_check"`
 	} `json:"written"`
-}
-
-type summary struct {
-	Name string            `json:"name"`
-	Rate spread            `json:"right_answers_per_second"`
-	CPU  map[string]spread `json:"cpu_us"`
-}
-
-type spread struct {
-	Median float64 `json:"median"`
 }
 
 type sharing struct {
@@ -57,9 +46,9 @@ type sharing struct {
 // scaled is what was measured with several nodes.
 type scaled struct {
 	Steps []struct {
-		Nodes   int     `json:"nodes"`
-		Summary summary `json:"summary"`
-		Sharing sharing `json:"sharing"`
+		Nodes   int          `json:"nodes"`
+		Summary load.Summary `json:"summary"`
+		Sharing sharing      `json:"sharing"`
 	} `json:"steps"`
 }
 
@@ -118,9 +107,6 @@ func (m *measured) writeCosts(w *tabwriter.Writer, c components) {
 	fmt.Fprintf(w, "\nbytes a check: %.0f to the write-ahead log, %.0f in tables and indexes\n\n", m.Written.WAL, m.Written.Stored)
 }
 
-// generator is what the load generator was measured to use for one check.
-const generator = "generator"
-
 // writeForecast compares the model, fitted to one node, with several nodes.
 func (m *measured) writeForecast(w *tabwriter.Writer, c components, many scaled) {
 	const connections = 256
@@ -129,9 +115,9 @@ func (m *measured) writeForecast(w *tabwriter.Writer, c components, many scaled)
 		connections, busy, m.Machine.Cores)
 	fmt.Fprintln(w, "nodes on this machine\tchecks a commit: forecast\tmeasured\tchecks/s: forecast\tmeasured\toff by")
 	for _, s := range many.Steps {
-		rate, batch := c.saturated(s.Nodes, connections, busy, s.Summary.CPU[generator].Median)
+		rate, batch := c.saturated(s.Nodes, connections, busy, s.Summary.CPU[load.Generator].Median)
 		fmt.Fprintf(w, "%d\t%.0f\t%.0f\t%.0f\t%.0f\t%+.0f %%\n", s.Nodes, batch, s.Sharing.Commit,
-			rate, s.Summary.Rate.Median, 100*(rate/s.Summary.Rate.Median-1))
+			rate, s.Summary.PerSecond.Median, 100*(rate/s.Summary.PerSecond.Median-1))
 	}
 }
 
@@ -145,7 +131,7 @@ func (m *measured) busy(run string) float64 {
 		for _, cpu := range s.CPU {
 			us += cpu.Median
 		}
-		return us * s.Rate.Median / second
+		return us * s.PerSecond.Median / second
 	}
 	return 0
 }

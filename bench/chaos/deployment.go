@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"spendgate/bench/fleet"
 )
@@ -80,13 +79,7 @@ func (s *deployment) start(ctx context.Context) error {
 			return err
 		}
 	}
-	failures := make([]error, nodeCount)
-	var starting sync.WaitGroup
-	for i, n := range s.Nodes {
-		starting.Go(func() { failures[i] = n.Start(ctx) })
-	}
-	starting.Wait()
-	if err := errors.Join(failures...); err != nil {
+	if err := s.StartNodes(ctx); err != nil {
 		return err
 	}
 	var err error

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -166,28 +165,21 @@ func (c *Cluster) masterSeenBy(ctx context.Context, r *Redis, key string) *Redis
 	if err != nil {
 		return nil
 	}
-	ranges, err := r.Client.Do(ctx, "cluster", "slots").Slice()
+	ranges, err := r.Client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS does not list the master first
 	if err != nil {
 		return nil
 	}
-	for _, one := range ranges { // first slot, last slot, master (address, port, ...), replicas
-		fields, ok := one.([]any)
-		if !ok || len(fields) < 3 {
-			continue
-		}
-		first, _ := fields[0].(int64)
-		last, _ := fields[1].(int64)
-		master, _ := fields[2].([]any)
-		if slot >= first && slot <= last && len(master) > 1 {
-			return c.at(fmt.Sprint(master[1]))
+	for _, of := range ranges {
+		if int(slot) >= of.Start && int(slot) <= of.End && len(of.Nodes) > 0 { // the master is the first
+			return c.at(of.Nodes[0].Addr)
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) at(port string) *Redis {
+func (c *Cluster) at(addr string) *Redis {
 	for _, r := range c.Servers {
-		if strconv.Itoa(r.Port) == port {
+		if r.Addr == addr {
 			return r
 		}
 	}

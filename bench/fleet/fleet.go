@@ -81,7 +81,7 @@ func (f *Fleet) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	return f.startNodes(ctx)
+	return f.StartNodes(ctx)
 }
 
 func (f *Fleet) beginRedis(ctx context.Context, o Options) (url string, err error) {
@@ -103,8 +103,8 @@ func (f *Fleet) beginRedis(ctx context.Context, o Options) (url string, err erro
 	return url, err
 }
 
-// startNodes starts all nodes at once, as an orchestrator would.
-func (f *Fleet) startNodes(ctx context.Context) error {
+// StartNodes starts all nodes at once, as an orchestrator would.
+func (f *Fleet) StartNodes(ctx context.Context) error {
 	failures := make([]error, len(f.Nodes))
 	var starting sync.WaitGroup
 	for i, n := range f.Nodes {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Process is a program that can be ended in every way and started again with
@@ -76,7 +76,7 @@ func (p *Process) start() error {
 		return nil
 	}
 	// Process ids are reused: the start time identifies the process.
-	text := fmt.Sprintf("%d %d\n", p.process.Pid, readStat(p.process.Pid).started)
+	text := fmt.Sprintf("%d %d\n", p.process.Pid, readStat(p.process.Pid).Starttime)
 	if err := os.WriteFile(p.pidPath, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
@@ -98,7 +98,7 @@ func (p *Process) adopt() bool {
 		return false
 	}
 	process, err := os.FindProcess(pid)
-	if runs := func() bool { s := readStat(pid); return !s.gone() && s.started == started }; err == nil && runs() {
+	if runs := func() bool { s := readStat(pid); return !gone(s) && s.Starttime == started }; err == nil && runs() {
 		done := make(chan struct{})
 		p.process, p.done, p.exit = process, done, -1
 		go func() {
@@ -181,7 +181,7 @@ func (p *Process) Kill() error {
 		return err
 	}
 	for _, pid := range pids { // orphans are reaped by init, perhaps never
-		for !readStat(pid).gone() {
+		for !gone(readStat(pid)) {
 			if ctx.Err() != nil {
 				return fmt.Errorf("a child of %s does not end", p.name)
 			}
@@ -210,7 +210,7 @@ func (p *Process) freeze() (pids []int, err error) {
 	if err := p.process.Signal(syscall.SIGSTOP); err != nil {
 		return nil, fmt.Errorf("cannot stop %s: %w", p.name, err)
 	}
-	for deadline := time.Now().Add(killTime); !readStat(parent).stopped(); time.Sleep(pollEvery / 5) {
+	for deadline := time.Now().Add(killTime); !stopped(readStat(parent)); time.Sleep(pollEvery / 5) {
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("%s does not stop", p.name)
 		}
@@ -322,52 +322,34 @@ func (p *Process) await(ctx context.Context, ask func(context.Context) error) er
 
 // childrenOf returns the processes that another has started.
 func childrenOf(parent int) (pids []int, err error) {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("this needs Linux: %w", err)
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		if s := readStat(pid); s.parent == parent && !s.gone() {
-			pids = append(pids, pid)
+	for _, p := range all {
+		if s := readStat(p.PID); s.PPID == parent && !gone(s) {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids, nil
 }
 
-// stat is the kernel's status of a process; the zero value if there is none.
-type stat struct {
-	parent  int
-	state   byte
-	started uint64 // in ticks since the machine started
-}
-
-func readStat(pid int) (s stat) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// readStat returns the kernel's status of a process; the zero value if there is
+// none.
+func readStat(pid int) procfs.ProcStat {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return stat{}
+		return procfs.ProcStat{}
 	}
-	// pid (name) state parent ...; the name may hold anything.
-	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
-	const state, parent, started = 0, 1, 19
-	if len(fields) <= started {
-		return stat{}
-	}
-	var parentErr, startErr error
-	s.state = fields[state][0]
-	s.parent, parentErr = strconv.Atoi(string(fields[parent]))
-	s.started, startErr = strconv.ParseUint(string(fields[started]), 10, 64)
-	if parentErr != nil || startErr != nil {
-		return stat{}
+	s, err := p.Stat()
+	if err != nil {
+		return procfs.ProcStat{}
 	}
 	return s
 }
 
 // gone reports whether there is no such process. A zombie, which whoever
 // started it has not reaped, is none.
-func (s stat) gone() bool { return s.state == 0 || s.state == 'Z' || s.state == 'X' }
+func gone(s procfs.ProcStat) bool { return s.State == "" || s.State == "Z" || s.State == "X" }
 
-func (s stat) stopped() bool { return s.state == 'T' || s.gone() }
+func stopped(s procfs.ProcStat) bool { return s.State == "T" || gone(s) }

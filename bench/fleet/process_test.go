@@ -57,7 +57,7 @@ func TestAdopt(t *testing.T) {
 	if !later.adopt() || later.PID() != first.PID() || !later.Running() {
 		t.Fatal("it was not found")
 	}
-	another := fmt.Sprintf("%d %d\n", first.PID(), readStat(first.PID()).started+1)
+	another := fmt.Sprintf("%d %d\n", first.PID(), readStat(first.PID()).Starttime+1)
 	if err := os.WriteFile(later.pidPath, []byte(another), 0o600); err != nil {
 		t.Fatal(err)
 	}

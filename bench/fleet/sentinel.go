@@ -99,22 +99,19 @@ func (s *Sentinel) awaitReplicas(ctx context.Context, master *Redis) error {
 func (s *Sentinel) Await(ctx context.Context) error {
 	for _, w := range s.Watchers {
 		err := w.await(ctx, func(ctx context.Context) error {
-			var masters map[string]string
-			if err := w.ask(ctx, &masters, "master"); err != nil {
-				return err
-			}
-			var replicas []map[string]string
-			if err := w.ask(ctx, &replicas, "replicas"); err != nil {
+			master := redis.NewMapStringStringCmd(ctx, "sentinel", "master", sentinelMaster)
+			replicas := redis.NewMapStringStringSliceCmd(ctx, "sentinel", "replicas", sentinelMaster)
+			if err := errors.Join(w.Client.Process(ctx, master), w.Client.Process(ctx, replicas)); err != nil {
 				return err
 			}
 			up := 0
-			for _, r := range replicas {
+			for _, r := range replicas.Val() {
 				if r["flags"] == "slave" && r["master-link-status"] == "ok" {
 					up++
 				}
 			}
-			if masters["flags"] != "master" || masters["num-other-sentinels"] != fmt.Sprint(sentinels-1) || up != sentinelReplicas {
-				return fmt.Errorf("it sees %v with %d replicas that are up", masters, up)
+			if m := master.Val(); m["flags"] != "master" || m["num-other-sentinels"] != fmt.Sprint(sentinels-1) || up != sentinelReplicas {
+				return fmt.Errorf("it sees %v with %d replicas that are up", m, up)
 			}
 			return nil
 		})
@@ -123,23 +120,6 @@ func (s *Sentinel) Await(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// ask asks a Sentinel about the master.
-func (r *Redis) ask(ctx context.Context, into any, what string) error {
-	switch into := into.(type) {
-	case *map[string]string:
-		cmd := redis.NewMapStringStringCmd(ctx, "sentinel", what, sentinelMaster)
-		_ = r.Client.Process(ctx, cmd)
-		*into = cmd.Val()
-		return cmd.Err()
-	case *[]map[string]string:
-		cmd := redis.NewMapStringStringSliceCmd(ctx, "sentinel", what, sentinelMaster)
-		_ = r.Client.Process(ctx, cmd)
-		*into = cmd.Val()
-		return cmd.Err()
-	}
-	return fmt.Errorf("BUG: an answer of type %T", into)
 }
 
 // Master returns the server that most Sentinels name.

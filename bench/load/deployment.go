@@ -1,14 +1,10 @@
 package load
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"time"
+
+	"spendgate/hotpath/client"
 )
 
 // Deployment is a running spendgate that a workload is prepared on.
@@ -20,24 +16,19 @@ type Deployment struct {
 // KeyRPM is the rate limit of the keys that Prepare makes, the highest there is.
 const KeyRPM = 10_000
 
-const setupTimeout = 10 * time.Second
-
 // Prepare makes the workload's API keys and policies and returns the keys.
 func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
+	admin, err := client.New(client.Options{BaseURL: d.URL, AdminKey: d.AdminKey})
+	if err != nil {
+		return nil, err
+	}
 	keys := make([]string, w.Keys)
 	for i := range keys {
-		body := fmt.Appendf(nil, `{"name":"bench %d","rate_limit_rpm":%d}`, i, KeyRPM)
-		answer, err := d.post(ctx, "/v1/keys", "X-Admin-Key", d.AdminKey, body)
+		key, err := admin.CreateKey(ctx, client.KeyRequest{Name: fmt.Sprint("bench ", i), RateLimitRPM: new(KeyRPM)})
 		if err != nil {
 			return nil, fmt.Errorf("cannot make API key %d: %w", i, err)
 		}
-		var made struct {
-			APIKey string `json:"api_key"`
-		}
-		if err := json.Unmarshal(answer, &made); err != nil {
-			return nil, fmt.Errorf("cannot make API key %d: %w", i, err)
-		}
-		keys[i] = made.APIKey
+		keys[i] = key.APIKey
 	}
 	for i := range w.Policies {
 		if err := d.MakePolicy(ctx, keys[i%len(keys)], i); err != nil {
@@ -49,32 +40,12 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 
 // MakePolicy makes the i-th policy, with these rules behind its own.
 func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
-	if _, err := d.post(ctx, "/v1/policies", "X-API-Key", key, PolicyBody(i, more...)); err != nil {
+	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})
+	if err == nil {
+		_, err = api.CreatePolicyJSON(ctx, PolicyBody(i, more...))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot make policy %d: %w", i, err)
 	}
 	return nil
-}
-
-func (d Deployment) post(ctx context.Context, path, header, key string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.URL+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set(header, key)
-	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusCreated {
-		return nil, fmt.Errorf("status %s: %s", strconv.Itoa(response.StatusCode), answer)
-	}
-	return answer, nil
 }

@@ -157,18 +157,6 @@ func TestParseResponse(t *testing.T) {
 	f("HTTP/1.1 abc\r\n\r\n", response{}, false)
 }
 
-func TestParseStat(t *testing.T) {
-	line := []byte("42 (a ) b) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 30 20 20 0 1 0 100 0 0\n")
-	got, err := parseStat(42, line)
-	want := stat{pid: 42, parent: 7, own: 2 * time.Second, waitedFor: 500 * time.Millisecond}
-	if err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	if _, err := parseStat(1, []byte("1 (x) S 1")); err == nil {
-		t.Error("a short line was accepted")
-	}
-}
-
 func TestSpread(t *testing.T) {
 	if got, want := SpreadOf([]float64{3, 1, 10, 2}), (Spread{2.5, 1, 10}); got != want {
 		t.Errorf("got %v, want %v", got, want)

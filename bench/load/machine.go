@@ -1,12 +1,13 @@
 package load
 
 import (
-	"bytes"
+	"cmp"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Machine says where and when results were measured.
@@ -22,39 +23,22 @@ type Machine struct {
 
 // ThisMachine describes the machine that this process runs on.
 func ThisMachine(version string) Machine {
-	return Machine{
+	m := Machine{
 		Measured: time.Now().UTC().Format(time.RFC3339), Version: version,
-		CPU: cpuModel(), Cores: runtime.NumCPU(),
-		Kernel: firstWord("/proc/sys/kernel/osrelease"), Go: runtime.Version(), LoadBefore: loadAverage(),
+		CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Kernel: "unknown", Go: runtime.Version(), LoadBefore: -1,
 	}
-}
-
-func cpuModel() string {
-	content, err := os.ReadFile("/proc/cpuinfo")
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(kernel))
+	}
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return runtime.GOARCH
+		return m
 	}
-	for line := range strings.Lines(string(content)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
+	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = cmp.Or(cpus[0].ModelName, m.CPU)
 	}
-	return runtime.GOARCH
-}
-
-func loadAverage() float64 {
-	load, err := strconv.ParseFloat(firstWord("/proc/loadavg"), 64)
-	if err != nil {
-		return -1
+	if load, err := proc.LoadAvg(); err == nil {
+		m.LoadBefore = load.Load1
 	}
-	return load
-}
-
-func firstWord(path string) string {
-	content, err := os.ReadFile(path)
-	words := bytes.Fields(content)
-	if err != nil || len(words) == 0 {
-		return "unknown"
-	}
-	return string(words[0])
+	return m
 }

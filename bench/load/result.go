@@ -1,11 +1,7 @@
 package load
 
 import (
-	"fmt"
-	"io"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -93,46 +89,6 @@ func summarise(h *Histogram) Latency {
 		Mean: ms(h.Mean()), P50: ms(h.Percentile(50)), P90: ms(h.Percentile(90)),
 		P99: ms(h.Percentile(99)), P999: ms(h.Percentile(99.9)), Max: ms(h.Max()),
 	}
-}
-
-// WriteTable prints results for people, one a line.
-func WriteTable(out io.Writer, results []Result) error {
-	names := processNames(results)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "run\tconns\tright/s\tp50 ms\tp90\tp99\tp99.9\tmax\t%s\tserver us\tfailed\t\n",
-		strings.Join(names, "\t"))
-	for i := range results {
-		r := &results[i]
-		l := r.Latency
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t", r.Name, r.Connections, r.PerSecond,
-			l.P50, l.P90, l.P99, l.P999, l.Max)
-		for _, name := range names {
-			if us, ok := r.CPU[name]; ok {
-				fmt.Fprintf(w, "%.1f\t", us)
-			} else {
-				fmt.Fprint(w, "-\t")
-			}
-		}
-		fmt.Fprintf(w, "%.1f\t%d\t\n", r.Server(), r.Failures())
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for i := range results {
-		if err := writeFailures(out, &results[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeFailures(out io.Writer, r *Result) error {
-	for kind, n := range r.Errors {
-		if _, err := fmt.Fprintf(out, "%s: %d times %s: %s\n", r.Name, n, kind, r.Examples[kind]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func processNames(results []Result) []string {

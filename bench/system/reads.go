@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 
 	"spendgate/bench/load"
@@ -59,34 +57,13 @@ func (b *bench) recordChecks(ctx context.Context, n int) ([]string, error) {
 		b.workload.Action(b.serial, &a)
 		b.serial++
 		body := append(load.AppendMembers([]byte{'{'}, &a), '}')
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.Nodes[0].API+"/v1/checks", bytes.NewReader(body))
+		answer, err := b.Nodes[0].Client(b.keys[a.Key]).Do(ctx, http.MethodPost, "/v1/checks", json.RawMessage(body))
 		if err != nil {
 			return nil, err
 		}
-		r.Header.Set("X-API-Key", b.keys[a.Key])
-		r.Header.Set("Content-Type", "application/json")
-		if ids[i], err = checkID(r); err != nil {
-			return nil, fmt.Errorf("cannot record a check to look up: %w", err)
+		if ids[i] = answer.Result().CheckID; ids[i] == "" {
+			return nil, fmt.Errorf("cannot record a check to look up: %s", answer)
 		}
 	}
 	return ids, nil
-}
-
-func checkID(r *http.Request) (string, error) {
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", err
-	}
-	var check struct {
-		CheckID string `json:"check_id"`
-	}
-	if err := json.Unmarshal(answer, &check); err != nil || check.CheckID == "" {
-		return "", fmt.Errorf("status %s: %s", response.Status, answer)
-	}
-	return check.CheckID, nil
 }
