@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -42,17 +41,17 @@ func (w *workload) readBack() {
 
 // readTrail adds what is recorded in PostgreSQL.
 func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error) {
-	if h.Rows, err = query(ctx, s, checksSQL, scanCheck); err != nil {
+	if h.Rows, err = query(ctx, s, checksSQL, pgx.RowToStructByPos[judge.Row]); err != nil {
 		return err
 	}
-	if h.Violations, err = query(ctx, s, violationsSQL, scanViolation); err != nil {
+	if h.Violations, err = query(ctx, s, violationsSQL, pgx.RowToStructByPos[judge.Violation]); err != nil {
 		return err
 	}
 	h.Counters, err = query(ctx, s, "SELECT policy_id, rule_id, subject, start_ms, used::text, count FROM budget_counters WHERE start_ms >= 0", pgx.RowToStructByPos[judge.Counter])
 	if err != nil {
 		return err
 	}
-	if h.Outcomes, err = query(ctx, s, outcomesSQL, scanOutcome); err != nil {
+	if h.Outcomes, err = query(ctx, s, outcomesSQL, pgx.RowToStructByPos[judge.Outcome]); err != nil {
 		return err
 	}
 	h.Decisions, err = query(ctx, s, "SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')", pgx.RowToStructByPos[judge.Decision])
@@ -64,13 +63,7 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if err != nil {
 		return err
 	}
-	h.Policies, err = query(ctx, s, "SELECT policy_id, version, rules FROM policies ORDER BY generation",
-		func(row pgx.CollectableRow) (p judge.Policy, err error) {
-			var rules string
-			err = row.Scan(&p.ID, &p.Version, &rules)
-			p.Rules = []byte(rules)
-			return p, err
-		})
+	h.Policies, err = query(ctx, s, "SELECT policy_id, version, rules FROM policies ORDER BY generation", pgx.RowToStructByPos[judge.Policy])
 	return err
 }
 
@@ -86,56 +79,23 @@ func query[T any](ctx context.Context, s *deployment, sql string, scan pgx.RowTo
 	return all, nil
 }
 
-const checksSQL = `SELECT check_id, claimed_ms, policy_id, policy_version, latency_ms, decision::text, confidence::text, reason_code,
-	message, rule_id, rule_description, next_step, key_id, action_type::text, agent_id, amount::text, currency, counterparty,
-	payment_method, merchant_or_vendor, reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''),
-	coalesce((approval::jsonb->>'required')::int, 0) FROM checks ORDER BY check_id`
+// Columns are in the order of the fields. An identifier begins with its
+// millisecond, as a UUIDv7 does.
+const (
+	checksSQL = `SELECT 'chk_' || replace(check_id::text, '-', ''), ('x' || left(replace(check_id::text, '-', ''), 12))::bit(48)::bigint,
+	claimed_ms, policy_id, policy_version, latency_ms, ` + decision + `, ` + confidence + `, reason_code, message, rule_id, rule_description,
+	next_step, key_id, ` + actionType + `, agent_id, amount::text, currency, counterparty, payment_method, merchant_or_vendor,
+	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0)
+	FROM checks ORDER BY check_id`
 
-func scanCheck(row pgx.CollectableRow) (r judge.Row, err error) {
-	var id [16]byte
-	err = row.Scan(&id, &r.ClaimedMS, &r.PolicyID, &r.PolicyVersion, &r.LatencyMS, &r.Decision, &r.Confidence, &r.ReasonCode,
-		&r.Message, &r.RuleID, &r.RuleText, &r.NextStep, &r.KeyID, &r.ActionType, &r.AgentID, &r.Amount, &r.Currency, &r.Counterparty,
-		&r.PaymentMethod, &r.Vendor, &r.ReasonText, &r.IdempotencyKey, &r.Metadata, &r.ApprovalID, &r.Asks)
-	r.CheckID, r.AtMS = "chk_"+hex.EncodeToString(id[:]), millisecondOf(id)
-	r.Decision, r.Confidence, r.ActionType = spelled(r.Decision), spelled(r.Confidence), spelledType(r.ActionType)
-	return r, err
-}
+	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
+	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, number,
+	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes ORDER BY check_id, number`
 
-// millisecondOf returns when an ID was made: it begins with that, like a UUIDv7.
-func millisecondOf(id [16]byte) (ms int64) {
-	for _, b := range id[:6] {
-		ms = ms<<8 | int64(b)
-	}
-	return ms
-}
+	violationsSQL = `SELECT 'chk_' || replace(id::text, '-', ''), policy_id, policy_version, latency_ms, ` + actionType + `, ` + decision + `,
+	` + confidence + `, amount::text, currency, agent_id, counterparty, rule_id, rule_description FROM violations ORDER BY id`
 
-const outcomesSQL = `SELECT outcome_id, check_id, number, status::text, amount::text, key_id FROM outcomes ORDER BY check_id, number`
-
-func scanOutcome(row pgx.CollectableRow) (o judge.Outcome, err error) {
-	var id, check [16]byte
-	var status string
-	err = row.Scan(&id, &check, &o.Number, &status, &o.Amount, &o.KeyID)
-	o.OutcomeID, o.CheckID, o.AtMS = hex.EncodeToString(id[:]), "chk_"+hex.EncodeToString(check[:]), millisecondOf(id)
-	o.Status = map[string]string{"x": "executed", "f": "failed", "v": "voided"}[status]
-	return o, err
-}
-
-const violationsSQL = `SELECT id, policy_id, policy_version, latency_ms, action_type::text, decision::text, confidence::text,
-	amount::text, currency, agent_id, counterparty, rule_id, rule_description FROM violations ORDER BY id`
-
-func scanViolation(row pgx.CollectableRow) (v judge.Violation, err error) {
-	var id [16]byte
-	err = row.Scan(&id, &v.PolicyID, &v.PolicyVersion, &v.LatencyMS, &v.ActionType, &v.Decision, &v.Confidence,
-		&v.Amount, &v.Currency, &v.AgentID, &v.Counterparty, &v.RuleID, &v.RuleText)
-	v.CheckID = "chk_" + hex.EncodeToString(id[:])
-	v.Decision, v.Confidence, v.ActionType = spelled(v.Decision), spelled(v.Confidence), spelledType(v.ActionType)
-	return v, err
-}
-
-func spelled(code string) string {
-	return map[string]string{"a": "allow", "b": "block", "e": "escalate", "l": "low", "m": "medium", "h": "high"}[code]
-}
-
-func spelledType(code string) string {
-	return map[string]string{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}[code]
-}
+	decision   = `'{"a": "allow", "b": "block", "e": "escalate"}'::jsonb->>decision::text`
+	confidence = `'{"l": "low", "m": "medium", "h": "high"}'::jsonb->>confidence::text`
+	actionType = `'{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}'::jsonb->>action_type::text`
+)

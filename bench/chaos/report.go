@@ -22,7 +22,7 @@ const (
 
 // keep writes the history to a file and returns its path.
 func keep(h *judge.History) (string, error) {
-	file, err := os.CreateTemp("", fmt.Sprintf("spendgate-chaos-%d-*.jsonl", h.Run.Seed))
+	file, err := os.CreateTemp("", fmt.Sprintf("spendgate-chaos-%d-*.json", h.Run.Seed))
 	if err != nil {
 		return "", fmt.Errorf("cannot keep the history: %w", err)
 	}

@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -137,7 +137,8 @@ func (p *Postgres) Close() error {
 	return err
 }
 
-// Row is a recorded check, as the trail has it.
+// Row is a recorded check, as the trail has it; Rows selects the fields in this
+// order.
 type Row struct {
 	CheckID       string // as the API writes it
 	Passed        bool   // the duplicate guard let it pass
@@ -163,29 +164,16 @@ type Row struct {
 // Rows returns the recorded checks that satisfy a condition on the table checks
 // ("true" for all), oldest first.
 func (p *Postgres) Rows(ctx context.Context, condition string, args ...any) ([]Row, error) {
-	rows, err := p.Pool.Query(ctx, `SELECT check_id::text, claimed_ms IS NOT NULL, policy_id, policy_version, decision::text, latency_ms,
-		action_type::text, amount::text, currency, agent_id, counterparty, coalesce(idempotency_key, ''), reason_code, rule_id, message,
-		next_step, key_id, encode(fingerprint, 'hex'), EXISTS (SELECT FROM violations AS v WHERE v.id = check_id)
-		FROM checks WHERE `+condition+` ORDER BY check_id`, args...)
+	rows, err := p.Pool.Query(ctx, `SELECT 'chk_' || replace(check_id::text, '-', ''), claimed_ms IS NOT NULL, policy_id, policy_version,
+		'{"a": "allow", "b": "block", "e": "escalate"}'::jsonb->>decision::text, latency_ms,
+		'{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}'::jsonb->>action_type::text, amount::text, currency, agent_id,
+		counterparty, coalesce(idempotency_key, ''), reason_code, rule_id, message, next_step, key_id, encode(fingerprint, 'hex'),
+		EXISTS (SELECT FROM violations AS v WHERE v.id = check_id) FROM checks WHERE `+condition+` ORDER BY check_id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the trail: %w", err)
 	}
-	defer rows.Close()
-	var all []Row
-	for rows.Next() {
-		var r Row
-		var id string
-		if err := rows.Scan(&id, &r.Passed, &r.PolicyID, &r.PolicyVersion, &r.Decision, &r.LatencyMS, &r.ActionType, &r.Amount,
-			&r.Currency, &r.AgentID, &r.Counterparty, &r.Key, &r.ReasonCode, &r.RuleID, &r.Message, &r.NextStep, &r.KeyID,
-			&r.Fingerprint, &r.Violation); err != nil {
-			return nil, fmt.Errorf("cannot read the trail: %w", err)
-		}
-		r.CheckID = "chk_" + strings.ReplaceAll(id, "-", "")
-		r.Decision = map[string]string{"a": "allow", "b": "block", "e": "escalate"}[r.Decision]
-		r.ActionType = map[string]string{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}[r.ActionType]
-		all = append(all, r)
-	}
-	if err := rows.Err(); err != nil {
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Row])
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the trail: %w", err)
 	}
 	return all, nil

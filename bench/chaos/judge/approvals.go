@@ -46,10 +46,8 @@ func (e *evidence) approvedBy(r *Row) *program {
 
 // action returns what would be carried out (S46).
 func (r *Row) action() string {
-	q := request{
-		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Currency: r.Currency, Counterparty: r.Counterparty,
-		PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor), Metadata: []byte(deref(r.Metadata)),
-	}
+	q := r.asked()
+	q.Amount, q.ReasonText, q.IdempotencyKey, q.ApprovalID = "", "", "", ""
 	return r.KeyID + " " + decimal(r.Amount) + " " + q.canonical()
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"spendgate/bench/fleet"
 )
 
 // evidence is a history, indexed for the rules.
@@ -33,34 +35,10 @@ type check struct {
 	result  *result
 }
 
-type request struct {
-	AgentID        string          `json:"agent_id"`
-	PolicyID       string          `json:"policy_id"`
-	ActionType     string          `json:"action_type"`
-	Amount         json.Number     `json:"amount"`
-	Currency       string          `json:"currency"`
-	Counterparty   string          `json:"counterparty"`
-	PaymentMethod  string          `json:"payment_method"`
-	Vendor         string          `json:"merchant_or_vendor"`
-	ReasonText     string          `json:"reason_text"`
-	IdempotencyKey string          `json:"idempotency_key"`
-	Metadata       json.RawMessage `json:"metadata"`
-	ApprovalID     string          `json:"approval_id"`
-}
+// request is the body of a check.
+type request struct{ fleet.Action }
 
-type result struct {
-	CheckID       string  `json:"check_id"`
-	Decision      string  `json:"decision"`
-	Confidence    string  `json:"confidence"`
-	ReasonCode    *string `json:"reason_code"`
-	Message       *string `json:"message"`
-	RuleID        *string `json:"violated_rule_id"`
-	RuleText      *string `json:"violated_rule_description"`
-	PolicyVersion int     `json:"policy_version"`
-	NextStep      *string `json:"next_step"`
-	LatencyMS     int64   `json:"latency_ms"`
-	Timestamp     string  `json:"timestamp"`
-}
+type result = fleet.Result
 
 type policyVersion struct {
 	id      string
@@ -126,9 +104,14 @@ func gather(h *History) (*evidence, error) {
 
 // canonical returns a text that is equal for equal requests (S18).
 func (r request) canonical() string {
+	metadata := ""
+	if r.Metadata != nil {
+		text, _ := json.Marshal(r.Metadata) // it was JSON
+		metadata = string(text)
+	}
 	parts := []string{
 		r.AgentID, r.PolicyID, r.ActionType, decimal(string(r.Amount)), strings.ToUpper(r.Currency), r.Counterparty,
-		r.PaymentMethod, r.Vendor, r.ReasonText, r.IdempotencyKey, sortedJSON(r.Metadata), r.ApprovalID,
+		r.PaymentMethod, r.Vendor, r.ReasonText, r.IdempotencyKey, metadata, r.ApprovalID,
 	}
 	text, _ := json.Marshal(parts) // strings always encode
 	return string(text)
@@ -137,18 +120,24 @@ func (r request) canonical() string {
 // requests returns the canonical requests that may have made a row: its type may
 // have been inferred.
 func (r *Row) requests() []string {
-	q := request{
-		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
-		Counterparty: r.Counterparty, PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor),
-		ReasonText: deref(r.ReasonText), IdempotencyKey: deref(r.IdempotencyKey), Metadata: json.RawMessage(deref(r.Metadata)),
-		ApprovalID: deref(r.ApprovalID),
-	}
+	q := r.asked()
 	typed := q.canonical()
 	if q.ReasonText == "" {
 		return []string{typed}
 	}
 	q.ActionType = ""
 	return []string{typed, q.canonical()}
+}
+
+// asked returns the request that is recorded.
+func (r *Row) asked() request {
+	q := request{fleet.Action{
+		AgentID: r.AgentID, PolicyID: r.PolicyID, ActionType: r.ActionType, Amount: json.Number(r.Amount), Currency: r.Currency,
+		Counterparty: r.Counterparty, PaymentMethod: deref(r.PaymentMethod), Vendor: deref(r.Vendor),
+		ReasonText: deref(r.ReasonText), IdempotencyKey: deref(r.IdempotencyKey), ApprovalID: deref(r.ApprovalID),
+	}}
+	_ = json.Unmarshal([]byte(deref(r.Metadata)), &q.Metadata) // it is recorded as JSON, or not at all
+	return q
 }
 
 func deref(s *string) string {
@@ -216,14 +205,4 @@ func (e *evidence) producers(r *Row) []*check {
 }
 
 // code returns the code of an error's body.
-func (o *Op) code() string {
-	var body struct {
-		Error struct {
-			Code string `json:"code"`
-		} `json:"error"`
-	}
-	if json.Unmarshal([]byte(o.Answer), &body) != nil {
-		return ""
-	}
-	return body.Error.Code
-}
+func (o *Op) code() string { return fleet.Answer{Body: []byte(o.Answer)}.ErrorCode() }

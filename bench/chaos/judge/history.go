@@ -2,7 +2,6 @@ package judge
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -11,17 +10,17 @@ import (
 // History is the record of a run. Times are since its beginning, by one
 // monotonic clock.
 type History struct {
-	Run        Run
-	Keys       []Key
-	Ops        []Op
-	Faults     []Fault
-	Rows       []Row
-	Violations []Violation
-	Policies   []Policy
-	Counters   []Counter
-	Outcomes   []Outcome
-	Decisions  []Decision
-	Uses       []Use
+	Run        Run         `json:"run"`
+	Keys       []Key       `json:"keys"`
+	Ops        []Op        `json:"ops"`
+	Faults     []Fault     `json:"faults"`
+	Rows       []Row       `json:"rows"`
+	Violations []Violation `json:"violations"`
+	Policies   []Policy    `json:"policies"`
+	Counters   []Counter   `json:"counters"`
+	Outcomes   []Outcome   `json:"outcomes"`
+	Decisions  []Decision  `json:"decisions"`
+	Uses       []Use       `json:"uses"`
 }
 
 // Run describes the run of a history.
@@ -150,59 +149,10 @@ type Policy struct {
 	Rules   json.RawMessage `json:"rules"`
 }
 
-// line is a line of a history's file: one of its fields is set.
-type line struct {
-	Run       *Run       `json:"run,omitempty"`
-	Key       *Key       `json:"key,omitempty"`
-	Op        *Op        `json:"op,omitempty"`
-	Fault     *Fault     `json:"fault,omitempty"`
-	Row       *Row       `json:"row,omitempty"`
-	Violation *Violation `json:"violation,omitempty"`
-	Policy    *Policy    `json:"policy,omitempty"`
-	Counter   *Counter   `json:"counter,omitempty"`
-	Outcome   *Outcome   `json:"outcome,omitempty"`
-	Decision  *Decision  `json:"decision,omitempty"`
-	Use       *Use       `json:"use,omitempty"`
-}
-
-// Write writes the history as JSON lines.
+// Write writes the history as JSON.
 func (h *History) Write(w io.Writer) error {
-	lines := []line{{Run: &h.Run}}
-	for i := range h.Keys {
-		lines = append(lines, line{Key: &h.Keys[i]})
-	}
-	for i := range h.Faults {
-		lines = append(lines, line{Fault: &h.Faults[i]})
-	}
-	for i := range h.Ops {
-		lines = append(lines, line{Op: &h.Ops[i]})
-	}
-	for i := range h.Policies {
-		lines = append(lines, line{Policy: &h.Policies[i]})
-	}
-	for i := range h.Rows {
-		lines = append(lines, line{Row: &h.Rows[i]})
-	}
-	for i := range h.Violations {
-		lines = append(lines, line{Violation: &h.Violations[i]})
-	}
-	for i := range h.Counters {
-		lines = append(lines, line{Counter: &h.Counters[i]})
-	}
-	for i := range h.Outcomes {
-		lines = append(lines, line{Outcome: &h.Outcomes[i]})
-	}
-	for i := range h.Decisions {
-		lines = append(lines, line{Decision: &h.Decisions[i]})
-	}
-	for i := range h.Uses {
-		lines = append(lines, line{Use: &h.Uses[i]})
-	}
-	to := json.NewEncoder(w)
-	for _, l := range lines {
-		if err := to.Encode(l); err != nil {
-			return fmt.Errorf("cannot write a history: %w", err)
-		}
+	if err := json.NewEncoder(w).Encode(h); err != nil {
+		return fmt.Errorf("cannot write a history: %w", err)
 	}
 	return nil
 }
@@ -210,36 +160,8 @@ func (h *History) Write(w io.Writer) error {
 // Read reads what Write wrote.
 func Read(r io.Reader) (*History, error) {
 	h := &History{}
-	for from := json.NewDecoder(r); ; {
-		var l line
-		if err := from.Decode(&l); errors.Is(err, io.EOF) {
-			return h, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("cannot read a history: %w", err)
-		}
-		switch {
-		case l.Run != nil:
-			h.Run = *l.Run
-		case l.Key != nil:
-			h.Keys = append(h.Keys, *l.Key)
-		case l.Op != nil:
-			h.Ops = append(h.Ops, *l.Op)
-		case l.Fault != nil:
-			h.Faults = append(h.Faults, *l.Fault)
-		case l.Row != nil:
-			h.Rows = append(h.Rows, *l.Row)
-		case l.Violation != nil:
-			h.Violations = append(h.Violations, *l.Violation)
-		case l.Policy != nil:
-			h.Policies = append(h.Policies, *l.Policy)
-		case l.Counter != nil:
-			h.Counters = append(h.Counters, *l.Counter)
-		case l.Outcome != nil:
-			h.Outcomes = append(h.Outcomes, *l.Outcome)
-		case l.Decision != nil:
-			h.Decisions = append(h.Decisions, *l.Decision)
-		case l.Use != nil:
-			h.Uses = append(h.Uses, *l.Use)
-		}
+	if err := json.NewDecoder(r).Decode(h); err != nil {
+		return nil, fmt.Errorf("cannot read a history: %w", err)
 	}
+	return h, nil
 }

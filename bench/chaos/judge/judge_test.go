@@ -382,7 +382,7 @@ func (s *builder) decidedBy(version int) {
 
 // What is not JSON is no history.
 func TestUnreadable(t *testing.T) {
-	if _, err := judge.Read(strings.NewReader(`{"op":`)); err == nil {
+	if _, err := judge.Read(strings.NewReader(`{"ops":`)); err == nil {
 		t.Error("half a history was read")
 	}
 	s := newBuilder()

@@ -16,7 +16,7 @@ func (e *evidence) answersAreRecorded() {
 		switch {
 		case r == nil:
 			e.find("G1", c.result.CheckID+" was answered and is not recorded", c)
-		case !c.result.is(r):
+		case !is(c.result, r):
 			e.find("G1", fmt.Sprintf("%s was answered as %s and is recorded as %+v", r.CheckID, c.Answer, *r), c)
 		case !slices.Contains(r.requests(), c.same):
 			rule := "G1"
@@ -30,10 +30,10 @@ func (e *evidence) answersAreRecorded() {
 	}
 }
 
-func (a *result) is(r *Row) bool {
+func is(a *result, r *Row) bool {
 	at := time.UnixMilli(r.AtMS).UTC().Format("2006-01-02T15:04:05.000Z")
 	return a.Decision == r.Decision && a.Confidence == r.Confidence && equal(a.ReasonCode, r.ReasonCode) &&
-		equal(a.Message, r.Message) && equal(a.RuleID, r.RuleID) && equal(a.RuleText, r.RuleText) &&
+		equal(a.Message, r.Message) && equal(a.RuleID, r.RuleID) && equal(a.RuleDescription, r.RuleText) &&
 		a.PolicyVersion == r.PolicyVersion && equal(a.NextStep, r.NextStep) && a.LatencyMS == r.LatencyMS && a.Timestamp == at
 }
 
