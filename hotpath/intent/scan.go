@@ -21,7 +21,6 @@ type token struct {
 	start, end int32 // bytes of the text
 	hit        int16 // the hit that uses it, or -1
 	scale      int8  // how much its evidence counts, in eighths
-	fixed      bool  // a misspelling, corrected
 }
 
 // text is the working memory of one classification. It lives on the stack.
@@ -129,9 +128,7 @@ func (x *lexicon) scanWord(t *text, s string, i int) int {
 		w.n, w.end, i = w.humpN, w.hump, w.hump
 	}
 	if t.n < maxTokens {
-		id, fixed := x.lookup(t, w.buf[:w.n])
-		t.add(id, start, w.end)
-		t.tokens[t.n-1].fixed = fixed
+		t.add(x.lookup(t, w.buf[:w.n]), start, w.end)
 	}
 	return i
 }
@@ -176,20 +173,17 @@ func (x *lexicon) has(w *word) bool {
 }
 
 // lookup returns the term of a lower-case word, which it may overwrite.
-func (x *lexicon) lookup(t *text, w []byte) (id term, fixed bool) {
+func (x *lexicon) lookup(t *text, w []byte) term {
 	var whole [maxWordSize]byte
 	n := copy(whole[:], w)
 	if id, ok := x.terms[string(stem(w))]; ok {
-		return id, false
+		return id
 	}
 	if n < minTypo || t.typos >= maxTypos {
-		return unknown, false
+		return unknown
 	}
 	t.typos++
-	if id, ok := x.typos.correct(whole[:n]); ok {
-		return id, true
-	}
-	return unknown, false
+	return x.typos.correct(whole[:n])
 }
 
 func (t *text) add(id term, start, end int) {

@@ -49,10 +49,10 @@ func (x *typoIndex) add(form string, t term) {
 // protect keeps a real word from being corrected.
 func (x *typoIndex) protect(word string) { x.real[word] = true }
 
-// correct returns the term of the lexicon word nearest to w, an unknown one.
-func (x *typoIndex) correct(w []byte) (term, bool) {
+// correct returns the term of the lexicon word nearest to w, unknown if none is near.
+func (x *typoIndex) correct(w []byte) term {
 	if x.real[string(w)] {
-		return unknown, false
+		return unknown
 	}
 	best, bestDistance := int32(-1), 2
 	consider := func(ids []int32) {
@@ -82,9 +82,9 @@ func (x *typoIndex) correct(w []byte) (term, bool) {
 		consider(x.far[c])
 	}
 	if best < 0 {
-		return unknown, false
+		return unknown
 	}
-	return x.forms[best].term, true
+	return x.forms[best].term
 }
 
 // distance counts the edits between a and b (a letter more, less or another,

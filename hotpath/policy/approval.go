@@ -78,12 +78,6 @@ func (r *rule) lifted(lift []spend.EscalatedRule) bool {
 	return r.approval != nil && slices.Contains(lift, spend.EscalatedRule{RuleID: r.id, Identity: r.identity})
 }
 
-// EvaluateLifting is Evaluate, except that the escalations of those rules do not
-// count: people approved them.
-func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.Time, lift []spend.EscalatedRule) Finding {
-	return p.evaluate(a, r, now, lift)
-}
-
 // Lift marks the charges of budgets whose escalation was approved.
 func (p *Program) Lift(charges []spend.Charge, lift []spend.EscalatedRule) {
 	for i := range charges {

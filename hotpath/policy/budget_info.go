@@ -69,18 +69,12 @@ func (b *BudgetInfo) Counter(policyID, subject string, at time.Time) spend.Count
 	}
 }
 
-// Subject returns the values of a charge's Subject by their names in Per.
-func (b *BudgetInfo) Subject(text string) (map[string]string, error) {
+// Values returns for whom a counter counts: the values of its subject, in the order
+// of Per.
+func (b *BudgetInfo) Values(subject string) ([]string, error) {
 	var values []string
-	if err := json.Unmarshal([]byte(text), &values); err != nil {
-		return nil, fmt.Errorf("cannot read the subject of a counter: %w", err)
+	if err := json.Unmarshal([]byte(subject), &values); err != nil || len(values) != len(b.Per) {
+		return nil, fmt.Errorf("the counter of budget %s for %s is not per %v", b.RuleID, subject, b.Per)
 	}
-	if len(values) != len(b.Per) {
-		return nil, fmt.Errorf("the subject of a counter has %d values, budget %s counts per %d", len(values), b.RuleID, len(b.Per))
-	}
-	subject := make(map[string]string, len(values))
-	for i, name := range b.Per {
-		subject[name] = values[i]
-	}
-	return subject, nil
+	return values, nil
 }

@@ -65,11 +65,10 @@ func openObject(value jsontext.Value, path string, log *faultLog) (object, bool)
 	d := jsontext.NewDecoder(bytes.NewBuffer(value))
 	_, _ = d.ReadToken() // the brace
 	for d.PeekKind() == jsontext.KindString {
-		name, _ := d.ReadToken()
-		m := member{name: name.String()}
+		token, _ := d.ReadToken()
+		name := token.String() // before the token is void
 		value, _ := d.ReadValue()
-		m.value = value.Clone()
-		o.members = append(o.members, m)
+		o.members = append(o.members, member{name: name, value: value.Clone()})
 	}
 	return o, true
 }
@@ -195,6 +194,15 @@ func (o *object) list(name string, need presence, take func(entry string) (probl
 		o.fault(name, "must have at least one entry")
 	}
 	return true
+}
+
+// entries returns the entries of a required list.
+func (o *object) entries(name string) (entries []string) {
+	o.list(name, required, func(entry string) string {
+		entries = append(entries, entry)
+		return ""
+	})
+	return entries
 }
 
 // each is list for an array that may be empty. It returns how many entries there

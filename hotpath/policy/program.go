@@ -71,10 +71,12 @@ type Finding struct {
 // Evaluate judges an action whose type is resolved, by the clock now. It is
 // pure and allocates nothing. The duplicate guard is not part of it.
 func (p *Program) Evaluate(a *spend.Action, r spend.Resolution, now time.Time) Finding {
-	return p.evaluate(a, r, now, nil)
+	return p.EvaluateLifting(a, r, now, nil)
 }
 
-func (p *Program) evaluate(a *spend.Action, r spend.Resolution, now time.Time, lift []spend.EscalatedRule) Finding {
+// EvaluateLifting is Evaluate, except that the escalations of those rules do not
+// count: people approved them.
+func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.Time, lift []spend.EscalatedRule) Finding {
 	if r.Type == spend.Unspecified {
 		// No rule judges it, so it would be allowed.
 		panic("BUG: action judged before its type was resolved")

@@ -11,14 +11,8 @@ import (
 type blockedCategories struct{ names }
 
 func compileBlockedCategories(o *object, r *rule) string {
-	c := &blockedCategories{}
-	var listed []string
-	o.list("categories", required, func(entry string) string {
-		listed = append(listed, entry)
-		return ""
-	})
-	c.names = newNames(listed)
-	r.condition = c
+	listed := o.entries("categories")
+	r.condition = &blockedCategories{newNames(listed)}
 	return "Blocks the categories " + enumerate(listed)
 }
 

@@ -11,14 +11,8 @@ import (
 type blockedPaymentRails struct{ names }
 
 func compileBlockedPaymentRails(o *object, r *rule) string {
-	c := &blockedPaymentRails{}
-	var listed []string
-	o.list("rails", required, func(entry string) string {
-		listed = append(listed, entry)
-		return ""
-	})
-	c.names = newNames(listed)
-	r.condition = c
+	listed := o.entries("rails")
+	r.condition = &blockedPaymentRails{newNames(listed)}
 	return "Blocks payment by " + enumerate(listed)
 }
 

@@ -6,7 +6,6 @@ import "spendgate/hotpath/spend"
 type geographyBlock struct{ set } // upper-case
 
 func compileGeographyBlock(o *object, r *rule) string {
-	c := &geographyBlock{}
 	var listed []string
 	o.list("blocked_countries", required, func(entry string) string {
 		country, ok := spend.ParseCountry(entry)
@@ -16,8 +15,7 @@ func compileGeographyBlock(o *object, r *rule) string {
 		listed = append(listed, country)
 		return ""
 	})
-	c.set = newSet(listed)
-	r.condition = c
+	r.condition = &geographyBlock{newSet(listed)}
 	return "Blocks actions in the countries " + enumerate(listed)
 }
 

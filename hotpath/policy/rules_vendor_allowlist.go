@@ -11,14 +11,8 @@ import (
 type vendorAllowlist struct{ set }
 
 func compileVendorAllowlist(o *object, r *rule) string {
-	c := &vendorAllowlist{}
-	var listed []string
-	o.list("vendors", required, func(entry string) string {
-		listed = append(listed, entry)
-		return ""
-	})
-	c.set = newSet(listed)
-	r.condition = c
+	listed := o.entries("vendors")
+	r.condition = &vendorAllowlist{newSet(listed)}
 	return "Blocks spends to any but the vendors " + enumerate(listed)
 }
 
