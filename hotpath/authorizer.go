@@ -46,7 +46,7 @@ type Authorizer struct {
 	reported   *guard.Lookup[spend.ID, *spend.Outcome] // the last outcomes
 	metrics    *metrics
 	log        *slog.Logger
-	settling   sync.WaitGroup // of checks whose clients were refused already
+	unresolved sync.WaitGroup // commits whose clients were refused already
 	now        func() time.Time
 	checkings  sync.Pool // that ended
 }
@@ -82,11 +82,11 @@ func New(c Components) *Authorizer {
 }
 
 // Close stops following the configuration. The writer must be closed before:
-// what is still being settled is told to the guard.
+// the guard is told what became of commits that were still in doubt.
 func (a *Authorizer) Close() {
 	a.uses.close()
 	a.catalog.close()
-	a.settling.Wait()
+	a.unresolved.Wait()
 }
 
 // Caller is who sent a request, as far as its headers say.

@@ -3,8 +3,6 @@ package hotpath
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -108,10 +106,11 @@ func counterQuery(access Access, q *BudgetQuery, b *policy.BudgetInfo, at time.T
 }
 
 func newBudgetCounter(b policy.BudgetInfo, s audit.SubjectUsage, at time.Time) (BudgetCounter, error) {
-	c := BudgetCounter{BudgetInfo: b, Subject: s.Subject, Used: s.Used, Count: s.Count}
-	if err := json.Unmarshal([]byte(s.Subject), &c.Values); err != nil || len(c.Values) != len(b.Per) {
-		return c, fmt.Errorf("the counter of budget %s for %s is not per %v", b.RuleID, s.Subject, b.Per)
+	values, err := b.Values(s.Subject)
+	if err != nil {
+		return BudgetCounter{}, err
 	}
+	c := BudgetCounter{BudgetInfo: b, Subject: s.Subject, Values: values, Used: s.Used, Count: s.Count}
 	c.WindowStart, c.ResetsAt = b.Window(at)
 	if bucket := c.ResetsAt.Sub(c.WindowStart); b.RollingMinutes > 0 { // until the oldest bucket that counts leaves
 		c.WindowStart = c.WindowStart.Add(-spend.RollingBuckets * bucket)

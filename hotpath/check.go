@@ -91,7 +91,7 @@ type checking struct {
 	budgets    *budgeting    // nil when none judges it
 	lift       []spend.EscalatedRule
 	reclaims   bool // a commit of it was refused
-	handedOver bool // settle ends it
+	handedOver bool // finish ends it
 	done       bool // recorded: nothing refers to it any more
 }
 
@@ -321,7 +321,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		// known what became of the commit.
 		c.handedOver = true
 		a.guard.Abandon(&c.attempt)
-		a.settling.Go(func() { a.settle(entry, c, check) })
+		a.unresolved.Go(func() { a.finish(entry, c, check) })
 		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -330,9 +330,9 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 	}
 }
 
-// settle ends an attempt whose request was refused before its commit returned:
+// finish ends an attempt whose request was refused before its commit returned:
 // recorded, it is left to the next identical request; else nothing may block it.
-func (a *Authorizer) settle(entry *audit.Entry, c *checking, check *spend.Check) {
+func (a *Authorizer) finish(entry *audit.Entry, c *checking, check *spend.Check) {
 	defer a.writer.Free()
 	switch err := entry.Settle(); {
 	case err == nil:

@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"spendgate/audit"
@@ -65,10 +64,9 @@ func (a *Authorizer) describeExhaustion(e *audit.Exhaustion, programs map[budget
 		}
 		e.Per, e.Currency, e.WindowName, e.TimeZone, e.RollingMinutes = b.Per, b.Currency, b.WindowName, b.TimeZone, b.RollingMinutes
 		e.WindowStart = b.WindowStart(e.Counter)
-		if err := json.Unmarshal([]byte(e.Subject), &e.Values); err != nil || len(e.Values) != len(e.Per) {
-			return fmt.Errorf("the counter of budget %s for %s is not per %v", e.RuleID, e.Subject, e.Per)
-		}
-		return nil
+		var err error
+		e.Values, err = b.Values(e.Subject)
+		return err
 	}
 	return fmt.Errorf("policy %s version %d has no budget %s", e.PolicyID, e.Since, e.RuleID)
 }

@@ -120,7 +120,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 		return true, r.a.guard.RenewFence(ctx, o.Fence, errors.Is(err, audit.ErrStaleEpoch))
 	case errors.Is(err, audit.ErrPending):
 		r.handedOver = true
-		r.a.settling.Go(func() {
+		r.a.unresolved.Go(func() {
 			defer r.a.writer.Free()
 			_ = entry.Settle() // there is nobody to tell any more
 		})

@@ -46,7 +46,7 @@ const (
 	countEvery = 2 * time.Second
 	// expireEvery, too, keeps what it does within 5 s (S48).
 	expireEvery = 2 * time.Second
-	// complainEvery is how often a chore that fails says so, at most.
+	// complainEvery is how often a task that fails says so, at most.
 	complainEvery = time.Minute
 )
 
@@ -72,8 +72,8 @@ type node struct {
 	tracer     *otlp.Tracer // nil when nobody wants traces
 	listener   net.Listener // of the API
 	reload     func()       // reads the settings again, on SIGHUP
-	stopChores context.CancelFunc
-	chores     sync.WaitGroup
+	stopTasks  context.CancelFunc
+	tasks      sync.WaitGroup
 }
 
 // newNode wires a node and takes the API's port. The store is closed with the node, or if there is none.
@@ -108,7 +108,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		Version: version, Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))
-	n.startChores(c)
+	n.startTasks(c)
 	if err := n.listen(c); err != nil {
 		n.close(context.Background())
 		return nil, err
@@ -236,8 +236,8 @@ func (n *node) close(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.stopChores()
-		n.chores.Wait()
+		n.stopTasks()
+		n.tasks.Wait()
 		n.writer.Close()
 		n.lastCheckpoint(ctx)
 		n.authorizer.Close()
@@ -274,18 +274,18 @@ func (n *node) flushTraces(ctx context.Context) {
 	}
 }
 
-// startChores begins what a node does besides answering. What fails is tried
+// startTasks begins what a node does besides answering. What fails is tried
 // again when it is due again.
-func (n *node) startChores(c config.Config) {
+func (n *node) startTasks(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
-	n.stopChores = stop
+	n.stopTasks = stop
 	n.deliver(ctx, c)
 	if n.checkpoints != nil {
-		n.chores.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
+		n.tasks.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
 	}
-	chore := func(every time.Duration, failed string, do func(context.Context) error) {
-		n.chores.Go(func() {
-			ticker := time.NewTicker(every)
+	every := func(period time.Duration, failed string, do func(context.Context) error) {
+		n.tasks.Go(func() {
+			ticker := time.NewTicker(period)
 			defer ticker.Stop()
 			var complained time.Time
 			for {
@@ -301,10 +301,10 @@ func (n *node) startChores(c config.Config) {
 			}
 		})
 	}
-	chore(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
-	chore(countEvery, "cannot count violations", n.store.CountViolations)
-	chore(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
-	chore(probeEvery, "", func(ctx context.Context) error {
+	every(tidyEvery, "cannot tidy the store", func(ctx context.Context) error { return n.store.Tidy(ctx, time.Now()) })
+	every(countEvery, "cannot count violations", n.store.CountViolations)
+	every(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
+	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
 		n.ops.health.note(n.look(ctx)) // which logs what is wrong
@@ -343,7 +343,7 @@ func (n *node) deliver(ctx context.Context, c config.Config) {
 			return n.authorizer.Events(ctx, everything, q)
 		},
 	})
-	n.chores.Go(func() { worker.Run(ctx) })
+	n.tasks.Go(func() { worker.Run(ctx) })
 }
 
 // lastCheckpoint signs what was recorded since the last one.

@@ -133,7 +133,7 @@ func (g *Guard) releaseClaims(at *Attempt) {
 // had replaced is put back; where that is not known, the claim is left to be
 // taken over, which asks the store.
 func (g *Guard) releaseClaim(c *claim) {
-	// unmarked first: else a mark that lands between the two releases would stay.
+	// unmarked first: else a mark that arrives between the two releases would stay.
 	for _, value := range []string{c.unmarked, c.value} {
 		switch {
 		case !c.mine || c.unverified || value == "":

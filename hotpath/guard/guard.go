@@ -36,7 +36,7 @@ type Options struct {
 }
 
 // Guard claims idempotency keys and fingerprints. It is safe for concurrent
-// use; close it after the last check is settled.
+// use; close it after the last check has ended.
 type Guard struct {
 	redis    *pipeline.Client
 	embedded bool // as in Options
@@ -126,7 +126,7 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 			return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 		}
 		if inForce {
-			return g.settled(ctx, epoch)
+			return g.awaitEpoch(ctx, epoch)
 		}
 		if err := g.renew(ctx, known); err != nil {
 			return err
@@ -135,11 +135,11 @@ func (g *Guard) RaiseGeneration(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, errEpochsChange)
 }
 
-// settled waits until no node reads from the server of an older epoch, where
+// awaitEpoch waits until no node reads from the server of an older epoch, where
 // the generation is as it was. It counts from when this node entered the epoch
 // or first saw it: by the clock of the node that began it, it may seem older
 // than it is.
-func (g *Guard) settled(ctx context.Context, epoch spend.ID) error {
+func (g *Guard) awaitEpoch(ctx context.Context, epoch spend.ID) error {
 	seen := g.entered.Load()
 	if seen == nil || seen.epoch != epoch {
 		seen = &entry{epoch, time.Now()}

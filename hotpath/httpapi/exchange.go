@@ -166,7 +166,7 @@ func (x *exchange) request() hotpath.Request {
 
 func (x *exchange) query() []byte { return x.ctx.URI().QueryString() }
 
-// decode reads the body of a request that takes no query, and gives every
+// decode reads the body of a request that takes no query, and returns every
 // fault of both.
 func (x *exchange) decode(read func(*reader) error) error {
 	x.trace.Begin(trace.Decode, x.started)
