@@ -3,7 +3,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,7 +62,7 @@ func (s *Snapshot) begin(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, s.held); err != nil {
 		return err
 	}
-	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error { return suitable(ctx, tx, *schema) })
+	return s.read(ctx, "the tables", func(ctx context.Context, tx pgx.Tx) error { return suitable(ctx, tx, *schema) })
 }
 
 var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -89,11 +88,11 @@ func (s *Snapshot) Close() {
 }
 
 // reading runs a query on the moment in a session of its own: read, or readChecks.
-type reading func(ctx context.Context, query func(context.Context, pgx.Tx) error) error
+type reading func(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error
 
 // read is a reading.
-func (s *Snapshot) read(ctx context.Context, query func(context.Context, pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, readOnly, func(tx pgx.Tx) error {
+func (s *Snapshot) read(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, readOnly, func(tx pgx.Tx) error {
 		// Exporting sessions name snapshots by digits and dashes.
 		if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.id+"'"); err != nil {
 			return err
@@ -103,13 +102,17 @@ func (s *Snapshot) read(ctx context.Context, query func(context.Context, pgx.Tx)
 		}
 		return query(ctx, tx)
 	})
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", what, err)
+	}
+	return nil
 }
 
 // readChecks is a reading of what reads checks. One reads the partitions that
 // are attached now, also in the snapshot of a moment when there were others: it
 // fails when one has left since, whose checks would look removed.
-func (s *Snapshot) readChecks(ctx context.Context, query func(context.Context, pgx.Tx) error) error {
-	return s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Snapshot) readChecks(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error {
+	return s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
 		// From here on none can leave; commits are not held up.
 		if _, err := tx.Exec(ctx, s.in("LOCK TABLE ONLY {schema}.checks IN ACCESS SHARE MODE")); err != nil {
 			return err
@@ -129,42 +132,37 @@ func (s *Snapshot) readChecks(ctx context.Context, query func(context.Context, p
 
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.readChecks, "checks", columnList(chain.CheckColumns()), "check_id", r, each)
+	return s.copy(ctx, s.readChecks, "checks", chain.CheckColumns(), within("check_id", r)+" ORDER BY check_id", each)
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "violations", columnList(chain.ViolationColumns()), "id", r, each)
+	return s.copy(ctx, s.read, "violations", chain.ViolationColumns(), within("id", r)+" ORDER BY id", each)
 }
 
 // Outcomes implements verify.Evidence.
 func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "outcomes", columnList(chain.OutcomeColumns()), "outcome_id", r, each)
+	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), within("outcome_id", r)+" ORDER BY outcome_id", each)
 }
 
 // Corrections implements verify.Evidence.
 func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	query := fmt.Sprintf(`COPY (SELECT %s FROM %s.outcomes WHERE check_id BETWEEN '%s' AND '%s' AND (release = 'd' OR excess = 'e')
-		ORDER BY check_id, number) TO STDOUT (FORMAT binary)`, columnList(chain.OutcomeColumns()), s.schema, r.Low.Text(""), r.High.Text(""))
-	if err := s.copyRows(ctx, s.read, query, each); err != nil {
-		return fmt.Errorf("cannot read table outcomes: %w", err)
-	}
-	return nil
+	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(),
+		within("check_id", r)+" AND (release = 'd' OR excess = 'e') ORDER BY check_id, number", each)
 }
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.
 func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
-	query := fmt.Sprintf("COPY (SELECT %s FROM %s.outcomes WHERE check_id = '%s' ORDER BY number) TO STDOUT (FORMAT binary)",
-		columnList(chain.OutcomeColumns()), s.schema, check.Text(""))
-	err = s.copyRows(ctx, s.read, query, func(row []byte) error {
+	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY number", func(row []byte) error {
 		o, err := chain.ParseOutcome(bytes.Clone(row))
 		all = append(all, o)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the outcomes of a check: %w", err)
-	}
-	return all, nil
+	return all, err
+}
+
+func within(id string, r verify.Range) string {
+	return "WHERE " + id + " BETWEEN '" + r.Low.Text("") + "' AND '" + r.High.Text("") + "'"
 }
 
 // columnList is what a row's encoding is made of.
@@ -172,19 +170,11 @@ func columnList(columns []string) string {
 	return strings.ReplaceAll(strings.Join(columns, ","), "amount", "amount::text")
 }
 
-func (s *Snapshot) copy(ctx context.Context, in reading, table, columns, id string, r verify.Range, each func([]byte) error) error {
-	query := "COPY (SELECT " + columns + " FROM " + s.schema + "." + table + " WHERE " + id + " BETWEEN '" + hex.EncodeToString(r.Low[:]) +
-		"' AND '" + hex.EncodeToString(r.High[:]) + "' ORDER BY " + id + ") TO STDOUT (FORMAT binary)"
-	err := s.copyRows(ctx, in, query, each)
-	if err != nil {
-		return fmt.Errorf("cannot read table %s: %w", table, err)
-	}
-	return nil
-}
-
-func (s *Snapshot) copyRows(ctx context.Context, in reading, query string, each func([]byte) error) error {
-	return in(ctx, func(ctx context.Context, tx pgx.Tx) error {
+// copy reads rows of a table as COPY sends them.
+func (s *Snapshot) copy(ctx context.Context, in reading, table string, columns []string, which string, each func([]byte) error) error {
+	return in(ctx, "table "+table, func(ctx context.Context, tx pgx.Tx) error {
 		rows := copied{each: each}
+		query := "COPY (SELECT " + columnList(columns) + " FROM " + s.schema + "." + table + " " + which + ") TO STDOUT (FORMAT binary)"
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, query); err != nil {
 			return err
 		}
@@ -195,8 +185,8 @@ func (s *Snapshot) copyRows(ctx context.Context, in reading, query string, each 
 // Overview implements verify.Evidence.
 func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overview, err error) {
 	o.Days = make(map[verify.Day]bool)
-	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var low, high *[16]byte
+	err = s.readChecks(ctx, "what there is", func(ctx context.Context, tx pgx.Tx) error {
+		var low, high spend.ID
 		err := tx.QueryRow(ctx, s.in(`SELECT min(low::text COLLATE "C")::uuid, max(high::text COLLATE "C")::uuid, coalesce(sum(entries), 0)::bigint FROM (
 			SELECT (SELECT check_id FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id LIMIT 1) AS low,
 				(SELECT check_id FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1) AS high, 0 AS entries
@@ -206,22 +196,17 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 				(SELECT outcome_id FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2 ORDER BY outcome_id DESC LIMIT 1), 0
 			UNION ALL SELECT min(first_id::text COLLATE "C")::uuid, max(last_id::text COLLATE "C")::uuid, sum(octet_length(entries)) / $3
 				FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1) AS bounds`),
-			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&low, &high, &o.Entries)
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(uuid(&low), uuid(&high), &o.Entries)
 		if err != nil {
 			return err
 		}
-		if low != nil && high != nil {
-			o.Range = verify.Range{Low: spend.ID(*low), High: spend.ID(*high)}
-		}
+		o.Range = verify.Range{Low: low, High: high} // zero, both, when there is nothing
 		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&o.At); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, s.in(`SELECT (to_date(substr(relname, 8), 'YYYYMMDD') - date '1970-01-01')::bigint
+		rows, _ := tx.Query(ctx, s.in(`SELECT (to_date(substr(relname, 8), 'YYYYMMDD') - date '1970-01-01')::bigint
 			FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
-			WHERE inhparent = '{schema}.checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`))
-		if err != nil {
-			return err
-		}
+			WHERE inhparent = '{schema}.checks'::regclass AND relname ~ '^checks_[0-9]{8}$'`)) // its error is that of the rows
 		days, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		for _, day := range days {
 			o.Days[verify.Day(day)] = true
@@ -231,10 +216,7 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		}
 		return s.archivedDays(ctx, tx, r, &o)
 	})
-	if err != nil {
-		return o, fmt.Errorf("cannot look the audit trail over: %w", err)
-	}
-	return o, nil
+	return o, err
 }
 
 // archivedDays adds the days of the range that left.
@@ -242,13 +224,11 @@ func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, 
 	o.Archived = make(map[verify.Day]verify.ArchivedDay)
 	var day int64
 	var a verify.ArchivedDay
-	var manifest []byte
-	return stream(ctx, tx, []any{&day, &a.Rows, &manifest, &a.At}, func() error {
+	return stream(ctx, tx, []any{&day, &a.Rows, bytea(&a.Manifest), &a.At}, func() error {
 		one := verify.Day(day)
 		if one < verify.DayOf(r.Low) || verify.DayOf(r.High) < one {
 			return nil
 		}
-		copy(a.Manifest[:], manifest)
 		o.Archived[one] = a
 		o.Range = union(o.Range, one.Range())
 		return nil
@@ -271,7 +251,7 @@ func union(a, b verify.Range) verify.Range {
 
 // Weigh implements verify.Evidence.
 func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, err error) {
-	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.readChecks(ctx, "how much is in a range", func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, s.in(`SELECT
 			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1),
 			EXISTS (SELECT FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1 AND (first_id >= $1 OR last_id <= $2)),
@@ -280,10 +260,7 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 			EXISTS (SELECT FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2)`),
 			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Edges, &w.Violations, &w.Outcomes, &w.Rows)
 	})
-	if err != nil {
-		return w, fmt.Errorf("cannot count what is in a range: %w", err)
-	}
-	return w, nil
+	return w, err
 }
 
 // noIndex has rows read that an index lacks.
@@ -292,7 +269,7 @@ const noIndex = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlysca
 // Totals implements verify.Evidence. It goes through the tables from their first
 // page to the last, for an index may lack rows.
 func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
-	err = s.readChecks(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.readChecks(ctx, "how many rows there are", func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
@@ -301,8 +278,5 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes)`)).
 			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes)
 	})
-	if err != nil {
-		return t, fmt.Errorf("cannot count the rows of the audit trail: %w", err)
-	}
-	return t, nil
+	return t, err
 }

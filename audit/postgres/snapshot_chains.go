@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,24 +27,17 @@ func (s *Snapshot) Chain(ctx context.Context, chainID spend.ID, from, to int64, 
 }
 
 func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, query string, args ...any) error {
-	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.read(ctx, "batches", func(ctx context.Context, tx pgx.Tx) error {
 		var b verify.Batch
 		return stream(ctx, tx, []any{uuid(&b.Chain), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
 			func() error { return each(b) }, s.in(query), args...)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot read batches: %w", err)
-	}
-	return nil
 }
 
 // stream scans rows one after the other.
 func stream(ctx context.Context, tx pgx.Tx, into []any, each func() error, query string, args ...any) error {
-	rows, err := tx.Query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	_, err = pgx.ForEachRow(rows, into, each)
+	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	_, err := pgx.ForEachRow(rows, into, each)
 	return err
 }
 
@@ -67,17 +59,14 @@ const selectChains = `WITH gaps AS MATERIALIZED (
 
 // Chains implements verify.Evidence.
 func (s *Snapshot) Chains(ctx context.Context, r verify.Range) (spans []verify.ChainSpan, err error) {
-	err = s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.read(ctx, "the chains", func(ctx context.Context, tx pgx.Tx) error {
 		var span verify.ChainSpan
 		return stream(ctx, tx, []any{uuid(&span.Chain), &span.From, &span.To}, func() error {
 			spans = append(spans, span)
 			return nil
 		}, s.in(selectChains), [16]byte(r.Low), [16]byte(r.High))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the chains: %w", err)
-	}
-	return spans, nil
+	return spans, err
 }
 
 // Heads implements verify.Evidence.
@@ -88,7 +77,7 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 	for i, p := range places {
 		chains[i], seqs[i] = p.Chain, p.Seq
 	}
-	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.read(ctx, "the heads of a checkpoint", func(ctx context.Context, tx pgx.Tx) error {
 		var p verify.Place
 		var last *int64
 		var head []byte
@@ -104,34 +93,26 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq) LEFT JOIN {schema}.batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`),
 			chains, seqs)
 	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot look up the heads of a checkpoint: %w", err)
-	}
-	return heads, latest, nil
+	return heads, latest, err
 }
 
 // Changes implements verify.Evidence.
 func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) error {
-	query := "COPY (SELECT " + columnList(chain.ChangeColumns()) + ",head FROM " + s.schema + ".changes ORDER BY seq) TO STDOUT (FORMAT binary)"
 	var fields [][]byte
-	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
+	return s.copy(ctx, s.read, "changes", append(chain.ChangeColumns(), "head"), "ORDER BY seq", func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
 		c := verify.Change{Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: int(integer(fields[3]))}
 		c.At, _ = chain.Time(fields[10]) // a column of that type
 		head := fields[13]
-		copyHash(&c.Hash, fields[12])
-		copyHash(&c.Head, head)
+		_ = bytea(&c.Hash).ScanBytes(fields[12]) // never fails
+		_ = bytea(&c.Head).ScanBytes(head)
 		// The row without its head.
 		c.Row = binary.BigEndian.AppendUint16(nil, uint16(len(chain.ChangeColumns())))
 		c.Row = append(c.Row, row[2:len(row)-4-len(head)]...)
 		return each(c)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot read the changes: %w", err)
-	}
-	return nil
 }
 
 // integer is a field's big-endian value; 0 for null.
@@ -140,13 +121,6 @@ func integer(field []byte) (n int64) {
 		n = n<<8 | int64(b)
 	}
 	return n
-}
-
-// copyHash leaves the zero hash for what is none.
-func copyHash(h *spend.Hash, field []byte) {
-	if len(field) == len(h) {
-		copy(h[:], field)
-	}
 }
 
 // Keys implements verify.Evidence.
@@ -161,32 +135,22 @@ func (s *Snapshot) Webhooks(ctx context.Context, each func(spend.ID, []byte) err
 
 // copyByID reads the rows of a table whose first column is the ID, in its order.
 func (s *Snapshot) copyByID(ctx context.Context, table string, columns []string, each func(spend.ID, []byte) error) error {
-	query := "COPY (SELECT " + columnList(columns) + " FROM " + s.schema + "." + table + " ORDER BY id) TO STDOUT (FORMAT binary)"
-	err := s.copyRows(ctx, s.read, query, func(row []byte) error {
+	return s.copy(ctx, s.read, table, columns, "ORDER BY id", func(row []byte) error {
 		fields, err := chain.ParseRow(nil, row)
 		if err != nil {
 			return err
 		}
 		return each(spend.ID(fields[0]), row)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot read the %s: %w", table, err)
-	}
-	return nil
 }
 
 // Policies implements verify.Evidence.
 func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion, []byte) error) error {
-	query := "COPY (SELECT " + columnList(chain.PolicyColumns()) + " FROM " + s.schema + ".policies ORDER BY generation) TO STDOUT (FORMAT binary)"
 	var fields [][]byte
-	err := s.copyRows(ctx, s.read, query, func(row []byte) (err error) {
+	return s.copy(ctx, s.read, "policies", chain.PolicyColumns(), "ORDER BY generation", func(row []byte) (err error) {
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
 		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(integer(fields[1]))}, row)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot read the policies: %w", err)
-	}
-	return nil
 }

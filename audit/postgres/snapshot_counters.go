@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,7 +14,7 @@ func counterColumns() []string {
 
 // Counters implements verify.Evidence.
 func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error) error {
-	err := s.read(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	return s.read(ctx, "the counters of budgets", func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
@@ -25,8 +24,4 @@ func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error
 			s.in(`SELECT counter_id, start_ms, coalesce(bucket_ms, -1), coalesce(end_ms, 0), coalesce(count, -1), coalesce(since, -1), coalesce(used::text, 'null'),
 				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
 	})
-	if err != nil {
-		return fmt.Errorf("cannot read the counters of budgets: %w", err)
-	}
-	return nil
 }
