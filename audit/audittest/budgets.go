@@ -236,9 +236,7 @@ func countersExpire(t *testing.T, s Subject) {
 	ended.EndMS = now().Add(-audit.KeepCounters - time.Minute).UnixMilli()
 	lifetime.EndMS = 0
 	mustCommit(t, s, charged(newCheck(f), kept, ended, lifetime))
-	if err := s.Tidy(t.Context(), now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tidy(t.Context(), now()))
 	mustUse(t, s, kept, "1", 1)
 	mustUse(t, s, lifetime, "1", 1)
 	mustUse(t, s, ended, "0", 0)
@@ -252,9 +250,7 @@ func budgetsCountSince(t *testing.T, s Subject) {
 		t.Helper()
 		p := newPolicy("refunds")
 		p.Budgets = budgets
-		if err := s.CreatePolicy(ctx, actor(), p, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreatePolicy(ctx, actor(), p, at))
 		read, err := s.Policy(ctx, "refunds", p.Version)
 		if err != nil || !reflect.DeepEqual(read, p) {
 			t.Errorf("read %+v, %v; created %+v", read, err, p)

@@ -20,12 +20,8 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }
 	f := fence(t, s)
 	first, second := newCheck(f), keyed(newCheck(f), newKeyText())
-	if err := s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Commit(ctx, []*spend.Check{second, newCheck(f)}, nil, Link(2, second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)))
+	must(t, s.Commit(ctx, []*spend.Check{second, newCheck(f)}, nil, Link(2, second)))
 	if n := batches(); n != 2 {
 		t.Fatalf("%d batches of 2 commits", n)
 	}
@@ -34,9 +30,7 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 	again.ID = first.ID
 	stale, fenced := newCheck(f), newCheck(fence(t, s))
 	stale.Fence.Epoch = spend.NewID(now())
-	if err := s.Fence(ctx, fenced.Fence.Node); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Fence(ctx, fenced.Fence.Node))
 	for what, c := range map[string]*spend.Check{"poison": poison, "taken key": taken, "recorded already": again, "stale": stale, "fenced": fenced} {
 		if err := s.Commit(ctx, []*spend.Check{c}, nil, Link(3, c)); err == nil {
 			t.Errorf("%s: was recorded", what)
@@ -60,9 +54,7 @@ func chainNeverForks(t *testing.T, s Subject) {
 	ctx := t.Context()
 	f := fence(t, s)
 	first := newCheck(f)
-	if err := s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Commit(ctx, []*spend.Check{first}, nil, Link(1, first)))
 	const racers = 6
 	var mu sync.Mutex
 	var won []*spend.Check

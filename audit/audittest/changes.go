@@ -21,30 +21,20 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	key.Credential = ""
 	p, k := newPolicy("p"), newKey()
 	k.Name = `Kasse – ゼロ <"\\">`
-	if err := s.CreatePolicy(ctx, key, p, epochStart); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CreateKey(ctx, system, k); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(ctx, key, p, epochStart))
+	must(t, s.CreateKey(ctx, system, k))
 	if _, err := s.UpdateKey(ctx, admin, spend.NewID(now()), audit.KeyChange{Active: new(false)}); !errors.Is(err, audit.ErrNotFound) {
 		t.Fatal(err)
 	}
-	if err := s.NoteKeyUses(ctx, []audit.KeyUse{{ID: k.ID, At: epochStart}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.NoteKeyUses(ctx, []audit.KeyUse{{ID: k.ID, At: epochStart}}))
 	changed, err := s.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	made, secret := newWebhook(), newSecret()
-	if err := s.CreateWebhook(ctx, admin, made, secret, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateWebhook(ctx, admin, made, secret, 0))
 	rotated := *made
-	if err := updateAndDelete(t, s, admin, system, &rotated); err != nil {
-		t.Fatal(err)
-	}
+	must(t, updateAndDelete(t, s, admin, system, &rotated))
 	got := mustRecord(t, s, audit.ChangeQuery{})
 	want := []audit.Change{
 		audit.ChangeOfPolicy(p, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
@@ -126,9 +116,7 @@ func mustRecord(t *testing.T, s Subject, q audit.ChangeQuery) []audit.Change {
 func details(t *testing.T, object string) string {
 	t.Helper()
 	var members map[string]any
-	if err := json.Unmarshal([]byte(object), &members); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(object), &members))
 	b, err := json.Marshal(members)
 	if err != nil {
 		t.Fatal(err)
@@ -140,12 +128,8 @@ func details(t *testing.T, object string) string {
 func noChangeWithoutRecord(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k := newKey()
-	if err := s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CreateKey(ctx, actor(), k); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart))
+	must(t, s.CreateKey(ctx, actor(), k))
 	mustCreateWebhook(t, s, 0)
 	const policy = "INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation) " +
 		"SELECT policy_id, 2, name, description, rules, metadata, created_at, updated_at, "

@@ -16,14 +16,10 @@ import (
 func policyVersions(t *testing.T, s Subject) {
 	ctx := t.Context()
 	first := newPolicy("refunds")
-	if err := s.CreatePolicy(ctx, actor(), first, epochStart.Add(300*time.Microsecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(ctx, actor(), first, epochStart.Add(300*time.Microsecond)))
 	second := &audit.Policy{PolicyID: "refunds", Name: "Second", Rules: "[]"} // nothing optional
 	later := epochStart.Add(time.Hour)
-	if err := s.CreatePolicy(ctx, actor(), second, later); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(ctx, actor(), second, later))
 	want := *newPolicy("refunds")
 	want.Version, want.CreatedAt, want.UpdatedAt = 1, epochStart, epochStart
 	wantSecond := audit.Policy{
@@ -89,9 +85,7 @@ func keys(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k := newKey()
 	k.Name = "Kasse – ゼロ"
-	if err := s.CreateKey(ctx, actor(), k); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateKey(ctx, actor(), k))
 	same := newKey()
 	same.Hash = k.Hash
 	if err := s.CreateKey(ctx, actor(), same); err == nil {
@@ -133,9 +127,7 @@ func keyPaging(t *testing.T, s Subject) {
 	var want []audit.Key
 	for range 7 {
 		k := newKey()
-		if err := s.CreateKey(t.Context(), actor(), k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateKey(t.Context(), actor(), k))
 		want = append(want, *k)
 	}
 	slices.Reverse(want)
@@ -189,9 +181,7 @@ func configChanges(t *testing.T, s Subject) {
 		if unchanged := read(before); len(unchanged.Keys)+len(unchanged.PolicyIDs) != 0 || unchanged.Generation != before {
 			t.Errorf("since %d: %+v", before, unchanged)
 		}
-		if err := step.write(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, step.write())
 		delta := read(before)
 		if delta.Generation <= before || len(delta.Keys) != step.keys || !slices.Equal(delta.PolicyIDs, step.policies) {
 			t.Errorf("since %d: %+v", before, delta)

@@ -42,9 +42,7 @@ func webhookDeliveries(t *testing.T, s Subject) {
 	var want []audit.Delivery
 	attempt := func(r audit.DeliveryResult) *audit.WebhookTask {
 		t.Helper()
-		if err := s.RecordDelivery(t.Context(), node, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.RecordDelivery(t.Context(), node, r))
 		want = append([]audit.Delivery{r.Delivery}, want...)
 		return mustHold(t, s, node, w.ID)
 	}
@@ -112,9 +110,7 @@ func webhookReplays(t *testing.T, s Subject) {
 	one, two := delivered(w.ID, 1), failed(w.ID, 2, nil)
 	two.RetryIn = time.Hour
 	for _, r := range []audit.DeliveryResult{one, two} {
-		if err := s.RecordDelivery(ctx, node, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.RecordDelivery(ctx, node, r))
 	}
 	replay := func(id spend.ID) *audit.WebhookTask {
 		t.Helper()
@@ -131,16 +127,12 @@ func webhookReplays(t *testing.T, s Subject) {
 	trying := task.Retry
 	time.Sleep(2 * time.Millisecond)
 	replay(one.ID)
-	if err := s.RecordDelivery(ctx, node, redelivered(w.ID, trying)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.RecordDelivery(ctx, node, redelivered(w.ID, trying)))
 	task = mustHold(t, s, node, w.ID)
 	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 {
 		t.Fatalf("the replay is lost: %+v", r)
 	}
-	if err := s.RecordDelivery(ctx, node, redelivered(w.ID, task.Retry)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.RecordDelivery(ctx, node, redelivered(w.ID, task.Retry)))
 	if r := replay(two.ID).Retry; r == nil || r.Sequence != 2 || r.Attempts != 0 {
 		t.Errorf("to be tried again: %+v", r)
 	}
@@ -150,9 +142,7 @@ func webhookReplays(t *testing.T, s Subject) {
 			t.Errorf("got %v, want ErrNotFound", err)
 		}
 	}
-	if err := s.DeleteWebhook(ctx, actor(), w.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DeleteWebhook(ctx, actor(), w.ID))
 	if _, err := s.ReplayDelivery(ctx, w.ID, one.ID); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("of a deleted webhook: %v", err)
 	}
@@ -177,9 +167,7 @@ func webhookSecrets(t *testing.T, s Subject) {
 	if s.ExpireSecrets == "" {
 		return
 	}
-	if err := s.Exec(t, s.ExpireSecrets); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t, s.ExpireSecrets))
 	if task := mustHold(t, s, node, w.ID); !slices.Equal(task.Secrets, want[:1]) {
 		t.Errorf("%d secrets sign after a day, want 1", len(task.Secrets))
 	}
@@ -195,9 +183,7 @@ func webhookTypes(t *testing.T, s Subject) {
 	if _, err := s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{EventTypes: []audit.EventType{audit.EventKeyChanged}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RecordDelivery(ctx, node, delivered(w.ID, 8)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.RecordDelivery(ctx, node, delivered(w.ID, 8)))
 	if task, err := s.HoldWebhook(ctx, node, w.ID, read, longLease); err != nil || task.Cursor != 5 {
 		t.Fatalf("the cursor moved: %+v, %v", task, err)
 	}
@@ -217,13 +203,9 @@ func deliveriesExpire(t *testing.T, s Subject) {
 	old, recent := delivered(w.ID, 1), delivered(w.ID, 2)
 	old.ID = spend.NewID(now().Add(-audit.KeepDeliveries - time.Hour))
 	for _, r := range []audit.DeliveryResult{old, recent} {
-		if err := s.RecordDelivery(ctx, node, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.RecordDelivery(ctx, node, r))
 	}
-	if err := s.Tidy(ctx, now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tidy(ctx, now()))
 	page, _, err := s.Deliveries(ctx, audit.DeliveryQuery{WebhookID: w.ID, Limit: 10})
 	if err != nil || len(page) != 1 || page[0].ID != recent.ID {
 		t.Errorf("listed %+v, %v", page, err)

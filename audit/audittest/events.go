@@ -86,17 +86,13 @@ func eventsAreThere(t *testing.T, s Subject) {
 	news("at first")
 	ctx, f := t.Context(), fence(t, s)
 	policy := newPolicy("refunds")
-	if err := s.CreatePolicy(ctx, actor(), policy, now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(ctx, actor(), policy, now()))
 	e := news("a policy", audit.EventPolicyCreated)[0]
 	if e.PolicyID != "refunds" || e.AgentID != "" || e.Change.Subject != "refunds" || e.Change.Version != 1 || e.Change.By != actor() || !e.At.Equal(e.Change.At) {
 		t.Errorf("policy: %+v", e)
 	}
 	key := newKey()
-	if err := s.CreateKey(ctx, actor(), key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateKey(ctx, actor(), key))
 	off := false
 	if _, err := s.UpdateKey(ctx, actor(), key.ID, audit.KeyChange{Active: &off}); err != nil {
 		t.Fatal(err)
@@ -202,12 +198,8 @@ func outcomeEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ...
 // where nothing is for it.
 func eventsAreBound(t *testing.T, s Subject) {
 	f := fence(t, s)
-	if err := s.CreatePolicy(t.Context(), actor(), newPolicy("p-0"), now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CreateKey(t.Context(), actor(), newKey()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreatePolicy(t.Context(), actor(), newPolicy("p-0"), now()))
+	must(t, s.CreateKey(t.Context(), actor(), newKey()))
 	checks := make([]*spend.Check, 0, 300)
 	for i := range cap(checks) {
 		c := blocked(newCheck(f))

@@ -75,9 +75,7 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, taking)
 	news("taken", back)
 	other := charge("other", "[]", "1000")
-	if err := RecordAll(t.Context(), s, []*spend.Check{charged(newCheck(f), other)}, report(f, taking, 1, spend.Voided, true)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RecordAll(t.Context(), s, []*spend.Check{charged(newCheck(f), other)}, report(f, taking, 1, spend.Voided, true)))
 	news("taken beside an outcome", other)
 	mustCommit(t, s, charged(newCheck(f), back))
 	news("taken again")

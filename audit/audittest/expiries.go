@@ -76,9 +76,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	if len(was) > 0 {
 		t.Errorf("no expiry is recorded of %v", was)
 	}
-	if err := s.Exec(t, s.DelayExpiries); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t, s.DelayExpiries))
 	mustBe(t, s, late, audit.ApprovalExpired)
 	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
 }

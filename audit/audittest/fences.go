@@ -56,9 +56,7 @@ func fencedNode(t *testing.T, s Subject) {
 	before := newCheck(f)
 	mustCommit(t, s, before)
 	for range 2 { // again does no harm
-		if err := s.Fence(ctx, f.Node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Fence(ctx, f.Node))
 	}
 	c := keyed(newCheck(f), newKeyText())
 	if err := Record(ctx, s, c); !errors.Is(err, audit.ErrFencedNode) {

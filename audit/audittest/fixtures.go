@@ -121,11 +121,16 @@ func metadata(s string) spend.Metadata {
 	return m
 }
 
-func mustCommit(t testing.TB, s audit.Store, checks ...*spend.Check) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := Record(t.Context(), s, checks...); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustCommit(t testing.TB, s audit.Store, checks ...*spend.Check) {
+	t.Helper()
+	must(t, Record(t.Context(), s, checks...))
 }
 
 // lookUp reads checks back.

@@ -106,23 +106,17 @@ func keysExpire(t *testing.T, s Subject) {
 	hash := spend.HashKey(key)
 	other := keyed(newCheck(f), newKeyText())
 	mustCommit(t, s, keyed(newCheck(f), key), other)
-	if err := s.Tidy(ctx, now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tidy(ctx, now()))
 	if recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash}); err != nil || len(recorded) != 1 {
 		t.Errorf("before it expires: %v, %v", recorded, err)
 	}
-	if err := s.Exec(t, s.ExpireKeys); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t, s.ExpireKeys))
 	if recorded, err := s.CheckIDsByKey(ctx, []spend.Hash{hash}); err != nil || len(recorded) != 0 {
 		t.Errorf("after it expired: %v, %v", recorded, err)
 	}
 	second := keyed(newCheck(f), key)
 	mustCommit(t, s, second)
-	if err := s.Tidy(ctx, now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tidy(ctx, now()))
 	if rows := s.Count(t, "SELECT count(*) FROM idempotency_keys"); rows != 1 {
 		t.Errorf("%d keys are kept, want the live one", rows)
 	}

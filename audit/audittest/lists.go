@@ -210,9 +210,7 @@ func policyListing(t *testing.T, s Subject) {
 			p := newPolicy(id)
 			p.Name = fmt.Sprintf("name %d", round)
 			p.Budgets = map[string]audit.BudgetSince{"day": {Identity: spend.Hash{byte(round)}}}
-			if err := s.CreatePolicy(ctx, actor(), p, epochStart.Add(time.Duration(round)*time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreatePolicy(ctx, actor(), p, epochStart.Add(time.Duration(round)*time.Minute)))
 			latest[id], all[id] = *p, append([]audit.Policy{*p}, all[id]...)
 		}
 	}
@@ -264,9 +262,7 @@ func policyPagesAreBounded(t *testing.T, s Subject) {
 		p := newPolicy(id)
 		p.Rules = large
 		for range 3 {
-			if err := s.CreatePolicy(ctx, actor(), p, epochStart); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.CreatePolicy(ctx, actor(), p, epochStart))
 		}
 	}
 	page, err := s.ListPolicies(ctx, audit.PolicyQuery{Limit: 3})

@@ -37,9 +37,7 @@ func moved(o *spend.Outcome, text string, mayRelease bool) *spend.Outcome {
 
 func mustReport(t testing.TB, s audit.Store, outcomes ...*spend.Outcome) {
 	t.Helper()
-	if err := RecordAll(t.Context(), s, nil, outcomes...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RecordAll(t.Context(), s, nil, outcomes...))
 }
 
 // mustRefuseReport records nothing, since exactly these have outcomes.
@@ -135,9 +133,7 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	if err := RecordAll(t.Context(), s, nil, report(stale, checks[4], 1, spend.Voided, true)); !errors.Is(err, audit.ErrStaleEpoch) {
 		t.Errorf("of another epoch: %v", err)
 	}
-	if err := s.Fence(t.Context(), f.Node); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Fence(t.Context(), f.Node))
 	if err := RecordAll(t.Context(), s, nil, report(f, checks[4], 1, spend.Voided, true)); !errors.Is(err, audit.ErrFencedNode) {
 		t.Errorf("of a node that is fenced: %v", err)
 	}
@@ -161,9 +157,7 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 		checks[i] = charged(newCheck(f), charges...)
 	}
 	mustCommit(t, s, checks...)
-	if err := s.Tidy(t.Context(), now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tidy(t.Context(), now()))
 	used := func(money string, count int64) {
 		t.Helper()
 		mustUse(t, s, day, money, count)

@@ -20,15 +20,13 @@ type history struct {
 	at    time.Time
 
 	mu  sync.Mutex
-	all []audit.Violation // those that were committed
+	all []*spend.Check // that were committed
 }
 
 func newHistory(t *testing.T, s Subject) *history {
 	t.Helper()
 	if s.FineCounts != "" {
-		if err := s.Exec(t, s.FineCounts); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t, s.FineCounts))
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -54,9 +52,15 @@ func (h *history) batch() []*spend.Check {
 		c := blocked(newCheck(h.fence))
 		c.ID = spend.NewID(at)
 		c.Action.AgentID = fmt.Sprintf("agent-%d", h.IntN(1+h.IntN(1+h.IntN(40)))) // the first ones most
-		c.ActionType = spend.ActionTypes[h.IntN(1+h.IntN(4))]
-		if h.IntN(6) == 0 {
-			c.Decision.Effect = spend.Escalate
+		c.Action.PolicyID, c.KeyID = fmt.Sprintf("policy-%d", h.IntN(4)), fmt.Sprintf("key_%d", h.IntN(5))
+		c.ActionType = spend.ActionTypes[h.IntN(1+h.IntN(4))] // as resolved, not as sent
+		switch h.IntN(6) {
+		case 0:
+			c.Decision.Effect, c.Decision.Confidence = spend.Escalate, spend.Medium
+		case 1:
+			c.Action.Amount = amount("999999999.999999999")
+		case 2:
+			c.Principal, c.Owner = fmt.Sprintf("principal-%d", h.IntN(3)), "owner"
 		}
 		checks[i] = c
 	}
@@ -72,9 +76,7 @@ func (h *history) commit(t *testing.T, s Subject) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range checks {
-		h.all = append(h.all, violation(c))
-	}
+	h.all = append(h.all, checks...)
 }
 
 // query draws filters and a range, often one that begins or ends exactly at a
@@ -83,6 +85,9 @@ func (h *history) query() audit.ViolationQuery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := audit.ViolationQuery{Limit: 1 << 20}
+	if h.IntN(3) == 0 {
+		q.Bounds = h.bounds()
+	}
 	if h.IntN(2) == 0 {
 		q.AgentID = fmt.Sprintf("agent-%d", h.IntN(6))
 	}
@@ -90,7 +95,7 @@ func (h *history) query() audit.ViolationQuery {
 	q.Effect = spend.Effect(h.IntN(3))
 	instant := func() time.Time {
 		if h.IntN(2) == 0 && len(h.all) > 0 {
-			return h.all[h.IntN(len(h.all))].ID.Time().Add(time.Duration(h.IntN(3)-1) * time.Millisecond)
+			return h.all[h.IntN(len(h.all))].ID.Time().Add(time.Duration(h.IntN(3)-1)*time.Millisecond + time.Duration(h.IntN(2))*700*time.Microsecond)
 		}
 		return h.at.Add(-time.Duration(h.IntN(int(80 * time.Hour))))
 	}
@@ -106,9 +111,27 @@ func (h *history) query() audit.ViolationQuery {
 	return q
 }
 
+// bounds draws what a key may see.
+func (h *history) bounds() (b audit.Bounds) {
+	if h.IntN(2) == 0 {
+		b.PolicyIDs = []string{"policy-1", "policy-3", "unknown"}[:h.IntN(4)]
+	}
+	if h.IntN(2) == 0 {
+		b.AgentIDs = []string{"agent-0", "agent-2"}[:1+h.IntN(2)]
+	}
+	if h.IntN(2) == 0 {
+		b.Principal = []string{"principal-2", "key_3", "nobody"}[h.IntN(3)] // key_3 of those whose principal was not given
+	}
+	return b
+}
+
 // among returns what a query must answer, newest first.
-func among(all []audit.Violation, q audit.ViolationQuery) []audit.Violation {
-	want := slices.DeleteFunc(slices.Clone(all), func(v audit.Violation) bool { return !matches(q, v) })
+func among(all []*spend.Check, q audit.ViolationQuery) (want []audit.Violation) {
+	for _, c := range all {
+		if v := violation(c); MaySee(&q.Bounds, c) && matches(q, v) {
+			want = append(want, v)
+		}
+	}
 	slices.SortFunc(want, func(a, b audit.Violation) int { return slices.Compare(b.ID[:], a.ID[:]) })
 	return want
 }
@@ -128,12 +151,20 @@ func violationTotals(t *testing.T, s Subject) {
 			q := h.query()
 			want := among(h.all, q)
 			page := mustList(t, s, q)
-			if !slices.Equal(page.Violations, want) || page.Total != int64(len(want)) {
-				t.Errorf("%+v: got %d, total %d; want %d", q, len(page.Violations), page.Total, len(want))
+			total := int64(len(want))
+			if !slices.Equal(page.Violations, want) || page.Total != total {
+				t.Errorf("%+v: got %d, total %d; want %d", q, len(page.Violations), page.Total, total)
 			}
-			q.Limit = 1 + h.IntN(9) // the total is that of all pages
-			if page := mustList(t, s, q); page.Total != int64(len(want)) || page.More != (len(want) > q.Limit) {
-				t.Errorf("%+v: total %d, more %v; want %d", q, page.Total, page.More, len(want))
+			q.Limit = 1 + h.IntN(9)
+			for page.More = true; page.More; {
+				page = mustList(t, s, q) // the total is that of all pages
+				n := min(q.Limit, len(want))
+				if page.Total != total || !slices.Equal(page.Violations, want[:n]) || page.More != (len(want) > n) {
+					t.Fatalf("%+v: got %d, total %d, more %v; want %d of %d", q, len(page.Violations), page.Total, page.More, n, total)
+				}
+				if want = want[n:]; n > 0 {
+					q.Before = page.Violations[n-1].ID
+				}
 			}
 		}
 	}

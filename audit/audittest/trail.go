@@ -102,37 +102,6 @@ func poisonRowIsNamed(t *testing.T, s Subject) {
 	}
 }
 
-func concurrentCommits(t *testing.T, s Subject) {
-	const writers, batches, size = 8, 10, 20
-	f := fence(t, s)
-	var mu sync.Mutex
-	var all []*spend.Check
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for range batches {
-				batch := make([]*spend.Check, size)
-				for i := range batch {
-					if batch[i] = newCheck(f); i%4 == 0 {
-						keyed(blocked(batch[i]), newKeyText())
-					}
-				}
-				if err := Record(t.Context(), s, batch...); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				all = append(all, batch...)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	mustHave(t, s, all...)
-	if page := mustList(t, s, audit.ViolationQuery{Limit: 1}); page.Total != writers*batches*size/4 {
-		t.Errorf("%d violations, want %d", page.Total, writers*batches*size/4)
-	}
-}
-
 // contextEnds demands that a context that has ended stops everything, with an
 // outcome that is certain.
 func contextEnds(t *testing.T, s Subject) {

@@ -19,9 +19,7 @@ func keyUses(t *testing.T, s Subject) {
 		used.ID, idle.ID = idle.ID, used.ID
 	}
 	for _, k := range []*audit.Key{used, idle} {
-		if err := s.CreateKey(ctx, actor(), k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateKey(ctx, actor(), k))
 	}
 	before, err := s.ConfigChanges(ctx, 0)
 	if err != nil {
@@ -35,9 +33,7 @@ func keyUses(t *testing.T, s Subject) {
 		{{ID: used.ID, At: at.Add(-time.Millisecond)}}, // another node, late
 		nil,
 	} {
-		if err := s.NoteKeyUses(ctx, uses); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.NoteKeyUses(ctx, uses))
 	}
 	used.LastUsedAt = at
 	after, err := s.ConfigChanges(ctx, before.Generation)
@@ -67,9 +63,7 @@ func keyUsesRace(t *testing.T, s Subject) {
 	keys := make([]*audit.Key, size)
 	for i := range keys {
 		keys[i] = newKey()
-		if err := s.CreateKey(t.Context(), actor(), keys[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateKey(t.Context(), actor(), keys[i]))
 	}
 	var wg sync.WaitGroup
 	for n := range nodes {

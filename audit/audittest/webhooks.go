@@ -43,9 +43,7 @@ func newSecret() audit.Secret { return audit.Secret("whsec_" + rand.Text()) }
 func mustCreateWebhook(t *testing.T, s Subject, cursor int64) (*audit.Webhook, audit.Secret) {
 	t.Helper()
 	w, secret := newWebhook(), newSecret()
-	if err := s.CreateWebhook(t.Context(), actor(), w, secret, cursor); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.CreateWebhook(t.Context(), actor(), w, secret, cursor))
 	return w, secret
 }
 
@@ -98,9 +96,7 @@ func webhooksComeBack(t *testing.T, s Subject) {
 			t.Errorf("%+v: read %+v, returned %+v, %v, want %+v", change, got, changed, err, second)
 		}
 	}
-	if err := s.DeleteWebhook(ctx, actor(), second.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DeleteWebhook(ctx, actor(), second.ID))
 	unknown := spend.NewID(now())
 	for what, err := range map[string]error{
 		"read again":   errorOf(s.Webhook(ctx, second.ID)),
@@ -135,9 +131,7 @@ func webhooksAreBounded(t *testing.T, s Subject) {
 	if err != nil || len(all) != audit.MaxWebhooks {
 		t.Fatalf("%d webhooks, %v", len(all), err)
 	}
-	if err := s.DeleteWebhook(t.Context(), actor(), all[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.DeleteWebhook(t.Context(), actor(), all[0].ID))
 	if err := s.CreateWebhook(t.Context(), actor(), one, newSecret(), 0); err != nil {
 		t.Error(err)
 	}
@@ -191,9 +185,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	if task := mustHold(t, s, b, first.ID); task.Cursor != 9 {
 		t.Errorf("the cursor is %d, want that of the node before", task.Cursor)
 	}
-	if err := s.ReleaseWebhooks(ctx, b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ReleaseWebhooks(ctx, b))
 	mustNotHold(b, first.ID)
 	if taken := mustLease(t, s, a); !slices.Equal(taken, []spend.ID{first.ID, second.ID}) {
 		t.Errorf("took %x, want what was released", taken)
