@@ -114,22 +114,9 @@ func (e *ApprovalsError) Error() string {
 	return fmt.Sprintf("%d approvals cannot be used", len(e.Refused))
 }
 
-// finishUnapproved finishes the entries that may not use their approvals and
-// returns the others.
-func finishUnapproved(batch []*Entry, refused map[spend.ID]*ApprovalError) (rest []*Entry) {
-	for _, e := range batch {
-		if err := refused[e.id()]; err != nil {
-			e.finish(err)
-			continue
-		}
-		rest = append(rest, e)
-	}
-	return rest
-}
-
-// Settle derives the state at a moment from decisions, times, use and expiry. PostgreSQL
+// SetStatus derives the state at a moment from decisions, times, use and expiry. PostgreSQL
 // derives its own (state_of_approval).
-func (a *Approval) Settle(now time.Time) {
+func (a *Approval) SetStatus(now time.Time) {
 	denied, approvals := false, 0
 	a.ApprovedAt = time.Time{}
 	for _, d := range a.Decisions {
@@ -204,10 +191,7 @@ func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change
 	if d.Owner != "" {
 		details["owner"] = d.Owner
 	}
-	return Change{
-		Seq: generation, Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at.UTC().Truncate(time.Millisecond),
-		Details: object(details), Hash: d.ActionHash,
-	}
+	return newChange(kind, d.ApprovalID.Text(spend.PrefixApproval), generation, d.By, at, details, d.ActionHash)
 }
 
 // Expirer returns the actor of expiries.
@@ -221,8 +205,6 @@ func ChangeOfExpiry(a *Approval, generation int64, at time.Time) Change {
 		was = ApprovalApproved
 	}
 	hash := a.Check.Approval.ActionHash
-	return Change{
-		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: Expirer(), At: at.UTC().Truncate(time.Millisecond),
-		Details: object(map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}), Hash: hash,
-	}
+	details := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}
+	return newChange(ApprovalExpiry, a.Check.ID.Text(spend.PrefixApproval), generation, Expirer(), at, details, hash)
 }

@@ -286,11 +286,7 @@ func BudgetsText(budgets map[string]BudgetSince) string {
 	for id, b := range budgets {
 		kept[id] = sinceText{hex.EncodeToString(b.Identity[:]), b.Version, b.At.UnixMilli()}
 	}
-	text, err := json.Marshal(kept)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: the budgets of a policy have no JSON: %v", err))
-	}
-	return string(text)
+	return jsonText(kept)
 }
 
 // ParseBudgets is the inverse of BudgetsText.
@@ -323,9 +319,5 @@ func IdentitiesText(budgets map[string]BudgetSince) string {
 	for id, b := range budgets {
 		identities[id] = hex.EncodeToString(b.Identity[:])
 	}
-	text, err := json.Marshal(identities)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: the budgets of a policy have no JSON: %v", err))
-	}
-	return string(text)
+	return jsonText(identities)
 }

@@ -105,36 +105,33 @@ func orNil(s string) any {
 func ChangeOfPolicy(p *Policy, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation,
 		orNil(BudgetsText(p.Budgets)))
-	return Change{
-		Seq: generation, Kind: PolicyCreated, Subject: p.PolicyID, Version: p.Version, By: by, At: at.UTC().Truncate(time.Millisecond),
-		Details: object(map[string]any{"name": p.Name}), Hash: chain.HashPolicy(row),
-	}
+	c := newChange(PolicyCreated, p.PolicyID, generation, by, at, map[string]any{"name": p.Name}, chain.HashPolicy(row))
+	c.Version = p.Version
+	return c
 }
 
 // ChangeOfKey returns the record of a new or changed key, without its head.
 // PostgreSQL makes its own (record_key).
 func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation, orNil(k.Grants.Text()))
-	return Change{
-		Seq: generation, Kind: kind, Subject: k.ID.Text(spend.PrefixKey), By: by, At: at.UTC().Truncate(time.Millisecond),
-		Details: detailsOfKey(k), Hash: chain.HashKey(row),
-	}
-}
-
-func detailsOfKey(k *Key) string {
-	members := map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}
+	details := map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}
 	if text := k.Grants.Text(); text != "" {
-		if err := json.Unmarshal([]byte(text), &members); err != nil {
+		if err := json.Unmarshal([]byte(text), &details); err != nil {
 			panic(fmt.Sprintf("BUG: the grants of a key are no JSON: %v", err))
 		}
 	}
-	return object(members)
+	return newChange(kind, k.ID.Text(spend.PrefixKey), generation, by, at, details, chain.HashKey(row))
 }
 
-func object(members map[string]any) string {
-	b, err := json.Marshal(members)
+func newChange(kind ChangeKind, subject string, generation int64, by Actor, at time.Time, details map[string]any, hash spend.Hash) Change {
+	return Change{Seq: generation, Kind: kind, Subject: subject, By: by, At: at.UTC().Truncate(time.Millisecond), Details: jsonText(details), Hash: hash}
+}
+
+// jsonText returns what always has a JSON.
+func jsonText(value any) string {
+	b, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("BUG: the details of a change have no JSON: %v", err))
+		panic(fmt.Sprintf("BUG: %T has no JSON: %v", value, err))
 	}
 	return string(b)
 }

@@ -158,34 +158,54 @@ func finishAll(batch []*Entry, err error) {
 	}
 }
 
-// finishRecorded finishes the entries whose keys are taken, or whose outcomes are
-// reported, and returns the others.
-func finishRecorded(batch []*Entry, taken *KeysTakenError, reported *ReportedError) (rest []*Entry) {
-	keys := make(map[spend.Hash]struct{})
-	ids := make(map[spend.ID]struct{})
-	if taken != nil {
-		for _, h := range taken.Hashes {
-			keys[h] = struct{}{}
-		}
-	}
-	if reported != nil {
-		for _, id := range reported.CheckIDs {
-			ids[id] = struct{}{}
-		}
-	}
+// finishRefused finishes the entries of a batch that are refused and returns the
+// others.
+func finishRefused(batch []*Entry, refusal func(*Entry) error) (rest []*Entry) {
 	for _, e := range batch {
-		if e.outcome != nil {
-			if _, ok := ids[e.outcome.CheckID]; ok {
-				e.finish(ErrReported)
-				continue
-			}
-		} else if key := e.check.Action.IdempotencyKey; key != "" {
-			if _, ok := keys[spend.HashKey(key)]; ok {
-				e.finish(ErrKeyTaken)
-				continue
-			}
+		if err := refusal(e); err != nil {
+			e.finish(err)
+		} else {
+			rest = append(rest, e)
 		}
-		rest = append(rest, e)
 	}
 	return rest
+}
+
+// refusalOf returns what a store said of each entry; nil when it said something else.
+func refusalOf(err error) func(*Entry) error {
+	if taken, ok := errors.AsType[*KeysTakenError](err); ok {
+		keys := setOf(taken.Hashes)
+		return func(e *Entry) error {
+			if e.check != nil && e.check.Action.IdempotencyKey != "" && keys[spend.HashKey(e.check.Action.IdempotencyKey)] {
+				return ErrKeyTaken
+			}
+			return nil
+		}
+	}
+	if reported, ok := errors.AsType[*ReportedError](err); ok {
+		checks := setOf(reported.CheckIDs)
+		return func(e *Entry) error {
+			if e.outcome != nil && checks[e.outcome.CheckID] {
+				return ErrReported
+			}
+			return nil
+		}
+	}
+	if unapproved, ok := errors.AsType[*ApprovalsError](err); ok {
+		return func(e *Entry) error {
+			if refused := unapproved.Refused[e.id()]; refused != nil {
+				return refused
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+func setOf[K comparable](keys []K) map[K]bool {
+	set := make(map[K]bool, len(keys))
+	for _, k := range keys {
+		set[k] = true
+	}
+	return set
 }

@@ -148,13 +148,7 @@ type DeliveryQuery struct {
 }
 
 // EventTypesText returns event types as they are stored.
-func EventTypesText(types []EventType) string {
-	b, err := json.Marshal(types)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: event types have no JSON: %v", err))
-	}
-	return string(b)
-}
+func EventTypesText(types []EventType) string { return jsonText(types) }
 
 // ParseEventTypes is the inverse.
 func ParseEventTypes(text string) (types []EventType, err error) {
@@ -176,8 +170,6 @@ func (w *Webhook) Status() string {
 // its head. PostgreSQL makes its own (record_webhook).
 func ChangeOfWebhook(kind ChangeKind, w *Webhook, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(w.ID[:], w.URL, EventTypesText(w.EventTypes), w.Active, w.SecretSum[:], w.CreatedAt, generation)
-	return Change{
-		Seq: generation, Kind: kind, Subject: w.ID.Text(spend.PrefixWebhook), By: by, At: at.UTC().Truncate(time.Millisecond),
-		Details: object(map[string]any{"url": w.URL, "event_types": w.EventTypes, "status": w.Status()}), Hash: chain.HashWebhook(row),
-	}
+	details := map[string]any{"url": w.URL, "event_types": w.EventTypes, "status": w.Status()}
+	return newChange(kind, w.ID.Text(spend.PrefixWebhook), generation, by, at, details, chain.HashWebhook(row))
 }

@@ -201,24 +201,14 @@ func (w *Writer) commit(batch []*Entry) {
 		started := time.Now()
 		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
-		var taken *KeysTakenError
-		var reported *ReportedError
 		var exceeded *ExceededError
-		var unapproved *ApprovalsError
 		var row *RowError
+		refusal := refusalOf(err)
 		switch {
-		case errors.As(err, &taken), errors.As(err, &reported):
-			rest := finishRecorded(batch, taken, reported)
+		case refusal != nil:
+			rest := finishRefused(batch, refusal)
 			if len(rest) == len(batch) {
 				finishAll(batch, ErrUnavailable) // a store that names what is foreign
-				return
-			}
-			batch = rest
-			continue
-		case errors.As(err, &unapproved):
-			rest := finishUnapproved(batch, unapproved.Refused)
-			if len(rest) == len(batch) {
-				finishAll(batch, ErrUnavailable) // a store that refuses foreign checks
 				return
 			}
 			batch = rest

@@ -60,6 +60,6 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 		return nil, err
 	}
 	a.Check.Approval.UseWithin = time.Duration(within) * time.Millisecond
-	a.Settle(now)
+	a.SetStatus(now)
 	return a, nil
 }

@@ -90,7 +90,7 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 		if err != nil {
 			return nil, err
 		}
-		a.Settle(time.Now())
+		a.SetStatus(time.Now())
 	}
 	return all, nil
 }
@@ -165,7 +165,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			return err
 		}
 		approval.Decisions = append(approval.Decisions, audit.Decision{Approves: d.Approves, At: now})
-		switch approval.Settle(now); approval.Status {
+		switch approval.SetStatus(now); approval.Status {
 		case audit.ApprovalApproved:
 			return setDeadline(tx, d.ApprovalID, approval.UseBy())
 		case audit.ApprovalDenied:
@@ -211,7 +211,7 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 
 func expire(tx *sql.Tx, due []*audit.Approval, now time.Time) error {
 	for _, a := range due {
-		if a.Settle(now); a.Status == audit.ApprovalExpired && !a.Expired {
+		if a.SetStatus(now); a.Status == audit.ApprovalExpired && !a.Expired {
 			generation, err := raise(tx)
 			if err != nil {
 				return err

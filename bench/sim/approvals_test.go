@@ -64,7 +64,7 @@ func (m *memory) approval(id spend.ID) *audit.Approval {
 	}
 	a := *stored
 	a.Decisions = slices.Clone(a.Decisions)
-	a.Settle(time.Now())
+	a.SetStatus(time.Now())
 	return &a
 }
 
