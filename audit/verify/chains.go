@@ -114,17 +114,13 @@ func (w *chainWalk) batch(b Batch) {
 // late names the checks and outcomes of a batch that are older than a checkpoint which does not
 // have the batch: whoever signed it would have seen them.
 func (w *chainWalk) late(seq int64, entries []chain.Entry) {
-	lacking, acknowledged := w.known.lacking(w.chainID, seq)
+	lacking, kind := w.known.lackingBatch(w.chainID, seq)
 	for _, e := range entries {
 		if !lacking.After(e.ID.Time().Add(lateCommit)) {
 			return // and so are the others
 		}
 		if !w.all.Holds(e.ID) {
 			continue
-		}
-		kind := Inserted
-		if acknowledged {
-			kind = Acknowledged
 		}
 		w.tally.find(kind, entryName(e.ID), "it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
 			"its commit was held up that long, or its node's clock was behind", stamp(lacking), batchName(w.chainID, seq))

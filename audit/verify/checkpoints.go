@@ -39,7 +39,7 @@ func (v *verifier) checkpoints(ctx context.Context) error {
 			v.tally.find(Unchecked, "checkpoints"+w.file, "the file holds none")
 		}
 	}
-	for _, f := range v.known.settle() {
+	for _, f := range v.known.resolve() {
 		v.tally.find(f.Kind, f.Subject, "%s", f.Detail)
 	}
 	return nil

@@ -61,30 +61,28 @@ func (h *history) lacking(steps []step, seq int64) time.Time {
 }
 
 // lacking is the time of the latest checkpoint that could have a batch and does
-// not; zero without one. accepted means that a later one accepts what was there.
-func (k *known) lacking(chainID spend.ID, seq int64) (latest time.Time, accepted bool) {
+// not, zero without one, and what a batch is that is older: Acknowledged when a later
+// one accepts what was there.
+func (k *known) lacking(seq int64, steps func(*history) []step, end func(*acceptance) int64) (latest time.Time, kind Kind) {
 	for _, h := range k.files {
-		if at := h.lacking(h.steps[chainID], seq); at.After(latest) {
+		if at := h.lacking(steps(h), seq); at.After(latest) {
 			latest = at
 		}
 	}
-	for _, a := range k.accepts {
-		accepted = accepted || a.at.After(latest) && a.chains[chainID] >= seq
+	for i := range k.accepts {
+		if a := &k.accepts[i]; a.at.After(latest) && end(a) >= seq {
+			return latest, Acknowledged
+		}
 	}
-	return latest, accepted
+	return latest, Inserted
 }
 
-// lackingChange is lacking for a change of the configuration.
-func (k *known) lackingChange(seq int64) (latest time.Time, accepted bool) {
-	for _, h := range k.files {
-		if at := h.lacking(h.changes, seq); at.After(latest) {
-			latest = at
-		}
-	}
-	for _, a := range k.accepts {
-		accepted = accepted || a.at.After(latest) && a.changes >= seq
-	}
-	return latest, accepted
+func (k *known) lackingBatch(chainID spend.ID, seq int64) (time.Time, Kind) {
+	return k.lacking(seq, func(h *history) []step { return h.steps[chainID] }, func(a *acceptance) int64 { return a.chains[chainID] })
+}
+
+func (k *known) lackingChange(seq int64) (time.Time, Kind) {
+	return k.lacking(seq, func(h *history) []step { return h.changes }, func(a *acceptance) int64 { return a.changes })
 }
 
 // chains are those of all files, each as it was last.
@@ -138,8 +136,8 @@ func (k *known) dispute(chain string, d disputed) {
 	}
 }
 
-// settle returns what is to be told of each chain in dispute, once.
-func (k *known) settle() (all []Finding) {
+// resolve returns what is to be told of each chain in dispute, once.
+func (k *known) resolve() (all []Finding) {
 	accepting := func(chain string, d disputed) *acceptance {
 		for i, a := range k.accepts {
 			if a.at.After(d.at) && a.lost[chain] {

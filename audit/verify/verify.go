@@ -63,15 +63,13 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.parallel(ctx, v.chainTasks),
 		v.configuration(ctx),
 	)
-	v.sumUp()
-	if err == nil {
-		err = v.counters(ctx)
+	for day, count := range v.tally.gone {
+		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
-	if err == nil {
-		err = v.compareApprovals(ctx)
-	}
-	if err == nil {
-		err = v.totals(ctx)
+	for _, compare := range []func(context.Context) error{v.counters, v.compareApprovals, v.totals} {
+		if err == nil {
+			err = compare(ctx)
+		}
 	}
 	return v.tally.summary(), errors.Join(err, v.counts.close())
 }
@@ -132,14 +130,6 @@ func (v *verifier) parallel(ctx context.Context, find func(context.Context, func
 		return cause // which is why find failed, if it did
 	}
 	return err
-}
-
-// sumUp tells what is only known at the end.
-func (v *verifier) sumUp() {
-	t := &v.tally
-	for day, count := range t.gone {
-		t.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
-	}
 }
 
 // whole reports whether the whole of the trail is verified.
