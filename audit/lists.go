@@ -69,6 +69,11 @@ func (p *CheckPage) Cut(limit int) {
 	}
 }
 
+// Cut ends a page of which one row more than the limit was read.
+func Cut[T any](rows []T, limit int) (page []T, more bool) {
+	return rows[:min(len(rows), limit)], len(rows) > limit
+}
+
 // MaxPageBytes bounds the rules and metadata of a page of policies: the one with
 // which it is reached is the last, and the page is short.
 const MaxPageBytes = 4 << 20

@@ -239,9 +239,7 @@ func (m *Webhooks) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page 
 		}
 	}
 	slices.SortFunc(page, func(a, b audit.Delivery) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	if more = len(page) > q.Limit; more {
-		page = page[:q.Limit]
-	}
+	page, more = audit.Cut(page, q.Limit)
 	return page, more, ended(ctx)
 }
 

@@ -32,7 +32,7 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*au
 		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
 		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,
 		[16]byte(q.Before), q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit+1)
-	page, more := cut(page, q.Limit)
+	page, more := audit.Cut(page, q.Limit)
 	return page, more, err
 }
 

@@ -55,7 +55,7 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 	}, "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE "+where+conditions.String()+
 		fmt.Sprintf(" AND (count > 0 OR used > 0) GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $%d", len(args)+1),
 		append(args, q.Limit+1)...)
-	subjects, more := cut(subjects, q.Limit)
+	subjects, more := audit.Cut(subjects, q.Limit)
 	return subjects, more, err
 }
 

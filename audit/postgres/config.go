@@ -77,7 +77,7 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 		return nil, false, 0, err
 	}
 	keys, err = collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2", [16]byte(before), limit+1)
-	keys, more = cut(keys, limit)
+	keys, more = audit.Cut(keys, limit)
 	return keys, more, total, err
 }
 

@@ -79,11 +79,6 @@ func orNil[T any](found T, err error) (*T, error) {
 	return &found, nil
 }
 
-// cut ends a page of which one row more than the limit was read.
-func cut[T any](rows []T, limit int) (page []T, more bool) {
-	return rows[:min(len(rows), limit)], len(rows) > limit
-}
-
 func scanID(row pgx.CollectableRow) (id spend.ID, err error) {
 	err = row.Scan(uuid(&id))
 	return id, err

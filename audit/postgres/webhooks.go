@@ -157,7 +157,7 @@ func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []a
 	}
 	page, err = collect(ctx, s, "cannot list deliveries", scanDelivery,
 		selectDeliveries+"WHERE webhook_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before), q.Limit+1)
-	page, more = cut(page, q.Limit)
+	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
 

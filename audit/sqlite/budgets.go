@@ -156,8 +156,6 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		return subject, err
 	}, "SELECT subject, min(start_ms), json_group_array(json_object('used', used, 'count', count)) FROM budget_counters WHERE "+w.text+
 		" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT ?", append(w.args, q.Limit+1)...)
-	if len(subjects) > q.Limit {
-		return subjects[:q.Limit], true, err
-	}
-	return subjects, false, err
+	subjects, more := audit.Cut(subjects, q.Limit)
+	return subjects, more, err
 }

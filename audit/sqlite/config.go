@@ -121,9 +121,7 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 	}
 	keys, err = collect(ctx, s.reader, "cannot list keys", scanKey,
 		"SELECT "+keyColumns+" FROM keys WHERE id < ? ORDER BY id DESC LIMIT ?", before[:], limit+1)
-	if len(keys) > limit {
-		keys, more = keys[:limit], true
-	}
+	keys, more = audit.Cut(keys, limit)
 	return keys, more, total, err
 }
 

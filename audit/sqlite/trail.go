@@ -223,8 +223,6 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	}
 	page.Violations, err = collect(ctx, tx, "cannot list violations", scanViolation,
 		"SELECT "+violationColumns+" FROM violations"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
-	if len(page.Violations) > q.Limit {
-		page.Violations, page.More = page.Violations[:q.Limit], true
-	}
+	page.Violations, page.More = audit.Cut(page.Violations, q.Limit)
 	return page, err
 }

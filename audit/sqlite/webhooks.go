@@ -247,10 +247,8 @@ func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []a
 	}
 	page, err = collect(ctx, s.reader, "cannot list deliveries", scanDelivery,
 		"SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = ? AND id < ? ORDER BY id DESC LIMIT ?", q.WebhookID[:], q.Before[:], q.Limit+1)
-	if len(page) > q.Limit {
-		return page[:q.Limit], true, err
-	}
-	return page, false, err
+	page, more = audit.Cut(page, q.Limit)
+	return page, more, err
 }
 
 func scanDelivery(row scanner) (d audit.Delivery, err error) {
