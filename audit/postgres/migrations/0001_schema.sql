@@ -125,11 +125,6 @@ CREATE TABLE archived_days (
     archived_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON archived_days
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON archived_days
-    EXECUTE FUNCTION refuse_change();
-
 -- What became of allowed actions, as it was reported (S39): a first report, and a
 -- second by a key that may release after a first by one that may not. Kept also
 -- when the days of their checks are archived.
@@ -154,11 +149,6 @@ CREATE TABLE outcomes (
 
 CREATE INDEX outcomes_xid ON outcomes (xid) WHERE xid > '0';
 CREATE UNIQUE INDEX outcomes_id ON outcomes (outcome_id);
-
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON outcomes
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON outcomes
-    EXECUTE FUNCTION refuse_change();
 
 -- How long a pass may stay in force beyond its identifier's millisecond: a
 -- pass that is live at a moment has an identifier no older than this. Commits
@@ -187,11 +177,6 @@ ALTER TABLE batches ALTER COLUMN entries SET STORAGE EXTERNAL;
 
 -- Finds the batches of a range of identifiers. It costs a commit next to nothing.
 CREATE INDEX batches_ids ON batches USING brin (first_id, last_id) WITH (pages_per_range = 32, autosummarize = on);
-
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON batches
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON batches
-    EXECUTE FUNCTION refuse_change();
 
 -- Violations.
 
@@ -293,11 +278,6 @@ CREATE TABLE events (
     UNIQUE (source, type)
 );
 
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON events
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON events
-    EXECUTE FUNCTION refuse_change();
-
 -- What has a number: everything at positions below the bound, unless its transaction
 -- was pending when the bound was drawn (see violation_count_state). The position of
 -- a row is the number of its transaction. Where a transaction may have waited for
@@ -376,11 +356,6 @@ CREATE TABLE budget_exhaustions (
 CREATE UNIQUE INDEX budget_exhaustions_id ON budget_exhaustions (id);
 CREATE INDEX budget_exhaustions_xid ON budget_exhaustions (xid) WHERE xid > '0';
 
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON budget_exhaustions
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON budget_exhaustions
-    EXECUTE FUNCTION refuse_change();
-
 -- Whose checks a counter met, in whatever window (S30).
 CREATE TABLE budget_principals (
     counter_id uuid NOT NULL,
@@ -427,16 +402,6 @@ CREATE TABLE approval_deadlines (
 
 CREATE INDEX approval_deadlines_at ON approval_deadlines (at);
 
-DO $$
-DECLARE
-    name text;
-BEGIN
-    FOREACH name IN ARRAY ARRAY['approvals', 'approval_uses'] LOOP
-        EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', name);
-        EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', name);
-    END LOOP;
-END $$;
-
 -- Fences.
 
 -- Names this deployment in Redis, which another one might share.
@@ -471,11 +436,6 @@ CREATE TABLE policies (
 );
 
 CREATE INDEX policies_generation ON policies (generation);
-
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON policies
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON policies
-    EXECUTE FUNCTION refuse_change();
 
 CREATE TABLE keys (
     id         uuid        PRIMARY KEY,
@@ -568,10 +528,16 @@ CREATE TABLE changes (
 CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_position ON changes (position) WHERE position > '0';
 
-CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON changes
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON changes
-    EXECUTE FUNCTION refuse_change();
+-- Rows of these, like those of checks and violations, never change (G8).
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outcomes', 'batches', 'events', 'budget_exhaustions', 'approvals', 'approval_uses', 'policies', 'changes', 'archived_days'] LOOP
+        EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', name);
+        EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', name);
+    END LOOP;
+END $$;
 
 -- No policy without the record of its creation.
 CREATE FUNCTION require_recorded_policy() RETURNS trigger
