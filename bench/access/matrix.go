@@ -103,17 +103,19 @@ func table(t *testing.T) (rows []row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := regexp.MustCompile("(?m)^\\| `([A-Z]+ /[^`]*)` \\|[^|]*\\|((?: \\d+ \\|){7})$")
+	form := regexp.MustCompile(`(?m)^\| ([^|]* /[^|]*) \|[^|]*\|((?: \d+ \|){7})$`)
 	for _, found := range form.FindAllStringSubmatch(string(page), -1) {
-		r := row{request: found[1]}
+		var want []int
 		for cell := range strings.FieldsSeq(strings.ReplaceAll(found[2], "|", "")) {
 			status, err := strconv.Atoi(cell)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.want = append(r.want, status)
+			want = append(want, status)
 		}
-		rows = append(rows, r)
+		for request := range strings.SplitSeq(found[1], ", ") {
+			rows = append(rows, row{strings.Trim(request, "`"), want})
+		}
 	}
 	return rows
 }
