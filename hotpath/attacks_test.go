@@ -23,6 +23,7 @@ import (
 // The node's idea of Redis' time is old: a suspended machine, a stepped clock.
 // A claim must not be born aged.
 func TestClaimIsStampedByRedisClock(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm"))
 	f.mini.Advance(10 * time.Minute) // the node's own clock did not see it
@@ -35,6 +36,7 @@ func TestClaimIsStampedByRedisClock(t *testing.T) {
 // S17: windows are lazy, and a check under a short window succeeds one under a
 // long window. Once loaded, the long one must still be seen.
 func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	f.post(0, "long", guardRules(60))
 	f.post(0, "short", guardRules(1))
@@ -57,6 +59,7 @@ func TestLongWindowOutlivesLazySuccessor(t *testing.T) {
 // G6: the reply to a batch of refunds is lost. Sent again, it would admit
 // more than the limit.
 func TestRefundIsNotSentTwice(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	o := f.mini.Options()
 	p := newProxy(t, &o)
@@ -109,6 +112,7 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 		wg.Wait()
 	}
 	t.Run("windows lost", func(t *testing.T) {
+		t.Parallel()
 		f := newFleet(t, embeddedBackend(), 1)
 		f.check(0, refundOf(t, "1", "warm"))
 		f.nodes[0].faults.epoch = hang
@@ -116,6 +120,7 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 		blind(t, f, 0)
 	})
 	t.Run("configuration changed", func(t *testing.T) {
+		t.Parallel()
 		f := newFleet(t, embeddedBackend(), 2)
 		f.check(1, refundOf(t, "1", "warm"))
 		f.post(0, "p", plainRules)
@@ -145,6 +150,7 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, embeddedBackend(), 1)
 			f.check(0, refundOf(t, "1", "warm"))
 			s := f.nodes[0].faults
@@ -174,6 +180,7 @@ func TestWaitersAreRefusedInTime(t *testing.T) {
 // Checks that waited long for a stopped node's claim are late already. They
 // still wait for the one among them that takes it over.
 func TestLateWaitersMeetTheTakeover(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 2)
 	action := refundOf(t, "10", "c")
 	held, release := f.nodes[0].holdCommit(nil)
@@ -204,6 +211,7 @@ func TestQueuedChecksAreRefusedInTime(t *testing.T) {
 }
 
 func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm"))
 	s := f.nodes[0].faults
@@ -237,6 +245,7 @@ func queuedChecksAreRefusedInTime(t *testing.T, all bool) {
 // The store keeps silent on a connection that is up: a change of the
 // configuration, and a read without Redis, give up on it.
 func TestSilentStoreIsGivenUp(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, embeddedBackend(), 1)
 	o := f.mini.Options()
 	o.Addrs, o.Dialer = []string{"127.0.0.1:1"}, nil // nobody listens
@@ -280,6 +289,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 // F12: the author of a change dies after its commit and tells nobody. The nodes
 // find out by themselves, also if it is the first change of all.
 func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
+	t.Parallel()
 	f, b := &fleet{t: t}, embeddedBackend()
 	f.store = b.store(t)
 	f.server, f.inProcess = b.redis(t, f)
@@ -307,6 +317,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 func TestOrphanRetriedAtOnce(t *testing.T) {
 	for retryOn := range 2 {
 		t.Run(fmt.Sprint("node ", retryOn), func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, embeddedBackend(), 2)
 			action := refundOf(t, "10", "c")
 			held, release := f.nodes[0].holdCommit(nil)
@@ -354,21 +365,18 @@ func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 // commit. A policy that is posted counts there only in a new epoch (F27).
 func TestPolicyPostedToPromotedReplica(t *testing.T) {
 	const marker = "m:{0}"
-	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			f := newFleet(t, b, 1)
-			f.check(0, refundOf(t, "1", "warm"))
-			before := strings.Split(f.redis.Get(t.Context(), marker).Val(), "|")
-			elsewhere := strings.Join([]string{before[0], before[1], before[2], "another", before[4]}, "|")
-			if err := f.redis.Set(t.Context(), marker, elsewhere, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			f.post(0, "p", plainRules)
-			if after := f.redis.Get(t.Context(), marker).Val(); strings.Contains(after, before[2]) {
-				t.Errorf("a policy was posted on a server whose marker is %q", after)
-			}
-		})
-	}
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.check(0, refundOf(t, "1", "warm"))
+		before := strings.Split(f.redis.Get(t.Context(), marker).Val(), "|")
+		elsewhere := strings.Join([]string{before[0], before[1], before[2], "another", before[4]}, "|")
+		if err := f.redis.Set(t.Context(), marker, elsewhere, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.post(0, "p", plainRules)
+		if after := f.redis.Get(t.Context(), marker).Val(); strings.Contains(after, before[2]) {
+			t.Errorf("a policy was posted on a server whose marker is %q", after)
+		}
+	})
 }
 
 // One key, one fingerprint, one node: A owns k and waits for an f that B has

@@ -108,20 +108,20 @@ func TestBudgetsAreNeverExceeded(t *testing.T) {
 // A check whose commit is lost counts once if it was recorded, and not at all if
 // it was not (G12, F3).
 func TestBudgetsAfterALostCommit(t *testing.T) {
-	for _, committed := range []bool{true, false} {
-		eachBackend(t, 1, func(t *testing.T, f *fleet) {
-			f.post(0, "b", budgetRules)
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		for _, committed := range []bool{true, false} {
 			f.nodes[0].loseAnswer(committed)
-			a := refundOf(t, "60", "c")
-			a.PolicyID = "b"
+			a := under(refundOf(t, "60", fmt.Sprint(committed)), "b")
+			a.AgentID = fmt.Sprint("agent-", committed)
 			if o := f.check(0, a); o.err != nil || o.answer.Check.Decision.Effect != spend.Allow {
 				t.Errorf("%s", o)
 			}
 			if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", a.AgentID)); got != "60 1" {
 				t.Errorf("committed %t: used %s", committed, got)
 			}
-		})
-	}
+		}
+	})
 }
 
 // A check that budgets may refuse is decided as S35 has it: what other rules

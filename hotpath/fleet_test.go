@@ -29,13 +29,14 @@ import (
 
 // fleet is some nodes over one Redis and one store, wired as the commands do.
 type fleet struct {
-	t     *testing.T
-	redis redis.UniversalClient // behind the nodes' backs
-	mini  *embedded.Redis       // nil on a real Redis
-	store audit.Store
-	nodes []*node
-	key   hotpath.Caller
-	keyID spend.ID
+	t       *testing.T
+	backend backend
+	redis   redis.UniversalClient // behind the nodes' backs
+	mini    *embedded.Redis       // nil on a real Redis
+	store   audit.Store
+	nodes   []*node
+	key     hotpath.Caller
+	keyID   spend.ID
 
 	server        redis.UniversalOptions
 	inProcess     bool
@@ -61,7 +62,7 @@ const plainRules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"li
 // "p" of a single cap of 500.
 func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	t.Helper()
-	f := &fleet{t: t}
+	f := &fleet{t: t, backend: b}
 	f.store = b.store(t)
 	f.server, f.inProcess = b.redis(t, f)
 	f.redis = redis.NewUniversalClient(&f.server)

@@ -14,11 +14,15 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// eachBackend runs a test on every pair of backends.
+// eachBackend runs a test on every pair of backends, side by side: once in a
+// test, for the real Redis is emptied.
 func eachBackend(t *testing.T, nodes int, test func(*testing.T, *fleet)) {
 	t.Helper()
 	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) { test(t, newFleet(t, b, nodes)) })
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newFleet(t, b, nodes))
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,12 @@ import (
 
 	"spendgate/audit"
 	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
 )
 
 // other returns nodes of another deployment on the same Redis.
-func (f *fleet) other(b backend) *fleet {
-	return &fleet{t: f.t, redis: f.redis, server: f.server, inProcess: f.inProcess, store: b.store(f.t)}
+func (f *fleet) other() *fleet {
+	return &fleet{t: f.t, redis: f.redis, server: f.server, inProcess: f.inProcess, store: f.backend.store(f.t)}
 }
 
 // refusesAll expects a node that refuses checks and changes, and is not ready
@@ -41,84 +43,78 @@ func (n *node) refusesAll(t *testing.T, want ...string) {
 // Two deployments on one Redis would take each other's epochs for lost ones.
 // The second one refuses, until it has names of its own or the first is gone.
 func TestOtherDeployment(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			f := newFleet(t, b, 1)
-			f.check(0, refundOf(t, "1", "warm"))
-			before, err := f.store.Epoch(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			own, _ := f.store.Deployment(t.Context())
-			generation := f.redis.Get(t.Context(), "g:{0}").Val()
-			o := f.other(b)
-			theirs, _ := o.store.Deployment(t.Context())
-			late := o.start(o.server, o.inProcess)
-			for range 3 {
-				late.refusesAll(t, own.Text(""), theirs.Text(""), "SPENDGATE_REDIS_KEY_PREFIX")
-			}
-			if after, err := f.store.Epoch(t.Context()); err != nil || after != before {
-				t.Errorf("the epoch %x was replaced by %x, %v", before, after, err)
-			}
-			if got := f.redis.Get(t.Context(), "g:{0}").Val(); got != generation {
-				t.Error("the other deployment changed the generation")
-			}
-			if err := f.nodes[0].guard.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.check(0, refundOf(t, "1", "warm"))
+		before, err := f.store.Epoch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, _ := f.store.Deployment(t.Context())
+		generation := f.redis.Get(t.Context(), "g:{0}").Val()
+		o := f.other()
+		theirs, _ := o.store.Deployment(t.Context())
+		late := o.start(o.server, o.inProcess)
+		for range 3 {
+			late.refusesAll(t, own.Text(""), theirs.Text(""), "SPENDGATE_REDIS_KEY_PREFIX")
+		}
+		if after, err := f.store.Epoch(t.Context()); err != nil || after != before {
+			t.Errorf("the epoch %x was replaced by %x, %v", before, after, err)
+		}
+		if got := f.redis.Get(t.Context(), "g:{0}").Val(); got != generation {
+			t.Error("the other deployment changed the generation")
+		}
+		if err := f.nodes[0].guard.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
 
-			o.prefix = "other:"
-			beside := o.start(o.server, o.inProcess)
-			if err := beside.guard.Ping(t.Context()); err != nil {
-				t.Errorf("with names of its own: %v", err)
-			}
-			if _, _, err := beside.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "beside", RateLimitRPM: 1}); err != nil {
-				t.Error(err)
-			}
-			names, err := f.redis.Keys(t.Context(), "other:?:{0}*").Result()
-			if err != nil || len(names) < 2 {
-				t.Errorf("its names are %q, %v", names, err)
-			}
-			if o := f.check(0, refundOf(t, "2", "beside")); !o.passed() {
-				t.Error(o)
-			}
+		o.prefix = "other:"
+		beside := o.start(o.server, o.inProcess)
+		if err := beside.guard.Ping(t.Context()); err != nil {
+			t.Errorf("with names of its own: %v", err)
+		}
+		if _, _, err := beside.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "beside", RateLimitRPM: 1}); err != nil {
+			t.Error(err)
+		}
+		names, err := f.redis.Keys(t.Context(), "other:?:{0}*").Result()
+		if err != nil || len(names) < 2 {
+			t.Errorf("its names are %q, %v", names, err)
+		}
+		if o := f.check(0, refundOf(t, "2", "beside")); !o.passed() {
+			t.Error(o)
+		}
 
-			if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil { // Redis is handed over
-				t.Fatal(err)
-			}
-			if err := late.guard.Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
-			f.nodes[0].refusesAll(t, own.Text(""), theirs.Text(""))
-		})
-	}
+		if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil { // Redis is handed over
+			t.Fatal(err)
+		}
+		if err := late.guard.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.nodes[0].refusesAll(t, own.Text(""), theirs.Text(""))
+	})
 }
 
 // A node does not contest the windows of a newer one.
 func TestNewerFormat(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			f := newFleet(t, b, 1)
-			f.check(0, refundOf(t, "1", "warm"))
-			known := f.redis.Get(t.Context(), "m:{0}").Val()
-			const newer = "2|whatever|comes"
-			if err := f.redis.Set(t.Context(), "m:{0}", newer, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				f.nodes[0].refusesAll(t, "newer format", "2, this node knows 1")
-			}
-			if got := f.redis.Get(t.Context(), "m:{0}").Val(); got != newer {
-				t.Errorf("the marker became %q", got)
-			}
-			if err := f.redis.Set(t.Context(), "m:{0}", known, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if o := f.check(0, refundOf(t, "2", "back")); !o.passed() {
-				t.Error(o)
-			}
-		})
-	}
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.check(0, refundOf(t, "1", "warm"))
+		known := f.redis.Get(t.Context(), "m:{0}").Val()
+		const newer = "2|whatever|comes"
+		if err := f.redis.Set(t.Context(), "m:{0}", newer, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			f.nodes[0].refusesAll(t, "newer format", "2, this node knows 1")
+		}
+		if got := f.redis.Get(t.Context(), "m:{0}").Val(); got != newer {
+			t.Errorf("the marker became %q", got)
+		}
+		if err := f.redis.Set(t.Context(), "m:{0}", known, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if o := f.check(0, refundOf(t, "2", "back")); !o.passed() {
+			t.Error(o)
+		}
+	})
 }
 
 // Whoever writes to Redis by mistake spoils a name for one request at most.
@@ -130,115 +126,110 @@ func TestSpoiltNames(t *testing.T) {
 	set := func(value string) func(redis.UniversalClient, string) error {
 		return func(c redis.UniversalClient, name string) error { return c.Set(ctx, name, value, 0).Err() }
 	}
-	claim := func(f *fleet) string { return only(f, "f:{0}:*") }
-	counter := func(f *fleet) string { return "r:{0}:" + f.keyID.Text("") }
-	named := func(name string) func(*fleet) string { return func(*fleet) string { return name } }
-	for name, test := range map[string]struct {
-		name  func(*fleet) string
-		spoil func(redis.UniversalClient, string) error
-	}{
-		"generation empty":     {named("g:{0}"), set("")},
-		"generation list":      {named("g:{0}"), list},
-		"marker empty":         {named("m:{0}"), set("")},
-		"marker list":          {named("m:{0}"), list},
-		"marker long":          {named("m:{0}"), set(strings.Repeat("x", 3<<20))},
-		"claim list":           {claim, list},
-		"claim garbage":        {claim, set("x")},
-		"claim long":           {claim, set(strings.Repeat("x", 3<<20))},
-		"counter list":         {counter, list},
-		"counter garbage":      {counter, set("x")},
-		"counter overflows":    {counter, set("9223372036854775807")},
-		"counter of 19 digits": {counter, set("1000000000000000000")},
-		"counter negative":     {counter, set("-1000000000000000000")},
-	} {
-		for _, b := range backends(t) {
-			t.Run(name+"/"+b.name, func(t *testing.T) {
-				f := newFleet(t, b, 1)
-				raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
-				if err != nil {
-					t.Fatal(err)
-				}
-				first := f.check(0, refundOf(t, "1", "recorded"))
-				if !first.passed() {
-					t.Fatal(first)
-				}
-				if err := test.spoil(f.redis, test.name(f)); err != nil {
-					t.Fatal(err)
-				}
-				f.mends(first)
-				another := *f
-				another.key = hotpath.KeyCaller([]byte(raw))
-				if o := another.check(0, refundOf(t, "2", "another key")); !o.passed() {
-					t.Error(o)
-				}
-				if err := f.nodes[0].guard.Ping(ctx); err != nil {
-					t.Error(err)
-				}
-			})
+	const claim, counter = "claim", "counter"
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		another := *f
+		another.key = hotpath.KeyCaller([]byte(raw))
+		for what, test := range map[string]struct {
+			name  string
+			spoil func(redis.UniversalClient, string) error
+		}{
+			"generation empty":     {"g:{0}", set("")},
+			"generation list":      {"g:{0}", list},
+			"marker empty":         {"m:{0}", set("")},
+			"marker list":          {"m:{0}", list},
+			"marker long":          {"m:{0}", set(strings.Repeat("x", 3<<20))},
+			"claim list":           {claim, list},
+			"claim garbage":        {claim, set("x")},
+			"claim long":           {claim, set(strings.Repeat("x", 3<<20))},
+			"counter list":         {counter, list},
+			"counter garbage":      {counter, set("x")},
+			"counter overflows":    {counter, set("9223372036854775807")},
+			"counter of 19 digits": {counter, set("1000000000000000000")},
+			"counter negative":     {counter, set("-1000000000000000000")},
+		} {
+			before := f.claims()
+			action := refundOf(t, "1", what)
+			first := f.check(0, action)
+			if !first.passed() {
+				t.Fatalf("%s: %s", what, first)
+			}
+			name := test.name
+			switch name {
+			case claim:
+				made := slices.DeleteFunc(f.claims(), func(one string) bool { return slices.Contains(before, one) })
+				if len(made) != 1 {
+					t.Fatalf("%s: one check made the names %q", what, made)
+				}
+				name = made[0]
+			case counter:
+				name = "r:{0}:" + f.keyID.Text("")
+			}
+			if err := test.spoil(f.redis, name); err != nil {
+				t.Fatal(err)
+			}
+			f.mends(what, action, first)
+			if o := another.check(0, refundOf(t, "2", what)); !o.passed() {
+				t.Errorf("%s: another key: %s", what, o)
+			}
+			if err := f.nodes[0].guard.Ping(ctx); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }
 
 // mends repeats a recorded action until it is answered: as a duplicate.
-func (f *fleet) mends(first outcome) {
+func (f *fleet) mends(what string, action spend.Action, first outcome) {
 	f.t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		o := f.check(0, refundOf(f.t, "1", "recorded"))
+		o := f.check(0, action)
 		if o.err == nil {
-			if !o.duplicate() || !o.names(first.answer.Check.ID.Text("chk_")) {
-				f.t.Errorf("after %s: %s", first, o)
+			if !o.names(first.answer.Check.ID.Text("chk_")) {
+				f.t.Errorf("%s: after %s: %s", what, first, o)
 			}
 			return
 		}
 		if !errors.Is(o.err, hotpath.ErrUnavailable) || time.Now().After(deadline) {
-			f.t.Fatal(o)
+			f.t.Fatalf("%s: %s", what, o)
 		}
 	}
 }
 
-// only returns the one name in Redis like the pattern.
-func only(f *fleet, pattern string) string {
-	f.t.Helper()
-	names, err := f.redis.Keys(context.Background(), pattern).Result()
-	if err != nil || len(names) != 1 {
-		f.t.Fatalf("%s: %q, %v", pattern, names, err)
-	}
-	return names[0]
-}
-
 // One caller's spoilt counter fails nobody else's check in the same batches.
 func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			f := newFleet(t, b, 1)
-			raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			other := *f
-			other.key = hotpath.KeyCaller([]byte(raw))
-			stop, spoiling := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(spoiling)
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					f.redis.Set(context.Background(), "r:{0}:"+spoilt.ID.Text(""), "1000000000000000000", 0)
-					other.check(0, refundOf(t, "1", fmt.Sprint("spoilt", i)))
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := *f
+		other.key = hotpath.KeyCaller([]byte(raw))
+		stop, spoiling := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(spoiling)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
 				}
-			}()
-			for i := range 50 {
-				if o := f.check(0, refundOf(t, "1", fmt.Sprint("other", i))); !o.passed() {
-					t.Error(o)
-				}
+				f.redis.Set(context.Background(), "r:{0}:"+spoilt.ID.Text(""), "1000000000000000000", 0)
+				other.check(0, refundOf(t, "1", fmt.Sprint("spoilt", i)))
 			}
-			close(stop)
-			<-spoiling
-		})
-	}
+		}()
+		for i := range 50 {
+			if o := f.check(0, refundOf(t, "1", fmt.Sprint("other", i))); !o.passed() {
+				t.Error(o)
+			}
+		}
+		close(stop)
+		<-spoiling
+	})
 }
 
 // redisUser may do what SECURITY.md says a node's user must be allowed.
