@@ -56,6 +56,8 @@ func (tr *trail) forget(chainID spend.ID, from int64) {
 
 // TestTamperedBatches changes the batches themselves.
 func TestTamperedBatches(t *testing.T) {
+	t.Parallel()
+	whole := newTrail(t)
 	const seq = 2
 	for name, tamper := range map[string]func(tr *trail, of spend.ID) []string{
 		"head": func(tr *trail, of spend.ID) []string {
@@ -127,9 +129,7 @@ func TestTamperedBatches(t *testing.T) {
 			return []string{batch("inserted", 0, of)}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTrail(t)
+		whole.alter(t, name, func(tr *trail) {
 			of := slices.MinFunc(tr.chains, func(a, b spend.ID) int { return bytes.Compare(a[:], b[:]) })
 			if of != tr.chains[0] {
 				tr.chains[0], tr.chains[1] = tr.chains[1], tr.chains[0]
@@ -180,6 +180,8 @@ func (tr *trail) alteredWith(c *spend.Check) []string { return []string{check("a
 // TestCutOff shows what only a checkpoint can: a chain without its end, a chain
 // that is gone, and rows that were changed with every hash that follows.
 func TestCutOff(t *testing.T) {
+	t.Parallel()
+	whole := newTrail(t)
 	for name, tamper := range map[string]func(tr *trail) []string{
 		"the end": func(tr *trail) []string {
 			tr.forget(tr.chains[0], tr.last(tr.chains[0]))
@@ -202,9 +204,7 @@ func TestCutOff(t *testing.T) {
 			return []string{batch("altered", int(tr.last(of)), of)}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTrail(t)
+		whole.alter(t, name, func(tr *trail) {
 			want := tamper(tr)
 			tr.finds(nil)
 			tr.finds(tr.held, want...)

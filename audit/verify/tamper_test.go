@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,12 +40,18 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestEveryColumnOfAChecks alters each column of the table in turn, also from
+// TestEveryColumnOfAChecks alters each column of the table, also from
 // null to empty and to null. A column that no hash covers is found here.
 func TestEveryColumnOfAChecks(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	full, sparse := tr.records[0][0], tr.records[0][1]
+	const ofFull, ofSparse = 0, 1 // in each record
+	full, sparse := tr.records[0][ofFull], tr.records[0][ofSparse]
+	type change struct {
+		column, to string
+		of         int
+	}
+	var changes []change
 	copied := map[string]bool{
 		"policy_version": true, "latency_ms": true, "action_type": true, "decision": true, "confidence": true, "amount": true, "currency": true,
 		"agent_id": true, "policy_id": true, "counterparty": true, "rule_id": true, "rule_description": true,
@@ -66,29 +73,31 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 		if other == "" {
 			t.Fatalf("column %s has the type %s: say how it is altered", name, kind)
 		}
-		alter := func(c *spend.Check, to string) {
-			t.Helper()
-			id := c.ID.Text("")
-			tr.exec("CREATE TEMPORARY TABLE kept AS SELECT %s AS old FROM checks WHERE check_id = '%s'", name, id)
-			tr.exec("ALTER TABLE checks ALTER COLUMN %s DROP NOT NULL", name)
-			tr.exec("UPDATE checks SET %s = %s WHERE check_id = '%s'", name, to, id)
-			want := []string{check("altered", c)}
-			if copied[name] && c.Violation() {
-				want = append(want, violation("unchecked", c))
-			}
-			tr.finds(nil, want...)
-			tr.exec("UPDATE checks SET %s = (SELECT old FROM kept) WHERE check_id = '%s'; DROP TABLE kept", name, id)
-		}
 		if strings.Contains(other, "%") {
 			other = fmt.Sprintf(other, name)
 		}
-		alter(full, other)
+		changes = append(changes, change{name, other, ofFull})
 		if kind == "text" && tr.isNull(name, sparse) {
-			alter(sparse, "''")
+			changes = append(changes, change{name, "''", ofSparse})
 		}
 		if !tr.isNull(name, full) && name != "decision" && name != "rule_id" {
-			alter(full, "NULL")
+			changes = append(changes, change{name, "NULL", ofFull})
 		}
+	}
+	for some := range slices.Chunk(changes, len(tr.records)) { // each is done to another check
+		tr.alter(t, fmt.Sprint(some), func(tr *trail) {
+			var want []string
+			for i, change := range some {
+				c := tr.records[i][change.of]
+				tr.exec("ALTER TABLE checks ALTER COLUMN %s DROP NOT NULL", change.column)
+				tr.exec("UPDATE checks SET %s = %s WHERE check_id = '%s'", change.column, change.to, c.ID.Text(""))
+				want = append(want, check("altered", c))
+				if copied[change.column] && c.Violation() {
+					want = append(want, violation("unchecked", c))
+				}
+			}
+			tr.finds(nil, want...)
+		})
 	}
 	alter := func(to string) {
 		t.Helper()
@@ -183,6 +192,8 @@ func isAllowed(c *spend.Check) bool { return !c.Violation() }
 
 // TestTamperedChecks does to rows what a superuser can, and has each named.
 func TestTamperedChecks(t *testing.T) {
+	t.Parallel()
+	whole := newTrail(t)
 	for name, tamper := range map[string]func(*trail) []string{
 		"deleted": func(tr *trail) []string {
 			a, b := tr.find(isAllowed), tr.find((*spend.Check).Violation)
@@ -217,7 +228,12 @@ func TestTamperedChecks(t *testing.T) {
 			return tr.allRemoved()
 		},
 		"partition detached": func(tr *trail) []string {
+			var bounds string
+			if err := tr.conn.QueryRow(tr.t.Context(), "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass", today()).Scan(&bounds); err != nil {
+				tr.t.Fatal(err)
+			}
 			tr.exec("ALTER TABLE checks DETACH PARTITION " + today())
+			tr.t.Cleanup(func() { whole.exec("ALTER TABLE checks ATTACH PARTITION " + today() + " " + bounds) })
 			want := []string{"removed day " + time.Now().UTC().Format(time.DateOnly)}
 			for _, b := range tr.records {
 				for _, c := range b {
@@ -247,36 +263,54 @@ func TestTamperedChecks(t *testing.T) {
 			return []string{violation("inserted", a), violation("inserted", b)}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTrail(t)
-			tr.finds(nil)
+		whole.alter(t, name, func(tr *trail) {
 			want := tamper(tr)
 			tr.finds(nil, want...)
 			tr.finds(func(o *verify.Options) { o.SliceSize = 3 }, want...)
 		})
 	}
+	whole.finds(nil)
 }
 
-// TestEveryColumnOfAViolation alters each in turn.
+// alter runs a subtest on a trail, of which all rows are then as they were.
+func (tr *trail) alter(t *testing.T, name string, test func(*trail)) {
+	t.Run(name, func(t *testing.T) {
+		altered := *tr
+		altered.t, altered.chains = t, slices.Clone(tr.chains)
+		tables := []string{"checks", "violations", "batches", "policies", "changes"}
+		for _, table := range tables {
+			tr.exec("CREATE TEMPORARY TABLE kept_%s AS TABLE %[1]s", table)
+		}
+		t.Cleanup(func() {
+			tr.exec("DROP TABLE IF EXISTS pg_temp.copy")
+			for _, table := range tables {
+				tr.exec("DELETE FROM %s; INSERT INTO %[1]s TABLE kept_%[1]s; DROP TABLE kept_%[1]s", table)
+			}
+		})
+		test(&altered)
+	})
+}
+
+// TestEveryColumnOfAViolation alters each, of one violation each.
 func TestEveryColumnOfAViolation(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	c := tr.find((*spend.Check).Violation)
-	for _, column := range tr.columns("violations")[1:] {
-		if column[0] == "xid" { // bookkeeping
-			continue
-		}
-		to := map[string]string{"integer": "%s - 1", "char": "'r'", "numeric": "%s - 0.01", "text": "%s || 'x'"}[column[1]]
-		if strings.Contains(to, "%") {
-			to = fmt.Sprintf(to, column[0])
-		}
-		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM violations WHERE id = '%s'", c.ID.Text(""))
-		tr.exec("UPDATE violations SET %s = %s WHERE id = '%s'", column[0], pick(column[0] == "action_type", "'s'", to), c.ID.Text(""))
-		tr.finds(nil, violation("altered", c))
-		tr.exec("DELETE FROM violations WHERE id = '%s'; INSERT INTO violations SELECT * FROM kept; DROP TABLE kept", c.ID.Text(""))
+	columns := slices.DeleteFunc(tr.columns("violations")[1:], func(column [2]string) bool { return column[0] == "xid" }) // bookkeeping
+	for some := range slices.Chunk(columns, len(tr.records)) {
+		tr.alter(t, fmt.Sprint(some), func(tr *trail) {
+			var want []string
+			for i, column := range some {
+				to := map[string]string{"integer": "%s - 1", "char": "'r'", "numeric": "%s - 0.01", "text": "%s || 'x'"}[column[1]]
+				if strings.Contains(to, "%") {
+					to = fmt.Sprintf(to, column[0])
+				}
+				c := tr.records[i][0]
+				tr.exec("UPDATE violations SET %s = %s WHERE id = '%s'", column[0], pick(column[0] == "action_type", "'s'", to), c.ID.Text(""))
+				want = append(want, violation("altered", c))
+			}
+			tr.finds(nil, want...)
+		})
 	}
-	tr.finds(nil)
 }
 
 func today() string { return "checks_" + time.Now().UTC().Format("20060102") }
