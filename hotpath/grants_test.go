@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,22 +42,14 @@ func TestGrantsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := hotpath.KeyCaller([]byte(raw)) // so that the limit of the one that is changed is not reached
-		stop := make(chan struct{})
-		var load sync.WaitGroup
 		for n := range 2 {
-			load.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-						action := refundOf(t, "1", fmt.Sprintf("load-%d-%d", n, i))
-						_, _, _ = f.nodes[n].Check(t.Context(), hotpath.Request{Caller: other, Started: time.Now()}, &action)
-					}
-				}
-			})
+			i := 0
+			defer meanwhile(func() {
+				action := refundOf(t, "1", fmt.Sprintf("load-%d-%d", n, i))
+				i++
+				_, _, _ = f.nodes[n].Check(t.Context(), hotpath.Request{Caller: other, Started: time.Now()}, &action)
+			})()
 		}
-		defer func() { close(stop); load.Wait() }()
 		none := named(spend.Grants{}, spend.MemberRole, spend.MemberScopes, spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberExpiresAt)
 		kinds := []audit.KeyChange{
 			named(spend.Grants{Role: spend.Author}, spend.MemberRole),

@@ -26,6 +26,23 @@ func eachBackend(t *testing.T, nodes int, test func(*testing.T, *fleet)) {
 	}
 }
 
+// meanwhile does something again and again until it is stopped.
+func meanwhile(do func()) (stop func()) {
+	stopped := make(chan struct{})
+	var doing sync.WaitGroup
+	doing.Go(func() {
+		for {
+			select {
+			case <-stopped:
+				return
+			default:
+				do()
+			}
+		}
+	})
+	return func() { close(stopped); doing.Wait() }
+}
+
 // onePass fails unless exactly one outcome is a pass, and every other one a
 // duplicate that names it or, if allowed, its replay.
 func onePass(t *testing.T, f *fleet, outcomes []outcome) (pass *spend.Check) {
@@ -224,18 +241,7 @@ func TestReplayAfterFlush(t *testing.T) {
 // Flushes, checks and retries all at once: still one pass each.
 func TestFlushStorm(t *testing.T) {
 	eachBackend(t, 3, func(t *testing.T, f *fleet) {
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(15 * time.Millisecond):
-					f.flush()
-				}
-			}
-		})
+		defer meanwhile(func() { time.Sleep(15 * time.Millisecond); f.flush() })()
 		for i := range 20 {
 			outcomes := f.checkAll(repeat(refundOf(t, "10", fmt.Sprint("s-", i)), 9)...)
 			passes := 0
@@ -251,8 +257,6 @@ func TestFlushStorm(t *testing.T) {
 				t.Errorf("%d passed, %d passes recorded", passes, n)
 			}
 		}
-		close(stop)
-		wg.Wait()
 	})
 }
 
@@ -358,18 +362,7 @@ func TestNewVersionJudgesAtOnce(t *testing.T) {
 // A stream of configuration changes starves no check.
 func TestChangesStarveNobody(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					f.post(0, "other", plainRules)
-				}
-			}
-		})
+		defer meanwhile(func() { f.post(0, "other", plainRules) })()
 		for i := range 10 {
 			actions := make([]spend.Action, 20)
 			for j := range actions {
@@ -381,8 +374,6 @@ func TestChangesStarveNobody(t *testing.T) {
 				}
 			}
 		}
-		close(stop)
-		wg.Wait()
 	})
 }
 

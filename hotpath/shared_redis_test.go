@@ -186,7 +186,7 @@ func TestSpoiltNames(t *testing.T) {
 // mends repeats a recorded action until it is answered: as a duplicate.
 func (f *fleet) mends(what string, action spend.Action, first outcome) {
 	f.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		o := f.check(0, action)
 		if o.err == nil {
 			if !o.names(first.answer.Check.ID.Text("chk_")) {
@@ -209,26 +209,17 @@ func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 		}
 		other := *f
 		other.key = hotpath.KeyCaller([]byte(raw))
-		stop, spoiling := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(spoiling)
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				f.redis.Set(context.Background(), "r:{0}:"+spoilt.ID.Text(""), "1000000000000000000", 0)
-				other.check(0, refundOf(t, "1", fmt.Sprint("spoilt", i)))
-			}
-		}()
+		spoils := 0
+		defer meanwhile(func() {
+			f.redis.Set(context.Background(), "r:{0}:"+spoilt.ID.Text(""), "1000000000000000000", 0)
+			other.check(0, refundOf(t, "1", fmt.Sprint("spoilt", spoils)))
+			spoils++
+		})()
 		for i := range 50 {
 			if o := f.check(0, refundOf(t, "1", fmt.Sprint("other", i))); !o.passed() {
 				t.Error(o)
 			}
 		}
-		close(stop)
-		<-spoiling
 	})
 }
 

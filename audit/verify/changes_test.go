@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,30 +36,35 @@ func TestTamperedKeys(t *testing.T) {
 	tr := newTrail(t)
 	key := tr.addKey()
 	tr.exec("UPDATE keys SET last_used = now()")
-	tr.finds(tr.held)
-	other := "key key_00000000000000000000000000000001"
-	tampered := map[string]string{
+	tr.tamper("keys", key, map[string]string{
 		"UPDATE keys SET active = true, generation = 4": "altered " + key,
 		"DELETE FROM keys": "removed " + key,
-		`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted " + other,
-	}
-	for _, column := range tr.columns("keys") {
+		`INSERT INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT '00000000-0000-0000-0000-000000000001', '\x00', name, rpm, active, created_at, last_used, generation FROM keys`: "inserted key key_00000000000000000000000000000001",
+	}, "id", "last_used")
+}
+
+// tamper does what is told, and alters each column but some of a table with one
+// row: each has the finding that is told, or that the row was altered.
+func (tr *trail) tamper(table, row string, tampered map[string]string, but ...string) {
+	tr.t.Helper()
+	tr.finds(tr.held)
+	for _, column := range tr.columns(table) {
 		to := map[string]string{
 			"text": "%s || ' '", "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'",
 			"boolean": "NOT %s", "jsonb": `coalesce(%s, '{}') || '{"owner": "x"}'`, "bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
 		}[column[1]]
-		if column[0] != "last_used" && column[0] != "id" {
-			tampered[fmt.Sprintf("UPDATE keys SET %s = %s", column[0], fmt.Sprintf(to, column[0]))] = "altered " + key
+		if !slices.Contains(but, column[0]) {
+			tampered[fmt.Sprintf("UPDATE %s SET %s = %s", table, column[0], fmt.Sprintf(to, column[0]))] = "altered " + row
 		}
 	}
-	if len(tampered) < 3+6 {
-		t.Fatalf("only %d ways: %v", len(tampered), tampered)
+	if len(tampered) < 8 {
+		tr.t.Fatalf("only %d ways: %v", len(tampered), tampered)
 	}
 	for tamper, want := range tampered {
-		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM keys")
+		tr.exec("CREATE TEMPORARY TABLE kept AS TABLE %s", table)
 		tr.exec("%s", tamper)
 		tr.finds(nil, want)
-		tr.exec("DELETE FROM keys; INSERT INTO keys SELECT * FROM kept; DROP TABLE kept")
+		tr.exec("DELETE FROM %s; INSERT INTO %[1]s TABLE kept; DROP TABLE kept", table)
 	}
 	tr.finds(tr.held)
 }
@@ -90,31 +96,10 @@ func TestTamperedWebhooks(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	webhook := tr.addWebhook()
-	tr.finds(tr.held)
-	const other = "webhook whk_00000000000000000000000000000001"
-	tampered := map[string]string{
+	tr.tamper("webhooks", webhook, map[string]string{
 		"DELETE FROM webhooks": "removed " + webhook,
-		`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation FROM webhooks`: "inserted " + other,
-	}
-	for _, column := range tr.columns("webhooks") {
-		to := map[string]string{
-			"text": "%s || ' '", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'", "boolean": "NOT %s",
-			"bytea": "set_byte(%s, 31, 255 - get_byte(%[1]s, 31))",
-		}[column[1]]
-		if column[0] != "id" {
-			tampered[fmt.Sprintf("UPDATE webhooks SET %s = %s", column[0], fmt.Sprintf(to, column[0]))] = "altered " + webhook
-		}
-	}
-	if len(tampered) < 2+6 {
-		t.Fatalf("only %d ways: %v", len(tampered), tampered)
-	}
-	for tamper, want := range tampered {
-		tr.exec("CREATE TEMPORARY TABLE kept AS SELECT * FROM webhooks")
-		tr.exec("%s", tamper)
-		tr.finds(nil, want)
-		tr.exec("DELETE FROM webhooks; INSERT INTO webhooks SELECT * FROM kept; DROP TABLE kept")
-	}
-	tr.finds(tr.held)
+		`INSERT INTO webhooks SELECT '00000000-0000-0000-0000-000000000001', url, event_types, active, secret_sha256, created_at, generation FROM webhooks`: "inserted webhook whk_00000000000000000000000000000001",
+	}, "id")
 }
 
 // TestTamperedChanges alters each column of a change.
