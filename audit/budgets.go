@@ -42,9 +42,10 @@ type CounterChange struct {
 }
 
 // CounterChanges returns what the checks take from counters and what the outcomes
-// correct, sorted, so that two commits never wait for each other. Each check meets
-// its limits if it comes after those before it: whether all do is one comparison
-// for each counter. What is given back makes no room for checks of the same commit.
+// correct, sorted, rolling windows first, so that two commits never wait for each
+// other. Each check meets its limits if it comes after those before it: whether all
+// do is one comparison for each counter. What is given back makes no room for
+// checks of the same commit.
 func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterChange {
 	var l changeList
 	for _, c := range checks {
@@ -81,7 +82,7 @@ type changeList struct {
 
 func (l *changeList) sort() {
 	slices.SortFunc(l.changes, func(a, b CounterChange) int {
-		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
+		return cmp.Or(cmp.Compare(min(b.BucketMS, 1), min(a.BucketMS, 1)), bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
 	})
 }
 

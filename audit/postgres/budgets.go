@@ -2,11 +2,14 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -59,12 +62,6 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 	return subjects, more, err
 }
 
-// counterPrincipal says that a counter met a check of that principal.
-type counterPrincipal struct {
-	counter   spend.ID
-	principal string
-}
-
 // recordings remembers what commits recorded and need not record again.
 type recordings[K comparable] struct {
 	mu    sync.Mutex
@@ -90,14 +87,125 @@ func (r *recordings[K]) add(key K) {
 	r.known[key] = struct{}{}
 }
 
-// newPrincipals returns those of the changes that may not be recorded.
-func (s *Store) newPrincipals(changes []audit.CounterChange) (unknown []counterPrincipal) {
+func (r *recordings[K]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = nil
+}
+
+// counterRow is a counter that may have no row, and whose check it meets; empty if
+// that is recorded.
+type counterRow struct {
+	*audit.CounterChange
+	principal string
+}
+
+// counterKey is by what a node remembers a row.
+type counterKey struct {
+	spend.Counter
+	principal string
+}
+
+// key returns, of a bucket of a rolling window, what all of its buckets have: their
+// rows are always sent, and its principals once.
+func (r counterRow) key() counterKey {
+	k := counterKey{r.Counter, r.principal}
+	if k.BucketMS > 0 {
+		k.StartMS = 0
+	}
+	return k
+}
+
+// counterRows returns the rows that the changes may lack. Those of rolling windows
+// are also what commits lock.
+func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 	for i := range changes {
+		if changes[i].BucketMS > 0 {
+			rows = append(rows, counterRow{CounterChange: &changes[i]})
+		}
 		for _, principal := range changes[i].Principals {
-			if one := (counterPrincipal{changes[i].ID, principal}); !s.principals.has(one) {
-				unknown = append(unknown, one)
+			if row := (counterRow{&changes[i], principal}); !s.counters.has(row.key()) {
+				rows = append(rows, row)
 			}
 		}
 	}
-	return unknown
+	return rows
+}
+
+// budgetChanges are a commit's.
+type budgetChanges struct {
+	takes     []audit.CounterChange // from rolling windows first
+	refused   []audit.CounterChange // not yet recorded as exhausted
+	corrected []audit.CounterChange
+	rows      []counterRow // that those may lack
+}
+
+func (s *Store) budgetChanges(checks []*spend.Check, outcomes []*spend.Outcome) (b budgetChanges) {
+	b.takes = audit.CounterChanges(checks, outcomes)
+	if slices.ContainsFunc(b.takes, audit.CounterChange.Corrects) {
+		b.corrected = b.takes
+		b.takes = slices.DeleteFunc(slices.Clone(b.takes), func(ch audit.CounterChange) bool { return !ch.Take })
+	}
+	b.refused = slices.DeleteFunc(audit.Refusals(checks), func(ch audit.CounterChange) bool { return s.refusals.has(ch.Counter) })
+	b.rows = s.counterRows(b.takes)
+	for i := range b.refused {
+		b.rows = append(b.rows, counterRow{CounterChange: &b.refused[i]})
+	}
+	return b
+}
+
+// recorded remembers what a commit recorded.
+func (s *Store) recorded(b *budgetChanges) {
+	for _, row := range b.rows {
+		s.counters.add(row.key())
+	}
+	for i := range b.refused {
+		s.refusals.add(b.refused[i].Counter)
+	}
+}
+
+// budgets adds the parameters of commit_checks that are of budgets.
+func (p *parameters) budgets(b *budgetChanges) {
+	rolling := len(b.takes)
+	if i := slices.IndexFunc(b.takes, func(ch audit.CounterChange) bool { return ch.BucketMS == 0 }); i >= 0 {
+		rolling = i
+	}
+	array(p, 0, b.rows, nil, appendCounterRow)
+	array(p, 0, b.takes[:rolling], nil, appendChange)
+	array(p, 0, b.takes[rolling:], nil, appendChange)
+	array(p, 0, b.refused, nil, appendChange)
+	array(p, 0, b.corrected, audit.CounterChange.Corrects, appendCorrection)
+}
+
+// appendCounterRow adds a counter_row, a composite value in the binary format.
+func appendCounterRow(b []byte, r counterRow) []byte {
+	b = binary.BigEndian.AppendUint32(b, 10) // fields
+	b = appendField(b, pgtype.UUIDOID, r.ID[:])
+	b = appendInt64(appendInt64(b, r.StartMS), r.BucketMS)
+	b = appendOptionalInt64(b, r.EndMS, r.EndMS != 0)
+	b = appendInt32(b, int32(r.Since))
+	b = appendText(b, r.PolicyID)
+	b = appendText(b, r.RuleID)
+	b = appendText(b, r.Subject)
+	b = appendOptional(b, r.Charge.AgentID)
+	return appendOptional(b, r.principal)
+}
+
+// appendChange adds a counter_change, a composite value in the binary format.
+func appendChange(b []byte, c audit.CounterChange) []byte {
+	b = binary.BigEndian.AppendUint32(b, 9) // fields
+	b = appendField(b, pgtype.UUIDOID, c.ID[:])
+	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)
+	b = appendTotal(appendInt64(b, c.Count), c.Used)
+	b = appendOptionalInt64(b, c.MostCount, c.Counted)
+	if c.Limited {
+		b = appendTotal(b, c.MostUsed)
+	} else {
+		b = appendNull(b, pgtype.NumericOID)
+	}
+	b = appendOptionalInt64(b, c.Charge.MaxCount, c.Charge.Counted)
+	if c.Charge.Limited {
+		return appendNumeric(b, c.Charge.Limit)
+	}
+	return appendNull(b, pgtype.NumericOID)
 }

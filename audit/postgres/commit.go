@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,42 +24,41 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 	}
-	session, err := s.writers.take(ctx)
+	err := s.commit(ctx, checks, outcomes, link)
+	if errors.Is(err, errNoCounter) { // the database was restored
+		s.counters.forget()
+		err = s.commit(ctx, checks, outcomes, link)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot commit: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*spend.Outcome, link chain.Link) error {
+	session, err := s.writers.take(ctx)
+	if err != nil {
+		return err
 	}
 	defer s.writers.give(session)
 	reach := horizon(checks)
 	if reach <= s.horizonMS.Load() {
 		reach = 0
 	}
+	budgets := s.budgetChanges(checks, outcomes)
 	session.parameters.reset()
-	corrected := audit.CounterChanges(checks, outcomes)
-	changes := takes(corrected)
-	newPrincipals := s.newPrincipals(changes)
-	refusals := slices.DeleteFunc(audit.Refusals(checks), func(ch audit.CounterChange) bool { return s.refusals.has(ch.Counter) })
-	session.parameters.fence(fenceOf(checks, outcomes))
-	session.parameters.appendCommit(checks, changes, newPrincipals, reach)
-	session.parameters.outcomes(outcomes)
-	session.parameters.corrections(corrected)
-	session.parameters.changes(refusals)
-	session.parameters.link(link)
+	session.parameters.commit(checks, outcomes, &budgets, reach, link)
 	prepare := !session.prepared || s.statement == ""
 	if session.buf, err = appendCommit(session.buf[:0], s.statement, prepare, &session.parameters); err != nil {
-		return fmt.Errorf("cannot commit: %w", &audit.RowError{Err: err})
+		return &audit.RowError{Err: err}
 	}
 	if _, err := session.exchange(ctx, 1); err != nil {
 		if refused, ok := errors.AsType[*noRoomError](err); ok {
-			err = refused.exceeded(changes)
+			return refused.exceeded(budgets.takes)
 		}
-		return fmt.Errorf("cannot commit: %w", err)
+		return err
 	}
-	for _, one := range newPrincipals {
-		s.principals.add(one)
-	}
-	for i := range refusals {
-		s.refusals.add(refusals[i].Counter)
-	}
+	s.recorded(&budgets)
 	for known := s.horizonMS.Load(); reach > known && !s.horizonMS.CompareAndSwap(known, reach); {
 		known = s.horizonMS.Load()
 	}
@@ -102,26 +100,19 @@ func appendCommit(b []byte, statement string, prepare bool, p *parameters) (_ []
 	return (&pgproto3.Sync{}).Encode(b)
 }
 
-// appendCommit adds the parameters of commit_checks that are of checks.
-func (p *parameters) appendCommit(checks []*spend.Check, changes []audit.CounterChange, principals []counterPrincipal, horizonMS int64) {
+// commit adds the parameters of commit_checks, in its order.
+func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, budgets *budgetChanges, horizonMS int64, link chain.Link) {
+	fence := fenceOf(checks, outcomes)
+	p.bytes(fence.Node[:])
+	p.bytes(fence.Epoch[:])
 	p.keys(checks)
 	p.int64(horizonMS)
 	p.int16(audit.RowFormat)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
-	p.rows(checks)
-	p.changes(changes)
-	p.principals(principals)
+	array(p, 0, checks, nil, appendRow)
 	p.approvals(checks)
-}
-
-// fence adds that under which the commit is made.
-func (p *parameters) fence(fence spend.Fence) {
-	p.bytes(fence.Node[:])
-	p.bytes(fence.Epoch[:])
-}
-
-// link adds what the commit adds to its chain.
-func (p *parameters) link(link chain.Link) {
+	array(p, 0, outcomes, nil, appendOutcome)
+	p.budgets(budgets)
 	p.int64(link.Seq)
 	p.int16(chain.Version)
 	first, last := link.First(), link.Last()
@@ -129,6 +120,14 @@ func (p *parameters) link(link chain.Link) {
 	p.bytes(last[:])
 	p.bytes(link.Entries)
 	p.bytes(link.Head[:])
+}
+
+// fenceOf returns that which all of a commit have.
+func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
+	if len(checks) > 0 {
+		return checks[0].Fence
+	}
+	return outcomes[0].Fence
 }
 
 // keys adds two arrays: the hashes of the idempotency keys, and the checks that
@@ -144,10 +143,6 @@ func (p *parameters) keys(checks []*spend.Check) {
 
 func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 
-// rows adds an array of check_row. Its type's OID differs from schema to schema;
-// the server knows it and does not ask for it.
-func (p *parameters) rows(checks []*spend.Check) { array(p, 0, checks, nil, appendRow) }
-
 // approvals adds three arrays of the checks that use approvals: the checks, the
 // approvals and the hashes of the actions; and whether some check asks for one.
 func (p *parameters) approvals(checks []*spend.Check) {
@@ -158,54 +153,4 @@ func (p *parameters) approvals(checks []*spend.Check) {
 		return append(b, hash[:]...)
 	})
 	p.bool(slices.ContainsFunc(checks, func(c *spend.Check) bool { return c.Approval != nil }))
-}
-
-// principals adds two arrays: counters, and whose checks each met.
-func (p *parameters) principals(principals []counterPrincipal) {
-	array(p, pgtype.UUIDOID, principals, nil, func(b []byte, c counterPrincipal) []byte { return append(b, c.counter[:]...) })
-	array(p, pgtype.TextOID, principals, nil, func(b []byte, c counterPrincipal) []byte { return append(b, c.principal...) })
-}
-
-// changeFields is how many fields the type counter_change has.
-const changeFields = 15
-
-// changes adds an array of counter_change.
-func (p *parameters) changes(changes []audit.CounterChange) { array(p, 0, changes, nil, appendChange) }
-
-// appendChange adds a counter_change, a composite value in the binary format.
-func appendChange(b []byte, c audit.CounterChange) []byte {
-	b = binary.BigEndian.AppendUint32(b, changeFields)
-	b = appendField(b, pgtype.UUIDOID, c.ID[:])
-	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)
-	if c.EndMS == 0 {
-		b = appendNull(b, pgtype.Int8OID)
-	} else {
-		b = appendInt64(b, c.EndMS)
-	}
-	b = appendInt64(b, c.Count)
-	if c.Counted {
-		b = appendInt64(b, c.MostCount)
-	} else {
-		b = appendNull(b, pgtype.Int8OID)
-	}
-	b = appendInt32(b, int32(c.Since))
-	b = appendTotal(b, c.Used)
-	if c.Limited {
-		b = appendTotal(b, c.MostUsed)
-	} else {
-		b = appendNull(b, pgtype.NumericOID)
-	}
-	b = appendText(b, c.PolicyID)
-	b = appendText(b, c.RuleID)
-	b = appendText(b, c.Subject)
-	b = appendOptional(b, c.Charge.AgentID)
-	if c.Charge.Counted {
-		b = appendInt64(b, c.Charge.MaxCount)
-	} else {
-		b = appendNull(b, pgtype.Int8OID)
-	}
-	if c.Charge.Limited {
-		return appendNumeric(b, c.Charge.Limit)
-	}
-	return appendNull(b, pgtype.NumericOID)
 }

@@ -22,54 +22,61 @@ import (
 // little; these are steady.
 func BenchmarkCommitCPU(b *testing.B) {
 	for _, size := range []int{1, 4, 8, 32, 128} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			s := open(b, database(b), true)
-			f := newFence(b, s)
-			batch := make([]*spend.Check, size)
-			builder := chain.Builder{Chain: f.Node}
-			entries := make([]chain.Entry, size)
-			commit := func() {
-				for i, c := range batch { // as the writer does
-					entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
-				}
-				slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-				link := builder.Next(entries)
-				if err := s.Commit(b.Context(), batch, nil, link); err != nil {
-					b.Fatal(err)
-				}
-				builder.Advance(link)
-			}
-			serial := 0
-			renew := func() {
-				for i := range batch {
-					batch[i] = typical(f, serial)
-					serial++
-				}
-			}
-			for range 2 * cap(s.writers.idle) { // connect
-				renew()
-				commit()
-			}
-			pids := writerPIDs(b, s)
-			var server, own, wall time.Duration
-			for range b.N { // no timer: stopping it costs more than a commit
-				renew()
-				server -= sessionCPU(b, pids)
-				own -= processCPU(b)
-				started := time.Now()
-				commit()
-				wall += time.Since(started)
-				own += processCPU(b)
-				server += sessionCPU(b, pids)
-			}
-			perCommit := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(b.N) }
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(perCommit(wall), "µs/commit")
-			b.ReportMetric(perCommit(server), "pg-µs/commit")
-			b.ReportMetric(perCommit(own), "node-µs/commit")
-			b.ReportMetric(perCommit(server)/float64(size), "pg-µs/check")
-		})
+		for _, budgets := range []bool{false, true} {
+			b.Run(fmt.Sprintf("batch=%d,budgets=%t", size, budgets), func(b *testing.B) { benchmarkCommitCPU(b, size, budgets) })
+		}
 	}
+}
+
+func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
+	s := open(b, database(b), true)
+	f := newFence(b, s)
+	batch := make([]*spend.Check, size)
+	builder := chain.Builder{Chain: f.Node}
+	entries := make([]chain.Entry, size)
+	commit := func() {
+		for i, c := range batch { // as the writer does
+			entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
+		}
+		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+		link := builder.Next(entries)
+		if err := s.Commit(b.Context(), batch, nil, link); err != nil {
+			b.Fatal(err)
+		}
+		builder.Advance(link)
+	}
+	serial := 0
+	renew := func() {
+		for i := range batch {
+			batch[i] = typical(f, serial)
+			if budgets {
+				charge(batch[i])
+			}
+			serial++
+		}
+	}
+	for range 2 * cap(s.writers.idle) { // connect
+		renew()
+		commit()
+	}
+	pids := writerPIDs(b, s)
+	var server, own, wall time.Duration
+	for range b.N { // no timer: stopping it costs more than a commit
+		renew()
+		server -= sessionCPU(b, pids)
+		own -= processCPU(b)
+		started := time.Now()
+		commit()
+		wall += time.Since(started)
+		own += processCPU(b)
+		server += sessionCPU(b, pids)
+	}
+	perCommit := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(b.N) }
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(perCommit(wall), "µs/commit")
+	b.ReportMetric(perCommit(server), "pg-µs/commit")
+	b.ReportMetric(perCommit(own), "node-µs/commit")
+	b.ReportMetric(perCommit(server)/float64(size), "pg-µs/check")
 }
 
 // typical is one of the workload that bars are stated for: four of ten checks

@@ -106,6 +106,13 @@ func appendInt64(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, pgtype.Int8OID, 0, 0, 0, 8), uint64(n))
 }
 
+func appendOptionalInt64(b []byte, n int64, ok bool) []byte {
+	if !ok {
+		return appendNull(b, pgtype.Int8OID)
+	}
+	return appendInt64(b, n)
+}
+
 func appendLetter(b []byte, letter byte) []byte {
 	return append(b, 0, 0, 0, pgtype.QCharOID, 0, 0, 0, 1, letter)
 }

@@ -54,11 +54,7 @@ func TestNoAllocation(t *testing.T) {
 	var buf []byte
 	encode := func() {
 		p.reset()
-		p.fence(batch[0].Fence)
-		p.appendCommit(batch, nil, nil, 60_000)
-		p.outcomes(nil)
-		p.corrections(nil)
-		p.link(link)
+		p.commit(batch, nil, new(budgetChanges), 60_000, link)
 		var err error
 		if buf, err = appendCommit(buf[:0], "", true, &p); err != nil {
 			t.Error(err)
@@ -120,11 +116,7 @@ func BenchmarkEncode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.reset()
-		p.fence(batch[0].Fence)
-		p.appendCommit(batch, nil, nil, 0)
-		p.outcomes(nil)
-		p.corrections(nil)
-		p.link(link)
+		p.commit(batch, nil, new(budgetChanges), 0, link)
 		buf, _ = appendCommit(buf[:0], "", false, &p)
 	}
 }

@@ -23,6 +23,7 @@ const (
 	codeNoRoom        = "SG007"
 	codeReported      = "SG008"
 	codeUnapproved    = "SG009"
+	codeNoCounter     = "SG010"
 	codeWebhooksFull  = "SG012"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
@@ -60,6 +61,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrWebhooksFull
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
+	case err.Code == codeNoCounter:
+		return errNoCounter
 	case err.Code == codeUnapproved:
 		return unapproved(err.Detail)
 	case err.Code == codeReported:
@@ -71,6 +74,10 @@ func refusal(err *pgconn.PgError) error {
 	}
 	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 }
+
+// errNoCounter says that a commit takes from a counter that has no row, unlike
+// what the node remembers.
+var errNoCounter = fmt.Errorf("%w: a counter of a budget has no row", audit.ErrUnavailable)
 
 // noRoomError is a refusal by budgets, as the server words it: the places of the
 // changes, each with what was taken before and how often ("1:940:12,3:0:0").

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -49,31 +48,9 @@ func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {
 	return chain.OutcomeOf(row.RawValues())
 }
 
-// fenceOf returns that which all of a commit have.
-func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
-	if len(checks) > 0 {
-		return checks[0].Fence
-	}
-	return outcomes[0].Fence
-}
-
-// takes returns the changes by which checks take, or must have room.
-func takes(changes []audit.CounterChange) []audit.CounterChange {
-	if !slices.ContainsFunc(changes, audit.CounterChange.Corrects) {
-		return changes
-	}
-	return slices.DeleteFunc(slices.Clone(changes), func(ch audit.CounterChange) bool { return !ch.Take })
-}
-
-// outcomeFields is how many fields the type outcome_row has.
-const outcomeFields = 12
-
-// outcomes adds an array of outcome_row.
-func (p *parameters) outcomes(outcomes []*spend.Outcome) { array(p, 0, outcomes, nil, appendOutcome) }
-
 // appendOutcome adds an outcome_row, a composite value in the binary format.
 func appendOutcome(b []byte, o *spend.Outcome) []byte {
-	b = binary.BigEndian.AppendUint32(b, outcomeFields)
+	b = binary.BigEndian.AppendUint32(b, 12) // fields
 	b = appendField(b, pgtype.UUIDOID, o.ID[:])
 	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
 	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(o.Number))
@@ -96,18 +73,10 @@ func appendOutcome(b []byte, o *spend.Outcome) []byte {
 	return appendText(b, o.RequestID)
 }
 
-// correctionFields is how many fields the type counter_correction has.
-const correctionFields = 5
-
-// corrections adds an array of counter_correction.
-func (p *parameters) corrections(changes []audit.CounterChange) {
-	array(p, 0, changes, audit.CounterChange.Corrects, appendCorrection)
-}
-
 // appendCorrection adds a counter_correction, a composite value in the binary
 // format.
 func appendCorrection(b []byte, ch audit.CounterChange) []byte {
-	b = binary.BigEndian.AppendUint32(b, correctionFields)
+	b = binary.BigEndian.AppendUint32(b, 5) // fields
 	b = appendField(b, pgtype.UUIDOID, ch.ID[:])
 	b = appendInt64(appendInt64(b, ch.StartMS), ch.BucketMS)
 	b = appendInt64(b, -ch.Correct.Count)

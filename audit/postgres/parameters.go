@@ -39,7 +39,8 @@ func (p *parameters) bool(v bool) {
 }
 
 // array adds an array of elements of a type, made of those of all that are wanted;
-// nil wants all.
+// nil wants all. The OID of a type of the schema differs from schema to schema: 0,
+// the server knows it.
 func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appendElement func([]byte, T) []byte) {
 	n := uint32(0)
 	for _, one := range all {

@@ -9,7 +9,7 @@ import (
 )
 
 func counterColumns() []string {
-	return []string{"counter_id", "start_ms", "bucket_ms", "end_ms", "count", "most_count", "since", "used", "most_used", "policy_id", "rule_id", "subject"}
+	return []string{"counter_id", "start_ms", "bucket_ms", "end_ms", "count", "since", "used", "policy_id", "rule_id", "subject", "agent_id"}
 }
 
 // Counters implements verify.Evidence.

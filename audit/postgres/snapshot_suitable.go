@@ -70,8 +70,8 @@ func verifiedTables() map[string]verified {
 			"id": "uuid", "active": "boolean", "secret_sha256": "bytea", "created_at": "timestamp with time zone", "generation": "bigint",
 		}, []string{"id"}},
 		"budget_counters": {counterColumns(), map[string]string{
-			"counter_id": "uuid", "start_ms": "bigint", "bucket_ms": "bigint", "end_ms": "bigint", "count": "bigint", "most_count": "bigint",
-			"since": "integer", "used": "numeric", "most_used": "numeric",
+			"counter_id": "uuid", "start_ms": "bigint", "bucket_ms": "bigint", "end_ms": "bigint", "count": "bigint",
+			"since": "integer", "used": "numeric",
 		}, []string{"counter_id", "start_ms"}},
 		"approvals": {approvalColumns(), map[string]string{
 			"id": "uuid", "created_at": "timestamp with time zone", "expires_at": "timestamp with time zone", "use_within_ms": "bigint",

@@ -318,14 +318,13 @@ CREATE TABLE budget_counters (
     start_ms   bigint  NOT NULL, -- Unix milliseconds; 0 of a lifetime
     bucket_ms  bigint  NOT NULL, -- length of a rolling window's bucket, else 0
     end_ms     bigint,           -- not needed any more; null of a lifetime
-    count      bigint  NOT NULL,
-    most_count bigint,
+    count      bigint  NOT NULL DEFAULT 0,
     since      integer NOT NULL, -- version of the policy
-    used       numeric NOT NULL,
-    most_used  numeric,
+    used       numeric NOT NULL DEFAULT 0,
     policy_id  text    NOT NULL,
     rule_id    text    NOT NULL,
     subject    text    NOT NULL COLLATE "C", -- JSON array of the values of per
+    agent_id   text,                         -- null unless the budget is per agent
     PRIMARY KEY (counter_id, start_ms)
 ) WITH (fillfactor = 70);
 
@@ -734,23 +733,32 @@ CREATE TYPE check_row AS (
     approval           text
 );
 
--- What a commit takes from one counter of a budget. What was taken before must be
--- at most most_used and most_count, where these are not null.
-CREATE TYPE counter_change AS (
+-- A counter that may have no row, and whose check it meets.
+CREATE TYPE counter_row AS (
     counter_id uuid,
     start_ms   bigint,
     bucket_ms  bigint,
     end_ms     bigint,
-    count      bigint,
-    most_count bigint,
     since      integer,
-    used       numeric,
-    most_used  numeric,
     policy_id  text,
     rule_id    text,
     subject    text,
-    agent_id   text,   -- null unless the budget is per agent
-    max_count  bigint, -- the budget's limits; null where it has none
+    agent_id   text,
+    principal  text -- null if there is none to record
+);
+
+-- What a commit takes from one counter of a budget. What was taken before must be
+-- at most most_used and most_count, where these are not null; max_used and
+-- max_count are the budget's limits, null where it has none.
+CREATE TYPE counter_change AS (
+    counter_id uuid,
+    start_ms   bigint,
+    bucket_ms  bigint,
+    count      bigint,
+    used       numeric,
+    most_count bigint,
+    most_used  numeric,
+    max_count  bigint,
     max_used   numeric
 );
 
@@ -813,27 +821,37 @@ AS $$
     WHERE b.counter_id = counter AND b.start_ms >= greatest(start - 60 * bucket, 0)
 $$;
 
--- Waits for the other commits that take from the same rolling windows.
-CREATE FUNCTION lock_rolling(changes counter_change[]) RETURNS void
+-- Makes counters that have no row, unused, and records whose checks they meet.
+-- First it waits for the other commits that take from the same rolling windows:
+-- each has a row of its own to lock. Sorted, so that two commits do not deadlock.
+CREATE FUNCTION insert_counters(counters counter_row[]) RETURNS void
 LANGUAGE sql
 AS $$
-    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
-        SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), 0, c.since, 0, c.policy_id, c.rule_id, c.subject
-        FROM unnest(changes) AS c WHERE c.bucket_ms > 0
-        GROUP BY c.counter_id, c.bucket_ms, c.since, c.policy_id, c.rule_id, c.subject ORDER BY c.counter_id
-    ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms)
+    INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject, agent_id)
+        SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), c.since, c.policy_id, c.rule_id, c.subject, c.agent_id
+        FROM unnest(counters) AS c WHERE c.bucket_ms > 0
+        GROUP BY c.counter_id, c.bucket_ms, c.since, c.policy_id, c.rule_id, c.subject, c.agent_id ORDER BY c.counter_id
+    ON CONFLICT (counter_id, start_ms) DO UPDATE SET end_ms = greatest(b.end_ms, excluded.end_ms);
+
+    INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject, agent_id)
+        SELECT c.counter_id, c.start_ms, c.bucket_ms, c.end_ms, c.since, c.policy_id, c.rule_id, c.subject, c.agent_id
+        FROM unnest(counters) AS c ORDER BY c.counter_id, c.start_ms
+    ON CONFLICT (counter_id, start_ms) DO NOTHING;
+
+    INSERT INTO budget_principals (counter_id, principal)
+        SELECT c.counter_id, c.principal FROM unnest(counters) AS c WHERE c.principal IS NOT NULL ORDER BY 1, 2
+    ON CONFLICT DO NOTHING
 $$;
 
 -- Records that counters are exhausted, unless that is recorded for their window: for
--- a rolling one, in any of the buckets that count (S51). Those of rolling windows are
--- locked by lock_rolling.
+-- a rolling one, in any of the buckets that count (S51).
 CREATE FUNCTION insert_exhaustions(changes counter_change[]) RETURNS void
 LANGUAGE sql
 AS $$
     INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, count, max_count, since, used, max_used, policy_id, rule_id, subject, agent_id)
         SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END)
-            c.counter_id, c.start_ms, c.bucket_ms, u.count, c.max_count, c.since, u.used, c.max_used, c.policy_id, c.rule_id, c.subject, c.agent_id
-        FROM unnest(changes) AS c, LATERAL (
+            c.counter_id, c.start_ms, c.bucket_ms, u.count, c.max_count, own.since, u.used, c.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
+        FROM unnest(changes) AS c JOIN budget_counters AS own USING (counter_id, start_ms), LATERAL (
             SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count FROM budget_counters AS b
             WHERE b.counter_id = c.counter_id AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
         WHERE NOT EXISTS (SELECT FROM budget_exhaustions AS e
@@ -842,8 +860,8 @@ AS $$
     ON CONFLICT (counter_id, start_ms) DO NOTHING
 $$;
 
--- Takes from rolling windows, one after the other. Returns those that have no
--- room, each with what was taken from it, and those that are exhausted then.
+-- Takes from rolling windows, one after the other. Returns the places of those that
+-- have no room, each with what was taken from it, and those that are exhausted then.
 CREATE FUNCTION take_from_rolling(changes counter_change[], OUT refused text, OUT exhausted counter_change[])
 LANGUAGE plpgsql
 AS $$
@@ -851,119 +869,100 @@ DECLARE
     change record;
     before record;
 BEGIN
-    PERFORM lock_rolling(changes);
-    FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c WHERE c.bucket_ms > 0 ORDER BY c.ordinality LOOP
+    FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c LOOP
         SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
         IF before.used > change.most_used OR before.count > change.most_count THEN
             refused := concat_ws(',', refused, change.ordinality || ':' || before.used || ':' || before.count);
             CONTINUE;
         END IF;
-        INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
-            VALUES (change.counter_id, change.start_ms, change.bucket_ms, change.end_ms, change.count, change.since, change.used,
-                change.policy_id, change.rule_id, change.subject)
-        ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = b.used + excluded.used, count = b.count + excluded.count;
+        UPDATE budget_counters AS b SET used = b.used + change.used, count = b.count + change.count
+            WHERE b.counter_id = change.counter_id AND b.start_ms = change.start_ms;
         IF before.used + change.used >= change.max_used OR before.count + change.count >= change.max_count THEN
             exhausted := exhausted || changes[change.ordinality];
         END IF;
     END LOOP;
 END $$;
 
--- Takes from counters what the checks of a commit take, or raises SG007 with
--- those that have no room and what was taken from each. Sorted, so that two
--- commits do not deadlock: rolling windows come first. Returns those that are
--- exhausted then.
-CREATE FUNCTION take_from_budgets(changes counter_change[]) RETURNS counter_change[]
+-- Takes from the counters of calendar windows, in their order. Returns what
+-- take_from_rolling does. Raises SG010 if one has no row.
+--
+-- A new row has no use, so what it refuses can never be taken.
+CREATE FUNCTION take_from_calendar(changes counter_change[], skipped integer, OUT refused text, OUT exhausted counter_change[])
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    refused   text;
-    exhausted counter_change[];
-    used_up   counter_change[];
-    wanted    integer;
-    taken     integer;
+    taken   integer;
+    used_up boolean;
+    absent  boolean;
 BEGIN
-    SELECT count(*) INTO wanted FROM unnest(changes) AS c WHERE c.bucket_ms = 0;
-    IF wanted < cardinality(changes) THEN
-        SELECT r.refused, r.exhausted INTO refused, exhausted FROM take_from_rolling(changes) AS r;
-    END IF;
     WITH counters AS (
-        INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, most_count, since, used, most_used, policy_id, rule_id, subject)
-            SELECT c.counter_id, c.start_ms, c.bucket_ms, c.end_ms, c.count, c.most_count, c.since, c.used, c.most_used, c.policy_id, c.rule_id, c.subject
-            FROM unnest(changes) AS c
-            WHERE c.bucket_ms = 0 AND coalesce(c.most_count, 0) >= 0 -- nothing was taken from a counter that is not there
-            ORDER BY c.counter_id, c.start_ms
-        ON CONFLICT (counter_id, start_ms) DO UPDATE
-            SET used = b.used + excluded.used, count = b.count + excluded.count, most_used = excluded.most_used, most_count = excluded.most_count
-            WHERE (excluded.most_used IS NULL OR b.used <= excluded.most_used) AND (excluded.most_count IS NULL OR b.count <= excluded.most_count)
-        RETURNING b.counter_id, b.start_ms, b.used, b.count
+        UPDATE budget_counters AS b SET used = b.used + c.used, count = b.count + c.count FROM unnest(changes) AS c
+            WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
+                AND (c.most_used IS NULL OR b.used <= c.most_used) AND (c.most_count IS NULL OR b.count <= c.most_count)
+        RETURNING b.used >= c.max_used OR b.count >= c.max_count AS exhausted
     )
-    SELECT count(*), array_agg(c) FILTER (WHERE b.used >= c.max_used OR b.count >= c.max_count) INTO taken, used_up
-        FROM counters AS b JOIN unnest(changes) AS c ON c.counter_id = b.counter_id AND c.start_ms = b.start_ms;
-    IF taken < wanted THEN
-        SELECT concat_ws(',', refused, string_agg(c.ordinality || ':' || coalesce(b.used, 0) || ':' || coalesce(b.count, 0), ',')) INTO refused
+    SELECT count(*), bool_or(c.exhausted) INTO taken, used_up FROM counters AS c;
+    IF taken < cardinality(changes) THEN
+        SELECT string_agg(skipped + c.ordinality || ':' || b.used || ':' || b.count, ','), bool_or(b.counter_id IS NULL) INTO refused, absent
             FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
-            WHERE c.bucket_ms = 0 AND b.xmin IS DISTINCT FROM pg_current_xact_id()::xid;
-    END IF;
-    IF refused IS NOT NULL THEN
-        RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
-    END IF;
-    RETURN exhausted || used_up;
-END $$;
-
--- take_from_budgets for a commit with outcomes, which correct counters: where there
--- is a row, and in the window in which their checks counted (S40). One row after
--- the other, in the order in which all commits lock them. What is given back makes
--- no room for the commit itself.
-CREATE FUNCTION correct_budgets(changes counter_change[], corrections counter_correction[]) RETURNS counter_change[]
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    refused   text;
-    exhausted counter_change[];
-    change    record;
-    before    record;
-BEGIN
-    PERFORM lock_rolling(changes);
-    FOR change IN
-        SELECT c.*, k.counter_id AS corrected_id, k.start_ms AS corrected_ms, k.used AS more_used, k.count AS more_count
-        FROM unnest(changes) WITH ORDINALITY AS c
-            FULL JOIN unnest(corrections) AS k ON k.counter_id = c.counter_id AND k.start_ms = c.start_ms
-        ORDER BY coalesce(c.bucket_ms, k.bucket_ms) = 0, coalesce(c.counter_id, k.counter_id), coalesce(c.start_ms, k.start_ms)
-    LOOP
-        IF change.ordinality IS NOT NULL THEN
-            INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject)
-                VALUES (change.counter_id, change.start_ms, change.bucket_ms, change.end_ms, 0, change.since, 0, change.policy_id, change.rule_id, change.subject)
-            ON CONFLICT (counter_id, start_ms) DO UPDATE SET count = b.count
-            RETURNING b.used, b.count INTO before;
-            IF change.bucket_ms > 0 THEN
-                SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
-            END IF;
-            IF before.used > change.most_used OR before.count > change.most_count THEN
-                refused := concat_ws(',', refused, change.ordinality || ':' || before.used || ':' || before.count);
-            ELSE
-                UPDATE budget_counters AS b SET used = b.used + change.used, count = b.count + change.count
-                    WHERE b.counter_id = change.counter_id AND b.start_ms = change.start_ms;
-                IF before.used + change.used >= change.max_used OR before.count + change.count >= change.max_count THEN
-                    exhausted := exhausted || changes[change.ordinality];
-                END IF;
-            END IF;
+            WHERE b.xmin IS DISTINCT FROM pg_current_xact_id()::xid OR c.most_count < 0;
+        IF absent THEN
+            RAISE EXCEPTION 'counters of budgets have no row' USING ERRCODE = 'SG010';
         END IF;
-        UPDATE budget_counters AS b SET used = greatest(b.used + change.more_used, 0), count = greatest(b.count + change.more_count, 0)
-            WHERE b.counter_id = change.corrected_id AND b.start_ms = change.corrected_ms;
-    END LOOP;
-    IF refused IS NOT NULL THEN
-        RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = refused;
+    ELSIF used_up THEN
+        SELECT array_agg(c) INTO exhausted FROM unnest(changes) AS c JOIN budget_counters AS b USING (counter_id, start_ms)
+            WHERE b.used >= c.max_used OR b.count >= c.max_count;
     END IF;
-    RETURN exhausted;
 END $$;
 
-CREATE FUNCTION insert_budget_principals(counters uuid[], principals text[]) RETURNS void
+-- Locks counters that a commit changes, in the order in which the other functions do.
+CREATE FUNCTION lock_counters(changes counter_change[], corrections counter_correction[]) RETURNS void
 LANGUAGE sql
 AS $$
-    INSERT INTO budget_principals (counter_id, principal)
-        SELECT * FROM unnest(counters, principals) AS p (counter_id, principal) ORDER BY 1, 2
-    ON CONFLICT DO NOTHING
+    SELECT FROM budget_counters AS b
+        WHERE (b.counter_id, b.start_ms) IN (
+            SELECT c.counter_id, c.start_ms FROM unnest(changes) AS c UNION ALL SELECT c.counter_id, c.start_ms FROM unnest(corrections) AS c)
+        ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE
 $$;
+
+-- Takes from counters what the checks of a commit take, or raises SG007 with
+-- those that have no room and what was taken from each. Then corrects counters, in
+-- the window in which the outcomes' checks counted (S40) if its row is still there:
+-- what is given back makes no room for the commit itself. Counters that refused
+-- checks of the commit when these were judged are exhausted, like those that it
+-- uses up.
+CREATE FUNCTION change_counters(counters counter_row[], rolling counter_change[], calendar counter_change[],
+    refused counter_change[], corrections counter_correction[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    no_room text;
+    used_up counter_change[] := refused;
+BEGIN
+    IF cardinality(counters) > 0 THEN
+        PERFORM insert_counters(counters);
+    END IF;
+    IF cardinality(corrections) > 0 THEN
+        PERFORM lock_counters(rolling || calendar, corrections);
+    END IF;
+    IF cardinality(rolling) > 0 THEN
+        SELECT t.refused, used_up || t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
+    END IF;
+    IF cardinality(calendar) > 0 THEN
+        SELECT concat_ws(',', no_room, t.refused), used_up || t.exhausted INTO no_room, used_up
+            FROM take_from_calendar(calendar, cardinality(rolling)) AS t;
+    END IF;
+    IF no_room <> '' THEN
+        RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = no_room;
+    END IF;
+    IF cardinality(corrections) > 0 THEN
+        UPDATE budget_counters AS b SET used = greatest(b.used + c.used, 0), count = greatest(b.count + c.count, 0)
+            FROM unnest(corrections) AS c WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms;
+    END IF;
+    IF cardinality(used_up) > 0 THEN
+        PERFORM insert_exhaustions(used_up);
+    END IF;
+END $$;
 
 -- Makes the approvals that escalated checks ask for, and notes when they expire.
 CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
@@ -1017,17 +1016,14 @@ END $$;
 -- The whole of a commit: the fence, the keys (hash by hash and check by check), the
 -- outcomes, the horizon, the batch's place in the chain of its node, the checks and,
 -- if some of them are, the violations. Budgets come last, so that their rows are
--- locked for no longer than the commit itself takes. Counters that refused checks of
--- the commit when these were judged are exhausted, like those that it uses up.
+-- locked for no longer than the commit itself takes.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
-    format smallint, has_violations boolean, rows check_row[], counters counter_change[],
-    principal_counters uuid[], principals text[], approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean,
-    reports outcome_row[], corrections counter_correction[], refused counter_change[],
+    format smallint, has_violations boolean, rows check_row[],
+    approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean, reports outcome_row[],
+    counters counter_row[], rolling counter_change[], calendar counter_change[], refused counter_change[], corrections counter_correction[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
 LANGUAGE plpgsql
 AS $$
-DECLARE
-    exhausted counter_change[] := refused;
 BEGIN
     PERFORM begin_commit(node, epoch);
     IF cardinality(key_hashes) > 0 THEN
@@ -1067,19 +1063,8 @@ BEGIN
     IF cardinality(approval_ids) > 0 THEN
         PERFORM use_approvals(approval_checks, approval_ids, approval_hashes);
     END IF;
-    IF cardinality(counters) > 0 AND cardinality(principals) > 0 THEN
-        PERFORM insert_budget_principals(principal_counters, principals);
-    END IF;
-    IF cardinality(refused) > 0 THEN
-        PERFORM lock_rolling(counters || refused);
-    END IF;
-    IF cardinality(corrections) > 0 THEN
-        exhausted := exhausted || correct_budgets(counters, corrections);
-    ELSIF cardinality(counters) > 0 THEN
-        exhausted := exhausted || take_from_budgets(counters);
-    END IF;
-    IF cardinality(exhausted) > 0 THEN
-        PERFORM insert_exhaustions(exhausted);
+    IF cardinality(rolling) + cardinality(calendar) + cardinality(refused) + cardinality(corrections) > 0 THEN
+        PERFORM change_counters(counters, rolling, calendar, refused, corrections);
     END IF;
 END $$;
 
@@ -1914,6 +1899,12 @@ END $$;
 ALTER FUNCTION sequence_events(integer) SET plan_cache_mode = force_custom_plan;
 ALTER FUNCTION sequence_events(integer) SET enable_seqscan = off;
 ALTER FUNCTION sequence_events(integer) SET jit = off;
+
+-- Counters are locked in the order of the changes, so each is looked up in turn.
+ALTER FUNCTION take_from_calendar(counter_change[], integer) SET plan_cache_mode = force_generic_plan;
+ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_hashjoin = off;
+ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_mergejoin = off;
+ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_seqscan = off;
 
 -- Each query is planned for its own values, which decide what it has to read.
 ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
