@@ -9,6 +9,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"spendgate/config"
@@ -94,3 +95,6 @@ func printAll[T any](p process, items iter.Seq2[T, error], asJSON bool, table fu
 	}
 	return table(p.stdout, all)
 }
+
+// newTable aligns the columns of what is written to it, once it is flushed.
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

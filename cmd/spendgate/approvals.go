@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"spendgate/hotpath/client"
 )
@@ -63,7 +62,7 @@ func approvalsList(flags *flag.FlagSet) action {
 }
 
 func writeApprovals(w io.Writer, all []client.Approval) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintln(out, "APPROVAL ID\tSTATUS\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tAPPROVED\tEXPIRES")
 	for i := range all {
 		a := &all[i]
@@ -112,7 +111,7 @@ func readApproval(ctx context.Context, p process, args []string) (*client.Client
 }
 
 func writeApproval(w io.Writer, a *client.Approval) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
 	line("approval", a.ApprovalID)
 	line("status", string(a.Status))

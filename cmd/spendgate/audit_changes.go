@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"spendgate/audit"
@@ -48,7 +47,7 @@ func auditChanges(flags *flag.FlagSet) action {
 			lines := json.NewEncoder(p.stdout)
 			return eachChange(ctx, changes, q, func(c *audit.Change) error { return lines.Encode(changeLine(c)) })
 		}
-		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		table := newTable(p.stdout)
 		_, _ = fmt.Fprintln(table, "NO\tAT\tCHANGE\tOF\tACTOR\tBY\tADDRESS\tREQUEST\tDETAILS") // Flush reports the error
 		err = eachChange(ctx, changes, q, func(c *audit.Change) error { return writeChange(table, c) })
 		return errors.Join(err, table.Flush())

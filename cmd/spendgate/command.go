@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 // command is a node of the tree of commands: a leaf with setup or a branch
@@ -149,7 +148,7 @@ func (c command) names() []string {
 
 // help prints usage; flags is nil for a branch.
 func (c command) help(w io.Writer, path string, flags *flag.FlagSet) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	line := func(format string, args ...any) {
 		fmt.Fprintf(out, format+"\n", args...)
 	}

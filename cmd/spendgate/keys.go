@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"spendgate/hotpath/client"
@@ -79,7 +78,7 @@ func keysCreate(flags *flag.FlagSet) action {
 }
 
 func writeNewKey(w io.Writer, k *client.NewKey) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintf(out, "key id:\t%s\nname:\t%s\nrate limit:\t%d a minute\n", printable(k.KeyID), printable(k.Name), k.RateLimitRPM)
 	for i, text := range grantTexts(k.Grants) {
 		if text != "" {
@@ -152,7 +151,7 @@ func keysList(flags *flag.FlagSet) action {
 // of one.
 func writeKeys(w io.Writer, keys []client.Key) error {
 	granted := slices.ContainsFunc(keys, func(k client.Key) bool { return !reflect.ValueOf(k.Grants).IsZero() })
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprint(out, "KEY ID\tNAME\tPER MINUTE\tSTATE\tCREATED\tLAST USED")
 	if granted {
 		fmt.Fprint(out, "\t"+strings.ToUpper(strings.Join(grantNames[:], "\t")))

@@ -13,7 +13,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -82,7 +81,7 @@ func policiesList(flags *flag.FlagSet) action {
 		if *path == "" {
 			return printAll(p, api.AllPolicies(ctx, client.PolicyQuery{Limit: 100}), false, writePolicies)
 		}
-		out := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		out := newTable(p.stdout)
 		fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tSTATE\tFILE")
 		for _, policy := range policies {
 			current, err := onServer(ctx, api, policy)
@@ -107,7 +106,7 @@ func policiesList(flags *flag.FlagSet) action {
 }
 
 func writePolicies(w io.Writer, policies []client.Policy) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := newTable(w)
 	fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tRULES\tNAME")
 	for _, p := range policies {
 		fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\n", printable(p.PolicyID), p.Version, p.UpdatedAt, len(p.Rules), printable(p.Name))
