@@ -83,7 +83,7 @@ func EventID(t EventType, source spend.ID) spend.ID {
 func changeEventID(t EventType, c *Change) spend.ID { return EventID(t, spend.ID(c.Head[:16])) }
 
 // EventSources are what events are about, by IDs and in no order. What a store has
-// a row of events for is there.
+// a row of events for is there, or a violation that is Archived.
 type EventSources interface {
 	ViolationsOf(ctx context.Context, ids []spend.ID) ([]Violation, error)
 	OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error)
@@ -198,7 +198,9 @@ func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(con
 func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 	switch e.Type {
 	case EventViolationRecorded:
-		e.Violation, ok = s.violations[source]
+		if e.Violation, ok = s.violations[source]; ok && e.Violation.Archived {
+			e.Violation = nil
+		}
 		e.At = source.Time()
 	case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
 		e.Outcome, ok = s.outcomes[source]

@@ -75,7 +75,7 @@ type Event struct {
 	PolicyID string // empty when it is of none, or when its check is archived
 	AgentID  string // likewise
 
-	Violation  *Violation
+	Violation  *Violation // nil when it is archived
 	Approval   *ApprovalEvent
 	Outcome    *spend.Outcome // of outcome.*
 	Exhaustion *Exhaustion

@@ -152,6 +152,7 @@ type Violation struct {
 	RuleDescription string
 	Confidence      spend.Confidence
 	LatencyMS       int64
+	Archived        bool // all but the ID left the store; such are never listed
 }
 
 // ViolationPage is one page of a listing.

@@ -56,11 +56,11 @@ func all(rows [][]byte) iter.Seq2[[]byte, error] {
 // What is written comes back byte by byte.
 func TestArchive(t *testing.T) {
 	rows, dir := rowsOf(t), t.TempDir()
-	written, err := Write(dir, Day{Date: day, Schema: 5}, day.AddDate(0, 0, 9), all(rows))
+	written, err := Write(dir, ChecksOf(day), 5, day.AddDate(0, 0, 9), all(rows))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Open(dir, day)
+	a, err := Open(dir, ChecksOf(day))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func TestArchive(t *testing.T) {
 	if err != nil || len(left) != 2 {
 		t.Errorf("%d files, %v", len(left), err)
 	}
-	if _, err := Open(dir, day.AddDate(0, 0, 1)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(dir, ChecksOf(day.AddDate(0, 0, 1))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another day: %v", err)
 	}
 	// A day without checks has an archive, too.
-	if _, err := Write(dir, Day{Date: day.AddDate(0, 0, 1)}, day, all(nil)); err != nil {
+	if _, err := Write(dir, ChecksOf(day.AddDate(0, 0, 1)), 1, day, all(nil)); err != nil {
 		t.Error(err)
 	}
 	for _, err := range mustOpen(t, dir, day.AddDate(0, 0, 1)).All() {
@@ -98,7 +98,7 @@ func TestArchive(t *testing.T) {
 
 func mustOpen(t *testing.T, dir string, day time.Time) *Archive {
 	t.Helper()
-	a, err := Open(dir, day)
+	a, err := Open(dir, ChecksOf(day))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,21 +118,21 @@ func TestWriteFails(t *testing.T) {
 		"not UTF8": all([][]byte{bytes.Replace(rows[1], []byte("plain"), []byte("pl\xffin"), 1)}),
 	} {
 		dir := t.TempDir()
-		if _, err := Write(dir, Day{Date: day}, day, from); err == nil {
+		if _, err := Write(dir, ChecksOf(day), 1, day, from); err == nil {
 			t.Errorf("%s is archived", name)
 		}
-		if _, err := os.Stat(ManifestPath(dir, day)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(ManifestPath(dir, ChecksOf(day))); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: a manifest: %v", name, err)
 		}
 	}
-	if _, err := Write(filepath.Join(t.TempDir(), "none"), Day{Date: day}, day, all(rows)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Write(filepath.Join(t.TempDir(), "none"), ChecksOf(day), 1, day, all(rows)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
 
 // Lines that are not what appendLine writes are refused, and nothing panics.
 func TestLinesThatAreNone(t *testing.T) {
-	c := newCodec()
+	c := newCodec(chain.CheckColumns())
 	line, err := c.appendLine(nil, rowsOf(t)[1])
 	if err != nil {
 		t.Fatal(err)
@@ -166,5 +166,45 @@ func TestLinesThatAreNone(t *testing.T) {
 		if back, err := c.appendRow(nil, string(bytes.TrimSuffix(line, []byte("\n")))); err != nil || !bytes.Equal(back, row) {
 			t.Fatalf("seed %d: %q is written\n%s\nand read another row, %v", seed, row, line, err)
 		}
+	}
+}
+
+// An archive of violations is one of its own, beside that of the month's first day.
+func TestArchiveOfViolations(t *testing.T) {
+	var rows [][]byte
+	for _, row := range rowsOf(t) {
+		fields, err := chain.ParseRow(nil, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		violation, _ := chain.ViolationOf(nil, fields)
+		rows = append(rows, violation)
+	}
+	dir, month := t.TempDir(), day.AddDate(0, 0, 1-day.Day())
+	if _, err := Write(dir, ViolationsOf(month), 1, day, all(rows)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(dir, ViolationsOf(month))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back [][]byte
+	for row, err := range a.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		back = append(back, slices.Clone(row))
+	}
+	if !slices.EqualFunc(back, rows, bytes.Equal) || a.Month != "2026-11" || a.Day != "" || !strings.HasPrefix(a.FirstID, spend.PrefixViolation) {
+		t.Errorf("%+v came back with\n%q\nwas\n%q", a.Manifest, back, rows)
+	}
+	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the first day: %v", err)
+	}
+	if err := os.Rename(ManifestPath(dir, ViolationsOf(month)), ManifestPath(dir, ChecksOf(month))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, ErrAltered) {
+		t.Errorf("the manifest of a month in the place of a day's: %v", err)
 	}
 }

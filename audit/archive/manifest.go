@@ -21,64 +21,103 @@ const Format = 1
 // Manifest is what an archive says of itself.
 type Manifest struct {
 	Format        int       `json:"format"`
-	Day           string    `json:"day"`  // UTC, 2006-01-02
-	File          string    `json:"file"` // in the same folder
+	Day           string    `json:"day,omitempty"`   // of checks: UTC, 2006-01-02
+	Month         string    `json:"month,omitempty"` // of violations: UTC, 2006-01
+	File          string    `json:"file"`            // in the same folder
 	Rows          int64     `json:"rows"`
-	FirstID       string    `json:"first_id"` // chk_...; empty without rows
+	FirstID       string    `json:"first_id"` // chk_..., viol_...; empty without rows
 	LastID        string    `json:"last_id"`
 	FileSHA256    string    `json:"file_sha256"`    // of the file as it is
 	ContentSHA256 string    `json:"content_sha256"` // of what it holds, decompressed
 	Columns       []string  `json:"columns"`
-	RowHash       int       `json:"row_hash"` // version of the format of row hashes
-	Schema        int       `json:"schema"`   // version of the database's schema
+	RowHash       int       `json:"row_hash,omitempty"` // version of the format of row hashes; violations have none
+	Schema        int       `json:"schema"`             // version of the database's schema
 	Created       time.Time `json:"created"`
 }
 
 // ErrAltered says that an archive is not what was written.
 var ErrAltered = errors.New("the archive was altered")
 
-// Archive is a day's files.
+// Archive is the files of a part.
 type Archive struct {
 	Manifest
 	SHA256 spend.Hash // of the manifest
+	part   Part
 	dir    string
+}
+
+// Part is what one archive holds: the checks of a day, or the violations of a month.
+type Part struct {
+	Begin   time.Time // 00:00 UTC of the first day
+	period  string    // day, month
+	layout  string    // of Begin, in names
+	table   string
+	prefix  string // of identifiers
+	columns func() []string
+}
+
+// ChecksOf is the part of a day, given by its begin.
+func ChecksOf(day time.Time) Part {
+	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, chain.CheckColumns}
+}
+
+// ViolationsOf is the part of a month, given by its begin.
+func ViolationsOf(month time.Time) Part {
+	return Part{month, "month", "2006-01", "violations", spend.PrefixViolation, chain.ViolationColumns}
+}
+
+// String names the day or month.
+func (p Part) String() string { return p.Begin.Format(p.layout) }
+
+// name is what the names of its files begin with.
+func (p Part) name() string { return p.table + "-" + p.String() }
+
+func (p Part) ofDay() bool { return p.period == "day" }
+
+// manifest begins one.
+func (p Part) manifest() (m Manifest) {
+	m.Format, m.File, m.Columns = Format, p.name()+".jsonl.gz", p.columns()
+	if p.ofDay() {
+		m.Day, m.RowHash = p.String(), chain.Version
+	} else {
+		m.Month = p.String()
+	}
+	return m
 }
 
 // Path is the file of the rows.
 func (a *Archive) Path() string { return filepath.Join(a.dir, a.File) }
 
-// ManifestPath is where the manifest of a day lies in a folder.
-func ManifestPath(dir string, day time.Time) string {
-	return filepath.Join(dir, dayName(day)+".manifest.json")
+// ManifestPath is where the manifest of a part lies in a folder.
+func ManifestPath(dir string, p Part) string {
+	return filepath.Join(dir, p.name()+".manifest.json")
 }
-
-func dayName(day time.Time) string { return "checks-" + day.Format(time.DateOnly) }
 
 // maxManifest is far more than a manifest has, in bytes.
 const maxManifest = 1 << 20
 
-// Open reads the manifest of a day, not the rows. It fails with fs.ErrNotExist
+// Open reads the manifest of a part, not the rows. It fails with fs.ErrNotExist
 // when there is none, and with ErrAltered when it cannot be one.
-func Open(dir string, day time.Time) (*Archive, error) {
-	path := ManifestPath(dir, day)
+func Open(dir string, p Part) (*Archive, error) {
+	path := ManifestPath(dir, p)
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the archive of %s: %w", day.Format(time.DateOnly), err)
+		return nil, fmt.Errorf("cannot open the archive of %s: %w", p, err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the archive of %s: %w", day.Format(time.DateOnly), err)
+		return nil, fmt.Errorf("cannot read the archive of %s: %w", p, err)
 	}
-	a := &Archive{SHA256: sha256.Sum256(content), dir: dir}
+	a := &Archive{SHA256: sha256.Sum256(content), part: p, dir: dir}
 	if err := json.Unmarshal(content, &a.Manifest); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrAltered, err)
 	}
-	switch {
+	switch wanted := p.manifest(); {
 	case a.Format != Format:
 		return nil, fmt.Errorf("%s is of format %d, this build reads %d", path, a.Format, Format)
-	case a.Day != day.Format(time.DateOnly), a.File != dayName(day)+".jsonl.gz", !slices.Equal(a.Columns, chain.CheckColumns()):
-		return nil, fmt.Errorf("%s: %w: it is not the manifest of that day", path, ErrAltered)
+	case a.Day != wanted.Day, a.Month != wanted.Month, a.File != wanted.File, !slices.Equal(a.Columns, wanted.Columns):
+		return nil, fmt.Errorf("%s: %w: it is not the manifest of that %s", path, ErrAltered, p.period)
 	}
 	return a, nil
 }

@@ -8,8 +8,6 @@ import (
 	"io"
 	"iter"
 	"os"
-
-	"spendgate/hotpath/spend"
 )
 
 // maxLine is far more than a row has as a line, in bytes.
@@ -43,7 +41,7 @@ func (a *Archive) read(visit func(row []byte) bool) (stopped bool, err error) {
 	}
 	lines := bufio.NewScanner(io.TeeReader(unpacked, content))
 	lines.Buffer(make([]byte, 0, flushAt), maxLine)
-	codec := newCodec()
+	codec := newCodec(a.part.columns())
 	var row []byte
 	var first, last string
 	var count int64
@@ -51,7 +49,7 @@ func (a *Archive) read(visit func(row []byte) bool) (stopped bool, err error) {
 		if row, err = codec.appendRow(row[:0], lines.Text()); err != nil {
 			return false, altered(fmt.Errorf("line %d: %w", count+1, err))
 		}
-		id := ID(row).Text(spend.PrefixCheck)
+		id := ID(row).Text(a.part.prefix)
 		if id <= last {
 			return false, altered(fmt.Errorf("line %d is out of order", count+1))
 		}

@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"spendgate/audit/chain"
 )
 
 // column is how one column is written: sizes are those of the binary form.
@@ -31,18 +29,17 @@ const (
 	identifier
 )
 
-// columns are those of a row in their order. The columns of a check are text
-// but for these.
-func columns() []column {
+// columnsOf are those of a row in their order. They are text but for these.
+func columnsOf(names []string) []column {
 	special := map[string]column{
-		"check_id": {kind: identifier, size: 16}, "node": {kind: identifier, size: 16}, "epoch": {kind: identifier, size: 16},
+		"check_id": {kind: identifier, size: 16}, "id": {kind: identifier, size: 16}, "node": {kind: identifier, size: 16}, "epoch": {kind: identifier, size: 16},
 		"claimed_ms": {kind: integer, size: 8}, "until_ms": {kind: integer, size: 8},
 		"policy_version": {kind: integer, size: 4}, "latency_ms": {kind: integer, size: 4}, "format": {kind: integer, size: 2},
 		"approval_id": {kind: identifier, size: 16},
 		"fingerprint": {kind: binaryKind}, "request_sha": {kind: binaryKind},
 	}
 	var all []column
-	for _, name := range chain.CheckColumns() {
+	for _, name := range names {
 		c := special[name]
 		c.name = name
 		all = append(all, c)
@@ -51,7 +48,7 @@ func columns() []column {
 }
 
 var (
-	errRow  = errors.New("not a row of checks")
+	errRow  = errors.New("not a row of the table")
 	errLine = errors.New("not a line of an archive")
 )
 
@@ -67,7 +64,7 @@ type codec struct {
 	room    []byte           // of a text with its escapes resolved
 }
 
-func newCodec() *codec { return &codec{columns: columns()} }
+func newCodec(names []string) *codec { return &codec{columns: columnsOf(names)} }
 
 // appendLine adds a row as a line.
 func (c *codec) appendLine(dst, row []byte) ([]byte, error) {

@@ -14,28 +14,20 @@ import (
 	"path/filepath"
 	"time"
 
-	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
-// Day says what an archive is to hold.
-type Day struct {
-	Date   time.Time // 00:00 UTC
-	Schema int       // version of the database's schema
-}
-
-// Write makes the archive of a day in dir, from its rows in the order of their
+// Write makes the archive of a part in dir, from its rows in the order of their
 // identifiers. Files of an earlier attempt that did not come to the manifest
-// are replaced. Once it returns, the archive outlives a loss of power.
-func Write(dir string, day Day, now time.Time, rows iter.Seq2[[]byte, error]) (*Archive, error) {
-	m := Manifest{
-		Format: Format, Day: day.Date.Format(time.DateOnly), File: dayName(day.Date) + ".jsonl.gz",
-		Columns: chain.CheckColumns(), RowHash: chain.Version, Schema: day.Schema, Created: now.UTC().Truncate(time.Millisecond),
-	}
+// are replaced. Once it returns, the archive outlives a loss of power. schema is the
+// version of the database's.
+func Write(dir string, p Part, schema int, now time.Time, rows iter.Seq2[[]byte, error]) (*Archive, error) {
+	m := p.manifest()
+	m.Schema, m.Created = schema, now.UTC().Truncate(time.Millisecond)
 	failed := func(err error) error {
-		return fmt.Errorf("cannot write the archive of %s: %w", m.Day, err)
+		return fmt.Errorf("cannot write the archive of %s: %w", p, err)
 	}
-	err := replace(dir, m.File, func(f io.Writer) error { return m.writeRows(f, rows) })
+	err := replace(dir, m.File, func(f io.Writer) error { return m.writeRows(f, p, rows) })
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -44,22 +36,22 @@ func Write(dir string, day Day, now time.Time, rows iter.Seq2[[]byte, error]) (*
 		return nil, failed(err)
 	}
 	content = append(content, '\n')
-	err = replace(dir, filepath.Base(ManifestPath(dir, day.Date)), func(f io.Writer) error {
+	err = replace(dir, filepath.Base(ManifestPath(dir, p)), func(f io.Writer) error {
 		_, err := f.Write(content)
 		return err
 	})
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &Archive{Manifest: m, SHA256: sha256.Sum256(content), dir: dir}, nil
+	return &Archive{Manifest: m, SHA256: sha256.Sum256(content), part: p, dir: dir}, nil
 }
 
 // writeRows writes the compressed lines and notes what they are.
-func (m *Manifest) writeRows(f io.Writer, rows iter.Seq2[[]byte, error]) error {
+func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error]) error {
 	file, content := newSum(f), newSum(nil)
 	packed := gzip.NewWriter(file)
 	content.to = packed
-	codec, lines := newCodec(), writeBuffer{to: content}
+	codec, lines := newCodec(p.columns()), writeBuffer{to: content}
 	for row, err := range rows {
 		if err != nil {
 			return err
@@ -67,7 +59,7 @@ func (m *Manifest) writeRows(f io.Writer, rows iter.Seq2[[]byte, error]) error {
 		if lines.b, err = codec.appendLine(lines.b, row); err != nil {
 			return err
 		}
-		id := ID(row).Text(spend.PrefixCheck)
+		id := ID(row).Text(p.prefix)
 		if id <= m.LastID {
 			return fmt.Errorf("%w: out of order", errRow)
 		}

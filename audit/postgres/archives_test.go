@@ -25,7 +25,7 @@ import (
 // the database's note of the manifest is changed, too.
 func (o *oldDays) forge(t *testing.T, noted bool, change func(lines []string) []string) {
 	t.Helper()
-	a, err := archive.Open(o.dir, o.first)
+	a, err := archive.Open(o.dir, archive.ChecksOf(o.first))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func (o *oldDays) forge(t *testing.T, noted bool, change func(lines []string) []
 		t.Fatal(err)
 	}
 	o.write(t, a.Path(), out.Bytes())
-	o.write(t, archive.ManifestPath(o.dir, o.first), manifest)
+	o.write(t, archive.ManifestPath(o.dir, archive.ChecksOf(o.first)), manifest)
 	if noted {
 		note := func(manifest string, rows int64) {
 			statement(t, o.url, fmt.Sprintf(`ALTER TABLE archived_days DISABLE TRIGGER ALL;
@@ -162,7 +162,7 @@ func TestTamperedArchives(t *testing.T) {
 			o.spoil(t, func(f []byte) []byte { return f[:len(f)-9] })
 		}, []string{manifest}},
 		"no file": {func(t *testing.T, o *oldDays) {
-			a, err := archive.Open(o.dir, o.first)
+			a, err := archive.Open(o.dir, archive.ChecksOf(o.first))
 			if err == nil {
 				err = os.Remove(a.Path())
 			}
@@ -288,12 +288,12 @@ func flipped(digit byte) string {
 // edit changes the manifest of the first day, spoil its file.
 func (o *oldDays) edit(t *testing.T, change func([]byte) []byte) {
 	t.Helper()
-	o.rewrite(t, archive.ManifestPath(o.dir, o.first), change)
+	o.rewrite(t, archive.ManifestPath(o.dir, archive.ChecksOf(o.first)), change)
 }
 
 func (o *oldDays) spoil(t *testing.T, change func([]byte) []byte) {
 	t.Helper()
-	a, err := archive.Open(o.dir, o.first)
+	a, err := archive.Open(o.dir, archive.ChecksOf(o.first))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (c *counting) exact(t *testing.T, when string) {
 func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 	t.Helper()
 	low, high := q.IDRange()
-	where, args := "id BETWEEN $1 AND $2 AND ($3 = '' OR agent_id = $3)", []any{[16]byte(low), [16]byte(high), q.AgentID}
+	where, args := "id >= violations_from() AND id BETWEEN $1 AND $2 AND ($3 = '' OR agent_id = $3)", []any{[16]byte(low), [16]byte(high), q.AgentID}
 	if q.ActionType != spend.Unspecified {
 		where += fmt.Sprintf(" AND action_type = '%c'", chain.TypeLetters[q.ActionType])
 	}

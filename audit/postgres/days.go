@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
+	"spendgate/audit/archive"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
@@ -32,6 +33,8 @@ type day struct {
 }
 
 func (d day) name() string { return d.date.Format(time.DateOnly) }
+
+func (d day) part() archive.Part { return archive.ChecksOf(d.date) }
 
 // table is the name of the day's partition, which needs no quotes.
 func (d day) table() string { return "checks_" + d.date.Format("20060102") }
@@ -126,28 +129,33 @@ func (d *days) seal(ctx context.Context, one day) error {
 	return nil
 }
 
-// rows reads a sealed day in the order of identifiers, in the form of
-// chain.HashRow, each row good until the next. It reads hour by hour, so that
-// no reading keeps the database from tidying up for long.
+// rows reads a sealed day, as read does.
 func (d *days) rows(ctx context.Context, one day) iter.Seq2[[]byte, error] {
-	columns := columnList(chain.CheckColumns())
+	return d.read(ctx, one.table(), chain.CheckColumns(), one.date, one.date.AddDate(0, 0, 1), time.Hour)
+}
+
+// read reads what nobody changes in the order of identifiers, the first column, in
+// the form of chain.HashRow, each row good until the next. It reads piece by piece, so
+// that no reading keeps the database from tidying up for long.
+func (d *days) read(ctx context.Context, table string, names []string, begin, end time.Time, piece time.Duration) iter.Seq2[[]byte, error] {
+	columns := columnList(names)
 	return func(yield func([]byte, error) bool) {
 		stopped := false
-		for hour := one.date; hour.Before(one.date.AddDate(0, 0, 1)) && !stopped; hour = hour.Add(time.Hour) {
-			low, high := audit.FirstID(hour.UnixMilli()), audit.FirstID(hour.Add(time.Hour).UnixMilli())
+		for at := begin; at.Before(end) && !stopped; at = at.Add(piece) {
+			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(piece).UnixMilli())
 			rows := copied{each: func(row []byte) error {
 				if stopped = !yield(row, nil); stopped {
 					return errStopped
 				}
 				return nil
 			}}
-			_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT "+columns+" FROM "+one.table()+" WHERE check_id >= '"+
-				hex.EncodeToString(low[:])+"' AND check_id < '"+hex.EncodeToString(high[:])+"' ORDER BY check_id) TO STDOUT (FORMAT binary)")
+			_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY (SELECT "+columns+" FROM "+table+" WHERE "+names[0]+" >= '"+
+				hex.EncodeToString(low[:])+"' AND "+names[0]+" < '"+hex.EncodeToString(high[:])+"' ORDER BY "+names[0]+") TO STDOUT (FORMAT binary)")
 			if err == nil {
 				err = rows.end()
 			}
 			if err != nil && !stopped {
-				yield(nil, fmt.Errorf("cannot read %s: %w", one.table(), err))
+				yield(nil, fmt.Errorf("cannot read %s: %w", table, err))
 				return
 			}
 		}
@@ -167,12 +175,17 @@ const (
 // detach takes an archived day out of checks. Its lock stops everything, so it
 // waits for it in small pieces.
 func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.Hash) error {
+	return d.patiently(ctx, one.table(), "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
+}
+
+// patiently runs what takes something out, behind whose locks commits wait.
+func (d *days) patiently(ctx context.Context, name, statement string, args ...any) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+detachPatience+"'"); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, "SELECT detach_day($1, $2, $3)", one.date, rows, manifest[:])
+			_, err := tx.Exec(ctx, statement, args...)
 			return err
 		})
 		var refused *pgconn.PgError
@@ -180,9 +193,9 @@ func (d *days) detach(ctx context.Context, one day, rows int64, manifest spend.H
 		case err == nil:
 			return nil
 		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
-			return fmt.Errorf("cannot detach %s: %w", one.table(), err)
+			return fmt.Errorf("cannot detach %s: %w", name, err)
 		case attempt == detachAttempts:
-			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", one.table(), d.holders(ctx))
+			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", name, d.holders(ctx))
 		}
 		select {
 		case <-time.After(detachPause):

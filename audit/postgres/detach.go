@@ -11,33 +11,38 @@ import (
 
 	"spendgate/audit/archive"
 	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
 )
 
-// DetachOptions say which days leave a database.
+// DetachOptions say what leaves a database: days of checks, or months of violations.
 type DetachOptions struct {
 	URL    string    // of the owner of the tables
 	Dir    string    // where the archives are written
-	Before time.Time // 00:00 UTC: days before this one
+	Before time.Time // 00:00 UTC: what ends before this day
 	DryRun bool      // change and write nothing
-	Drop   bool      // drop the tables of days that were detached, with this call or an earlier one
+	Drop   bool      // drop the tables of days, or the rows of months, that were detached, with this call or an earlier one
 	Now    time.Time // for the archives
 
-	Report func(DetachedDay)    // is told of each day that is done
-	Found  func(verify.Finding) // is told what is wrong with a day, which then stays
+	Report func(Detached)       // is told of each day or month that is done
+	Found  func(verify.Finding) // is told what is wrong with one, which then stays
 
 	// step is told what comes next; tests end the process there.
 	step func(string)
+	// atOnce bounds a transaction that deletes violations; 0 is deletedAtOnce.
+	atOnce int
 }
 
-// DetachedDay is what was done with a day, or would be.
-type DetachedDay struct {
-	Date  time.Time
+// Detached is what was done with a day or a month, or would be.
+type Detached struct {
+	Part  archive.Part
 	Steps []string // in words: archived, detached, dropped
 	Rows  int64    // of the archive; 0 when there is none yet
 }
 
 // ErrStillNeeded says that a promise needs a day that was to be detached.
 var ErrStillNeeded = errors.New("still needed")
+
+var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, SpendgateDefaultPartitionOccupied, says how to give them days of their own")
 
 // Detach archives days of checks and takes their partitions out, oldest first:
 // each is closed, written to its archive, and the archive is compared with the
@@ -66,7 +71,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 		return err
 	}
 	if unpartitioned {
-		return errors.New("the default partition has checks of days before that: the runbook, SpendgateDefaultPartitionOccupied, says how to give them days of their own")
+		return errUnpartitioned
 	}
 	all, err := db.before(ctx, o.Before)
 	if err != nil {
@@ -89,13 +94,13 @@ type detaching struct {
 	day     day
 	db      *days
 	archive *archive.Archive
-	done    DetachedDay
+	done    Detached
 }
 
 func (d *detaching) run(ctx context.Context) (err error) {
-	d.done.Date = d.day.date
+	d.done.Part = d.day.part()
 	if d.DryRun {
-		d.plan()
+		d.Report(planned(d.done, d.day.attached, d.Drop))
 		return nil
 	}
 	if d.day.attached {
@@ -112,14 +117,15 @@ func (d *detaching) run(ctx context.Context) (err error) {
 	return nil
 }
 
-func (d *detaching) plan() {
-	if d.day.attached {
-		d.done.Steps = append(d.done.Steps, "to be archived", "to be detached")
+// planned adds what would be done.
+func planned(d Detached, attached, drop bool) Detached {
+	if attached {
+		d.Steps = append(d.Steps, "to be archived", "to be detached")
 	}
-	if d.Drop {
-		d.done.Steps = append(d.done.Steps, "to be dropped")
+	if drop {
+		d.Steps = append(d.Steps, "to be dropped")
 	}
-	d.Report(d.done)
+	return d
 }
 
 // leave archives the day and detaches it.
@@ -129,7 +135,7 @@ func (d *detaching) leave(ctx context.Context) (err error) {
 		return err
 	}
 	d.step("archive")
-	if d.archive, err = archive.Open(d.Dir, d.day.date); errors.Is(err, fs.ErrNotExist) {
+	if d.archive, err = archive.Open(d.Dir, d.day.part()); errors.Is(err, fs.ErrNotExist) {
 		d.archive, err = d.write(ctx)
 	}
 	if err != nil {
@@ -137,7 +143,7 @@ func (d *detaching) leave(ctx context.Context) (err error) {
 	}
 	d.done.Steps, d.done.Rows = append(d.done.Steps, "archived"), d.archive.Rows
 	d.step("compare")
-	if err := d.compare(ctx); err != nil {
+	if err := compare(d.archive, d.db.rows(ctx, d.day)); err != nil {
 		return err
 	}
 	d.step("verify")
@@ -158,18 +164,18 @@ func (d *detaching) write(ctx context.Context) (*archive.Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := archive.Write(d.Dir, archive.Day{Date: d.day.date, Schema: schema}, d.Now, d.db.rows(ctx, d.day)); err != nil {
+	if _, err := archive.Write(d.Dir, d.day.part(), schema, d.Now, d.db.rows(ctx, d.day)); err != nil {
 		return nil, err
 	}
 	d.step("reopen")
-	return archive.Open(d.Dir, d.day.date) // from the disk, as whoever verifies will
+	return archive.Open(d.Dir, d.day.part()) // from the disk, as whoever verifies will
 }
 
-// compare checks that the archive has the partition's rows, byte by byte.
-func (d *detaching) compare(ctx context.Context) error {
-	next, stop := iter.Pull2(d.archive.All())
+// compare checks that an archive has the rows that are to leave, byte by byte.
+func compare(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
+	next, stop := iter.Pull2(a.All())
 	defer stop()
-	for row, err := range d.db.rows(ctx, d.day) {
+	for row, err := range rows {
 		if err != nil {
 			return err
 		}
@@ -178,48 +184,57 @@ func (d *detaching) compare(ctx context.Context) error {
 			return err
 		}
 		if !more || !bytes.Equal(kept, row) {
-			return fmt.Errorf("%s: %w: it is not what the partition holds; move it away and run this again", d.archive.Path(), archive.ErrAltered)
+			return fmt.Errorf("%s: %w: it is not what the database holds; move it away and run this again", a.Path(), archive.ErrAltered)
 		}
 	}
 	// To the end: only there are the file's hashes known.
 	_, err, more := next()
 	if err == nil && more {
-		err = fmt.Errorf("%s: %w: it has more rows than the partition; move it away and run this again", d.archive.Path(), archive.ErrAltered)
+		err = fmt.Errorf("%s: %w: it has more rows than the database; move it away and run this again", a.Path(), archive.ErrAltered)
 	}
 	return err
 }
 
 // verify holds the archive to the chain, as `audit verify` will.
 func (d *detaching) verify(ctx context.Context) error {
-	moment, err := OpenSnapshot(ctx, d.URL, 1)
+	return d.verifyLeaving(ctx, verify.Options{From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond), Leaving: d.archive})
+}
+
+// verifyLeaving verifies the time of what leaves. It fails when there are findings.
+func (o *DetachOptions) verifyLeaving(ctx context.Context, v verify.Options) error {
+	moment, err := OpenSnapshot(ctx, o.URL, 1)
 	if err != nil {
 		return err
 	}
 	defer moment.Close()
 	wrong := 0
-	_, err = verify.Verify(ctx, verify.Options{
-		Evidence: moment, From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond), Workers: 1, Leaving: d.archive,
-		Found: func(f verify.Finding) {
-			wrong++
-			d.Found(f)
-		},
-	})
+	v.Evidence, v.Workers, v.Found = moment, 1, func(f verify.Finding) {
+		wrong++
+		o.Found(f)
+	}
+	_, err = verify.Verify(ctx, v)
 	if err == nil && wrong > 0 {
 		err = fmt.Errorf("%d findings: what the chain does not prove is not archived", wrong)
 	}
 	return err
 }
 
+// openNoted opens the archive with which a part was detached.
+func openNoted(dir string, p archive.Part, manifest spend.Hash) (*archive.Archive, error) {
+	a, err := archive.Open(dir, p)
+	if err == nil && a.SHA256 != manifest {
+		return nil, fmt.Errorf("%s: %w: it is not the one with which %s was detached", archive.ManifestPath(dir, p), archive.ErrAltered, p)
+	}
+	return a, err
+}
+
 // drop removes the table, if the archive is still what was noted.
 func (d *detaching) drop(ctx context.Context) (err error) {
-	if d.archive, err = archive.Open(d.Dir, d.day.date); err != nil {
+	if d.archive, err = openNoted(d.Dir, d.day.part(), d.day.manifest); err != nil {
 		return err
 	}
-	if d.archive.SHA256 != d.day.manifest {
-		return fmt.Errorf("%s: %w: it is not the one with which the day was detached", archive.ManifestPath(d.Dir, d.day.date), archive.ErrAltered)
-	}
 	d.step("reread")
-	if err := d.compare(ctx); err != nil {
+	if err := compare(d.archive, d.db.rows(ctx, d.day)); err != nil {
 		return err
 	}
 	d.step("drop")

@@ -76,11 +76,11 @@ func newOldDays(t *testing.T) *oldDays {
 }
 
 // detach runs Detach and returns what it reported and found.
-func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []DetachedDay, found []verify.Finding, err error) {
+func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
 	options := DetachOptions{
 		URL: o.url, Dir: o.dir, Before: o.before(), Now: time.Now(),
-		Report: func(d DetachedDay) { done = append(done, d) },
+		Report: func(d Detached) { done = append(done, d) },
 		Found:  func(f verify.Finding) { found = append(found, f) },
 	}
 	if change != nil {
@@ -336,7 +336,7 @@ func TestDetachUntilKilled(t *testing.T) {
 	}
 	err = Detach(t.Context(), DetachOptions{
 		URL: args[1], Dir: args[2], Before: before, Drop: true, Now: time.Now(),
-		Report: func(DetachedDay) {}, Found: func(f verify.Finding) { t.Error(f) },
+		Report: func(Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 		step: func(step string) {
 			if step == args[0] {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -374,7 +374,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	if _, _, err := o.detach(t, nil); !errors.Is(err, archive.ErrAltered) || o.attached(t) != 2 {
 		t.Fatalf("an archive of other rows: %v", err)
 	}
-	if err := os.Remove(archive.ManifestPath(o.dir, o.first)); err != nil {
+	if err := os.Remove(archive.ManifestPath(o.dir, archive.ChecksOf(o.first))); err != nil {
 		t.Fatal(err)
 	}
 	if _, found, err := o.detach(t, nil); err != nil || len(found) > 0 {
@@ -382,7 +382,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	}
 	o.mustBeClean(t)
 	// The table is not dropped for an archive that is not the one noted.
-	path := archive.ManifestPath(o.dir, o.first)
+	path := archive.ManifestPath(o.dir, archive.ChecksOf(o.first))
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -83,8 +83,17 @@ func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
 
 // ViolationsOf implements audit.EventSources.
 func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Violation, error) {
-	return collect(ctx, s, "cannot look up violations", scanViolation,
-		"SELECT "+violationColumns+" FROM violations WHERE id = ANY ($1::uuid[])", uuids(ids))
+	const doing = "cannot look up violations"
+	all, err := collect(ctx, s, doing, scanViolation,
+		"SELECT "+violationColumns+" FROM violations WHERE id = ANY ($1::uuid[]) AND id >= violations_from()", uuids(ids))
+	if err != nil || len(all) == len(ids) {
+		return all, err
+	}
+	archived, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (v audit.Violation, err error) {
+		v.Archived = true
+		return v, row.Scan(uuid(&v.ID))
+	}, "SELECT id FROM unnest($1::uuid[]) AS id WHERE id < violations_from()", uuids(ids))
+	return append(all, archived...), err
 }
 
 // OutcomesOf implements audit.EventSources.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -214,7 +215,10 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 		if err != nil {
 			return err
 		}
-		return s.archivedDays(ctx, tx, r, &o)
+		if err := s.archivedDays(ctx, tx, r, &o); err != nil {
+			return err
+		}
+		return s.archivedMonths(ctx, tx, r, &o)
 	})
 	return o, err
 }
@@ -233,6 +237,29 @@ func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, 
 		o.Range = union(o.Range, one.Range())
 		return nil
 	}, s.in("SELECT (day - date '1970-01-01')::bigint, rows, manifest_sha256, archived_at FROM {schema}.archived_days"))
+}
+
+// archivedMonths adds the months of the range whose violations are archived.
+func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range, o *verify.Overview) error {
+	o.Months = make(map[verify.Month]verify.ArchivedMonth)
+	var begin time.Time
+	var a verify.ArchivedMonth
+	var manifest []byte
+	into := []any{&begin, &a.Rows, &manifest, &a.At}
+	for i := range a.Kinds {
+		into = append(into, &a.Kinds[i])
+	}
+	return stream(ctx, tx, into, func() error {
+		one := verify.MonthOf(begin)
+		if part := one.Range(); bytes.Compare(part.High[:], r.Low[:]) < 0 || bytes.Compare(r.High[:], part.Low[:]) < 0 {
+			return nil
+		}
+		copy(a.Manifest[:], manifest)
+		o.Months[one] = a
+		o.Range = union(o.Range, one.Range())
+		return nil
+	}, s.in(`SELECT month, rows, manifest_sha256, archived_at, refund_blocks, refund_escalations, credit_blocks, credit_escalations,
+		discount_blocks, discount_escalations, spend_blocks, spend_escalations FROM {schema}.archived_violations`))
 }
 
 // union is the smallest range that holds both; the zero range is none.

@@ -45,6 +45,10 @@ func verifiedTables() map[string]verified {
 	}
 	batches := []string{"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"}
 	days := []string{"day", "rows", "manifest_sha256", "archived_at"}
+	months := []string{
+		"month", "rows", "manifest_sha256", "refund_blocks", "refund_escalations", "credit_blocks", "credit_escalations",
+		"discount_blocks", "discount_escalations", "spend_blocks", "spend_escalations", "archived_at",
+	}
 	return map[string]verified{
 		"checks":     {chain.CheckColumns(), check, []string{"check_id"}},
 		"violations": {chain.ViolationColumns(), check, []string{"id"}},
@@ -81,6 +85,11 @@ func verifiedTables() map[string]verified {
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
 		}, days},
+		"archived_violations": {months, map[string]string{
+			"month": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
+			"refund_blocks": "bigint", "refund_escalations": "bigint", "credit_blocks": "bigint", "credit_escalations": "bigint",
+			"discount_blocks": "bigint", "discount_escalations": "bigint", "spend_blocks": "bigint", "spend_escalations": "bigint",
+		}, months},
 	}
 }
 

@@ -40,6 +40,7 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 	if err != nil {
 		return page, err
 	}
+	s.low = later(s.low, c.from)
 	query, args := s.total(c)
 	if err := tx.QueryRow(ctx, query, args...).Scan(&page.Total); err != nil {
 		return page, err
@@ -102,6 +103,7 @@ type counted struct {
 	// those from before the first roll-up are not all counted.
 	some        bool
 	first, last spend.ID
+	from        spend.ID // what is older is archived, and neither listed nor counted
 	// The counts leave out what transactions wrote that were below on, or
 	// pending, as text (see the table violation_count_state).
 	below, pending string
@@ -109,13 +111,13 @@ type counted struct {
 
 // A transaction's number means nothing in another cluster.
 const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
-	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= $2 ORDER BY start_id LIMIT 1), last.start_id, last.max_id
-	FROM violation_count_state LEFT JOIN LATERAL
+	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= greatest($2, kept.low) ORDER BY start_id LIMIT 1), last.start_id, last.max_id, kept.low
+	FROM violation_count_state CROSS JOIN (SELECT violations_from() AS low OFFSET 0) AS kept LEFT JOIN LATERAL
 		(SELECT start_id, max_id FROM violation_counts WHERE agent_id = $1 AND start_id <= $3 ORDER BY start_id DESC LIMIT 1) AS last ON true`
 
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
 	var first, last, high pgtype.UUID
-	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high)
+	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high, uuid(&c.from))
 	c.first, c.last = first.Bytes, last.Bytes
 	// The last count lies wholly before the end: between the two there is
 	// nothing of an agent that was frequent until then, but much of others.
@@ -155,6 +157,14 @@ func (s selection) total(c counted) (string, []any) {
 		s.countNew(&q, c, "xid = ANY (", c.pending, "::xid8[])")
 	}
 	return q.String(), q.args
+}
+
+// later returns the greater of two IDs.
+func later(a, b spend.ID) spend.ID {
+	if bytes.Compare(a[:], b[:]) < 0 {
+		return b
+	}
+	return a
 }
 
 // columns are those of violation_counts that the selection adds up.

@@ -14,8 +14,8 @@ import (
 // counts are kept for what it may see: those of the range are counted one by one.
 func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	var count query
-	count.add("SELECT count(*) FROM violations WHERE id >= ").arg([16]byte(s.low))
-	count.add(" AND id < ").arg([16]byte(s.end))
+	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
+	count.add("::uuid, violations_from()) AND id < ").arg([16]byte(s.end))
 	s.filterBound(&count, q)
 	if err := tx.QueryRow(ctx, count.String(), count.args...).Scan(&page.Total); err != nil {
 		return page, err
@@ -25,8 +25,8 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 		end = q.Before
 	}
 	var newest query
-	newest.add("SELECT " + violationColumns + " FROM violations WHERE id >= ").arg([16]byte(s.low))
-	newest.add(" AND id < ").arg([16]byte(end))
+	newest.add("SELECT " + violationColumns + " FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
+	newest.add("::uuid, violations_from()) AND id < ").arg([16]byte(end))
 	s.filterBound(&newest, q)
 	newest.add(" ORDER BY id DESC LIMIT " + strconv.Itoa(q.Limit+1))
 	return page, collectPage(ctx, tx, &page, q.Limit, newest.String(), newest.args)

@@ -42,22 +42,23 @@ func (v *verifier) anyInArchive(r Range) bool {
 	if v.o.Leaving == nil {
 		return false
 	}
-	day, err := time.Parse(time.DateOnly, v.o.Leaving.Day)
+	day, err := time.Parse(time.DateOnly, v.o.Leaving.Day) // fails for a month
 	leaving := Day(day.UnixMilli() / dayMS)
 	return err == nil && DayOf(r.Low) <= leaving && leaving <= DayOf(r.High)
 }
 
-// archivedDay compares what of a range lies in one archived day.
-func (v *verifier) archivedDay(ctx context.Context, day Day, r Range) error {
+// archivedDay compares what of a range lies in one archived day. copies are nil unless
+// the violations of its month are archived.
+func (v *verifier) archivedDay(ctx context.Context, day Day, r Range, copies *copies) error {
 	a, err := v.archiveOf(ctx, day)
 	if a == nil || err != nil {
 		v.tally.unreadDay(day)
 		return err
 	}
-	rows := readArchive(a, day)
+	rows := readArchive(a.All(), day.Range(), "day")
 	defer rows.stop()
 	err = v.cutDay(ctx, r, func(part Range) error {
-		return (&slice{verifier: v, r: part}).compare(ctx, rows)
+		return (&slice{verifier: v, r: part, copies: copies}).compare(ctx, rows)
 	})
 	if err == nil {
 		err = rows.drain()
@@ -87,7 +88,7 @@ func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, er
 			noted.Rows, noted.At.UTC().Format(time.RFC3339))
 		return nil, nil //nolint:nilnil // nothing to compare, and it was said
 	}
-	a, err := archive.Open(v.o.Archives, day.Time())
+	a, err := archive.Open(v.o.Archives, archive.ChecksOf(day.Time()))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.tally.find(Unchecked, "day "+day.String(), "its %d checks were archived at %s, and the archive is not in %s",
@@ -115,16 +116,17 @@ func archiveName(day Day) string { return "archive of " + day.String() }
 // archived are the rows of an archive, which can only be read from the first to
 // the last: ranges are asked for in their order.
 type archived struct {
-	day  Day
-	next func() ([]byte, error, bool)
-	stop func()
-	row  []byte // read, and of a range to come
-	id   spend.ID
+	of     Range
+	period string // day, month
+	next   func() ([]byte, error, bool)
+	stop   func()
+	row    []byte // read, and of a range to come
+	id     spend.ID
 }
 
-func readArchive(a *archive.Archive, day Day) *archived {
-	next, stop := iter.Pull2(a.All())
-	return &archived{day: day, next: next, stop: stop}
+func readArchive(all iter.Seq2[[]byte, error], of Range, period string) *archived {
+	next, stop := iter.Pull2(all)
+	return &archived{of: of, period: period, next: next, stop: stop}
 }
 
 // Rows implements Rows.
@@ -155,8 +157,8 @@ func (a *archived) fetch() (more bool, err error) {
 		return false, err
 	}
 	a.row, a.id = row, archive.ID(row)
-	if !a.day.Range().Holds(a.id) {
-		return false, fmt.Errorf("%w: %s is of another day", archive.ErrAltered, checkName(a.id))
+	if !a.of.Holds(a.id) {
+		return false, fmt.Errorf("%w: %s is of another %s", archive.ErrAltered, a.id.Text(""), a.period)
 	}
 	return true, nil
 }

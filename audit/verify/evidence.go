@@ -87,6 +87,8 @@ type Overview struct {
 	Days    map[Day]bool // those that have a partition of their own
 	// Archived are those whose checks left the database.
 	Archived map[Day]ArchivedDay
+	// Months are those whose violations are archived.
+	Months map[Month]ArchivedMonth
 }
 
 // Day is a UTC day, in days since 1970.

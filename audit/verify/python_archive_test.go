@@ -20,7 +20,12 @@ import (
 // the manifest and of the rows, and the day.
 func (tr *trail) archive() (manifest, rows, day string) {
 	tr.t.Helper()
-	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -5)
+	return tr.archiveOf(time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -5))
+}
+
+// archiveOf is archive of checks of that day.
+func (tr *trail) archiveOf(old time.Time) (manifest, rows, day string) {
+	tr.t.Helper()
 	day = old.Format(time.DateOnly)
 	tr.exec("SELECT make_partition('%s')", day)
 	tr.exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
@@ -41,7 +46,7 @@ func (tr *trail) archive() (manifest, rows, day string) {
 	dir := tr.t.TempDir()
 	err = postgres.Detach(tr.t.Context(), postgres.DetachOptions{
 		URL: tr.url, Dir: dir, Before: old.AddDate(0, 0, 1), Now: time.Now(),
-		Report: func(postgres.DetachedDay) {}, Found: func(f verify.Finding) { tr.t.Error(f) },
+		Report: func(postgres.Detached) {}, Found: func(f verify.Finding) { tr.t.Error(f) },
 	})
 	if err != nil {
 		tr.t.Fatal(err)

@@ -60,6 +60,7 @@ type tally struct {
 
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
+	storedViolations atomic.Int64
 
 	counters, countersBeyond, approvals int64
 

@@ -28,8 +28,28 @@ func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 	if less(r.High, r.Low) {
 		return nil
 	}
+	for _, month := range v.archivedMonths(r) {
+		of := month.Range()
+		if less(r.Low, of.Low) {
+			if err := v.cutTasks(ctx, Range{r.Low, before(of.Low)}, hand); err != nil {
+				return err
+			}
+		}
+		part := Range{later(r.Low, of.Low), earlier(r.High, of.High)}
+		if err := hand(func(ctx context.Context) error { return v.archivedMonth(ctx, month, part) }); err != nil {
+			return err
+		}
+		if !less(of.High, r.High) {
+			return nil
+		}
+		r.Low = audit.FirstID(month.end())
+	}
+	return v.cutTasks(ctx, r, hand)
+}
+
+func (v *verifier) cutTasks(ctx context.Context, r Range, hand func(task) error) error {
 	return v.cut(ctx, r, func(part Range) error {
-		return hand(func(ctx context.Context) error { return v.slice(ctx, part) })
+		return hand(func(ctx context.Context) error { return v.slice(ctx, part, nil) })
 	})
 }
 
@@ -105,7 +125,7 @@ type listed struct {
 	place Place
 }
 
-// copied is a violation: the hash of its row.
+// copied is a violation: its identifier and the hash of its row.
 type copied struct {
 	id  spend.ID
 	row spend.Hash
@@ -120,17 +140,18 @@ type slice struct {
 	reported    []listed         // of outcomes
 	corrections []*spend.Outcome // of checks of the slice, by check
 	violations  []copied
-	absent      bool // its day has no partition, and no checks elsewhere
+	copies      *copies // that are archived; nil when they are in the database
+	absent      bool    // its day has no partition, and no checks elsewhere
 
 	fields [][]byte // of the row at hand, reused
 	wanted []byte   // its violation, reused
 }
 
-func (v *verifier) slice(ctx context.Context, r Range) error {
-	s := slice{verifier: v, r: r}
+func (v *verifier) slice(ctx context.Context, r Range, copies *copies) error {
+	s := slice{verifier: v, r: r, copies: copies}
 	day := DayOf(r.Low)
 	if v.inArchive(day) {
-		return v.archivedDay(ctx, day, r)
+		return v.archivedDay(ctx, day, r, copies)
 	}
 	if !v.overview.Days[day] {
 		whole, err := v.o.Evidence.Weigh(ctx, day.Range())
@@ -198,15 +219,7 @@ func (s *slice) load(ctx context.Context) error {
 	s.reported = slices.Clone(s.entries)
 	s.entries = slices.DeleteFunc(s.entries, func(e listed) bool { return e.ID.OfOutcome() })
 	s.reported = slices.DeleteFunc(s.reported, func(e listed) bool { return !e.ID.OfOutcome() })
-	return s.o.Evidence.Violations(ctx, s.r, func(row []byte) error {
-		s.tally.violations.Add(1)
-		var err error
-		if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
-			return err
-		}
-		s.violations = append(s.violations, copied{spend.ID(s.fields[0]), chain.HashRow(row)})
-		return nil
-	})
+	return s.loadViolations(ctx)
 }
 
 // outcomes compares the outcomes with their entries. They stay in the database when
@@ -276,6 +289,9 @@ func (s *slice) row(row []byte) error {
 
 // violation compares the copy of a check that is there.
 func (s *slice) violation(id spend.ID, intact bool) {
+	if s.copies != nil && s.copies.unread {
+		return
+	}
 	var wants bool
 	s.wanted, wants = chain.ViolationOf(s.wanted[:0], s.fields)
 	has := len(s.violations) > 0 && s.violations[0].id == id

@@ -21,8 +21,8 @@ type Options struct {
 	From, To    time.Time // both inclusive, to the millisecond; zero for no bound
 	Checkpoints []Checkpoints
 	PublicKey   checkpoint.PublicKey // of the checkpoints
-	Archives    string               // the folder of the archives of days that left; empty for none
-	Leaving     *archive.Archive     // of a day that is still there, taken in the place of its rows; nil for none
+	Archives    string               // the folder of the archives of what left; empty for none
+	Leaving     *archive.Archive     // of a day or month that is still there, taken in the place of its rows; nil for none
 	Workers     int                  // 0 for one per processor
 	// SliceSize bounds what a worker keeps in memory, in entries and violations
 	// of some 80 bytes; 0 is 200,000. Only a millisecond with more passes it.
@@ -163,7 +163,7 @@ func (v *verifier) totals(ctx context.Context) error {
 		met, held int64
 	}{
 		{"checks", t.stored.Load(), held.Checks},
-		{"violations", t.violations.Load(), held.Violations},
+		{"violations", t.storedViolations.Load(), held.Violations},
 		{"outcomes", t.outcomes.Load(), held.Outcomes},
 		{"batches", t.batches.Load(), held.Batches},
 		{"policies", t.policies.Load(), held.Policies},

@@ -20,7 +20,8 @@ import (
 // days are archived and verified, and only requests for their checks notice.
 func testArchive(t *testing.T, binary string) {
 	b := newBackup(t, binary)
-	before := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
+	now := time.Now().UTC()
+	before := time.Date(now.Year(), now.Month()-1, 1, 0, 0, 0, 0, time.UTC)
 	old := b.recordOld(t, before.AddDate(0, 0, -2))
 	nodes := b.start(t, 2)
 	var err error
@@ -65,6 +66,7 @@ func testArchive(t *testing.T, binary string) {
 	run(b.owner, 1, "still needed", "detach", "--before", time.Now().UTC().Format(time.DateOnly), "--to", folder)
 	run(b.owner, 0, "dropped", "detach", "--before", before.Format(time.DateOnly), "--to", folder, "--drop")
 	run(b.owner, 0, "\nclean ", "verify", "--archive", folder)
+	b.archiveViolations(t, nodes, folder, before, run)
 	t.Run("the service's role can change nothing", b.refused)
 
 	// A change that bypasses the triggers is detected.
@@ -82,6 +84,37 @@ func testArchive(t *testing.T, binary string) {
 	act(t, err)
 	run(b.service, 1, "INSERTED", "show", inserted.Text(spend.PrefixCheck))
 	run(b.service, 1, "does not follow from the one before", "show", linked)
+}
+
+// archiveViolations runs the runbook's commands for the violations of those days: they
+// are listed no more, and the feed still has their events.
+func (b *backup) archiveViolations(t *testing.T, nodes []*fleet.Node, folder string, before time.Time, run func(url string, code int, want string, args ...string)) {
+	month, date := before.AddDate(0, 0, -1).Format("2006-01"), before.Format(time.DateOnly)
+	stop := b.load(t, nodes)
+	printed := b.typed(t, "Archive old violations", "audit detach", "2026-09-01", date, "/srv/archive", folder)
+	stop()
+	for _, want := range []string{month + ": to be archived, to be detached\n", month + ": archived, detached, 2 violations\n", "clean as far as it can be told"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("the runbook's commands do not say %q:\n%s", want, printed)
+		}
+	}
+	client := nodes[1].Client(b.key)
+	for _, drop := range []string{"", "--drop"} {
+		if drop != "" {
+			run(b.owner, 0, month+": dropped, 2 violations", "detach", "--violations", "--before", date, "--to", folder, drop)
+		}
+		if list := ok(t, must(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body), `"total_count":0`) {
+			t.Errorf("the violations of an archived month: %s", list)
+		}
+		feed := ok(t, must(client.Do(t.Context(), http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK)
+		if n := strings.Count(string(feed.Body), `"data":{"policy_id":"`+standard+`","agent_id":"old-agent"}`); n != 2 {
+			t.Errorf("%d events of archived violations in %s", n, feed)
+		}
+	}
+	run(b.service, 1, "unchecked month "+month, "verify")
+	run(b.service, 0, "\nclean ", "verify", "--archive", folder)
+	run(b.owner, 0, "no month before", "detach", "--violations", "--before", date, "--to", folder)
+	run(b.service, 1, "only the role that owns", "detach", "--violations", "--before", date, "--to", folder)
 }
 
 // recordOld commits a blocked check on each of two days, as nodes did then.

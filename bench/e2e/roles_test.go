@@ -181,6 +181,7 @@ func (r *roles) refused(t *testing.T) {
 		"UPDATE webhook_states SET secret = ''", "UPDATE webhooks SET url = ''",
 		"UPDATE keys SET active = true", "UPDATE keys SET hash = ''", "UPDATE keys SET last_used = NULL, rpm = 1",
 		"SELECT close_day('2001-01-01')", `SELECT detach_day('2001-01-01', 0, '\x00')`, "SELECT empty_default_partition()",
+		`SELECT detach_violations('2001-01-01', 0, '\x00')`, "SELECT trim_violation_counts()", "SELECT delete_violations('2001-01-01', '00000000000000000000000000000000', 1)",
 		"SELECT lo_import('/etc/passwd')", "SELECT pg_read_file('PG_VERSION')", "ALTER SYSTEM SET fsync = off",
 	}
 	for _, table := range tables {

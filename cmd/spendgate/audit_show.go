@@ -220,7 +220,7 @@ func (l *lookup) row(ctx context.Context, listed bool) (row []byte, source strin
 // archived reads the day's archive to the end, where it is known whether the
 // files are whole.
 func (l *lookup) archived() (row []byte, source string, err error) {
-	a, err := archive.Open(l.archives, l.id.Time().Truncate(24*time.Hour))
+	a, err := archive.Open(l.archives, archive.ChecksOf(l.id.Time().Truncate(24*time.Hour)))
 	if err != nil {
 		return nil, "", err
 	}

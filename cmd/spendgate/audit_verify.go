@@ -40,7 +40,7 @@ func auditVerify(flags *flag.FlagSet) action {
 		return err
 	})
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
-	flags.StringVar(&v.archives, "archive", "", "the archives of days that were detached are in `DIR`")
+	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
 	return func(ctx context.Context, p process, args []string) error {

@@ -40,10 +40,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters TO :"s
 GRANT SELECT, INSERT ON budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, archived_days, violation_count_state, violation_counts, events TO :"service";
+GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, events TO :"service";
 
 -- Counts of violations are changed, and events numbered, by functions that can do
 -- nothing else.
 GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), sequence_events(integer) TO :"service";
-REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition() FROM PUBLIC, :"service";
+REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition(),
+    detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer) FROM PUBLIC, :"service";
 COMMIT;

@@ -98,11 +98,12 @@ CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON checks
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON checks
     EXECUTE FUNCTION refuse_change(); -- partitions do not
 
--- A detached day stays closed: its rows are those of the archive.
+-- A detached day stays closed: its rows are those of the archive. So does every day
+-- of a time whose violations are archived, also one that had no checks.
 CREATE FUNCTION refuse_archived_day() RETURNS trigger
 LANGUAGE plpgsql
 AS $$ BEGIN
-    IF EXISTS (SELECT FROM archived_days WHERE day = day_of(NEW.check_id)) THEN
+    IF NEW.check_id < violations_from() OR EXISTS (SELECT FROM archived_days WHERE day = day_of(NEW.check_id)) THEN
         RAISE EXCEPTION 'the checks of % are archived', day_of(NEW.check_id) USING ERRCODE = 'SG004';
     END IF;
     RETURN NEW;
@@ -209,13 +210,57 @@ CREATE INDEX violations_kind ON violations (action_type, decision, id);
 CREATE INDEX violations_agent_kind ON violations (agent_id, action_type, decision, id);
 CREATE INDEX violations_xid ON violations (xid) WHERE xid > '0';
 
+-- The months whose violations were archived, oldest first, with how many of each
+-- kind there were. What is older than the end of the latest is neither listed nor
+-- counted from then on, and its rows may be deleted; nothing comes into it any more.
+CREATE TABLE archived_violations (
+    month                date        PRIMARY KEY, -- its first day, UTC
+    rows                 bigint      NOT NULL,
+    manifest_sha256      bytea       NOT NULL,
+    refund_blocks        bigint      NOT NULL,
+    refund_escalations   bigint      NOT NULL,
+    credit_blocks        bigint      NOT NULL,
+    credit_escalations   bigint      NOT NULL,
+    discount_blocks      bigint      NOT NULL,
+    discount_escalations bigint      NOT NULL,
+    spend_blocks         bigint      NOT NULL,
+    spend_escalations    bigint      NOT NULL,
+    archived_at          timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The smallest identifier of a month, and of the month after it.
+CREATE FUNCTION month_ids(month date, OUT low uuid, OUT high uuid)
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT first_id((extract(epoch FROM month::timestamp) * 1000)::bigint),
+        first_id((extract(epoch FROM month::timestamp + interval '1 month') * 1000)::bigint)
+$$;
+
+-- The smallest identifier that a violation may have which is not archived.
+CREATE FUNCTION violations_from() RETURNS uuid
+LANGUAGE sql STABLE
+AS $$
+    SELECT coalesce((SELECT (month_ids(max(month))).high FROM archived_violations), '00000000000000000000000000000000')
+$$;
+
+-- Nothing but what is archived can be deleted.
+CREATE FUNCTION refuse_change_of_violation() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF TG_OP = 'DELETE' AND EXISTS (SELECT FROM archived_violations WHERE month >= date_trunc('month', day_of(OLD.id)::timestamp)) THEN
+        RETURN OLD; -- what is older than violations_from()
+    END IF;
+    RAISE EXCEPTION '% is immutable', TG_TABLE_NAME USING ERRCODE = 'SG004';
+END $$;
+
 CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON violations
-    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+    FOR EACH ROW EXECUTE FUNCTION refuse_change_of_violation();
 CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON violations
     EXECUTE FUNCTION refuse_change();
 
 -- Counts of violations, so that total_count is exact without counting rows one
--- by one. They are derived: recount_violations makes them anew at any time.
+-- by one. They are derived: recount_violations makes them anew at any time. Archived
+-- violations are not counted (see trim_violation_counts).
 --
 -- A row is a bucket: it counts the identifiers from its start_id to the start_id
 -- of the agent's next bucket. Buckets begin not with hours but after a number of
@@ -532,7 +577,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outcomes', 'batches', 'events', 'budget_exhaustions', 'approvals', 'approval_uses', 'policies', 'changes', 'archived_days'] LOOP
+    FOREACH name IN ARRAY ARRAY['outcomes', 'batches', 'events', 'budget_exhaustions', 'approvals', 'approval_uses', 'policies', 'changes', 'archived_days', 'archived_violations'] LOOP
         EXECUTE format('CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', name);
         EXECUTE format('CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON %I EXECUTE FUNCTION refuse_change()', name);
     END LOOP;
@@ -1437,7 +1482,8 @@ END $$;
 
 -- Functions that manage the partitions of checks.
 
--- Creates the partition of a UTC day if it is not there. Attaching one, unlike
+-- Creates the partition of a UTC day if it is not there, and the violations of that
+-- time are not archived. Attaching one, unlike
 -- creating it in place, lets commits go on.
 CREATE FUNCTION make_partition(day date) RETURNS void
 LANGUAGE plpgsql
@@ -1448,7 +1494,8 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- one node at a time
     -- Not to_regclass: it may not know yet what others made meanwhile.
-    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = quote_ident(current_schema())::regnamespace) THEN
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = quote_ident(current_schema())::regnamespace)
+            OR first_id(ms) < violations_from() THEN
         RETURN;
     END IF;
     EXECUTE format('CREATE TABLE %I (LIKE checks INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);
@@ -1539,6 +1586,112 @@ BEGIN
     RETURN moved;
 END $$;
 
+-- Functions that take violations out.
+
+-- Notes that the violations of a month are archived. All checks of that time, and
+-- before it, must have been detached, and all older violations archived. It keeps
+-- new ones away meanwhile: their checks would be in the default partition, or in a
+-- partition that is made now. Roll-ups that began before it fail.
+CREATE FUNCTION detach_violations(month date, rows bigint, manifest_sha256 bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    ids  record := month_ids(month);
+    kept archived_violations;
+BEGIN
+    IF month <> date_trunc('month', month::timestamp)::date THEN
+        RAISE EXCEPTION '% is not the first day of a month', month USING ERRCODE = 'SG005';
+    END IF;
+    IF (month + interval '1 month')::date > detachable_before() THEN
+        RAISE EXCEPTION 'checks of % are still needed', to_char(month, 'YYYY-MM') USING ERRCODE = 'SG005';
+    END IF;
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0);
+    LOCK TABLE checks_default IN SHARE MODE;
+    PERFORM pg_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0);
+    IF EXISTS (SELECT FROM checks_default WHERE check_id < ids.high) OR EXISTS (
+            SELECT FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+            WHERE inhparent = 'checks'::regclass AND relname < 'checks_' || to_char(month + interval '1 month', 'YYYYMMDD')) THEN
+        RAISE EXCEPTION 'days before the end of % are not detached', to_char(month, 'YYYY-MM') USING ERRCODE = 'SG005';
+    END IF;
+    IF EXISTS (SELECT FROM violations AS v WHERE v.id >= violations_from() AND v.id < ids.low) THEN
+        RAISE EXCEPTION 'there are violations from before %', month USING ERRCODE = 'SG005';
+    END IF;
+    IF EXISTS (SELECT FROM violations AS v, event_state AS s
+            WHERE v.xid > '0' AND (v.xid >= s.below OR v.xid = ANY (s.pending)) AND v.id < ids.high) THEN
+        RAISE EXCEPTION 'violations of % have no events yet', to_char(month, 'YYYY-MM') USING ERRCODE = 'SG005';
+    END IF;
+    SELECT detach_violations.month, count(*), detach_violations.manifest_sha256,
+            count(*) FILTER (WHERE v.action_type = 'r' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'r' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 'c' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'c' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 'd' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'd' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 's' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 's' AND v.decision = 'e'),
+            clock_timestamp()
+        INTO STRICT kept FROM violations AS v WHERE v.id >= ids.low AND v.id < ids.high;
+    IF kept.rows <> detach_violations.rows THEN
+        RAISE EXCEPTION '% has % violations, and the archive %', to_char(month, 'YYYY-MM'), kept.rows, detach_violations.rows USING ERRCODE = 'SG005';
+    END IF;
+    INSERT INTO archived_violations VALUES (kept.*);
+    UPDATE violation_count_state SET below = below;
+END $$;
+
+-- Begins an agent's buckets where the violations that are not archived begin, and
+-- forgets an agent that has none left. Returns whether there may be more such agents.
+-- What it counts is final under the lock.
+CREATE FUNCTION trim_violation_counts() RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    from_id uuid;
+    agent   text;
+    next    uuid;
+BEGIN
+    PERFORM pg_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0);
+    from_id := violations_from();
+    SELECT c.agent_id INTO agent FROM violation_counts AS c WHERE c.start_id < from_id ORDER BY c.agent_id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM violation_counts AS c WHERE c.agent_id = agent AND c.start_id < from_id;
+    SELECT c.start_id INTO next FROM violation_counts AS c WHERE c.agent_id = agent ORDER BY c.start_id LIMIT 1;
+    INSERT INTO violation_counts (agent_id, start_id, max_id, refund_blocks, refund_escalations, credit_blocks, credit_escalations,
+            discount_blocks, discount_escalations, spend_blocks, spend_escalations)
+        SELECT agent, from_id, coalesce((array_agg(v.id ORDER BY v.id DESC))[1], from_id),
+            count(*) FILTER (WHERE v.action_type = 'r' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'r' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 'c' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'c' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 'd' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 'd' AND v.decision = 'e'),
+            count(*) FILTER (WHERE v.action_type = 's' AND v.decision = 'b'), count(*) FILTER (WHERE v.action_type = 's' AND v.decision = 'e')
+        FROM violation_count_state AS s JOIN violations AS v ON v.id >= from_id AND v.id < coalesce(next, 'ffffffffffffffffffffffffffffffff')
+            AND v.id <= coalesce(s.recounted_to, 'ffffffffffffffffffffffffffffffff') AND v.xid < s.below AND v.xid <> ALL (s.pending)
+            AND (agent = '' OR v.agent_id = agent AND v.action_type = ANY ('{r,c,d,s}') AND v.decision = ANY ('{b,e}'))
+        HAVING count(*) > 0 OR agent = '' OR next IS NOT NULL;
+    UPDATE violation_count_state SET below = below; -- roll-ups that began before this fail
+    RETURN true;
+END $$;
+
+-- Deletes up to most rows of an archived month, the first with identifiers above
+-- after, and returns the last; null when there are none. Who goes on from there does
+-- not read again what was deleted.
+CREATE FUNCTION delete_violations(month date, after uuid, most integer) RETURNS uuid
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    ids  record := month_ids(month);
+    last uuid;
+BEGIN
+    IF NOT EXISTS (SELECT FROM archived_violations AS a WHERE a.month = delete_violations.month) THEN
+        RAISE EXCEPTION 'the violations of % are not archived', to_char(month, 'YYYY-MM') USING ERRCODE = 'SG005';
+    END IF;
+    IF EXISTS (SELECT FROM violation_counts WHERE start_id < violations_from()) THEN
+        RAISE EXCEPTION 'violations of % are still counted', to_char(month, 'YYYY-MM') USING ERRCODE = 'SG005';
+    END IF;
+    WITH deleted AS (
+        DELETE FROM violations WHERE id = ANY (ARRAY(
+            SELECT v.id FROM violations AS v WHERE v.id > after AND v.id >= ids.low AND v.id < ids.high ORDER BY v.id LIMIT most))
+        RETURNING id)
+    SELECT d.id INTO last FROM deleted AS d ORDER BY d.id DESC LIMIT 1;
+    RETURN last;
+END $$;
+
 -- Functions that count violations.
 
 -- Splits a bucket by counting its violations one by one.
@@ -1597,6 +1750,7 @@ DECLARE
     starts  uuid[];
     sampled text[];
     agent   text;
+    from_id uuid;
 BEGIN
     IF current_setting('transaction_isolation') <> 'repeatable read' THEN
         RAISE EXCEPTION 'violations are counted in REPEATABLE READ, not %', current_setting('transaction_isolation')
@@ -1682,13 +1836,16 @@ BEGIN
     FOR i IN 1 .. cardinality(agents) LOOP
         PERFORM split_bucket(agents[i], starts[i]);
     END LOOP;
+    IF cardinality(sampled) > 0 THEN
+        from_id := violations_from();
+    END IF;
     FOREACH agent IN ARRAY sampled LOOP
         PERFORM FROM violations AS v WHERE v.agent_id = agent AND v.action_type = ANY ('{r,c,d,s}') AND v.decision = ANY ('{b,e}')
-                AND v.id <= coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff') OFFSET 2 * old.bucket_size - 1 LIMIT 1;
+                AND v.id >= from_id AND v.id <= coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff') OFFSET 2 * old.bucket_size - 1 LIMIT 1;
         IF FOUND THEN
             INSERT INTO violation_counts (agent_id, start_id, max_id)
-                VALUES (agent, '00000000000000000000000000000000', coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff'));
-            PERFORM split_bucket(agent, '00000000000000000000000000000000');
+                VALUES (agent, from_id, coalesce(state.recounted_to, 'ffffffffffffffffffffffffffffffff'));
+            PERFORM split_bucket(agent, from_id);
         END IF;
     END LOOP;
     RETURN state.recounted_to IS NULL AND old.recounted_to IS NULL AND next IS NULL;
@@ -1702,16 +1859,18 @@ CREATE FUNCTION recount_violations() RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    here bigint := (SELECT system_identifier FROM pg_control_system());
+    here    bigint := (SELECT system_identifier FROM pg_control_system());
+    from_id uuid;
 BEGIN
     PERFORM pg_advisory_xact_lock('violation_count_state'::regclass::oid::integer, 0);
+    from_id := violations_from();
     IF here <> (SELECT cluster FROM violation_count_state) THEN
         PERFORM sequence_restored();
     END IF;
     DELETE FROM violation_counts;
     INSERT INTO violation_counts (agent_id, start_id, max_id)
-        VALUES ('', '00000000000000000000000000000000', '00000000000000000000000000000000');
-    UPDATE violation_count_state SET cluster = here, recounted_to = '00000000000000000000000000000000',
+        VALUES ('', from_id, from_id);
+    UPDATE violation_count_state SET cluster = here, recounted_to = from_id,
         below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()));
 END $$;
 
@@ -1908,10 +2067,16 @@ ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_seqscan 
 
 -- Each query is planned for its own values, which decide what it has to read.
 ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
+ALTER FUNCTION trim_violation_counts() SET plan_cache_mode = force_custom_plan;
+-- Some of many rows, by the index, whatever the statistics say.
+ALTER FUNCTION delete_violations(date, uuid, integer) SET plan_cache_mode = force_custom_plan;
+ALTER FUNCTION delete_violations(date, uuid, integer) SET enable_seqscan = off;
+ALTER FUNCTION delete_violations(date, uuid, integer) SET enable_bitmapscan = off;
 -- New rows are in no statistics: it would take them for few.
 ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;
 
 REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea), close_day(date), empty_default_partition(),
+    detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
     find_action(uuid), event_sources(xid8, xid8, xid8[]), event_positions(xid8, integer), events_wait(), sequence_events(integer), sequence_restored(),
     create_policy(text, text, text, text, text, bigint, bigint, jsonb, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),

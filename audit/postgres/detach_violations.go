@@ -1,0 +1,299 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"spendgate/audit"
+	"spendgate/audit/archive"
+	"spendgate/audit/chain"
+	"spendgate/audit/verify"
+	"spendgate/hotpath/spend"
+)
+
+// deletedAtOnce bounds a transaction that deletes archived violations.
+const deletedAtOnce = 1000
+
+// month is a month of which violations are in the database.
+type month struct {
+	begin    time.Time // 00:00 UTC of its first day
+	archived bool      // noted as such
+	manifest spend.Hash
+}
+
+func (m month) end() time.Time { return m.begin.AddDate(0, 1, 0) }
+
+func (m month) part() archive.Part { return archive.ViolationsOf(m.begin) }
+
+// DetachViolations archives the violations of months and takes them out of what is
+// listed and counted, oldest first: each is written to its archive, which is compared
+// with the table and, row by row, with the archives of the days' checks, before the
+// month is noted. Rows are deleted afterwards, if wanted. Wherever it is interrupted,
+// a month is either listed or has a complete archive, and another call goes on.
+func DetachViolations(ctx context.Context, o DetachOptions) error {
+	db, err := openDays(ctx, o.URL)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	if o.step == nil {
+		o.step = func(string) {}
+	}
+	if o.atOnce == 0 {
+		o.atOnce = deletedAtOnce
+	}
+	months, err := db.months(ctx, o.Before)
+	if err != nil {
+		return err
+	}
+	if !o.DryRun {
+		if err := db.trimCounts(ctx); err != nil { // of a call that was interrupted
+			return err
+		}
+	}
+	for _, one := range months {
+		if one.archived && !o.Drop {
+			continue // detached before
+		}
+		if err := (&detachingMonth{DetachOptions: o, db: db, month: one}).run(ctx); err != nil {
+			return fmt.Errorf("%s stays as it is: %w", one.part(), err)
+		}
+	}
+	return nil
+}
+
+// detachingMonth is one month of violations on its way out.
+type detachingMonth struct {
+	DetachOptions
+	month   month
+	db      *days
+	archive *archive.Archive
+	done    Detached
+}
+
+func (d *detachingMonth) run(ctx context.Context) error {
+	d.done.Part = d.month.part()
+	if !d.month.archived {
+		if err := d.db.withoutChecks(ctx, d.month); err != nil {
+			return err
+		}
+	}
+	if d.DryRun {
+		d.Report(planned(d.done, !d.month.archived, d.Drop))
+		return nil
+	}
+	if !d.month.archived {
+		if err := d.leave(ctx); err != nil {
+			return err
+		}
+	}
+	if d.Drop {
+		if err := d.drop(ctx); err != nil {
+			return err
+		}
+	}
+	d.Report(d.done)
+	return nil
+}
+
+// leave archives the month and notes that.
+func (d *detachingMonth) leave(ctx context.Context) (err error) {
+	d.step("number")
+	if err := d.db.numberEvents(ctx); err != nil {
+		return err
+	}
+	d.step("archive")
+	if d.archive, err = archive.Open(d.Dir, d.month.part()); errors.Is(err, fs.ErrNotExist) {
+		d.archive, err = d.write(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	d.done.Steps, d.done.Rows = append(d.done.Steps, "archived"), d.archive.Rows
+	d.step("compare")
+	if err := compare(d.archive, d.db.violations(ctx, d.month)); err != nil {
+		return err
+	}
+	d.step("verify")
+	err = d.verifyLeaving(ctx, verify.Options{From: d.month.begin, To: d.month.end().Add(-time.Millisecond), Archives: d.Dir, Leaving: d.archive})
+	if err != nil {
+		return err
+	}
+	d.step("detach")
+	err = d.db.patiently(ctx, "the violations of "+d.month.part().String(), "SELECT detach_violations($1, $2, $3)",
+		d.month.begin, d.archive.Rows, d.archive.SHA256[:])
+	if err != nil {
+		return err
+	}
+	d.month.manifest = d.archive.SHA256
+	d.done.Steps = append(d.done.Steps, "detached")
+	d.step("trim")
+	return d.db.trimCounts(ctx)
+}
+
+func (d *detachingMonth) write(ctx context.Context) (*archive.Archive, error) {
+	schema, err := d.db.schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := archive.Write(d.Dir, d.month.part(), schema, d.Now, d.db.violations(ctx, d.month)); err != nil {
+		return nil, err
+	}
+	d.step("reopen")
+	return archive.Open(d.Dir, d.month.part()) // from the disk, as whoever verifies will
+}
+
+// drop deletes the rows, if the archive is still what was noted and has all that are
+// left of them.
+func (d *detachingMonth) drop(ctx context.Context) (err error) {
+	if d.archive, err = openNoted(d.Dir, d.month.part(), d.month.manifest); err != nil {
+		return err
+	}
+	d.step("reread")
+	if err := contains(d.archive, d.db.violations(ctx, d.month)); err != nil {
+		return err
+	}
+	for last, more := (spend.ID{}), true; more; {
+		d.step("delete")
+		if last, more, err = d.db.deleteViolations(ctx, d.month, last, d.atOnce); err != nil {
+			return err
+		}
+	}
+	d.step("vacuum")
+	if err := d.db.vacuumViolations(ctx); err != nil {
+		return err
+	}
+	d.done.Steps, d.done.Rows = append(d.done.Steps, "dropped"), d.archive.Rows
+	return nil
+}
+
+// contains checks that an archive has the rows, byte by byte; it may have others.
+func contains(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
+	next, stop := iter.Pull2(rows)
+	defer stop()
+	row, err, more := next()
+	for kept, broken := range a.All() { // to the end: only there are the file's hashes known
+		if err = errors.Join(err, broken); err != nil {
+			return err
+		}
+		if more && string(kept) == string(row) {
+			row, err, more = next()
+		}
+	}
+	if err == nil && more {
+		err = fmt.Errorf("%s: %w: it has not all that the database holds", a.Path(), archive.ErrAltered)
+	}
+	return err
+}
+
+// months lists those before a date of which there are violations, oldest first.
+func (d *days) months(ctx context.Context, before time.Time) (all []month, err error) {
+	const doing = "cannot list the months of violations: %w"
+	end := audit.FirstID(time.Date(before.Year(), before.Month(), 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	for from := (spend.ID{}); ; {
+		var first spend.ID
+		err := d.conn.QueryRow(ctx, "SELECT id FROM violations WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 1", [16]byte(from), [16]byte(end)).Scan(uuid(&first))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf(doing, err)
+		}
+		at := first.Time().UTC()
+		one := month{begin: time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)}
+		var manifest []byte
+		err = d.conn.QueryRow(ctx, "SELECT manifest_sha256 FROM archived_violations WHERE month = $1", one.begin).Scan(&manifest)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return nil, fmt.Errorf(doing, err)
+		}
+		one.archived = err == nil
+		copy(one.manifest[:], manifest)
+		all, from = append(all, one), audit.FirstID(one.end().UnixMilli())
+	}
+}
+
+// withoutChecks fails while there are checks of the month in the database, or of days
+// before it.
+func (d *days) withoutChecks(ctx context.Context, m month) error {
+	all, err := d.before(ctx, m.end())
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if one.attached {
+			return fmt.Errorf("the checks of %s are %w here: detach days before %s first, without --violations", one.name(), ErrStillNeeded, m.end().Format(time.DateOnly))
+		}
+	}
+	unpartitioned, err := d.unpartitioned(ctx, m.end())
+	if err == nil && unpartitioned {
+		err = errUnpartitioned
+	}
+	return err
+}
+
+// violations reads those of a month of which all days left.
+func (d *days) violations(ctx context.Context, m month) iter.Seq2[[]byte, error] {
+	return d.read(ctx, "violations", chain.ViolationColumns(), m.begin, m.end(), 24*time.Hour)
+}
+
+// numberEvents numbers what was committed so far: an event is read from its violation
+// when it gets its number.
+func (d *days) numberEvents(ctx context.Context) error {
+	for complete := false; !complete; {
+		if err := d.conn.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
+			return fmt.Errorf("cannot number events: %w", err)
+		}
+	}
+	return nil
+}
+
+// trimCounts takes archived violations out of the counts, one agent after the other.
+func (d *days) trimCounts(ctx context.Context) error {
+	for more := true; more; {
+		begun := time.Now()
+		if err := d.conn.QueryRow(ctx, "SELECT trim_violation_counts()").Scan(&more); err != nil {
+			return fmt.Errorf("cannot take archived violations out of the counts: %w", err)
+		}
+		if err := rest(ctx, begun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteViolations deletes some of an archived month, the next after an ID, and
+// returns the last of them. It reports whether there may be more.
+func (d *days) deleteViolations(ctx context.Context, m month, after spend.ID, most int) (last spend.ID, more bool, err error) {
+	begun := time.Now()
+	var deleted pgtype.UUID
+	if err := d.conn.QueryRow(ctx, "SELECT delete_violations($1, $2, $3)", m.begin, [16]byte(after), most).Scan(&deleted); err != nil {
+		return last, false, fmt.Errorf("cannot delete violations: %w", err)
+	}
+	return deleted.Bytes, deleted.Valid, rest(ctx, begun)
+}
+
+// rest leaves the database to others for as long as the last step took.
+func rest(ctx context.Context, begun time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Since(begun)):
+		return nil
+	}
+}
+
+// vacuumViolations takes deleted rows out of the table's pages and indexes, past
+// which listings would read. TRUNCATE would stop commits.
+func (d *days) vacuumViolations(ctx context.Context) error {
+	if _, err := d.conn.Exec(ctx, "VACUUM (TRUNCATE false) violations"); err != nil {
+		return fmt.Errorf("cannot vacuum violations: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/archive"
+	"spendgate/audit/chain"
+	"spendgate/hotpath/spend"
+)
+
+// Month is a month in UTC, in months since the year 0.
+type Month int64
+
+// MonthOf is the month of a time.
+func MonthOf(at time.Time) Month {
+	at = at.UTC()
+	return Month(int64(at.Year())*12 + int64(at.Month()) - 1)
+}
+
+// Time is when the month begins.
+func (m Month) Time() time.Time { return time.Date(0, time.Month(m+1), 1, 0, 0, 0, 0, time.UTC) }
+
+// String is the month's year and number.
+func (m Month) String() string { return m.Time().Format("2006-01") }
+
+// end is the millisecond at which the next month begins.
+func (m Month) end() int64 { return (m + 1).Time().UnixMilli() }
+
+// Range is the stretch of the month's identifiers.
+func (m Month) Range() Range { return Range{audit.FirstID(m.Time().UnixMilli()), lastID(m.end() - 1)} }
+
+// ArchivedMonth is a month whose violations are in an archive.
+type ArchivedMonth struct {
+	Rows     int64
+	Manifest spend.Hash // SHA-256 of the archive's manifest
+	At       time.Time
+	Kinds    [len(kinds)]int64 // how many there were of each
+}
+
+// kinds are the letters of action type and decision, in the order of the columns of
+// archived_violations.
+var kinds = [...]string{"rb", "re", "cb", "ce", "db", "de", "sb", "se"}
+
+// archivedMonths lists those that lie in a range, at least in part, oldest first.
+func (v *verifier) archivedMonths(r Range) (all []Month) {
+	for month := range v.overview.Months {
+		all = append(all, month)
+	}
+	if v.o.Leaving != nil {
+		if at, err := time.Parse("2006-01", v.o.Leaving.Month); err == nil {
+			all = append(all, MonthOf(at))
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(m Month) bool {
+		return less(r.High, m.Range().Low) || less(m.Range().High, r.Low)
+	})
+}
+
+// archivedMonth compares what of a range lies in one month whose violations are
+// archived. Its archive can only be read from the first to the last, so one worker
+// has all of it.
+func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) error {
+	c := &copies{verifier: v}
+	a, err := v.archiveOfMonth(month)
+	if err != nil {
+		return err
+	}
+	if c.unread = a == nil; !c.unread {
+		c.rows, c.archived = a.Rows, readArchive(c.counting(a.All()), month.Range(), "month")
+		defer c.stop()
+	}
+	err = v.cut(ctx, r, func(part Range) error {
+		err := v.slice(ctx, part, c)
+		c.pass(part.High)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.unlisted(r.High)
+	c.pass(lastID(maxMS)) // to the end: only there is it known whether the files are whole
+	switch noted, is := v.overview.Months[month]; {
+	case errors.Is(c.failed, archive.ErrAltered):
+		v.tally.find(Altered, "archive of "+month.String(), "%v", c.failed)
+	case errors.Is(c.failed, fs.ErrNotExist) && !v.leavingMonth(month):
+		v.tally.find(Unchecked, "month "+month.String(), "%s is not there; its manifest is", a.Path())
+	case c.failed != nil:
+		return c.failed
+	case is && !c.unread && c.kinds != noted.Kinds:
+		v.tally.find(Altered, "month "+month.String(), "its archive has not as many violations of each kind as the database says")
+	}
+	return nil
+}
+
+// maxMS is the last millisecond that an identifier can have.
+const maxMS = 1<<48 - 1
+
+func (v *verifier) leavingMonth(m Month) bool {
+	return v.o.Leaving != nil && v.o.Leaving.Month == m.String()
+}
+
+// archiveOfMonth opens a month's archive. When there is none that can be compared, it
+// says so and returns nil.
+func (v *verifier) archiveOfMonth(month Month) (*archive.Archive, error) {
+	if v.leavingMonth(month) {
+		return v.o.Leaving, nil
+	}
+	name, noted := "month "+month.String(), v.overview.Months[month]
+	at := noted.At.UTC().Format(time.RFC3339)
+	if v.o.Archives == "" {
+		v.tally.find(Unchecked, name, "its %d violations were archived at %s: give --archive with the folder where they are", noted.Rows, at)
+		return nil, nil //nolint:nilnil // nothing to compare, and it was said
+	}
+	a, err := archive.Open(v.o.Archives, archive.ViolationsOf(month.Time()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.tally.find(Unchecked, name, "its %d violations were archived at %s, and the archive is not in %s", noted.Rows, at, v.o.Archives)
+		return nil, nil //nolint:nilnil // as above
+	case errors.Is(err, archive.ErrAltered):
+		v.tally.find(Altered, "archive of "+month.String(), "%v", err)
+		return nil, nil //nolint:nilnil // as above
+	case err == nil && (a.SHA256 != noted.Manifest || a.Rows != noted.Rows):
+		v.tally.find(Altered, "archive of "+month.String(), "its manifest is not the one with which the month was detached")
+	}
+	return a, err
+}
+
+// loadViolations reads those of the database, or of an archive. What is left of
+// archived ones in the database has to be in the archive.
+func (s *slice) loadViolations(ctx context.Context) error {
+	stored, err := s.copiesOf(ctx, s.o.Evidence.Violations)
+	s.tally.storedViolations.Add(int64(len(stored)))
+	if s.copies == nil || err != nil {
+		s.violations = stored
+		s.tally.violations.Add(int64(len(stored)))
+		return err
+	}
+	kept, err := s.copiesOf(ctx, s.copies.Violations)
+	if s.copies.unread || err != nil {
+		return err
+	}
+	s.violations = kept
+	s.tally.violations.Add(int64(len(kept)))
+	rest := kept
+	for _, one := range stored {
+		for len(rest) > 0 && less(rest[0].id, one.id) {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 || rest[0] != one {
+			s.tally.find(Inserted, violationName(one.id), "its month was archived without it as it is here")
+		}
+	}
+	return err
+}
+
+func (s *slice) copiesOf(ctx context.Context, read func(context.Context, Range, func([]byte) error) error) (all []copied, err error) {
+	err = read(ctx, s.r, func(row []byte) error {
+		var err error
+		if s.fields, err = chain.ParseRow(s.fields[:0], row); err == nil {
+			all = append(all, copied{spend.ID(s.fields[0]), chain.HashRow(row)})
+		}
+		return err
+	})
+	return all, err
+}
+
+// copies are the violations of an archive, asked for in their order.
+type copies struct {
+	*archived
+	verifier *verifier
+	unread   bool  // there is no archive that can be compared
+	failed   error // what is wrong with it
+	rows     int64 // that it should have
+	read     int64
+	kinds    [len(kinds)]int64
+}
+
+// Violations is Rows, and names those before the range that nothing was compared
+// with.
+func (c *copies) Violations(ctx context.Context, r Range, each func(row []byte) error) error {
+	c.unlisted(before(r.Low))
+	if c.unread {
+		return nil
+	}
+	c.fail(c.Rows(ctx, r, each))
+	return nil
+}
+
+// fail notes what is wrong with the archive, which is nothing wrong with that of a day,
+// and ends the comparison, unless all rows were read.
+func (c *copies) fail(err error) {
+	if err != nil {
+		c.failed, c.unread = err, c.read < c.rows
+	}
+}
+
+// unlisted names those up to an identifier: of a stretch that has no checks and no
+// batches.
+func (c *copies) unlisted(high spend.ID) {
+	c.each(high, func(id spend.ID) {
+		if !less(id, c.verifier.all.Low) {
+			c.verifier.tally.find(Inserted, violationName(id), "it has no check, and no batch lists one")
+		}
+	})
+}
+
+// pass leaves out those up to an identifier, as of a day whose archive is not at hand.
+func (c *copies) pass(high spend.ID) { c.each(high, func(spend.ID) {}) }
+
+func (c *copies) each(high spend.ID, visit func(id spend.ID)) {
+	for !c.unread {
+		more, err := c.fetch()
+		if err != nil || !more || less(high, c.id) {
+			c.fail(err)
+			return
+		}
+		c.row = nil
+		visit(c.id)
+	}
+}
+
+// counting counts what it hands on by kind.
+func (c *copies) counting(all iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var fields [][]byte
+		for row, err := range all {
+			if err == nil {
+				c.read++
+				if fields, err = chain.ParseRow(fields[:0], row); err == nil {
+					if i := slices.Index(kinds[:], string(fields[3])+string(fields[4])); i >= 0 {
+						c.kinds[i]++
+					}
+				}
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// before is the identifier before another one that is not the first.
+func before(id spend.ID) spend.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]--; id[i] != 0xff {
+			break
+		}
+	}
+	return id
+}
+
+func later(a, b spend.ID) spend.ID {
+	if less(a, b) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b spend.ID) spend.ID {
+	if less(a, b) {
+		return a
+	}
+	return b
+}
