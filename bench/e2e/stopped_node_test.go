@@ -63,12 +63,16 @@ func (s *suite) distant(t *testing.T) *distantNode {
 	return d
 }
 
-// warm makes all connections of a node and compiles the policy.
+// warm makes all connections of a node and compiles the policy. If a test before
+// emptied Redis, checks read the database until the windows are loaded.
 func (s *suite) warm(t *testing.T, d *distantNode) {
 	t.Helper()
 	for range 4 {
 		s.answeredWithin(t, resumeIn, d.Client(s.key), s.action("1"))
 	}
+	eventually(t, patience, "the windows are loaded", func() bool {
+		return metricsOf(t, d.Node)["spendgate_guard_windows_lazy"] == "0"
+	})
 }
 
 // pauseWith stops a node with a claim in Redis and its commit on the way, not
