@@ -857,21 +857,12 @@ BEGIN
     END IF;
 END $$;
 
--- What counts in a rolling window: the bucket and the 60 before it (S34), and any
--- that a node whose clock is ahead has begun.
-CREATE FUNCTION rolling_usage(counter uuid, start bigint, bucket bigint, OUT used numeric, OUT count bigint)
-LANGUAGE sql STABLE
-AS $$
-    SELECT coalesce(sum(b.used), 0), coalesce(sum(b.count), 0)::bigint FROM budget_counters AS b
-    WHERE b.counter_id = counter AND b.start_ms >= greatest(start - 60 * bucket, 0)
-$$;
-
 -- Makes counters that have no row, unused, and records whose checks they meet.
 -- First it waits for the other commits that take from the same rolling windows:
 -- each has a row of its own to lock. Sorted, so that two commits do not deadlock.
 CREATE FUNCTION insert_counters(counters counter_row[]) RETURNS void
-LANGUAGE sql
-AS $$
+LANGUAGE plpgsql -- which keeps plans, unlike sql
+AS $$ BEGIN
     INSERT INTO budget_counters AS b (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject, agent_id)
         SELECT c.counter_id, -1, c.bucket_ms, max(c.end_ms), c.since, c.policy_id, c.rule_id, c.subject, c.agent_id
         FROM unnest(counters) AS c WHERE c.bucket_ms > 0
@@ -885,8 +876,8 @@ AS $$
 
     INSERT INTO budget_principals (counter_id, principal)
         SELECT c.counter_id, c.principal FROM unnest(counters) AS c WHERE c.principal IS NOT NULL ORDER BY 1, 2
-    ON CONFLICT DO NOTHING
-$$;
+    ON CONFLICT DO NOTHING;
+END $$;
 
 -- Records that counters are exhausted, unless that is recorded for their window: for
 -- a rolling one, in any of the buckets that count (S51).
@@ -905,8 +896,10 @@ AS $$
     ON CONFLICT (counter_id, start_ms) DO NOTHING
 $$;
 
--- Takes from rolling windows, one after the other. Returns the places of those that
--- have no room, each with what was taken from it, and those that are exhausted then.
+-- Takes from rolling windows, one after the other. What counts is the bucket, the 60
+-- before it (S34), and any that a node whose clock is ahead has begun. Returns the
+-- places of those that have no room, each with what was taken from it, and those that
+-- are exhausted then.
 CREATE FUNCTION take_from_rolling(changes counter_change[], OUT refused text, OUT exhausted counter_change[])
 LANGUAGE plpgsql
 AS $$
@@ -915,7 +908,8 @@ DECLARE
     before record;
 BEGIN
     FOR change IN SELECT * FROM unnest(changes) WITH ORDINALITY AS c LOOP
-        SELECT * INTO before FROM rolling_usage(change.counter_id, change.start_ms, change.bucket_ms);
+        SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count INTO before FROM budget_counters AS b
+            WHERE b.counter_id = change.counter_id AND b.start_ms >= greatest(change.start_ms - 60 * change.bucket_ms, 0);
         IF before.used > change.most_used OR before.count > change.most_count THEN
             refused := concat_ws(',', refused, change.ordinality || ':' || before.used || ':' || before.count);
             CONTINUE;
@@ -1011,8 +1005,8 @@ END $$;
 
 -- Makes the approvals that escalated checks ask for, and notes when they expire.
 CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
-LANGUAGE sql
-AS $$
+LANGUAGE plpgsql -- which keeps plans, unlike sql
+AS $$ BEGIN
     WITH made AS (
         INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
             SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
@@ -1022,8 +1016,8 @@ AS $$
             WHERE r.approval IS NOT NULL
         RETURNING id, expires_at
     )
-    INSERT INTO approval_deadlines (approval_id, at) SELECT id, expires_at FROM made
-$$;
+    INSERT INTO approval_deadlines (approval_id, at) SELECT id, expires_at FROM made;
+END $$;
 
 -- Uses approvals, each for one check (G13), or raises SG009 with the checks that
 -- may not and why: absent, mismatch or the state, and which check used it. In the
