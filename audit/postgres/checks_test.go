@@ -193,3 +193,41 @@ func TestCheckPlans(t *testing.T) {
 		}
 	}
 }
+
+// TestPagePassesPlan shows that a page of passes costs the same while the planner
+// knows nothing of a partition that has filled up.
+func TestPagePassesPlan(t *testing.T) {
+	const passes, page = 20_000, 100
+	url := database(t)
+	s := open(t, url, true)
+	statement(t, url, fmt.Sprintf(`UPDATE horizon SET ms = 86400000;
+		SELECT make_partition(date '%[1]s');
+		ALTER TABLE checks_%[2]s SET (autovacuum_enabled = false);
+		INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format, action_type, decision, confidence,
+			amount, fingerprint, request_sha, currency, agent_id, policy_id, counterparty, message, next_step, key_id, request_id)
+		SELECT (left(first_id(%[3]d + i)::text, 24) || substr(md5(i::text), 1, 12))::uuid, gen_random_uuid(), gen_random_uuid(), %[3]d + i, %[3]d + 86400000,
+			1, 1, 1, 'r', 'a', 'h', 1, sha256(i::text::bytea), sha256(i::text::bytea), 'USD', 'agent', 'policy', 'customer', 'message', 'proceed',
+			'key_1', 'req_0123456789ab'
+		FROM generate_series(1, %[4]d) AS i`,
+		listedStart.Format(time.DateOnly), listedStart.Format("20060102"), listedStart.UnixMilli(), passes))
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
+	for _, before := range []spend.ID{{}, audit.FirstID(listedStart.UnixMilli() + passes/2)} {
+		query, args, err := passesQuery(t.Context(), tx, before, listedStart.UnixMilli()+passes, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		explain(t, tx, query, args).walk(func(p plan) {
+			if strings.HasPrefix(p.Relation, "checks") {
+				rows += (p.Rows + p.Filtered) * p.Loops
+			}
+		})
+		if rows < page || rows > page+listedPartitions {
+			t.Errorf("%d rows are read for a page of %d", rows, page)
+		}
+	}
+}

@@ -55,13 +55,11 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-// oldestPass is the smallest identifier that a pass in force at nowMS can
-// have. A query that is given it touches the partitions of the last minutes or
+// selectOldestPass selects the smallest identifier that a pass in force at a time
+// can have. A query that is given it touches the partitions of the last minutes or
 // days only, whatever the trail's age. It is asked for apart: a planner that
 // does not know the value prepares for every partition there is.
-func (s *Store) oldestPass(ctx context.Context, nowMS int64) (spend.ID, error) {
-	return one(ctx, s, "cannot read the horizon of passes", scanID, "SELECT first_id($1 - ms) FROM horizon", nowMS)
-}
+const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
 // LivePasses implements audit.Trail.
 func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
@@ -69,7 +67,7 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 	if len(fingerprints) == 0 {
 		return latest, nil
 	}
-	oldest, err := s.oldestPass(ctx, nowMS)
+	oldest, err := one(ctx, s, "cannot read the horizon of passes", scanID, selectOldestPass, nowMS)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +85,38 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 }
 
 // PagePasses implements audit.Trail.
-func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
+func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) (page []audit.LivePass, err error) {
+	err = s.read(ctx, "cannot page through passes", func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			query, args, err := passesQuery(ctx, tx, before, nowMS, limit)
+			if err != nil {
+				return err
+			}
+			rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+			page, err = pgx.CollectRows(rows, scanPass)
+			return err
+		})
+	})
+	return page, err
+}
+
+// passesQuery prepares a transaction for a page of passes, newest first, and selects
+// it. Without that, the planner sorts a whole partition for each page while it has no
+// statistics of it.
+func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, limit int) (query string, args []any, err error) {
 	if before.IsZero() {
 		before = newest
 	}
-	oldest, err := s.oldestPass(ctx, nowMS)
-	if err != nil {
-		return nil, err
+	var oldest spend.ID
+	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
+		return "", nil, err
 	}
-	return collect(ctx, s, "cannot page through passes", scanPass,
-		`SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
-			WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3 AND NOT (`+released+`)
-			ORDER BY check_id DESC LIMIT $4`,
-		nowMS, [16]byte(oldest), [16]byte(before), limit)
+	if err := tx.QueryRow(ctx, selectOldestPass, nowMS).Scan(uuid(&oldest)); err != nil {
+		return "", nil, err
+	}
+	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
+		WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3 AND NOT (` + released + `)
+		ORDER BY check_id DESC LIMIT $4`, []any{nowMS, [16]byte(oldest), [16]byte(before), limit}, nil
 }
 
 func scanPass(row pgx.CollectableRow) (p audit.LivePass, err error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,10 +205,12 @@ func (s *suite) watch(t *testing.T) {
 	})
 }
 
-// tail returns the end of a log, its lines cut.
+// tail returns the end of a log, its lines cut, without what is written each second.
 func tail(text string) string {
 	const lines, width = 20, 400
-	all := strings.Split(strings.TrimSpace(text), "\n")
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {
+		return strings.Contains(line, `"msg":"checkpoint"`)
+	})
 	all = all[max(0, len(all)-lines):]
 	for i, line := range all {
 		if len(line) > width {
