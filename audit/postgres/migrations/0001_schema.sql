@@ -954,16 +954,6 @@ BEGIN
     END IF;
 END $$;
 
--- Locks counters that a commit changes, in the order in which the other functions do.
-CREATE FUNCTION lock_counters(changes counter_change[], corrections counter_correction[]) RETURNS void
-LANGUAGE sql
-AS $$
-    SELECT FROM budget_counters AS b
-        WHERE (b.counter_id, b.start_ms) IN (
-            SELECT c.counter_id, c.start_ms FROM unnest(changes) AS c UNION ALL SELECT c.counter_id, c.start_ms FROM unnest(corrections) AS c)
-        ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE
-$$;
-
 -- Takes from counters what the checks of a commit take, or raises SG007 with
 -- those that have no room and what was taken from each. Then corrects counters, in
 -- the window in which the outcomes' checks counted (S40) if its row is still there:
@@ -982,7 +972,10 @@ BEGIN
         PERFORM insert_counters(counters);
     END IF;
     IF cardinality(corrections) > 0 THEN
-        PERFORM lock_counters(rolling || calendar, corrections);
+        PERFORM FROM budget_counters AS b -- locked in the order in which the other functions do
+            WHERE (b.counter_id, b.start_ms) IN (SELECT c.counter_id, c.start_ms FROM unnest(rolling || calendar) AS c
+                UNION ALL SELECT c.counter_id, c.start_ms FROM unnest(corrections) AS c)
+            ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE;
     END IF;
     IF cardinality(rolling) > 0 THEN
         SELECT t.refused, used_up || t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
