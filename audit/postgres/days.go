@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
 	"spendgate/audit/archive"
@@ -40,14 +39,9 @@ func (d day) part() archive.Part { return archive.ChecksOf(d.date) }
 func (d day) table() string { return "checks_" + d.date.Format("20060102") }
 
 func openDays(ctx context.Context, url string) (*days, error) {
-	config, err := pgxpool.ParseConfig(url)
+	conn, err := connectOwner(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the database URL: %w", err)
-	}
-	prepareConfig(&config.ConnConfig.Config)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
+		return nil, err
 	}
 	d := &days{conn}
 	if err := d.owned(ctx); err != nil {

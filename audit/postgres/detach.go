@@ -81,39 +81,43 @@ func Detach(ctx context.Context, o DetachOptions) error {
 		if !one.attached && (!one.detached || !o.Drop) {
 			continue // left before
 		}
-		if err := (&detaching{DetachOptions: o, db: db, day: one}).run(ctx); err != nil {
+		d := detaching{leaving{DetachOptions: o, db: db, part: one.part()}, one}
+		d.rows = func(ctx context.Context) iter.Seq2[[]byte, error] { return db.rows(ctx, one) }
+		if err := d.run(ctx, one.attached, d.leave, d.drop); err != nil {
 			return fmt.Errorf("%s stays as it is: %w", one.name(), err)
 		}
 	}
 	return nil
 }
 
-// detaching is one day on its way out.
-type detaching struct {
+// leaving is what a day of checks and a month of violations do alike on their way out.
+type leaving struct {
 	DetachOptions
-	day     day
 	db      *days
+	part    archive.Part
+	rows    func(context.Context) iter.Seq2[[]byte, error] // in the database
 	archive *archive.Archive
 	done    Detached
 }
 
-func (d *detaching) run(ctx context.Context) (err error) {
-	d.done.Part = d.day.part()
-	if d.DryRun {
-		d.Report(planned(d.done, d.day.attached, d.Drop))
+// run detaches what is attached, by leave, and drops it if that is wanted, by drop.
+func (l *leaving) run(ctx context.Context, attached bool, leave, drop func(context.Context) error) error {
+	l.done.Part = l.part
+	if l.DryRun {
+		l.Report(planned(l.done, attached, l.Drop))
 		return nil
 	}
-	if d.day.attached {
-		if err := d.leave(ctx); err != nil {
+	if attached {
+		if err := leave(ctx); err != nil {
 			return err
 		}
 	}
-	if d.Drop {
-		if err := d.drop(ctx); err != nil {
+	if l.Drop {
+		if err := drop(ctx); err != nil {
 			return err
 		}
 	}
-	d.Report(d.done)
+	l.Report(l.done)
 	return nil
 }
 
@@ -128,26 +132,79 @@ func planned(d Detached, attached, drop bool) Detached {
 	return d
 }
 
-// leave archives the day and detaches it.
-func (d *detaching) leave(ctx context.Context) (err error) {
-	d.step("close")
-	if err := d.db.seal(ctx, d.day); err != nil {
-		return err
-	}
-	d.step("archive")
-	if d.archive, err = archive.Open(d.Dir, d.day.part()); errors.Is(err, fs.ErrNotExist) {
-		d.archive, err = d.write(ctx)
+// prove writes the archive, if there is none from a call that was interrupted, and
+// holds it to the database's rows and to the chain, as `audit verify` will.
+func (l *leaving) prove(ctx context.Context, v verify.Options) (err error) {
+	l.step("archive")
+	if l.archive, err = archive.Open(l.Dir, l.part); errors.Is(err, fs.ErrNotExist) {
+		l.archive, err = l.write(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	d.done.Steps, d.done.Rows = append(d.done.Steps, "archived"), d.archive.Rows
-	d.step("compare")
-	if err := compare(d.archive, d.db.rows(ctx, d.day)); err != nil {
+	l.done.Steps, l.done.Rows = append(l.done.Steps, "archived"), l.archive.Rows
+	l.step("compare")
+	if err := compare(l.archive, l.rows(ctx)); err != nil {
 		return err
 	}
-	d.step("verify")
-	if err := d.verify(ctx); err != nil {
+	l.step("verify")
+	v.Leaving = l.archive
+	return l.verify(ctx, v)
+}
+
+func (l *leaving) write(ctx context.Context) (*archive.Archive, error) {
+	schema, err := l.db.schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := archive.Write(l.Dir, l.part, schema, l.Now, l.rows(ctx)); err != nil {
+		return nil, err
+	}
+	l.step("reopen")
+	return archive.Open(l.Dir, l.part) // from the disk, as whoever verifies will
+}
+
+// verify fails when there are findings.
+func (l *leaving) verify(ctx context.Context, v verify.Options) error {
+	moment, err := OpenSnapshot(ctx, l.URL, 1)
+	if err != nil {
+		return err
+	}
+	defer moment.Close()
+	wrong := 0
+	v.Evidence, v.Workers, v.Found = moment, 1, func(f verify.Finding) {
+		wrong++
+		l.Found(f)
+	}
+	_, err = verify.Verify(ctx, v)
+	if err == nil && wrong > 0 {
+		err = fmt.Errorf("%d findings: what the chain does not prove is not archived", wrong)
+	}
+	return err
+}
+
+// reopen opens the archive with which the part was detached.
+func (l *leaving) reopen(manifest spend.Hash) (err error) {
+	l.archive, err = archive.Open(l.Dir, l.part)
+	if err == nil && l.archive.SHA256 != manifest {
+		return fmt.Errorf("%s: %w: it is not the one with which %s was detached", archive.ManifestPath(l.Dir, l.part), archive.ErrAltered, l.part)
+	}
+	return err
+}
+
+// detaching is one day on its way out.
+type detaching struct {
+	leaving
+	day day
+}
+
+// leave archives the day and detaches it.
+func (d *detaching) leave(ctx context.Context) error {
+	d.step("close")
+	if err := d.db.seal(ctx, d.day); err != nil {
+		return err
+	}
+	if err := d.prove(ctx, verify.Options{From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond)}); err != nil {
 		return err
 	}
 	d.step("detach")
@@ -157,18 +214,6 @@ func (d *detaching) leave(ctx context.Context) (err error) {
 	d.day.manifest = d.archive.SHA256
 	d.done.Steps = append(d.done.Steps, "detached")
 	return nil
-}
-
-func (d *detaching) write(ctx context.Context) (*archive.Archive, error) {
-	schema, err := d.db.schema(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := archive.Write(d.Dir, d.day.part(), schema, d.Now, d.db.rows(ctx, d.day)); err != nil {
-		return nil, err
-	}
-	d.step("reopen")
-	return archive.Open(d.Dir, d.day.part()) // from the disk, as whoever verifies will
 }
 
 // compare checks that an archive has the rows that are to leave, byte by byte.
@@ -195,46 +240,13 @@ func compare(a *archive.Archive, rows iter.Seq2[[]byte, error]) error {
 	return err
 }
 
-// verify holds the archive to the chain, as `audit verify` will.
-func (d *detaching) verify(ctx context.Context) error {
-	return d.verifyLeaving(ctx, verify.Options{From: d.day.date, To: d.day.date.AddDate(0, 0, 1).Add(-time.Millisecond), Leaving: d.archive})
-}
-
-// verifyLeaving verifies the time of what leaves. It fails when there are findings.
-func (o *DetachOptions) verifyLeaving(ctx context.Context, v verify.Options) error {
-	moment, err := OpenSnapshot(ctx, o.URL, 1)
-	if err != nil {
-		return err
-	}
-	defer moment.Close()
-	wrong := 0
-	v.Evidence, v.Workers, v.Found = moment, 1, func(f verify.Finding) {
-		wrong++
-		o.Found(f)
-	}
-	_, err = verify.Verify(ctx, v)
-	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%d findings: what the chain does not prove is not archived", wrong)
-	}
-	return err
-}
-
-// openNoted opens the archive with which a part was detached.
-func openNoted(dir string, p archive.Part, manifest spend.Hash) (*archive.Archive, error) {
-	a, err := archive.Open(dir, p)
-	if err == nil && a.SHA256 != manifest {
-		return nil, fmt.Errorf("%s: %w: it is not the one with which %s was detached", archive.ManifestPath(dir, p), archive.ErrAltered, p)
-	}
-	return a, err
-}
-
 // drop removes the table, if the archive is still what was noted.
-func (d *detaching) drop(ctx context.Context) (err error) {
-	if d.archive, err = openNoted(d.Dir, d.day.part(), d.day.manifest); err != nil {
+func (d *detaching) drop(ctx context.Context) error {
+	if err := d.reopen(d.day.manifest); err != nil {
 		return err
 	}
 	d.step("reread")
-	if err := compare(d.archive, d.db.rows(ctx, d.day)); err != nil {
+	if err := compare(d.archive, d.rows(ctx)); err != nil {
 		return err
 	}
 	d.step("drop")

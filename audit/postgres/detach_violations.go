@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"time"
 
@@ -62,72 +61,42 @@ func DetachViolations(ctx context.Context, o DetachOptions) error {
 		if one.archived && !o.Drop {
 			continue // detached before
 		}
-		if err := (&detachingMonth{DetachOptions: o, db: db, month: one}).run(ctx); err != nil {
+		if err := o.detachMonth(ctx, db, one); err != nil {
 			return fmt.Errorf("%s stays as it is: %w", one.part(), err)
 		}
 	}
 	return nil
 }
 
-// detachingMonth is one month of violations on its way out.
-type detachingMonth struct {
-	DetachOptions
-	month   month
-	db      *days
-	archive *archive.Archive
-	done    Detached
+func (o DetachOptions) detachMonth(ctx context.Context, db *days, m month) error {
+	if !m.archived {
+		if err := db.withoutChecks(ctx, m); err != nil {
+			return err
+		}
+	}
+	d := detachingMonth{leaving{DetachOptions: o, db: db, part: m.part()}, m}
+	d.rows = func(ctx context.Context) iter.Seq2[[]byte, error] { return db.violations(ctx, m) }
+	return d.run(ctx, !m.archived, d.leave, d.drop)
 }
 
-func (d *detachingMonth) run(ctx context.Context) error {
-	d.done.Part = d.month.part()
-	if !d.month.archived {
-		if err := d.db.withoutChecks(ctx, d.month); err != nil {
-			return err
-		}
-	}
-	if d.DryRun {
-		d.Report(planned(d.done, !d.month.archived, d.Drop))
-		return nil
-	}
-	if !d.month.archived {
-		if err := d.leave(ctx); err != nil {
-			return err
-		}
-	}
-	if d.Drop {
-		if err := d.drop(ctx); err != nil {
-			return err
-		}
-	}
-	d.Report(d.done)
-	return nil
+// detachingMonth is one month of violations on its way out.
+type detachingMonth struct {
+	leaving
+	month month
 }
 
 // leave archives the month and notes that.
-func (d *detachingMonth) leave(ctx context.Context) (err error) {
+func (d *detachingMonth) leave(ctx context.Context) error {
 	d.step("number")
 	if err := d.db.numberEvents(ctx); err != nil {
 		return err
 	}
-	d.step("archive")
-	if d.archive, err = archive.Open(d.Dir, d.month.part()); errors.Is(err, fs.ErrNotExist) {
-		d.archive, err = d.write(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	d.done.Steps, d.done.Rows = append(d.done.Steps, "archived"), d.archive.Rows
-	d.step("compare")
-	if err := compare(d.archive, d.db.violations(ctx, d.month)); err != nil {
-		return err
-	}
-	d.step("verify")
-	err = d.verifyLeaving(ctx, verify.Options{From: d.month.begin, To: d.month.end().Add(-time.Millisecond), Archives: d.Dir, Leaving: d.archive})
+	err := d.prove(ctx, verify.Options{From: d.month.begin, To: d.month.end().Add(-time.Millisecond), Archives: d.Dir})
 	if err != nil {
 		return err
 	}
 	d.step("detach")
-	err = d.db.patiently(ctx, "the violations of "+d.month.part().String(), "SELECT detach_violations($1, $2, $3)",
+	err = d.db.patiently(ctx, "the violations of "+d.part.String(), "SELECT detach_violations($1, $2, $3)",
 		d.month.begin, d.archive.Rows, d.archive.SHA256[:])
 	if err != nil {
 		return err
@@ -138,26 +107,14 @@ func (d *detachingMonth) leave(ctx context.Context) (err error) {
 	return d.db.trimCounts(ctx)
 }
 
-func (d *detachingMonth) write(ctx context.Context) (*archive.Archive, error) {
-	schema, err := d.db.schema(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := archive.Write(d.Dir, d.month.part(), schema, d.Now, d.db.violations(ctx, d.month)); err != nil {
-		return nil, err
-	}
-	d.step("reopen")
-	return archive.Open(d.Dir, d.month.part()) // from the disk, as whoever verifies will
-}
-
 // drop deletes the rows, if the archive is still what was noted and has all that are
 // left of them.
 func (d *detachingMonth) drop(ctx context.Context) (err error) {
-	if d.archive, err = openNoted(d.Dir, d.month.part(), d.month.manifest); err != nil {
+	if err := d.reopen(d.month.manifest); err != nil {
 		return err
 	}
 	d.step("reread")
-	if err := contains(d.archive, d.db.violations(ctx, d.month)); err != nil {
+	if err := contains(d.archive, d.rows(ctx)); err != nil {
 		return err
 	}
 	for last, more := (spend.ID{}), true; more; {
