@@ -185,11 +185,18 @@ bench-violations: ## measure listings among up to 10 million violations (some mi
 	@echo "building Cerbos (once, some minutes)"
 	bench/peers/cerbos/build.sh $@
 
-# What bench-peers compares spendgate with.
+# What bench-peers compares spendgate with. "before" is the build of another commit.
 PEERS ?= opa cerbos postgres
+BEFORE ?= HEAD
+
+.PHONY: .bin/before
+.bin/before:
+	rm -rf $@.src && mkdir $@.src && git archive $(BEFORE) | tar -x -C $@.src
+	cd $@.src && $(BUILD) -buildvcs=false -ldflags '$(LDFLAGS)' -o ../before ./cmd/spendgate
+	rm -rf $@.src
 
 .PHONY: bench-peers
-bench-peers: bench-build $(filter .bin/opa .bin/cerbos,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
+bench-peers: bench-build $(filter .bin/opa .bin/cerbos .bin/before,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
 	@.bin/peers -peers '$(PEERS)' $(BENCHFLAGS)
 
 .PHONY: bench-policy

@@ -10,13 +10,13 @@ import (
 )
 
 // StartMeasured starts the servers that benchmarks measure, as in production:
-// PostgreSQL with the settings that are advised and a recycled log. Nodes, which
-// the Makefile has built, are still to be added.
-func StartMeasured(ctx context.Context) (*Fleet, error) {
+// PostgreSQL with the settings that are advised and a recycled log. Nodes, of a
+// binary that the Makefile has built in .bin, are still to be added.
+func StartMeasured(ctx context.Context, name string) (*Fleet, error) {
 	if err := Install(ctx, os.Stderr, "redis-server", "postgresql"); err != nil {
 		return nil, err
 	}
-	binary, err := filepath.Abs(".bin/spendgate")
+	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the service: %w", err)
 	}

@@ -21,7 +21,7 @@ type comparison struct {
 	workload load.Workload
 	machine  load.Machine
 
-	fleet      *fleet.Fleet
+	fleets     []*fleet.Fleet // the first is that of spendgate, and of its peers
 	contenders []contender
 	serial     uint64 // of the next action
 }

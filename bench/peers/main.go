@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// allPeers are what spendgate can be compared with.
+// allPeers are what spendgate is compared with, beside an earlier build of itself.
 const allPeers = "opa cerbos postgres"
 
 func parse(args []string) (load.Plan, []string, error) {
@@ -37,7 +37,7 @@ func parse(args []string) (load.Plan, []string, error) {
 	}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	p.Flags(flags)
-	peers := flags.String("peers", allPeers, "peers to compare with, separated by spaces")
+	peers := flags.String("peers", allPeers, "peers to compare with, separated by spaces: "+allPeers+" before")
 	err := flags.Parse(args)
 	return p, strings.Fields(*peers), err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,12 +23,13 @@ type contender struct {
 // start starts all contenders; spendgate is the first.
 func (c *comparison) start(ctx context.Context) error {
 	starts := map[string]func(context.Context) (contender, error){
-		"spendgate": c.startSpendgate, "opa": c.startOPA, "cerbos": c.startCerbos, "postgres": c.startPostgres,
+		"spendgate": c.startSpendgate("spendgate"), "before": c.startSpendgate("before"),
+		"opa": c.startOPA, "cerbos": c.startCerbos, "postgres": c.startPostgres,
 	}
 	for _, name := range append([]string{"spendgate"}, c.peers...) {
 		start := starts[name]
 		if start == nil {
-			return fmt.Errorf("-peers: %q is not among %s", name, allPeers)
+			return fmt.Errorf("-peers: %q is not among %s before", name, allPeers)
 		}
 		contender, err := start(ctx)
 		if err != nil {
@@ -39,32 +41,36 @@ func (c *comparison) start(ctx context.Context) error {
 }
 
 func (c *comparison) stop() error {
-	if c.fleet == nil {
-		return nil
+	var failures []error
+	for _, f := range c.fleets {
+		failures = append(failures, f.End())
 	}
-	return c.fleet.End()
+	return errors.Join(failures...)
 }
 
-func (c *comparison) startSpendgate(ctx context.Context) (contender, error) {
-	f, err := fleet.StartMeasured(ctx)
-	if err != nil {
-		return contender{}, err
+// startSpendgate starts a build of spendgate, which is in .bin, with servers of its own.
+func (c *comparison) startSpendgate(build string) func(context.Context) (contender, error) {
+	return func(ctx context.Context) (contender, error) {
+		f, err := fleet.StartMeasured(ctx, build)
+		if err != nil {
+			return contender{}, err
+		}
+		c.fleets = append(c.fleets, f)
+		node, err := f.AddNode(nil)
+		if err != nil {
+			return contender{}, err
+		}
+		if err := node.Start(ctx); err != nil {
+			return contender{}, err
+		}
+		keys, err := load.Deployment{URL: node.API, AdminKey: f.AdminKey}.Prepare(ctx, c.workload)
+		return contender{
+			name: build, addr: node.Addr, processes: []load.Process{
+				{Name: "redis", PID: f.Redis.PID()}, {Name: "postgres", PID: f.Postgres.PID(), Tree: true}, {Name: "node", PID: node.PID()},
+			},
+			target: func() load.Target { return load.NewSpendgate(keys) },
+		}, err
 	}
-	c.fleet = f
-	node, err := f.AddNode(nil)
-	if err != nil {
-		return contender{}, err
-	}
-	if err := node.Start(ctx); err != nil {
-		return contender{}, err
-	}
-	keys, err := load.Deployment{URL: node.API, AdminKey: f.AdminKey}.Prepare(ctx, c.workload)
-	return contender{
-		name: "spendgate", addr: node.Addr, processes: []load.Process{
-			{Name: "redis", PID: f.Redis.PID()}, {Name: "postgres", PID: f.Postgres.PID(), Tree: true}, {Name: "node", PID: node.PID()},
-		},
-		target: func() load.Target { return load.NewSpendgate(keys) },
-	}, err
 }
 
 func (c *comparison) startOPA(ctx context.Context) (contender, error) {
@@ -129,13 +135,13 @@ func (c *comparison) startPostgres(ctx context.Context) (contender, error) {
 	noKeys := make([]string, c.workload.Keys) // it has none
 	started, err := c.startPeer(ctx, addr, fleet.Program{
 		Name: "postgres", URL: "/health", Args: []string{"-addr", addr},
-		Env: append(os.Environ(), "DATABASE_URL="+c.fleet.Postgres.URL, "GOGC=400"),
+		Env: append(os.Environ(), "DATABASE_URL="+c.fleets[0].Postgres.URL, "GOGC=400"),
 	}, func() load.Target { return load.NewSpendgate(noKeys) })
 	if err != nil {
 		return contender{}, err
 	}
 	started.processes[0].Name = "service"
-	started.processes = append(started.processes, load.Process{Name: "postgres", PID: c.fleet.Postgres.PID(), Tree: true})
+	started.processes = append(started.processes, load.Process{Name: "postgres", PID: c.fleets[0].Postgres.PID(), Tree: true})
 	return started, nil
 }
 
@@ -147,7 +153,7 @@ func (c *comparison) startPeer(ctx context.Context, addr string, p fleet.Program
 		return contender{}, err
 	}
 	p.URL = "http://" + addr + p.URL
-	server, err := c.fleet.StartProgram(ctx, p)
+	server, err := c.fleets[0].StartProgram(ctx, p)
 	if err != nil {
 		return contender{}, err
 	}

@@ -24,7 +24,7 @@ type bench struct {
 // start starts the servers and the first node and prepares the workload on it.
 func (b *bench) start(ctx context.Context) error {
 	var err error
-	if b.Fleet, err = fleet.StartMeasured(ctx); err != nil {
+	if b.Fleet, err = fleet.StartMeasured(ctx, "spendgate"); err != nil {
 		return err
 	}
 	if err := b.addNode(ctx, nil); err != nil {
