@@ -1,9 +1,7 @@
 package readme_test
 
 import (
-	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,28 +13,9 @@ import (
 const (
 	runbook  = "deploy/RUNBOOK.md"
 	metrics  = "deploy/METRICS.md"
-	rules    = "hotpath/policy/RULES.md"
 	settings = "config/README.md"
 	commands = "cmd/spendgate/README.md"
 )
-
-// Every rule type has one example, which the service takes.
-func compareRules(t *testing.T, n *node) {
-	var types []string
-	for _, row := range rowsOf(readPage(t, rules))[1:] {
-		ruleType, parameters := code(row[0]), code(row[1])
-		types = append(types, ruleType)
-		status, answer := n.post(t, "/v1/policies", fmt.Sprintf(
-			`{"name": "example", "rules": [{"rule_id": "example", "rule_type": %q, "parameters": %s}]}`, ruleType, parameters))
-		if status != http.StatusCreated {
-			t.Errorf("%s %s: %d %s", ruleType, parameters, status, answer)
-		}
-	}
-	_, refusal := n.post(t, "/v1/policies", `{"name": "none", "rules": [{"rule_id": "r", "rule_type": "none", "parameters": {}}]}`)
-	if listed := strings.Join(types, ", "); !strings.Contains(refusal, "must be one of "+listed+`"`) {
-		t.Errorf("%s has the rule types %s, but: %s", rules, listed, refusal)
-	}
-}
 
 // No example leaves a key where git would add it.
 func keysAreIgnored(t *testing.T, n *node) {

@@ -115,22 +115,6 @@ func (n *node) command(env string, args ...string) string {
 	return string(out)
 }
 
-// post sends a body with the sample key.
-func (n *node) post(t *testing.T, path, body string) (status int, answer string) {
-	t.Helper()
-	key, err := os.ReadFile(filepath.Join(n.dir, ".spendgate", "sample.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+n.api+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("X-API-Key", strings.TrimSpace(string(key)))
-	r.Header.Set("Content-Type", "application/json")
-	return do(t, r)
-}
-
 // metrics returns the text of /metrics.
 func (n *node) metrics(t *testing.T) string {
 	t.Helper()

@@ -38,7 +38,6 @@ func TestPages(t *testing.T) {
 	}
 	t.Run("mcp.json", func(t *testing.T) { startAsHosts(t, n) })
 	t.Run("keys", func(t *testing.T) { keysAreIgnored(t, n) })
-	t.Run("rules", func(t *testing.T) { compareRules(t, n) })
 	t.Run("settings", func(t *testing.T) { compareSettings(t, n) })
 	t.Run("commands", func(t *testing.T) { compareCommands(t, n) })
 	t.Run("metrics", func(t *testing.T) { compareMetrics(t, n) })

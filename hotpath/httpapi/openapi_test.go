@@ -25,6 +25,7 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/policy"
 )
 
 // realOptions wires an API as the commands do, on the embedded backends.
@@ -51,6 +52,17 @@ func realOptions(t *testing.T) Options {
 		store.Close()
 	})
 	return Options{Authorizer: a, Store: store, AdminKeys: []string{adminKey}, Version: "test", Registerer: reg, Logger: log}
+}
+
+// The document has the rule types that there are.
+func TestTheDocumentHasEveryRuleType(t *testing.T) {
+	var types []any
+	for _, r := range policy.RuleTypes() {
+		types = append(types, r.Name)
+	}
+	if documented := describe(t).doc.Components.Schemas["Rule"].Value.Properties["rule_type"].Value.Enum; !slices.Equal(documented, types) {
+		t.Errorf("openapi.yaml has the rule types %s, want %s", documented, types)
+	}
 }
 
 // described sends requests and holds them and their answers to the document.

@@ -17,34 +17,34 @@ type Approval struct {
 	UseWithin time.Duration // how long it may be used after that
 }
 
-const (
-	maxApprovers        = 5
-	maxExpiresMinutes   = 30 * 24 * 60
-	maxUseWithinMinutes = 7 * 24 * 60
-)
+var approvalMembers = []Parameter{
+	{Name: "required", Min: 1, Max: 5},
+	{Name: "expires_minutes", Min: 1, Max: 30 * 24 * 60},
+	{Name: "use_within_minutes", Min: 1, Max: 7 * 24 * 60},
+}
 
 // approval returns what the rule asks of people, nil when absent. A rule that does
 // not escalate may not ask; why says when it may.
 func (o *object) approval(escalates bool, why string) *Approval {
-	raw := o.value("approval", optional)
+	raw := o.value("approval")
 	if raw == nil {
 		return nil
 	}
 	if !escalates {
 		o.fault("approval", why)
 	}
-	p, ok := openObject(raw, o.path+".approval", o.log)
+	p, ok := openObject(raw, o.path+".approval", approvalMembers, o.log)
 	if !ok {
 		return nil
 	}
 	a := &Approval{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
-	if n, given := p.integerIf("required", optional, 1, maxApprovers, "must be an integer from 1 to 5"); given {
+	if n, given := p.integer("required"); given {
 		a.Required = int(n)
 	}
-	if n, given := p.integerIf("expires_minutes", optional, 1, maxExpiresMinutes, "must be an integer from 1 to 43200"); given {
+	if n, given := p.integer("expires_minutes"); given {
 		a.Expires = time.Duration(n) * time.Minute
 	}
-	if n, given := p.integerIf("use_within_minutes", optional, 1, maxUseWithinMinutes, "must be an integer from 1 to 10080"); given {
+	if n, given := p.integer("use_within_minutes"); given {
 		a.UseWithin = time.Duration(n) * time.Minute
 	}
 	p.refuseOthers()

@@ -33,16 +33,13 @@ type period struct {
 	rolling int64          // minutes
 }
 
-// maxRollingMinutes is 31 days.
-const maxRollingMinutes = 31 * 24 * 60
-
 const mustBeZone = "must be the name of a time zone of the IANA database, spelt as there (Europe/Berlin)"
 
 func compilePeriod(o *object) period {
-	w, calendar := o.oneOf("window", optional, unitNames[:]...)
-	minutes, rolling := o.integerIf("rolling_minutes", optional, 1, maxRollingMinutes, "must be an integer from 1 to 44640")
+	w, calendar := o.oneOf("window")
+	minutes, rolling := o.integer("rolling_minutes")
 	blank := o.blank("time_zone")
-	zone := o.text("time_zone", optional, spend.MaxIdentifier)
+	zone := o.text("time_zone")
 	switch {
 	case !calendar && !rolling:
 		o.fault("window", "is required unless rolling_minutes is given")

@@ -82,31 +82,31 @@ func ruleValues(rules string, log *faultLog) []jsontext.Value {
 // incomplete; its id is empty when it has none.
 func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	var r rule
-	o, ok := openObject(raw, path, log)
+	o, ok := openObject(raw, path, ruleMembers, log)
 	if !ok {
 		return r
 	}
-	r.id = o.text("rule_id", required, spend.MaxIdentifier)
-	ruleType := o.text("rule_type", required, spend.MaxIdentifier)
-	r.description = o.text("description", optional, spend.MaxDescription)
-	parameters := o.value("parameters", required)
+	r.id = o.text("rule_id")
+	ruleType := o.text("rule_type")
+	r.description = o.text("description")
+	parameters := o.value("parameters")
 	o.refuseOthers()
 
-	k, known := kindNamed(ruleType)
-	if !known {
+	k := Type(ruleType)
+	if k == nil {
 		if ruleType != "" {
-			log.add(path+".rule_type", "must be one of "+kindNames())
+			log.add(path+".rule_type", "must be one of "+typeNames())
 		}
 		if parameters != nil && parameters.Kind() != jsontext.KindBeginObject {
 			log.add(path+".parameters", mustBeObject)
 		}
 		return r
 	}
-	r.effect, r.types, r.reads, r.unlisted = k.effect, k.types, k.reads, k.unlisted
+	r.effect, r.types, r.unlisted = k.effect, k.types, k.unlisted
 	if parameters == nil {
 		return r
 	}
-	p, ok := openObject(parameters, path+".parameters", log)
+	p, ok := openObject(parameters, path+".parameters", k.Parameters, log)
 	if !ok {
 		return r
 	}
@@ -114,7 +114,8 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	if r.description == "" {
 		r.description = generated
 	}
-	if k.reads != "" {
+	if indexOf(k.Parameters, paramOnMissing) >= 0 {
+		r.reads = k.Reads[0]
 		r.onMissing = p.onMissing()
 		r.approval = p.approval(r.onMissing == spend.Escalate, "is accepted only with on_missing escalate")
 	}
@@ -125,19 +126,10 @@ func compileRule(raw jsontext.Value, path string, log *faultLog) rule {
 	return r
 }
 
-func kindNamed(name string) (kind, bool) {
-	for _, k := range kinds {
-		if k.name == name {
-			return k, true
-		}
-	}
-	return kind{}, false
-}
-
-func kindNames() string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.name
+func typeNames() string {
+	var names []string
+	for _, k := range ruleTypes {
+		names = append(names, k.Name)
 	}
 	return strings.Join(names, ", ")
 }

@@ -130,13 +130,13 @@ func writtenCondition(r *rule) (ruleType string, parameters map[string]any) {
 	case *timeRestriction:
 		return "time_restriction", map[string]any{"allowed_days": listedDays(c.days), "allowed_hours_utc": c.hours.String()}
 	case *escalateIf:
-		return "escalate_if", map[string]any{"amount_above": number(c.above), "action_types": writtenTypes(r.types)}
+		return "escalate_if", map[string]any{"amount_above": number(c.above), "action_types": r.types.names()}
 	}
 	panic("BUG: unknown condition")
 }
 
 func writtenBudget(b *budget) map[string]any {
-	parameters := map[string]any{"per": b.per.names(), "currency": b.currency, "action_types": writtenTypes(b.rule.types)}
+	parameters := map[string]any{"per": b.per.names(), "currency": b.currency, "action_types": b.rule.types.names()}
 	if b.limited {
 		parameters["limit"] = json.Number(b.limit.String())
 	}
@@ -159,15 +159,6 @@ func writtenApproval(a *Approval) map[string]any {
 		return nil
 	}
 	return map[string]any{"required": a.Required, "expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes())}
-}
-
-func writtenTypes(s typeSet) (types []string) {
-	for _, t := range spend.ActionTypes {
-		if s.has(t) {
-			types = append(types, t.String())
-		}
-	}
-	return types
 }
 
 func listedDays(s daySet) []string {

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +17,10 @@ import (
 // hundreds of thousands of faults, and an answer shows only the first few.
 const maxFaults = 100
 
-const mustBeObject = "must be an object"
+const (
+	isRequired   = "is required"
+	mustBeObject = "must be an object"
+)
 
 // faultLog collects the faults of one policy.
 type faultLog struct {
@@ -31,33 +36,24 @@ func (l *faultLog) add(path, problem string) {
 
 func (l *faultLog) failed() bool { return len(*l.faults) > l.before }
 
-// presence says whether a field may be absent. null and blank are absent (S4).
-type presence bool
-
-const (
-	optional presence = false
-	required presence = true
-)
-
-// object is a JSON object read by the names of its members. Each name is asked
-// for once; what was never asked for is an unknown field (S2).
+// object is a JSON object read by the names of its members, of which those that
+// are not declared are unknown fields (S2).
 type object struct {
-	path    string
-	members []member
-	asked   []string
-	log     *faultLog
+	path     string
+	declared []Parameter
+	members  []member
+	log      *faultLog
 }
 
 type member struct {
 	name  string
 	value jsontext.Value
-	taken bool
 }
 
 // openObject reads the members of a well-formed value, or adds a fault if it is
 // not an object.
-func openObject(value jsontext.Value, path string, log *faultLog) (object, bool) {
-	o := object{path: path, log: log}
+func openObject(value jsontext.Value, path string, declared []Parameter, log *faultLog) (object, bool) {
+	o := object{path: path, declared: declared, log: log}
 	if value.Kind() != jsontext.KindBeginObject {
 		log.add(path, mustBeObject)
 		return o, false
@@ -73,21 +69,33 @@ func openObject(value jsontext.Value, path string, log *faultLog) (object, bool)
 	return o, true
 }
 
-// value returns a member as it is written, nil when absent.
-func (o *object) value(name string, need presence) jsontext.Value {
-	o.asked = append(o.asked, name)
-	for i := range o.members {
-		if m := &o.members[i]; m.name == name {
-			m.taken = true
-			if !absent(m.value) {
-				return m.value
-			}
+// declaration returns how a member is declared.
+func (o *object) declaration(name string) *Parameter {
+	i := indexOf(o.declared, name)
+	if i < 0 {
+		panic("BUG: " + name + " is not declared")
+	}
+	return &o.declared[i]
+}
+
+// member returns a member as it is written, nil when absent. null and blank are
+// absent (S4).
+func (o *object) member(name string) jsontext.Value {
+	for _, m := range o.members {
+		if m.name == name && !absent(m.value) {
+			return m.value
 		}
 	}
-	if need == required {
-		o.fault(name, "is required")
-	}
 	return nil
+}
+
+// value is member, and adds a fault if the member is absent and required.
+func (o *object) value(name string) jsontext.Value {
+	raw := o.member(name)
+	if raw == nil && o.declaration(name).Required {
+		o.fault(name, isRequired)
+	}
+	return raw
 }
 
 // blank reports whether a member is a blank string, for one where that is a fault.
@@ -100,12 +108,13 @@ func (o *object) blank(name string) bool {
 	return false
 }
 
-// text returns a string of at most limit code points, empty when absent.
-func (o *object) text(name string, need presence, limit int) string {
-	raw := o.value(name, need)
+// text returns a string, empty when absent.
+func (o *object) text(name string) string {
+	raw := o.value(name)
 	if raw == nil {
 		return ""
 	}
+	limit := cmp.Or(int(o.declaration(name).Max), spend.MaxIdentifier)
 	s, ok := unquote(raw)
 	switch {
 	case !ok:
@@ -117,12 +126,13 @@ func (o *object) text(name string, need presence, limit int) string {
 	return s
 }
 
-// oneOf returns which of the names a member is, the first when it is absent.
-func (o *object) oneOf(name string, need presence, names ...string) (i int, given bool) {
-	raw := o.value(name, need)
+// oneOf returns which of its names a member is, the first when it is absent.
+func (o *object) oneOf(name string) (i int, given bool) {
+	raw := o.value(name)
 	if raw == nil {
 		return 0, false
 	}
+	names := o.declaration(name).Names
 	s, _ := unquote(raw) // of anything but a string empty, which is no name
 	if i = slices.Index(names, s); i < 0 {
 		o.fault(name, "must be "+strings.Join(names[:len(names)-1], ", ")+" or "+names[len(names)-1])
@@ -132,8 +142,8 @@ func (o *object) oneOf(name string, need presence, names ...string) (i int, give
 }
 
 // currency returns a currency in upper case, empty when absent.
-func (o *object) currency(name string, need presence) string {
-	s := o.text(name, need, spend.MaxIdentifier)
+func (o *object) currency(name string) string {
+	s := o.text(name)
 	if s == "" {
 		return ""
 	}
@@ -144,15 +154,9 @@ func (o *object) currency(name string, need presence) string {
 	return currency
 }
 
-// amount returns a required number of 0 or more (S7).
-func (o *object) amount(name string) spend.Amount {
-	a, _ := o.amountIf(name, required)
-	return a
-}
-
-// amountIf returns a number of 0 or more, and whether it is present.
-func (o *object) amountIf(name string, need presence) (a spend.Amount, given bool) {
-	raw := o.value(name, need)
+// amount returns a number of 0 or more (S7), and whether it is present.
+func (o *object) amount(name string) (a spend.Amount, given bool) {
+	raw := o.value(name)
 	if raw == nil {
 		return a, false
 	}
@@ -160,33 +164,37 @@ func (o *object) amountIf(name string, need presence) (a spend.Amount, given boo
 	if err != nil {
 		o.fault(name, err.Error())
 	}
+	if most := o.declaration(name).Max; most > 0 {
+		if limit, err := spend.AmountFromParts(uint64(most), 0); err != nil || a.Cmp(limit) > 0 {
+			o.fault(name, "must be at most "+limit.String())
+		}
+	}
 	return a, true
 }
 
-// integer returns a required integer, or adds a fault saying what is accepted.
-func (o *object) integer(name string, least, most int64, accepted string) int64 {
-	n, _ := o.integerIf(name, required, least, most, accepted)
-	return n
-}
-
-// integerIf returns an integer, and whether it is present.
-func (o *object) integerIf(name string, need presence, least, most int64, accepted string) (n int64, given bool) {
-	raw := o.value(name, need)
+// integer returns an integer, and whether it is present.
+func (o *object) integer(name string) (n int64, given bool) {
+	raw := o.value(name)
 	if raw == nil {
 		return 0, false
 	}
+	p := o.declaration(name)
 	n, ok := spend.ParseInteger(string(raw))
-	if !ok || n < least || n > most {
-		o.fault(name, accepted)
-		return 0, true
+	switch {
+	case p.Max == 0 && (!ok || n < p.Min):
+		o.fault(name, spend.NaturalForm)
+	case p.Max > 0 && (!ok || n < p.Min || n > p.Max):
+		o.fault(name, fmt.Sprintf("must be an integer from %d to %d", p.Min, p.Max))
+	default:
+		return n, true
 	}
-	return n, true
+	return 0, true
 }
 
 // list hands each entry of an array of strings to take, which returns what is
 // wrong with it, if anything. It reports whether the list is present.
-func (o *object) list(name string, need presence, take func(entry string) (problem string)) bool {
-	raw := o.value(name, need)
+func (o *object) list(name string, take func(entry string) (problem string)) bool {
+	raw := o.value(name)
 	if raw == nil {
 		return false
 	}
@@ -196,9 +204,9 @@ func (o *object) list(name string, need presence, take func(entry string) (probl
 	return true
 }
 
-// entries returns the entries of a required list.
+// entries returns the entries of a list.
 func (o *object) entries(name string) (entries []string) {
-	o.list(name, required, func(entry string) string {
+	o.list(name, func(entry string) string {
 		entries = append(entries, entry)
 		return ""
 	})
@@ -240,24 +248,29 @@ func entryProblem(raw jsontext.Value, take func(entry string) string) string {
 
 // onMissing returns what a rule does without the field it reads (S9).
 func (o *object) onMissing() spend.Effect {
-	switch s := o.text("on_missing", optional, spend.MaxIdentifier); s {
+	switch o.text(paramOnMissing) {
 	case "block":
 		return spend.Block
 	case "escalate":
 		return spend.Escalate
 	case "skip", "":
 	default:
-		o.fault("on_missing", "must be block, escalate or skip")
+		o.fault(paramOnMissing, "must be block, escalate or skip")
 	}
 	return spend.Allow
 }
 
-// refuseOthers adds a fault for each member that was not asked for.
+// refuseOthers adds a fault for each member that is not declared.
 func (o *object) refuseOthers() {
 	for _, m := range o.members {
-		if !m.taken {
-			o.fault(spend.NameShown(m.name), "is not accepted here: accepted are "+strings.Join(o.asked, ", "))
+		if indexOf(o.declared, m.name) >= 0 {
+			continue
 		}
+		var names []string
+		for _, p := range o.declared {
+			names = append(names, p.Name)
+		}
+		o.fault(spend.NameShown(m.name), "is not accepted here: accepted are "+strings.Join(names, ", "))
 	}
 }
 

@@ -117,14 +117,14 @@ func (d drawer) hours() string {
 // policy draws one to eight rules, now and then many of one type.
 func (d drawer) policy() []plainRule {
 	var rules []plainRule
-	only := d.IntN(4 * len(kinds)) // mostly none
+	only := d.IntN(4 * len(ruleTypes)) // mostly none
 	for i := range 1 + d.IntN(8) {
-		k := kinds[d.IntN(len(kinds))]
-		if only < len(kinds) {
-			k = kinds[only]
+		k := ruleTypes[d.IntN(len(ruleTypes))]
+		if only < len(ruleTypes) {
+			k = ruleTypes[only]
 		}
-		r := plainRule{id: "r" + strconv.Itoa(i), ruleType: k.name}
-		if k.reads != "" {
+		r := plainRule{id: "r" + strconv.Itoa(i), ruleType: k.Name}
+		if indexOf(k.Parameters, paramOnMissing) >= 0 {
 			r.onMissing = d.of("", "", "skip", "block", "escalate")
 		}
 		rules = append(rules, d.parameters(r))

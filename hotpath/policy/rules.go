@@ -1,18 +1,21 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"spendgate/hotpath/spend"
 )
 
-// kind is what one rule type is, whatever its parameters.
-type kind struct {
-	name   string       // rule_type
+// RuleType is one rule type: what users give, and how it is compiled.
+type RuleType struct {
+	Name       string      // rule_type
+	Parameters []Parameter // in the order in which they are read and shown
+	Reads      []string    // the fields of a check that its condition reads, by path; none if it has no condition of its own
+
 	effect spend.Effect // when its condition is shown to be true
 	types  typeSet      // the action types it judges (S11)
-	reads  string       // the optional field it needs, by path; such a rule accepts on_missing (S9)
 
 	// compile reads the parameters, completes the rule and describes it. What
 	// it leaves in the rule after a fault does not matter.
@@ -22,19 +25,78 @@ type kind struct {
 	unlisted string
 }
 
-// kinds are the eleven rule types.
-var kinds = [...]kind{
-	{"max_amount", spend.Block, everyType, "", compileMaxAmount, ""},
-	{"refund_age_limit", spend.Block, 1 << spend.Refund, "metadata.days_since_purchase", compileRefundAgeLimit, ""},
-	{"blocked_categories", spend.Block, everyType, "metadata.category", compileBlockedCategories, "Blocks some categories"},
-	{"vendor_allowlist", spend.Block, 1 << spend.Spend, "", compileVendorAllowlist, "Blocks spends to any but the approved vendors"},
-	{"blocked_payment_rails", spend.Block, everyType, "payment_method", compileBlockedPaymentRails, "Blocks some payment methods"},
-	{"discount_cap", spend.Block, 1 << spend.Discount, "metadata.discount_percent", compileDiscountCap, ""},
-	{"geography_block", spend.Block, everyType, "metadata.country", compileGeographyBlock, "Blocks actions in some countries"},
-	{"time_restriction", spend.Block, everyType, "", compileTimeRestriction, ""},
-	{duplicateGuard, spend.Block, everyType, "", compileDuplicateGuard, ""},
-	{"escalate_if", spend.Escalate, everyType, "", compileEscalateIf, ""},
-	{"budget", spend.Block, everyType, "", compileBudget, ""},
+// Parameter is one parameter of a rule type.
+type Parameter struct {
+	Name     string
+	Required bool
+	Min, Max int64    // of a number; no Max is the most that the interface takes. Of a text the length
+	Names    []string // of which it, or each entry of it, is one
+	Example  string   // its JSON in RuleType.Example; empty if it is not in it
+	Text     string   // what it is, in a line
+}
+
+// ruleTypes are the eleven rule types.
+var ruleTypes = [...]RuleType{
+	{"max_amount", maxAmountParameters, []string{"amount"}, spend.Block, everyType, compileMaxAmount, ""},
+	{"refund_age_limit", refundAgeLimitParameters, []string{"metadata.days_since_purchase"}, spend.Block, 1 << spend.Refund, compileRefundAgeLimit, ""},
+	{"blocked_categories", blockedCategoriesParameters, []string{"metadata.category"}, spend.Block, everyType, compileBlockedCategories, "Blocks some categories"},
+	{"vendor_allowlist", vendorAllowlistParameters, []string{"counterparty"}, spend.Block, 1 << spend.Spend, compileVendorAllowlist, "Blocks spends to any but the approved vendors"},
+	{"blocked_payment_rails", blockedPaymentRailsParameters, []string{"payment_method"}, spend.Block, everyType, compileBlockedPaymentRails, "Blocks some payment methods"},
+	{"discount_cap", discountCapParameters, []string{"metadata.discount_percent"}, spend.Block, 1 << spend.Discount, compileDiscountCap, ""},
+	{"geography_block", geographyBlockParameters, []string{"metadata.country"}, spend.Block, everyType, compileGeographyBlock, "Blocks actions in some countries"},
+	{"time_restriction", timeRestrictionParameters, []string{"timestamp"}, spend.Block, everyType, compileTimeRestriction, ""},
+	{duplicateGuard, duplicateGuardParameters, nil, spend.Block, everyType, compileDuplicateGuard, ""},
+	{"escalate_if", escalateIfParameters, []string{"amount", "action_type"}, spend.Escalate, everyType, compileEscalateIf, ""},
+	{"budget", budgetParameters, []string{"amount", "action_type"}, spend.Block, everyType, compileBudget, ""},
+}
+
+// RuleTypes returns all rule types.
+func RuleTypes() []RuleType { return ruleTypes[:] }
+
+// Type returns the rule type of that name, nil if there is none.
+func Type(name string) *RuleType {
+	for i := range ruleTypes {
+		if ruleTypes[i].Name == name {
+			return &ruleTypes[i]
+		}
+	}
+	return nil
+}
+
+// Example returns parameters as JSON.
+func (t *RuleType) Example() string {
+	var members []string
+	for _, p := range t.Parameters {
+		if p.Example != "" {
+			members = append(members, `"`+p.Name+`": `+p.Example)
+		}
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+// ruleMembers are what a rule consists of.
+var ruleMembers = []Parameter{
+	{Name: "rule_id", Required: true},
+	{Name: "rule_type", Required: true},
+	{Name: "description", Max: spend.MaxDescription},
+	{Name: "parameters", Required: true},
+}
+
+// paramOnMissing is accepted by the rules whose condition reads an optional field,
+// the first of their Reads (S9).
+const paramOnMissing = "on_missing"
+
+var (
+	onMissingParameter = Parameter{
+		Name: paramOnMissing, Names: []string{"block", "escalate", "skip"}, Text: "what to do when the field that it reads is absent; skip if left out",
+	}
+	approvalParameter = Parameter{
+		Name: "approval", Text: `{"required": 1, "expires_minutes": 1440, "use_within_minutes": 60}, of which {} is short: people approve what it escalates in the service`,
+	}
+)
+
+func indexOf(parameters []Parameter, name string) int {
+	return slices.IndexFunc(parameters, func(p Parameter) bool { return p.Name == name })
 }
 
 // rule is one compiled rule.
@@ -46,8 +108,8 @@ type rule struct {
 
 	id          string
 	description string        // the policy's, or else a generated one (S14)
-	reads       string        // as in kind
-	unlisted    string        // likewise
+	reads       string        // the optional field its condition reads, by path
+	unlisted    string        // as in RuleType
 	window      time.Duration // of a duplicate_guard only
 	budget      *budget       // of a budget only
 	approval    *Approval     // of a rule that escalates; nil when it asks for none
@@ -82,13 +144,14 @@ const everyType typeSet = 1<<spend.Refund | 1<<spend.Credit | 1<<spend.Discount 
 
 func (s typeSet) has(t spend.ActionType) bool { return s&(1<<t) != 0 }
 
-// String lists the types in the interface's order.
-func (s typeSet) String() string {
-	var listed []string
+// names lists the types in the interface's order.
+func (s typeSet) names() (listed []string) {
 	for _, t := range spend.ActionTypes {
 		if s.has(t) {
 			listed = append(listed, t.String())
 		}
 	}
-	return strings.Join(listed, ", ")
+	return listed
 }
+
+func (s typeSet) String() string { return strings.Join(s.names(), ", ") }

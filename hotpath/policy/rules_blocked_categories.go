@@ -10,6 +10,11 @@ import (
 // blockedCategories blocks actions of the listed categories.
 type blockedCategories struct{ names }
 
+var blockedCategoriesParameters = []Parameter{
+	{Name: "categories", Required: true, Example: `["gambling", "gift_cards"]`, Text: "what may not be bought, whatever its case"},
+	onMissingParameter, approvalParameter,
+}
+
 func compileBlockedCategories(o *object, r *rule) string {
 	listed := o.entries("categories")
 	r.condition = &blockedCategories{newNames(listed)}

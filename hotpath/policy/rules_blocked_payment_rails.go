@@ -10,6 +10,11 @@ import (
 // blockedPaymentRails blocks the listed payment methods.
 type blockedPaymentRails struct{ names }
 
+var blockedPaymentRailsParameters = []Parameter{
+	{Name: "rails", Required: true, Example: `["crypto", "wire"]`, Text: "payment methods that may not be used, whatever their case"},
+	onMissingParameter, approvalParameter,
+}
+
 func compileBlockedPaymentRails(o *object, r *rule) string {
 	listed := o.entries("rails")
 	r.condition = &blockedPaymentRails{newNames(listed)}

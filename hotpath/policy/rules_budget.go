@@ -27,13 +27,27 @@ type budget struct {
 	current atomic.Pointer[span] // the calendar window of the last charge
 }
 
-const maxBudgetCount = 1_000_000_000
+var budgetParameters = []Parameter{
+	{Name: "limit", Example: "1000", Text: "the most that may be allowed in a window, with its currency"},
+	{Name: "currency", Example: `"USD"`, Text: "count only actions in it; required with limit"},
+	{Name: "max_count", Max: 1_000_000_000, Example: "50", Text: "the most actions that may be allowed in a window; limit or max_count is required"},
+	{Name: "per", Names: dimensionNames[:], Example: `["agent_id"]`, Text: "what to count apart; all together if left out"},
+	{Name: "window", Names: unitNames[:], Example: `"day"`, Text: "the calendar window; this or rolling_minutes is required"},
+	{Name: "rolling_minutes", Min: 1, Max: 31 * 24 * 60, Text: "the length of a rolling window"},
+	{Name: "time_zone", Text: "whose calendar the window follows, for example Europe/Berlin; UTC if left out"},
+	{Name: "action_types", Names: everyType.names(), Text: "count and judge only these; all four if left out"},
+	{Name: "on_exceed", Names: []string{"block", "escalate"}, Text: "block if left out"},
+	approvalParameter,
+}
 
 func compileBudget(o *object, r *rule) string {
 	b := &budget{}
-	b.limit, b.limited = o.amountIf("limit", optional)
-	b.currency = o.currency("currency", presence(b.limited))
-	b.maxCount, b.counted = o.integerIf("max_count", optional, 0, maxBudgetCount, "must be an integer from 0 to 1000000000")
+	b.limit, b.limited = o.amount("limit")
+	b.currency = o.currency("currency")
+	if b.limited && o.member("currency") == nil {
+		o.fault("currency", isRequired)
+	}
+	b.maxCount, b.counted = o.integer("max_count")
 	if !b.limited && !b.counted {
 		o.fault("limit", "is required unless max_count is given")
 	}
@@ -42,7 +56,7 @@ func compileBudget(o *object, r *rule) string {
 	if types := compileBudgetTypes(o); types != 0 {
 		r.types = types
 	}
-	if i, _ := o.oneOf("on_exceed", optional, "block", "escalate"); i == 1 {
+	if i, _ := o.oneOf("on_exceed"); i == 1 {
 		r.effect = spend.Escalate
 	}
 	r.approval = o.approval(r.effect == spend.Escalate, "is accepted only with on_exceed escalate")
@@ -53,7 +67,7 @@ func compileBudget(o *object, r *rule) string {
 const repeated = "must not be in the list twice"
 
 func compilePer(o *object) (per dimensions) {
-	raw := o.value("per", optional)
+	raw := o.value("per")
 	if raw == nil {
 		return 0
 	}
@@ -74,7 +88,7 @@ func compilePer(o *object) (per dimensions) {
 }
 
 func compileBudgetTypes(o *object) (types typeSet) {
-	o.list("action_types", optional, func(entry string) string {
+	o.list("action_types", func(entry string) string {
 		t, ok := spend.ParseActionType(entry)
 		switch {
 		case !ok:

@@ -5,21 +5,16 @@ import "spendgate/hotpath/spend"
 // discountCap blocks discounts over a percentage.
 type discountCap struct{ maxPercent spend.Amount }
 
-func compileDiscountCap(o *object, r *rule) string {
-	c := &discountCap{o.amount("max_percent")}
-	if c.maxPercent.Cmp(hundred()) > 0 {
-		o.fault("max_percent", "must be at most 100")
-	}
-	r.condition = c
-	return "Blocks discounts over " + c.maxPercent.String() + "%"
+var discountCapParameters = []Parameter{
+	{Name: "max_percent", Required: true, Max: 100, Example: "20", Text: "the highest percentage of a discount"},
+	onMissingParameter, approvalParameter,
 }
 
-func hundred() spend.Amount {
-	a, err := spend.AmountFromParts(100, 0)
-	if err != nil {
-		panic("BUG: 100 is no amount")
-	}
-	return a
+func compileDiscountCap(o *object, r *rule) string {
+	maxPercent, _ := o.amount("max_percent")
+	c := &discountCap{maxPercent}
+	r.condition = c
+	return "Blocks discounts over " + c.maxPercent.String() + "%"
 }
 
 func (c *discountCap) judge(a *spend.Action, _ weekMinute) spend.Reason {

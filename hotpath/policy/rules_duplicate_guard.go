@@ -10,8 +10,9 @@ import (
 // no rule of that type (S17).
 const duplicateGuard = "duplicate_guard"
 
-// maxWindowMinutes is a week (S17).
-const maxWindowMinutes = 7 * 24 * 60
+var duplicateGuardParameters = []Parameter{
+	{Name: "window_minutes", Required: true, Min: 1, Max: 7 * 24 * 60, Example: "60", Text: "for how long an identical action is a duplicate"},
+}
 
 // guard holds the policy's settings of the duplicate guard, which is always on.
 // Package guard decides whether an action is a repeat.
@@ -27,7 +28,7 @@ func defaultGuard() guard {
 }
 
 func compileDuplicateGuard(o *object, r *rule) string {
-	minutes := o.integer("window_minutes", 1, maxWindowMinutes, "must be an integer from 1 to 10080")
+	minutes, _ := o.integer("window_minutes")
 	r.window = time.Duration(minutes) * time.Minute
 	return guardDescription(r.window)
 }

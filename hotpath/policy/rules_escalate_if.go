@@ -8,10 +8,17 @@ const mustBeActionType = "must be refund, credit, discount or spend"
 // it names are the rule's (S13).
 type escalateIf struct{ above spend.Amount }
 
+var escalateIfParameters = []Parameter{
+	{Name: "amount_above", Required: true, Example: "200", Text: "the highest amount that is not escalated"},
+	{Name: "action_types", Names: everyType.names(), Example: `["refund", "credit"]`, Text: "only these; all four if left out"},
+	approvalParameter,
+}
+
 func compileEscalateIf(o *object, r *rule) string {
-	c := &escalateIf{o.amount("amount_above")}
+	above, _ := o.amount("amount_above")
+	c := &escalateIf{above}
 	var types typeSet
-	given := o.list("action_types", optional, func(entry string) string {
+	given := o.list("action_types", func(entry string) string {
 		t, ok := spend.ParseActionType(entry)
 		if !ok {
 			return mustBeActionType

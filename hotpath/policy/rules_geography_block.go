@@ -5,9 +5,14 @@ import "spendgate/hotpath/spend"
 // geographyBlock blocks actions in the listed countries.
 type geographyBlock struct{ set } // upper-case
 
+var geographyBlockParameters = []Parameter{
+	{Name: "blocked_countries", Required: true, Example: `["KP", "IR"]`, Text: "countries of two letters"},
+	onMissingParameter, approvalParameter,
+}
+
 func compileGeographyBlock(o *object, r *rule) string {
 	var listed []string
-	o.list("blocked_countries", required, func(entry string) string {
+	o.list("blocked_countries", func(entry string) string {
 		country, ok := spend.ParseCountry(entry)
 		if !ok {
 			return "must be a country code of two letters"

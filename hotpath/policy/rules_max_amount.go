@@ -16,8 +16,14 @@ type maxAmount struct {
 	covered []string // sorted
 }
 
+var maxAmountParameters = []Parameter{
+	{Name: "limit", Required: true, Example: "500", Text: "the highest amount of an action"},
+	{Name: "currency", Example: `"USD"`, Text: "the currency of the limit; all if left out"},
+}
+
 func compileMaxAmount(o *object, r *rule) string {
-	c := &maxAmount{limit: o.amount("limit"), currency: o.currency("currency", optional)}
+	limit, _ := o.amount("limit")
+	c := &maxAmount{limit: limit, currency: o.currency("currency")}
 	r.condition = c
 	if c.currency == "" {
 		return "Blocks amounts over " + money(c.limit, "") + " in any currency"

@@ -1,16 +1,18 @@
 package policy
 
-import (
-	"math"
-
-	"spendgate/hotpath/spend"
-)
+import "spendgate/hotpath/spend"
 
 // refundAgeLimit blocks refunds of purchases that are too old.
 type refundAgeLimit struct{ maxDays int64 }
 
+var refundAgeLimitParameters = []Parameter{
+	{Name: "max_days", Required: true, Example: "30", Text: "the most days since the purchase"},
+	onMissingParameter, approvalParameter,
+}
+
 func compileRefundAgeLimit(o *object, r *rule) string {
-	c := &refundAgeLimit{o.integer("max_days", 0, math.MaxInt64, spend.NaturalForm)}
+	maxDays, _ := o.integer("max_days")
+	c := &refundAgeLimit{maxDays}
 	r.condition = c
 	return "Blocks refunds more than " + count(c.maxDays, "day") + " after the purchase"
 }

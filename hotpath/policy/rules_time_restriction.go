@@ -15,10 +15,15 @@ type timeRestriction struct {
 	hours hours
 }
 
+var timeRestrictionParameters = []Parameter{
+	{Name: "allowed_days", Names: dayNames[:], Example: `["mon", "tue", "wed", "thu", "fri"]`, Text: "any day if left out"},
+	{Name: "allowed_hours_utc", Example: `"08:00-18:00"`, Text: "all day if left out; one of the two is required"},
+}
+
 func compileTimeRestriction(o *object, r *rule) string {
 	c := &timeRestriction{everyDay, wholeDay}
 	var listed daySet
-	hasDays := o.list("allowed_days", optional, func(entry string) string {
+	hasDays := o.list("allowed_days", func(entry string) string {
 		day, ok := parseDay(entry)
 		if !ok {
 			return "must be a day: " + strings.Join(dayNames[:], ", ")
@@ -29,7 +34,7 @@ func compileTimeRestriction(o *object, r *rule) string {
 	if hasDays {
 		c.days = listed
 	}
-	if raw := o.value("allowed_hours_utc", optional); raw != nil {
+	if raw := o.value("allowed_hours_utc"); raw != nil {
 		var err error
 		text, _ := unquote(raw) // of anything but a string empty, which has not the form
 		if c.hours, err = parseHours(text); err != nil {

@@ -10,6 +10,10 @@ import (
 // compare exactly (S11).
 type vendorAllowlist struct{ set }
 
+var vendorAllowlistParameters = []Parameter{
+	{Name: "vendors", Required: true, Example: `["aws", "github"]`, Text: "the only counterparties of spends, compared exactly"},
+}
+
 func compileVendorAllowlist(o *object, r *rule) string {
 	listed := o.entries("vendors")
 	r.condition = &vendorAllowlist{newSet(listed)}

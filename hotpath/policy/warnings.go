@@ -44,8 +44,8 @@ type warned struct {
 // parametersOf returns the parameters of a rule; none if it has faults.
 func parametersOf(raw jsontext.Value) object {
 	unread := &faultLog{faults: new(spend.Faults)}
-	r, _ := openObject(raw, "", unread)
-	parameters, _ := openObject(r.value("parameters", optional), "", unread)
+	r, _ := openObject(raw, "", nil, unread)
+	parameters, _ := openObject(r.member("parameters"), "", nil, unread)
 	return parameters
 }
 
@@ -54,7 +54,7 @@ func (w *warner) add(i int, within, problem string) { w.log.add(index("rules", i
 // one warns of the i-th rule.
 func (w *warner) one(i int) {
 	r := &w.rules[i]
-	if r.reads != "" && r.given.value("on_missing", optional) == nil {
+	if r.reads != "" && r.given.member(paramOnMissing) == nil {
 		w.add(i, "", "does not judge an action without "+r.reads+
 			", so an agent avoids it by leaving that out: give on_missing (block or escalate, or skip if that is meant)")
 	}

@@ -118,6 +118,16 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// Of every rule type that judges a check the report says what it read.
+func TestReportHasWhatTheRuleRead(t *testing.T) {
+	for _, ruleType := range policy.RuleTypes() {
+		f := firedRule{ruleType: ruleType.Name}
+		if got := f.facts(made(t, nil).Check); len(got) != len(ruleType.Reads) {
+			t.Errorf("%s reads %s, reported %q", ruleType.Name, ruleType.Reads, got)
+		}
+	}
+}
+
 // Of a budget the report says what it counted by.
 func TestReportOfABudget(t *testing.T) {
 	for per, want := range map[string]string{

@@ -3,11 +3,13 @@ package checkreport
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
 )
 
@@ -78,65 +80,65 @@ func (f firedRule) kind() string {
 }
 
 // facts returns the values of the request that the rule read.
-func (f firedRule) facts(c *spend.Check) []string {
-	a := &c.Action
-	amount := "amount " + a.Amount.String() + " " + Printable(a.Currency)
-	switch f.ruleType {
-	case "max_amount":
-		return []string{amount}
-	case "escalate_if":
-		return []string{amount, "action type " + c.ActionType.String()}
-	case "budget":
-		return append([]string{amount, "action type " + c.ActionType.String()}, f.countedPer(c)...)
-	case "refund_age_limit":
-		return []string{metadataFact("days_since_purchase", a.Metadata.HasDaysSincePurchase, strconv.FormatInt(a.Metadata.DaysSincePurchase, 10))}
-	case "discount_cap":
-		return []string{metadataFact("discount_percent", a.Metadata.HasDiscountPercent, a.Metadata.DiscountPercent.String())}
-	case "blocked_categories":
-		return []string{metadataFact("category", a.Metadata.Category != "", Printable(a.Metadata.Category))}
-	case "geography_block":
-		return []string{metadataFact("country", a.Metadata.Country != "", Printable(a.Metadata.Country))}
-	case "vendor_allowlist":
-		return []string{"counterparty " + Printable(a.Counterparty)}
-	case "blocked_payment_rails":
-		if a.PaymentMethod == "" {
-			return []string{"no payment_method"}
-		}
-		return []string{"payment_method " + Printable(a.PaymentMethod)}
-	case "time_restriction":
-		return []string{"time " + c.Timestamp().Format("Mon 15:04") + " UTC"}
-	}
+func (f firedRule) facts(c *spend.Check) (facts []string) {
 	if c.Decision.Reason == spend.ReasonDuplicate {
-		return []string{fmt.Sprintf("agent_id %s, action type %s, %s, counterparty %s",
-			Printable(a.AgentID), c.ActionType, "amount "+a.Amount.String(), Printable(a.Counterparty))}
+		a := &c.Action
+		return []string{fmt.Sprintf("agent_id %s, action type %s, amount %s, counterparty %s",
+			Printable(a.AgentID), c.ActionType, a.Amount, Printable(a.Counterparty))}
 	}
-	return nil
-}
-
-// countedPer returns what a budget counts by, besides the action's type.
-func (f firedRule) countedPer(c *spend.Check) (facts []string) {
-	var parameters struct {
-		Per []string `json:"per"`
-	}
-	if json.Unmarshal([]byte(f.text), &parameters) != nil {
+	ruleType := policy.Type(f.ruleType)
+	if ruleType == nil {
 		return nil
 	}
-	for _, name := range parameters.Per {
-		switch name {
-		case "agent_id":
-			facts = append(facts, "agent_id "+Printable(c.Action.AgentID))
-		case "counterparty":
-			facts = append(facts, "counterparty "+Printable(c.Action.Counterparty))
-		case "api_key":
-			facts = append(facts, "principal "+Printable(c.PrincipalName()))
+	var parameters struct {
+		Per []string `json:"per"` // what a budget counts by
+	}
+	if json.Unmarshal([]byte(f.text), &parameters) != nil {
+		parameters.Per = nil
+	}
+	for _, field := range slices.Concat(ruleType.Reads, parameters.Per) {
+		if text := fact(field, c); text != "" && !slices.Contains(facts, text) {
+			facts = append(facts, text)
 		}
 	}
 	return facts
 }
 
-func metadataFact(key string, present bool, value string) string {
-	if !present {
-		return "no metadata." + key
+// fact describes a field of a check, empty if there is no such field.
+func fact(field string, c *spend.Check) string {
+	a, value := &c.Action, ""
+	switch field {
+	case "amount":
+		return "amount " + a.Amount.String() + " " + Printable(a.Currency)
+	case "action_type":
+		return "action type " + c.ActionType.String()
+	case "api_key":
+		return "principal " + Printable(c.PrincipalName())
+	case "timestamp":
+		return "time " + c.Timestamp().Format("Mon 15:04") + " UTC"
+	case "agent_id":
+		value = a.AgentID
+	case "counterparty":
+		value = a.Counterparty
+	case "payment_method":
+		value = a.PaymentMethod
+	case "metadata.category":
+		value = a.Metadata.Category
+	case "metadata.country":
+		value = a.Metadata.Country
+	case "metadata.days_since_purchase":
+		if a.Metadata.HasDaysSincePurchase {
+			value = strconv.FormatInt(a.Metadata.DaysSincePurchase, 10)
+		}
+	case "metadata.discount_percent":
+		if a.Metadata.HasDiscountPercent {
+			value = a.Metadata.DiscountPercent.String()
+		}
+	default:
+		return ""
 	}
-	return "metadata." + key + " " + value
+	if value == "" {
+		return "no " + field
+	}
+	return field + " " + Printable(value)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/policy"
 )
 
 // policyQuery are the arguments of get_policy.
@@ -148,9 +149,9 @@ func policySchema() *jsonschema.Schema {
 	s := schemaOf[client.NewPolicy](policyTexts())
 	rules := s.Properties["rules"]
 	rules.MinItems = new(1)
-	rules.Items.Properties["rule_type"].Enum = []any{
-		"max_amount", "refund_age_limit", "blocked_categories", "vendor_allowlist", "blocked_payment_rails",
-		"discount_cap", "geography_block", "time_restriction", "duplicate_guard", "escalate_if", "budget",
+	for _, r := range policy.RuleTypes() {
+		ruleType := rules.Items.Properties["rule_type"]
+		ruleType.Enum = append(ruleType.Enum, r.Name)
 	}
 	return s
 }

@@ -1,5 +1,12 @@
 package mcp
 
+import (
+	"fmt"
+	"strings"
+
+	"spendgate/hotpath/policy"
+)
+
 // What a model reads: when to call a tool, and what its answer asks.
 
 const checkDescription = `Ask whether a planned movement of money is permitted. Call it BEFORE every refund, credit, discount or payment,
@@ -94,17 +101,42 @@ func policyTexts() map[string]string {
 		"rule_type":   "What kind of rule. All block, but for escalate_if, and budget where it says so.",
 		"metadata":    "Anything else to keep with the policy.",
 		"version":     "A certain version, from 1. The latest if left out.",
-		"parameters": `By rule_type: max_amount {"limit": 500, "currency": "USD"} (currency optional); refund_age_limit {"max_days": 30}; ` +
-			`blocked_categories {"categories": ["gambling"]}; vendor_allowlist {"vendors": ["aws"]}; blocked_payment_rails {"rails": ["crypto"]}; ` +
-			`discount_cap {"max_percent": 20}; geography_block {"blocked_countries": ["KP"]}; time_restriction {"allowed_days": ["mon", "tue"], ` +
-			`"allowed_hours_utc": "08:00-18:00"} (either or both); duplicate_guard {"window_minutes": 60}; escalate_if {"amount_above": 200, ` +
-			`"action_types": ["refund"]} (action_types optional); budget {"limit": 1000, "currency": "USD", "max_count": 50, "per": ["agent_id"], ` +
-			`"window": "day", "time_zone": "UTC", "action_types": ["refund"], "on_exceed": "block"}: what may be allowed in all in a window ` +
-			`(limit with currency, or max_count, or both; per any of agent_id, counterparty, api_key, action_type; window hour, day, week, month, year ` +
-			`or lifetime, or instead rolling_minutes; on_exceed block or escalate). What escalates also takes "approval": {"required": 1, ` +
-			`"expires_minutes": 1440, "use_within_minutes": 60} ({} is that): people then approve it in the service. Rules that read metadata or payment_method also take "on_missing": "block", ` +
-			`"escalate" or "skip": what to do when the field is absent.`,
+		"parameters":  parametersText(),
 	}
+}
+
+// parametersText describes the parameters of each rule type, by an example and
+// one by one; what several types take alike only once.
+func parametersText() string {
+	var b strings.Builder
+	b.WriteString("By rule_type:")
+	explained := map[string]bool{}
+	for _, r := range policy.RuleTypes() {
+		fmt.Fprintf(&b, "\n%s %s", r.Name, r.Example())
+		var again []string
+		for _, p := range r.Parameters {
+			if explained[p.Text] {
+				again = append(again, p.Name)
+				continue
+			}
+			explained[p.Text] = true
+			b.WriteString("\n- " + p.Name)
+			if p.Required {
+				b.WriteString(", required")
+			}
+			if p.Max > 0 {
+				fmt.Fprintf(&b, ", %d to %d", p.Min, p.Max)
+			}
+			if p.Names != nil {
+				b.WriteString(", of " + strings.Join(p.Names, " "))
+			}
+			b.WriteString(": " + p.Text)
+		}
+		if again != nil {
+			b.WriteString("\n- " + strings.Join(again, ", ") + ": as above")
+		}
+	}
+	return b.String()
 }
 
 func listTexts() map[string]string {
