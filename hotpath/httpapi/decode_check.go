@@ -42,7 +42,7 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 				a.ApprovalID = id
 			}
 		case "metadata":
-			a.Metadata = spend.ParseMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
+			a.Metadata = spend.ReadMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
 		default:
 			r.unknown()
 		}

@@ -1,8 +1,11 @@
 package spend
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -76,31 +79,70 @@ func appendAmount(b []byte, a Amount) []byte {
 	return append(binary.BigEndian.AppendUint64(b, a.coef), a.scale)
 }
 
-// appendCanonical writes metadata so that equal values, and only they, are
-// written alike: its tokens without commas and colons, the members of objects
-// sorted, strings with as few escapes as there can be.
+// appendCanonical writes metadata, which must be well-formed JSON, so that equal
+// values, and only they, are written alike: its tokens without commas and colons,
+// the members of objects sorted, strings with as few escapes as there can be.
 func appendCanonical(b []byte, metadata string) []byte {
-	t := metadataTexts.Get().(*metadataText)
-	defer t.release()
-	if err := t.format(metadata, jsontext.ReorderRawObjects(true)); err != nil {
-		return append(b, metadata...) // of no request: ParseMetadata gave none
+	t := tokens{text: metadata}
+	return t.appendValue(b, t.next())
+}
+
+func (t *tokens) appendValue(b []byte, token string) []byte {
+	if token == "" {
+		return b
 	}
-	d := &t.decoder
-	for {
-		switch kind := d.PeekKind(); kind {
-		case jsontext.KindInvalid: // the end
-			return b
-		case jsontext.KindBeginObject, jsontext.KindEndObject, jsontext.KindBeginArray, jsontext.KindEndArray:
-			_, _ = d.ReadToken()
-			b = append(b, byte(kind))
-		case jsontext.KindNumber:
-			number, _ := d.ReadValue()
-			b = appendCanonicalNumber(append(b, '0'), string(number))
-		default:
-			value, _ := d.ReadValue()
-			b = append(b, value...)
+	switch token[0] {
+	case '{':
+		return t.appendMembers(append(b, '{'))
+	case '[':
+		b = append(b, '[')
+		for token := t.next(); token != "]" && token != ""; token = t.next() {
+			b = t.appendValue(b, token)
 		}
+		return append(b, ']')
+	case '"':
+		return appendString(b, token)
+	case 't', 'f', 'n':
+		return append(b, token...)
+	default:
+		return appendCanonicalNumber(append(b, '0'), token)
 	}
+}
+
+// appendMembers writes what follows the brace of an object.
+func (t *tokens) appendMembers(b []byte) []byte {
+	type member struct{ start, nameEnd, end int }
+	var few [8]member // most objects need no more
+	members, begin := few[:0], len(b)
+	for name := t.next(); name != "}" && name != ""; name = t.next() {
+		m := member{start: len(b)}
+		b = appendString(b, name)
+		m.nameEnd = len(b)
+		b = t.appendValue(b, t.next())
+		m.end = len(b)
+		members = append(members, m)
+	}
+	byName := func(x, y member) int { return bytes.Compare(b[x.start:x.nameEnd], b[y.start:y.nameEnd]) }
+	if !slices.IsSortedFunc(members, byName) {
+		slices.SortFunc(members, byName)
+		end := len(b)
+		for _, m := range members {
+			b = append(b, b[m.start:m.end]...)
+		}
+		copy(b[begin:], b[end:])
+		b = b[:end]
+	}
+	return append(b, '}')
+}
+
+// appendString writes a JSON string with as few escapes as there can be.
+func appendString(b []byte, quoted string) []byte {
+	if strings.IndexByte(quoted, '\\') < 0 {
+		return append(b, quoted...)
+	}
+	text, _ := jsontext.AppendUnquote(nil, quoted) // checked before
+	b, _ = jsontext.AppendQuote(b, text)
+	return b
 }
 
 // appendCanonicalNumber writes equal numbers alike without ever rounding one.

@@ -15,17 +15,28 @@ type Metadata struct {
 	Category             string // as sent; empty when absent
 }
 
-// ParseMetadata reads a metadata value; bytes are copied, of a string the result
-// keeps pieces. Faults are named under path. null is absent, and so is null or
-// a blank string under a known key; a known key of another type is a fault (S9).
+// ParseMetadata returns what ReadMetadata does, of any text.
 func ParseMetadata[T ~string | ~[]byte](value T, path string, faults *Faults) Metadata {
+	if !jsontext.Value(value).IsValid() {
+		faults.Add(path, "must be well-formed JSON without duplicate names")
+		return Metadata{}
+	}
+	return ReadMetadata(string(value), path, faults)
+}
+
+// ReadMetadata reads a metadata value, which must be well-formed JSON without
+// duplicate names; the result keeps pieces of it. Faults are named under path.
+// null is absent, and so is null or a blank string under a known key; a known key
+// of another type is a fault (S9).
+func ReadMetadata(value, path string, faults *Faults) Metadata {
 	var m Metadata
-	m.JSON = readObject(string(value), path, faults, &m)
+	m.JSON = readObject(value, path, faults, &m)
 	return m
 }
 
 // CompactObject returns the compact text of metadata of any keys, within the
-// limits of S4, or "" when it is null or at fault.
+// limits of S4, or "" when it is null or at fault. It must be well-formed JSON
+// without duplicate names.
 func CompactObject(value, path string, faults *Faults) string {
 	return readObject(value, path, faults, nil)
 }
@@ -33,28 +44,24 @@ func CompactObject(value, path string, faults *Faults) string {
 // readObject returns the compact text of an object within the limits of S4, or
 // "" when it is null or at fault; m takes the keys that rules read.
 func readObject(value, path string, faults *Faults, m *Metadata) string {
-	t := metadataTexts.Get().(*metadataText)
-	defer t.release()
-	if err := t.format(value, jsontext.PreserveRawStrings(true)); err != nil {
-		faults.Add(path, "must be well-formed JSON without duplicate names")
+	t := tokens{text: value}
+	switch t.next() {
+	case "null":
 		return ""
-	}
-	switch t.decoder.PeekKind() {
-	case jsontext.KindNull:
-		return ""
-	case jsontext.KindBeginObject:
+	case "{":
 	default:
 		faults.Add(path, "must be an object")
 		return ""
 	}
-	if len(t.text) > MaxMetadataBytes {
-		faults.Add(path, "must be at most 16 KiB as compact JSON")
+	if !t.members(path, faults, m) {
 		return ""
 	}
-	if len(value) != len(t.text) { // else it was compact
-		value = string(t.text)
+	if t.next(); t.spaced {
+		text, _ := jsontext.AppendFormat(nil, value, jsontext.PreserveRawStrings(true)) // well-formed
+		value = string(text)
 	}
-	if !t.members(value, path, faults, m) {
+	if len(value) > MaxMetadataBytes {
+		faults.Add(path, "must be at most 16 KiB as compact JSON")
 		return ""
 	}
 	return value
