@@ -55,8 +55,8 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 		"/", "/v1", "/v1/", "/v1/checks/", "/v1/Checks", "/V1/checks", "/v1//checks",
 		"/v1/%63hecks", "/v1/policies/", "/v1/policies/a/b", "/v1/policies/a/versions/", "/v1/policies/a/versions/1", "/v1/checks/../policies", "/health/", "/metrics", "/v1/keys/",
 	} {
-		f("POST", path, "{", 404, codeNotFound, noKey)
-		f("HEAD", path, "", 404, codeNotFound, noKey)
+		f("POST", path, "{", 404, "not_found", noKey)
+		f("HEAD", path, "", 404, "not_found", noKey)
 	}
 	// Who lost the way is told where the paths are.
 	if a := s.do("POST", "/checks", "{"); !strings.Contains(a.body, "GET /openapi.yaml") || s.do("GET", "/openapi.yaml", "").status != 200 {
@@ -69,7 +69,7 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 		"/v1/violations":          "GET", "/v1/keys": "GET, POST", "/v1/keys/key_x": "PATCH", "/health": "GET", "/openapi.yaml": "GET",
 	} {
 		for _, method := range []string{"HEAD", "OPTIONS", "DELETE", "PUT", "PURGE", "TRACE", "post"} {
-			f(method, path, "", 405, codeMethodNotAllowed, noKey)
+			f(method, path, "", 405, "method_not_allowed", noKey)
 			if got := s.do(method, path, "").header.Get("Allow"); got != allow {
 				t.Errorf("%s %s: Allow is %q, want %q", method, path, got, allow)
 			}
@@ -99,10 +99,10 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	f("POST", "/v1/checks", "{", 401, codeKeyInactive)
 	// Then the rate limit.
 	s.fake.admitErr = hotpath.ErrRateLimited
-	f("POST", "/v1/checks", big, 429, codeRateLimited)
-	f("POST", "/v1/checks", "{", 429, codeRateLimited)
-	f("POST", "/v1/simulate", "{", 429, codeRateLimited, noKey)
-	f("GET", "/v1/violations?limit=x", "", 429, codeRateLimited)
+	f("POST", "/v1/checks", big, 429, "rate_limit_exceeded")
+	f("POST", "/v1/checks", "{", 429, "rate_limit_exceeded")
+	f("POST", "/v1/simulate", "{", 429, "rate_limit_exceeded", noKey)
+	f("GET", "/v1/violations?limit=x", "", 429, "rate_limit_exceeded")
 	s.fake.admitErr = nil
 	// Then the text of the body.
 	f("POST", "/v1/checks?x=1", big, 413, codeBadRequest)
@@ -114,9 +114,9 @@ func TestOneAnswerTheFirstThatApplies(t *testing.T) {
 	// Then its fields, then the object.
 	f("POST", "/v1/checks?x=1", plainCheck, 422, codeValidation)
 	f("GET", "/v1/policies/none?version=0", "", 422, codeValidation)
-	f("GET", "/v1/policies/none", "", 404, codePolicyNotFound)
+	f("GET", "/v1/policies/none", "", 404, "policy_not_found")
 	f("PATCH", "/v1/keys/bad", `{"active":1}`, 422, codeValidation, "X-Admin-Key: "+adminKey)
-	f("PATCH", "/v1/keys/bad", `{"active":true}`, 404, codeKeyNotFound, "X-Admin-Key: "+adminKey)
+	f("PATCH", "/v1/keys/bad", `{"active":true}`, 404, "key_not_found", "X-Admin-Key: "+adminKey)
 }
 
 func TestGoodAnswers(t *testing.T) {
@@ -195,9 +195,9 @@ func TestSimulationLimits(t *testing.T) {
 		}
 	}
 	demo := "X-API-Key: -"
-	f(simulationOf(11), 422, codeDemoLimit, "10 actions", demo)
-	f(simulationOf(101), 422, codeDemoLimit, "10 actions", demo)
-	f(strings.Replace(simulationOf(11), "refund", "x", 1), 422, codeDemoLimit, "", demo)
+	f(simulationOf(11), 422, "demo_limit_exceeded", "10 actions", demo)
+	f(simulationOf(101), 422, "demo_limit_exceeded", "10 actions", demo)
+	f(strings.Replace(simulationOf(11), "refund", "x", 1), 422, "demo_limit_exceeded", "", demo)
 	f(simulationOf(11)+"x", 400, codeBadRequest, "", demo)
 	f(simulationOf(101), 422, codeValidation, "actions must have at most 100")
 	f(simulationOf(0), 422, codeValidation, "actions must have at least 1")
@@ -222,7 +222,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%v: %d %s Retry-After %q", err, a.status, a.body, a.header.Get("Retry-After"))
 		}
 	}
-	f(fmt.Errorf("cannot: %w", hotpath.ErrPolicyNotFound), 404, codePolicyNotFound, "")
+	f(fmt.Errorf("cannot: %w", hotpath.ErrPolicyNotFound), 404, "policy_not_found", "")
 	f(hotpath.ErrKeyReused, 422, codeValidation, "")
 	f(fmt.Errorf("cannot: %w", spend.Faults{{Path: "rules[2].parameters.limit", Problem: "is required"}}), 422, codeValidation, "")
 	f(hotpath.ErrOverloaded, 500, codeInternal, "1")
@@ -267,12 +267,12 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 		"chk_01a1f958502270008001020304050608", "chk_01A1F958502270008001020304050607", "01a1f958502270008001020304050607",
 		"viol_01a1f958502270008001020304050607", "chk_", "%00", "%ff", "chk_01a1f95850227000800102030405060g",
 	} {
-		if a := s.do("GET", "/v1/checks/"+path, ""); a.status != 404 || a.code(t) != codeCheckNotFound {
+		if a := s.do("GET", "/v1/checks/"+path, ""); a.status != 404 || a.code(t) != "check_not_found" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
 	for _, path := range []string{"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "none/versions", "-p/versions", "p:1?version=3", "p:1?version=99999999999999999999"} {
-		if a := s.do("GET", "/v1/policies/"+path, ""); a.status != 404 || a.code(t) != codePolicyNotFound {
+		if a := s.do("GET", "/v1/policies/"+path, ""); a.status != 404 || a.code(t) != "policy_not_found" {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}

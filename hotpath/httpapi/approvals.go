@@ -178,31 +178,3 @@ func queryApprovals(query []byte) (audit.ApprovalQuery, filterSum, error) {
 	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
 	return q, filters, faults.Err()
 }
-
-// refusalOfApproval returns the answer to a use or a decision that is refused; not
-// ok means that the error is another.
-func refusalOfApproval(err error) (r refusal, ok bool) {
-	if late, is := errors.AsType[*hotpath.NotPendingError](err); is {
-		return refusal{status: 409, code: codeApprovalNotPending, message: "the approval takes no decision: it is " + string(late.Status)}, true
-	}
-	refused, is := errors.AsType[*audit.ApprovalError](err)
-	if !is {
-		return r, false
-	}
-	r.status = 409
-	switch refused.Status {
-	case audit.ApprovalAbsent:
-		return refusalOf(hotpath.ErrApprovalNotFound), true
-	case audit.ApprovalMismatch:
-		r.code, r.message = codeApprovalMismatch, "the approval is for another action; see its action and action_hash"
-	case audit.ApprovalUsed:
-		r.code, r.message = codeApprovalUsed, "the approval was used by check "+refused.UsedBy.Text(spend.PrefixCheck)
-	case audit.ApprovalExpired:
-		r.code, r.message = codeApprovalExpired, "the approval has expired; check the action again without approval_id to ask anew"
-	case audit.ApprovalPending:
-		r.code, r.message = codeApprovalNotApproved, "the approval is pending, which is not approved; ask again in 5 s"
-	case audit.ApprovalDenied, audit.ApprovalApproved:
-		r.code, r.message = codeApprovalNotApproved, "the approval is "+string(refused.Status)
-	}
-	return r, true
-}

@@ -56,7 +56,7 @@ func (a *API) receive(x *exchange) error {
 	case chunked:
 		size, headers = maxBody+1, h.Len()
 	case size > freeBody && !a.hold(x, size):
-		return errTooBusy
+		return overloaded
 	}
 	for {
 		if len(x.body) == cap(x.body) {
@@ -68,7 +68,7 @@ func (a *API) receive(x *exchange) error {
 		case len(x.body) > maxBody:
 			return errBodyTooLarge
 		case chunked && len(x.body) > max(freeBody, x.held) && !a.hold(x, min(2*len(x.body), maxBody)):
-			return errTooBusy
+			return overloaded
 		case errors.Is(err, io.EOF) && chunked && h.Len() > headers:
 			return errTrailers // they could add headers behind the back of a proxy
 		case errors.Is(err, io.EOF):

@@ -130,7 +130,7 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 }
 
 // appendError writes the body of every error.
-func appendError(dst []byte, r refusal, requestID string, now time.Time) []byte {
+func appendError(dst []byte, r *refusal, requestID string, now time.Time) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
 	dst = append(dst, r.code...)
 	dst = append(dst, `","message":`...)

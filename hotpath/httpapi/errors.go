@@ -5,114 +5,77 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/valyala/fasthttp"
-
 	"spendgate/audit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
 
-// The codes of errors; openapi.yaml says which endpoint returns which.
-const (
-	codeUnauthorized     = "unauthorized"
-	codeKeyInactive      = "api_key_inactive"
-	codeForbidden        = "forbidden"
-	codeBadRequest       = "bad_request"
-	codeValidation       = "validation_error"
-	codeDemoLimit        = "demo_limit_exceeded"
-	codePolicyNotFound   = "policy_not_found"
-	codeCheckNotFound    = "check_not_found"
-	codeOutcomeNotFound  = "outcome_not_found"
-	codeNotAllowed       = "not_allowed"
-	codeAlreadyReported  = "outcome_already_reported"
-	codeKeyNotFound      = "key_not_found"
-	codeWebhookNotFound  = "webhook_not_found"
-	codeDeliveryNotFound = "delivery_not_found"
-	codeNotFound         = "not_found"
-	codeMethodNotAllowed = "method_not_allowed"
-	codeRateLimited      = "rate_limit_exceeded"
+// refusal is how an error is answered. What this package itself refuses with is one
+// already. openapi.yaml says which endpoint returns which code.
+type refusal struct {
+	status  int
+	code    string
+	message string
+}
 
-	codeApprovalNotFound    = "approval_not_found"
+func (r *refusal) Error() string { return r.message }
+
+// retry reports whether what failed may work in a second.
+func (r *refusal) retry() bool { return r == overloaded || r == unavailable }
+
+// The codes that several errors have.
+const (
+	codeUnauthorized        = "unauthorized"
+	codeKeyInactive         = "api_key_inactive"
+	codeBadRequest          = "bad_request"
+	codeValidation          = "validation_error"
 	codeApprovalNotApproved = "approval_not_approved"
-	codeApprovalNotPending  = "approval_not_pending"
-	codeApprovalOwnRequest  = "approval_own_request"
-	codeApprovalMismatch    = "approval_mismatch"
-	codeApprovalExpired     = "approval_expired"
-	codeApprovalUsed        = "approval_already_used"
 	codeInternal            = "internal_error"
 )
 
 // What this package itself refuses with.
 var (
-	errPathNotFound     = errors.New("unknown path")
-	errMethod           = errors.New("method not allowed")
-	errAdminKey         = errors.New("missing or wrong admin key")
-	errContentType      = errors.New("wrong content type")
-	errLengthRequired   = errors.New("transfer coding that is not taken")
-	errTrailers         = errors.New("trailers")
-	errBodyTooLarge     = errors.New("body too large")
-	errDemoLimit        = errors.New("too many actions for the demo")
-	errCheckNotFound    = errors.New("no such check")
-	errOutcomeNotFound  = errors.New("no outcome yet")
-	errKeyNotFound      = errors.New("no such key")
-	errWebhookNotFound  = errors.New("no such webhook")
-	errDeliveryNotFound = errors.New("no such delivery")
-	errTooBusy          = errors.New("too many requests in flight, or connections")
-	errBadHTTP          = errors.New("malformed HTTP request")
-	errHeaderTooLarge   = errors.New("request header too large")
-	errSlowClient       = errors.New("request not received in time")
-	errPanic            = errors.New("panic")
+	errPathNotFound     = &refusal{404, "not_found", "there is nothing at this path; GET /openapi.yaml tells what there is"}
+	errMethod           = &refusal{405, "method_not_allowed", "this path does not take that method; see Allow"}
+	errAdminKey         = &refusal{401, codeUnauthorized, "missing or wrong admin key; send it in X-Admin-Key"}
+	errContentType      = &refusal{400, codeBadRequest, "Content-Type must be application/json"}
+	errLengthRequired   = &refusal{411, codeBadRequest, "a body must have a Content-Length, or be chunked and nothing else"}
+	errTrailers         = &refusal{400, codeBadRequest, "a chunked body must not have trailers"}
+	errBodyTooLarge     = &refusal{413, codeBadRequest, "the body must be at most 1 MiB"}
+	errDemoLimit        = &refusal{422, "demo_limit_exceeded", "without an API key a simulation has at most 10 actions"}
+	errCheckNotFound    = &refusal{404, "check_not_found", "there is no such check; a check of a day that was archived is in the archive only"}
+	errOutcomeNotFound  = &refusal{404, "outcome_not_found", "nothing was reported of this check yet"}
+	errWebhookNotFound  = &refusal{404, "webhook_not_found", "there is no such webhook"}
+	errDeliveryNotFound = &refusal{404, "delivery_not_found", "there is no such delivery to this webhook; they are kept for seven days"}
+	errKeyNotFound      = &refusal{404, "key_not_found", "there is no such key"}
+	errHeaderTooLarge   = &refusal{431, codeBadRequest, "the request header is too large"}
+	errSlowClient       = &refusal{408, codeBadRequest, "the request did not arrive in time"}
+	errBadHTTP          = &refusal{400, codeBadRequest, "malformed HTTP request"}
+
+	overloaded  = &refusal{500, codeInternal, "the service is at its capacity; nothing was decided, try again"}
+	unavailable = &refusal{500, codeInternal, "a dependency of the service does not answer; there is no decision, try again"}
+	unexpected  = &refusal{500, codeInternal, "unexpected error; see the service's log for this request_id"}
 )
 
-// bodyError is a body that is not well-formed: 400, and why.
-type bodyError struct{ reason string }
-
-func (e *bodyError) Error() string { return e.reason }
-
-// refusal is how an error is answered.
-type refusal struct {
-	status  int
-	code    string
-	message string
-	retry   bool // with Retry-After: what failed may work in a second
-}
-
-// refusals is the error table. The first error that matches decides.
+// refusals are the answers to the errors of other packages. The first that matches
+// decides.
 var refusals = [...]struct {
-	err error
-	refusal
+	err    error
+	answer *refusal
 }{
-	{errPathNotFound, refusal{status: 404, code: codeNotFound, message: "there is nothing at this path; GET /openapi.yaml tells what there is"}},
-	{errMethod, refusal{status: 405, code: codeMethodNotAllowed, message: "this path does not take that method; see Allow"}},
+	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
+	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
+	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
+	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached; wait as Retry-After says"}},
+	{hotpath.ErrKeyReused, &refusal{422, codeValidation, "idempotency_key was used for a different request"}},
+	{audit.ErrPoliciesFull, &refusal{422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
+	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
+	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
+	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
+	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
+	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
+	{hotpath.ErrAlreadyReported, &refusal{409, "outcome_already_reported", "another outcome of this check is reported; GET it at this path"}},
 
-	{hotpath.ErrUnauthorized, refusal{status: 401, code: codeUnauthorized, message: "missing or unknown API key; send it in X-API-Key"}},
-	{hotpath.ErrKeyExpired, refusal{status: 401, code: codeKeyInactive, message: "the API key has expired"}},
-	{hotpath.ErrKeyInactive, refusal{status: 401, code: codeKeyInactive, message: "the API key is deactivated"}},
-	{errAdminKey, refusal{status: 401, code: codeUnauthorized, message: "missing or wrong admin key; send it in X-Admin-Key"}},
-	{hotpath.ErrRateLimited, refusal{status: 429, code: codeRateLimited, message: "the rate limit is reached; wait as Retry-After says"}},
-
-	{errContentType, refusal{status: 400, code: codeBadRequest, message: "Content-Type must be application/json"}},
-	{errLengthRequired, refusal{status: fasthttp.StatusLengthRequired, code: codeBadRequest, message: "a body must have a Content-Length, or be chunked and nothing else"}},
-	{errTrailers, refusal{status: 400, code: codeBadRequest, message: "a chunked body must not have trailers"}},
-	{errBodyTooLarge, refusal{status: 413, code: codeBadRequest, message: "the body must be at most 1 MiB"}},
-
-	{hotpath.ErrKeyReused, refusal{status: 422, code: codeValidation, message: "idempotency_key was used for a different request"}},
-	{audit.ErrPoliciesFull, refusal{status: 422, code: codeValidation, message: "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
-	{audit.ErrWebhooksFull, refusal{status: 422, code: codeValidation, message: "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
-	{errDemoLimit, refusal{status: 422, code: codeDemoLimit, message: "without an API key a simulation has at most 10 actions"}},
-
-	{hotpath.ErrPolicyNotFound, refusal{status: 404, code: codePolicyNotFound, message: "there is no such policy, or not in that version"}},
-	{hotpath.ErrApprovalNotFound, refusal{status: 404, code: codeApprovalNotFound, message: "there is no such approval"}},
-	{hotpath.ErrOwnRequest, refusal{status: 409, code: codeApprovalOwnRequest, message: "who asked for an approval does not decide it, nor whoever runs the agent"}},
-	{errCheckNotFound, refusal{status: 404, code: codeCheckNotFound, message: "there is no such check; a check of a day that was archived is in the archive only"}},
-	{errOutcomeNotFound, refusal{status: 404, code: codeOutcomeNotFound, message: "nothing was reported of this check yet"}},
-	{hotpath.ErrNotAllowed, refusal{status: 409, code: codeNotAllowed, message: "only an allowed check has an outcome"}},
-	{hotpath.ErrAlreadyReported, refusal{status: 409, code: codeAlreadyReported, message: "another outcome of this check is reported; GET it at this path"}},
-	{errWebhookNotFound, refusal{status: 404, code: codeWebhookNotFound, message: "there is no such webhook"}},
-	{errDeliveryNotFound, refusal{status: 404, code: codeDeliveryNotFound, message: "there is no such delivery to this webhook; they are kept for seven days"}},
-	{errKeyNotFound, refusal{status: 404, code: codeKeyNotFound, message: "there is no such key"}},
-
-	{errTooBusy, overloaded},
 	{hotpath.ErrOverloaded, overloaded},
 	{hotpath.ErrUnavailable, unavailable},
 	{audit.ErrUnavailable, unavailable},
@@ -122,40 +85,58 @@ var refusals = [...]struct {
 	{audit.ErrFencedNode, unavailable},
 	{context.DeadlineExceeded, unavailable},
 	{context.Canceled, unavailable},
-
-	// Before there is a request that could be routed.
-	{errHeaderTooLarge, refusal{status: 431, code: codeBadRequest, message: "the request header is too large"}},
-	{errSlowClient, refusal{status: 408, code: codeBadRequest, message: "the request did not arrive in time"}},
-	{errBadHTTP, refusal{status: 400, code: codeBadRequest, message: "malformed HTTP request"}},
 }
 
-var (
-	overloaded  = refusal{500, codeInternal, "the service is at its capacity; nothing was decided, try again", true}
-	unavailable = refusal{500, codeInternal, "a dependency of the service does not answer; there is no decision, try again", true}
-	unexpected  = refusal{500, codeInternal, "unexpected error; see the service's log for this request_id", false}
-)
+// bodyError is a body that is not well-formed: 400, and why.
+type bodyError struct{ reason string }
+
+func (e *bodyError) Error() string { return e.reason }
 
 // refusalOf finds an error's answer. What nobody foresaw is a 500 that tells
 // nothing of it.
-func refusalOf(err error) refusal {
+func refusalOf(err error) *refusal {
+	if own, ok := errors.AsType[*refusal](err); ok {
+		return own
+	}
 	for i := range refusals {
 		if errors.Is(err, refusals[i].err) {
-			return refusals[i].refusal
+			return refusals[i].answer
 		}
 	}
 	if faults, ok := errors.AsType[spend.Faults](err); ok {
-		return refusal{status: 422, code: codeValidation, message: faults.Error()}
+		return &refusal{422, codeValidation, faults.Error()}
 	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
-		return refusal{status: 403, code: codeForbidden, message: forbidden.Error()}
+		return &refusal{403, "forbidden", forbidden.Error()}
 	}
-	if refused, ok := refusalOfApproval(err); ok {
-		return refused
+	if late, ok := errors.AsType[*hotpath.NotPendingError](err); ok {
+		return &refusal{409, "approval_not_pending", "the approval takes no decision: it is " + string(late.Status)}
+	}
+	if refused, ok := errors.AsType[*audit.ApprovalError](err); ok {
+		return refusalOfApproval(refused)
 	}
 	if malformed, ok := errors.AsType[*bodyError](err); ok {
-		return refusal{status: 400, code: codeBadRequest, message: malformed.reason}
+		return &refusal{400, codeBadRequest, malformed.reason}
 	}
 	return unexpected
+}
+
+// refusalOfApproval returns the answer to a refused use of an approval.
+func refusalOfApproval(refused *audit.ApprovalError) *refusal {
+	switch refused.Status {
+	case audit.ApprovalAbsent:
+		return refusalOf(hotpath.ErrApprovalNotFound)
+	case audit.ApprovalMismatch:
+		return &refusal{409, "approval_mismatch", "the approval is for another action; see its action and action_hash"}
+	case audit.ApprovalUsed:
+		return &refusal{409, "approval_already_used", "the approval was used by check " + refused.UsedBy.Text(spend.PrefixCheck)}
+	case audit.ApprovalExpired:
+		return &refusal{409, "approval_expired", "the approval has expired; check the action again without approval_id to ask anew"}
+	case audit.ApprovalPending:
+		return &refusal{409, codeApprovalNotApproved, "the approval is pending, which is not approved; ask again in 5 s"}
+	default: // denied, approved
+		return &refusal{409, codeApprovalNotApproved, "the approval is " + string(refused.Status)}
+	}
 }
 
 // panicError is a handler's panic as an error, for the log.
@@ -165,4 +146,3 @@ type panicError struct {
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
-func (e *panicError) Unwrap() error { return errPanic }

@@ -42,8 +42,8 @@ type exchange struct {
 	demo   bool           // the caller has no key and needs none
 	access hotpath.Access // of the caller, once it was admitted
 
-	failure error // what fail was given
-	refusal refusal
+	failure error    // what fail was given
+	refusal *refusal // its answer; nil without a failure
 
 	trace   *trace.Record // nil unless requests are traced
 	traceID trace.ID      // once it was handed over
@@ -251,7 +251,7 @@ func (a *API) fail(x *exchange, err error) {
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(x.quota.RetryAfter(now), 10))
-	case x.refusal.retry:
+	case x.refusal.retry():
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
 	_ = x.answer(x.refusal.status)

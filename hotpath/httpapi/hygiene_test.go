@@ -124,7 +124,7 @@ func TestTransferEncodingThatSmugglesIsRefused(t *testing.T) {
 	// The order of S1 holds for them too.
 	c := s.dial()
 	c.send("POST /nowhere HTTP/1.1\r\nHost: a\r\n" + te + length(plainCheck) + "\r\n" + chunked + smuggled)
-	if a := c.receive(); a.status != 404 || a.code(t) != codeNotFound {
+	if a := c.receive(); a.status != 404 || a.code(t) != "not_found" {
 		t.Errorf("unknown path: %d", a.status)
 	}
 	c.closed()
@@ -222,7 +222,7 @@ func TestMalformedHTTP(t *testing.T) {
 	for _, text := range []string{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"} {
 		c := s.dial()
 		c.send(text)
-		if a := c.receive(); a.status != 404 || a.code(t) != codeNotFound {
+		if a := c.receive(); a.status != 404 || a.code(t) != "not_found" {
 			t.Errorf("%q: %d %s", text, a.status, a.body)
 		}
 	}

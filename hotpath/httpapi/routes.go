@@ -126,7 +126,7 @@ func (a *API) run(x *exchange) {
 	if !x.endpoint.free {
 		defer a.inFlight.Add(-1)
 		if a.inFlight.Add(1) > a.maxInFlight || x.excess || x.endpoint.timed && a.full() {
-			a.fail(x, errTooBusy)
+			a.fail(x, overloaded)
 			return
 		}
 	}

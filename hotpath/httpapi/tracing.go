@@ -27,7 +27,10 @@ func (x *exchange) beginTrace() {
 func (a *API) endTrace(x *exchange) trace.ID {
 	r := x.trace
 	r.Method, r.Route = x.endpoint.method, x.endpoint.path
-	r.Status, r.Code = x.ctx.Response.StatusCode(), x.refusal.code
+	r.Status = x.ctx.Response.StatusCode()
+	if x.refusal != nil {
+		r.Code = x.refusal.code
+	}
 	r.Ended = time.Now()
 	return a.trace(r)
 }

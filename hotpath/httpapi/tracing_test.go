@@ -31,7 +31,7 @@ func TestRequestsAreTraced(t *testing.T) {
 		t.Errorf("spans %v", spans)
 	}
 	s.do("GET", "/v1/policies/none", "")
-	if r := <-records; r.Route != "/v1/policies/{policy_id}" || r.Status != 404 || r.Code != codePolicyNotFound || r.Check != nil || len(r.Spans()) != 0 {
+	if r := <-records; r.Route != "/v1/policies/{policy_id}" || r.Status != 404 || r.Code != "policy_not_found" || r.Check != nil || len(r.Spans()) != 0 {
 		t.Errorf("recorded %+v", r)
 	}
 	if !strings.Contains(s.logged.String(), "trace_id=ab0000000000000000000000000000cd") {
