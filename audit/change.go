@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"spendgate/audit/chain"
@@ -69,6 +70,11 @@ func (a *Actor) Kind() string {
 
 // Name returns what tells the actor from others of its kind.
 func (a *Actor) Name() string { return cmp.Or(a.Credential, a.KeyID, a.Principal) }
+
+// LogValue returns the attributes of a line of the log about what the actor did.
+func (a *Actor) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("actor", a.Kind()), slog.String("by", a.Name()), slog.String("request_id", a.RequestID), slog.String("address", a.Address))
+}
 
 // Change is the record of one change.
 type Change struct {

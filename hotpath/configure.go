@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
@@ -55,7 +54,7 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	if err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
-	a.logChange("policy created", by, slog.String("policy_id", p.PolicyID), slog.Int("version", p.Version))
+	a.log.Info("policy created", "policy_id", p.PolicyID, "version", p.Version, "", &by)
 	return a.guard.RaiseGeneration(ctx)
 }
 
@@ -82,7 +81,7 @@ func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, n NewKey) (r
 	if err := a.store.CreateKey(stored, by, k); err != nil {
 		return "", nil, fmt.Errorf("%w: cannot store a key: %w", ErrUnavailable, err)
 	}
-	a.logKey("key created", by, k)
+	a.log.Info("key created", "key_id", k.ID.Text(spend.PrefixKey), "active", k.Active, "", &by)
 	return raw, k, a.guard.RaiseGeneration(ctx)
 }
 
@@ -95,16 +94,6 @@ func (a *Authorizer) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID,
 	if err != nil {
 		return nil, fmt.Errorf("cannot change key %s: %w", id.Text(spend.PrefixKey), err)
 	}
-	a.logKey("key changed", by, k)
+	a.log.Info("key changed", "key_id", k.ID.Text(spend.PrefixKey), "active", k.Active, "", &by)
 	return k, a.guard.RaiseGeneration(ctx)
-}
-
-func (a *Authorizer) logKey(message string, by audit.Actor, k *audit.Key) {
-	a.logChange(message, by, slog.String("key_id", k.ID.Text(spend.PrefixKey)), slog.Bool("active", k.Active))
-}
-
-// logChange says what was changed, and who did it.
-func (a *Authorizer) logChange(message string, by audit.Actor, subject ...slog.Attr) {
-	a.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(subject,
-		slog.String("actor", by.Kind()), slog.String("by", by.Name()), slog.String("request_id", by.RequestID), slog.String("address", by.Address))...)
 }
