@@ -125,6 +125,10 @@ func (b *budgeting) exceed(i int, usage spend.Usage) {
 func (b *budgeting) decide(p *policy.Program, r spend.Resolution, check *spend.Check) policy.Finding {
 	found := p.Exceeded(b.found, r, b.charges, b.exceeded)
 	check.Charges, check.Refused = nil, nil
+	if len(b.exceeded) == 0 && found.Effect != spend.Block {
+		check.Charges = b.charges
+		return found
+	}
 	for i := range b.charges {
 		if _, exceeded := b.exceeded[i]; exceeded {
 			check.Refused = append(check.Refused, b.charges[i])

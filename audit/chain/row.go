@@ -103,7 +103,8 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	b = appendField(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
 	b = appendOptional(b, c.Owner)
-	b = appendOptional(b, c.Taken())
+	var taken [256]byte
+	b = appendOptional(b, c.AppendTaken(taken[:0]))
 	if a.ApprovalID.IsZero() {
 		b = appendNull(b)
 	} else {
@@ -118,8 +119,8 @@ func appendField[T string | []byte](b []byte, value T) []byte {
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
-func appendOptional(b []byte, s string) []byte {
-	if s == "" {
+func appendOptional[T string | []byte](b []byte, s T) []byte {
+	if len(s) == 0 {
 		return appendNull(b)
 	}
 	return appendField(b, s)

@@ -68,7 +68,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendText(b, c.RequestID)
 	b = appendOptional(b, c.Principal)
 	b = appendOptional(b, c.Owner)
-	b = appendOptional(b, c.Taken())
+	var taken [256]byte
+	b = appendOptional(b, c.AppendTaken(taken[:0]))
 	if a.ApprovalID.IsZero() {
 		b = appendNull(b, pgtype.UUIDOID)
 	} else {
@@ -91,11 +92,11 @@ func appendNull(b []byte, typ uint32) []byte {
 
 func appendText(b []byte, s string) []byte { return appendField(b, pgtype.TextOID, s) }
 
-func appendOptional(b []byte, s string) []byte {
-	if s == "" {
+func appendOptional[T string | []byte](b []byte, s T) []byte {
+	if len(s) == 0 {
 		return appendNull(b, pgtype.TextOID)
 	}
-	return appendText(b, s)
+	return appendField(b, pgtype.TextOID, s)
 }
 
 func appendInt32(b []byte, n int32) []byte {

@@ -40,7 +40,7 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(c.Taken()), idOrNull(a.ApprovalID), orNull(c.Approval.Text()))
+		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()))
 }
 
 func idOrNull(id spend.ID) any {

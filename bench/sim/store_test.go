@@ -180,7 +180,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	m.links[chainID][link.Seq] = &link
 	for _, c := range checks {
 		stored := *c
-		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, c.Taken())
+		stored.Charges, _ = spend.ParseTaken(c.Action.PolicyID, string(c.AppendTaken(nil)))
 		stored.Refused = nil
 		if c.Approval != nil {
 			at := now.UTC().Truncate(time.Millisecond)

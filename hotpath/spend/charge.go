@@ -90,13 +90,13 @@ func (c *Charge) FitsLimit(u Usage) bool {
 // FitsCount reports whether there is room for one more.
 func (c *Charge) FitsCount(u Usage) bool { return !c.Counted || u.Count < c.MaxCount }
 
-// Taken returns the charges as a check's row keeps them, JSON; empty when
+// AppendTaken appends the charges as a check's row keeps them, JSON; nothing when
 // nothing was taken. Only an allowed check takes (S34).
-func (c *Check) Taken() string {
+func (c *Check) AppendTaken(b []byte) []byte {
 	if c.Decision.Effect != Allow || len(c.Charges) == 0 {
-		return ""
+		return b
 	}
-	b := make([]byte, 0, 160*len(c.Charges))
+	start := len(b)
 	for i := range c.Charges {
 		ch := &c.Charges[i]
 		b = append(b, `,{"rule_id":`...)
@@ -113,11 +113,11 @@ func (c *Check) Taken() string {
 		b = append(b, `,"amount":`...)
 		b = append(ch.Amount.Append(b), '}')
 	}
-	b[0] = '['
-	return string(append(b, ']'))
+	b[start] = '['
+	return append(b, ']')
 }
 
-// ParseTaken is the inverse of Taken, as far as rows keep charges: without their
+// ParseTaken is the inverse of AppendTaken, as far as rows keep charges: without their
 // conditions.
 func ParseTaken(policyID, text string) ([]Charge, error) {
 	if text == "" {
