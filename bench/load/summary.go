@@ -1,11 +1,8 @@
 package load
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"text/tabwriter"
 )
@@ -117,28 +114,4 @@ func writeRatios(out io.Writer, summaries []Summary) error {
 		}
 	}
 	return w.Flush()
-}
-
-// WriteFile writes a file of results, making its folder.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot keep results: %w", err)
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("cannot keep results: %w", err)
-	}
-	defer func() {
-		if closeErr := f.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	return write(f)
-}
-
-// WriteJSON writes a value for machines.
-func WriteJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,33 +13,28 @@ import (
 
 // comparison is the contenders and what was measured of them.
 type comparison struct {
-	load.Plan
-	peers    []string
-	out      io.Writer
-	dir      string
-	workload load.Workload
-	machine  load.Machine
+	load.Bench
+	peers []string
+	dir   string
 
 	fleets     []*fleet.Fleet // the first is that of spendgate, and of its peers
 	contenders []contender
-	serial     uint64 // of the next action
 }
 
 // report is what peers.json holds.
 type report struct {
-	Machine  load.Machine   `json:"machine"`
-	Workload load.Workload  `json:"workload"`
-	Agreed   uint64         `json:"answers_compared_first"`
-	Summary  []load.Summary `json:"summary"`
-	Bars     []bar          `json:"bars"`
-	Runs     []load.Result  `json:"runs"`
+	load.Setting
+	Agreed  uint64         `json:"answers_compared_first"`
+	Summary []load.Summary `json:"summary"`
+	Bars    []bar          `json:"bars"`
+	Runs    []load.Result  `json:"runs"`
 }
 
 // compared is how many answers must be right before anything is measured.
 const compared = 5000
 
 func (c *comparison) run(ctx context.Context) error {
-	r := report{Machine: c.machine, Workload: c.workload, Agreed: compared}
+	r := report{Setting: c.Setting, Agreed: compared}
 	if err := c.agree(ctx); err != nil {
 		return err
 	}
@@ -60,11 +54,11 @@ func (c *comparison) run(ctx context.Context) error {
 			r.Runs = append(r.Runs, results...)
 		}
 	}
-	if err := load.WriteSummaries(c.out, r.Summary); err != nil {
+	if err := load.WriteSummaries(c.Out, r.Summary); err != nil {
 		return err
 	}
-	writeBars(c.out, r.Bars)
-	return load.WriteFile(filepath.Join(c.Results, c.file()), func(w io.Writer) error { return load.WriteJSON(w, r) })
+	writeBars(c.Out, r.Bars)
+	return load.WriteJSON(filepath.Join(c.Results, c.file()), r)
 }
 
 // file is the name of the file of results: a comparison with some of the peers
@@ -78,7 +72,6 @@ func (c *comparison) file() string {
 
 // agree sends the same actions to every contender; every answer must be right.
 func (c *comparison) agree(ctx context.Context) error {
-	var next uint64
 	for _, contender := range c.contenders {
 		o := c.options(contender, 8)
 		o.Warmup, o.Duration, o.Requests = 0, time.Minute, compared
@@ -90,36 +83,30 @@ func (c *comparison) agree(ctx context.Context) error {
 			return fmt.Errorf("%s does not decide as it should: %d right answers, errors %v, for example %v",
 				contender.name, result.Right, result.Errors, result.Examples)
 		}
-		next = max(next, result.NextSerial)
+		c.Serial = max(c.Serial, result.NextSerial)
 	}
-	c.serial = next
-	_, err := fmt.Fprintf(c.out, "all contenders decide alike: %d answers compared\n", compared)
+	_, err := fmt.Fprintf(c.Out, "all contenders decide alike: %d answers compared\n", compared)
 	return err
 }
 
 // round measures every contender once, on the same actions.
 func (c *comparison) round(ctx context.Context, connections int, rounds [][]load.Result) error {
-	next := c.serial
+	first := c.Serial
 	for i, contender := range c.contenders {
-		r, err := load.Run(ctx, c.options(contender, connections))
+		o := c.options(contender, connections)
+		o.FirstSerial = first
+		r, err := c.Measure(ctx, fmt.Sprint(contender.name, " ", connections), o)
 		if err != nil {
-			return fmt.Errorf("%s: %w", contender.name, err)
-		}
-		r.Name = fmt.Sprint(contender.name, " ", connections)
-		rounds[i] = append(rounds[i], r)
-		next = max(next, r.NextSerial)
-		if _, err := fmt.Fprintf(c.out, "%-16s %8.0f/s  p50 %7.2f  p99 %7.2f ms  server CPU %6.1f us  generator %5.1f  failed %d\n",
-			r.Name, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Server(), r.CPU[load.Generator], r.Failures()); err != nil {
 			return err
 		}
+		rounds[i] = append(rounds[i], r)
 	}
-	c.serial = next
 	return nil
 }
 
 func (c *comparison) options(to contender, connections int) load.Options {
 	return load.Options{
-		Addrs: []string{to.addr}, Workload: c.workload, FirstSerial: c.serial, Target: to.target,
+		Addrs: []string{to.addr}, Workload: c.Workload, Target: to.target,
 		Connections: connections, Warmup: c.Warmup, Duration: c.Duration, Processes: to.processes,
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"spendgate/bench/load"
@@ -18,14 +15,7 @@ import (
 // version is set when the binary is linked (-X main.version=...).
 var version = "dev"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
-}
+func main() { load.Command("peers", run) }
 
 // allPeers are what spendgate is compared with, beside an earlier build of itself.
 const allPeers = "opa cerbos postgres"
@@ -52,10 +42,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
-	c := &comparison{
-		Plan: plan, peers: peers, out: out, dir: dir,
-		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
-	}
+	c := &comparison{Bench: load.NewBench(plan, out, version), peers: peers, dir: dir}
 	defer func() { err = errors.Join(err, c.stop()) }()
 	if err := c.start(ctx); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (c *comparison) startSpendgate(build string) func(context.Context) (contend
 		if err := node.Start(ctx); err != nil {
 			return contender{}, err
 		}
-		keys, err := load.Deployment{URL: node.API, AdminKey: f.AdminKey}.Prepare(ctx, c.workload)
+		keys, err := load.Deployment{URL: node.API, AdminKey: f.AdminKey}.Prepare(ctx, c.Workload)
 		return contender{
 			name: build, addr: node.Addr, processes: []load.Process{
 				{Name: "redis", PID: f.Redis.PID()}, {Name: "postgres", PID: f.Postgres.PID(), Tree: true}, {Name: "node", PID: node.PID()},
@@ -132,7 +132,7 @@ func (c *comparison) startPostgres(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
-	noKeys := make([]string, c.workload.Keys) // it has none
+	noKeys := make([]string, c.Workload.Keys) // it has none
 	started, err := c.startPeer(ctx, addr, fleet.Program{
 		Name: "postgres", URL: "/health", Args: []string{"-addr", addr},
 		Env: append(os.Environ(), "DATABASE_URL="+c.fleets[0].Postgres.URL, "GOGC=400"),
@@ -170,7 +170,7 @@ func (c *comparison) writePolicies(peer, suffix string, text func(int) string) (
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", err
 	}
-	for i := range c.workload.Policies {
+	for i := range c.Workload.Policies {
 		path := filepath.Join(folder, load.PolicyID(i)+suffix)
 		if err := os.WriteFile(path, []byte(text(i)), 0o600); err != nil {
 			return "", err

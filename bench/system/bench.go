@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"path/filepath"
 
 	"spendgate/bench/fleet"
@@ -12,13 +10,9 @@ import (
 
 // bench is a deployment under measurement.
 type bench struct {
-	settings
+	load.Bench
 	*fleet.Fleet
-	out      io.Writer
-	machine  load.Machine
-	workload load.Workload
-	keys     []string
-	serial   uint64 // of the next action: no run repeats another's
+	keys []string
 }
 
 // start starts the servers and the first node and prepares the workload on it.
@@ -31,7 +25,7 @@ func (b *bench) start(ctx context.Context) error {
 		return err
 	}
 	deployment := load.Deployment{URL: b.Nodes[0].API, AdminKey: b.AdminKey}
-	b.keys, err = deployment.Prepare(ctx, b.workload)
+	b.keys, err = deployment.Prepare(ctx, b.Workload)
 	return err
 }
 
@@ -54,7 +48,7 @@ func (b *bench) stop() error {
 // options returns those of a run against all nodes.
 func (b *bench) options(connections int) load.Options {
 	o := load.Options{
-		Workload: b.workload, FirstSerial: b.serial, Connections: connections,
+		Workload: b.Workload, FirstSerial: b.Serial, Connections: connections,
 		Target: func() load.Target { return load.NewSpendgate(b.keys) },
 		Warmup: b.Warmup, Duration: b.Duration,
 		Processes: []load.Process{{Name: "redis", PID: b.Redis.PID()}, {Name: "postgres", PID: b.Postgres.PID(), Tree: true}},
@@ -66,20 +60,7 @@ func (b *bench) options(connections int) load.Options {
 	return o
 }
 
-// measure runs a load and prints a line about it.
-func (b *bench) measure(ctx context.Context, name string, o load.Options) (load.Result, error) {
-	r, err := load.Run(ctx, o)
-	if err != nil {
-		return r, fmt.Errorf("%s: %w", name, err)
-	}
-	r.Name = name
-	b.serial = max(b.serial, r.NextSerial)
-	_, err = fmt.Fprintf(b.out, "%-24s %8.0f/s  p50 %7.2f  p99 %7.2f ms  server CPU %6.1f us  failed %d\n",
-		name, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Server(), r.Failures())
-	return r, err
-}
-
 // keep writes the results of a plan as JSON.
 func (b *bench) keep(name string, report any) error {
-	return load.WriteFile(filepath.Join(b.Results, name+".json"), func(w io.Writer) error { return load.WriteJSON(w, report) })
+	return load.WriteJSON(filepath.Join(b.Results, name+".json"), report)
 }

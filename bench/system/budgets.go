@@ -22,10 +22,9 @@ const (
 
 // budgetsReport is what budgets.json holds.
 type budgetsReport struct {
-	Machine  load.Machine   `json:"machine"`
-	Workload load.Workload  `json:"workload"`
-	Summary  []load.Summary `json:"summary"`
-	Sharing  sharing        `json:"sharing_of_one_counter"`
+	load.Setting
+	Summary []load.Summary `json:"summary"`
+	Sharing sharing        `json:"sharing_of_one_counter"`
 	// Lost is by how much the counter that all checks took from differs from the
 	// amounts of the recorded allows, in dollars.
 	Lost string        `json:"one_counter_differs_by"`
@@ -34,7 +33,7 @@ type budgetsReport struct {
 
 // runBudgets measures what budgets cost (bars of control.md).
 func (b *bench) runBudgets(ctx context.Context) (err error) {
-	b.workload.Agents = budgetAgents
+	b.Workload.Agents = budgetAgents
 	if err := b.start(ctx); err != nil {
 		return errors.Join(err, b.stop())
 	}
@@ -42,16 +41,16 @@ func (b *bench) runBudgets(ctx context.Context) (err error) {
 	if err := b.makeBudgets(ctx); err != nil {
 		return err
 	}
-	report := budgetsReport{Machine: b.machine, Workload: b.workload}
+	report := budgetsReport{Setting: b.Setting}
 	for _, measure := range []func(context.Context, *budgetsReport) error{b.budgetPerAgent, b.hammeredBudget, b.sharedBudget} {
 		if err := measure(ctx, &report); err != nil {
 			return err
 		}
 	}
-	if err := load.WriteSummaries(b.out, report.Summary); err != nil {
+	if err := load.WriteSummaries(b.Out, report.Summary); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(b.out, "\none counter: %.1f checks a commit; it differs from the record by %s\n", report.Sharing.Commit, report.Lost); err != nil {
+	if _, err := fmt.Fprintf(b.Out, "\none counter: %.1f checks a commit; it differs from the record by %s\n", report.Sharing.Commit, report.Lost); err != nil {
 		return err
 	}
 	return b.keep("budgets", report)
@@ -64,7 +63,7 @@ func (b *bench) makeBudgets(ctx context.Context) error {
 		return deployment.MakePolicy(ctx, b.keys[0], i, map[string]any{"rule_id": "budget", "rule_type": "budget", "parameters": parameters})
 	}
 	var failures []error
-	for i := range b.workload.Policies {
+	for i := range b.Workload.Policies {
 		failures = append(failures, policy(perAgent+i, map[string]any{"limit": 1_000_000_000, "currency": "USD", "per": []string{"agent_id"}}))
 	}
 	failures = append(failures,
@@ -109,7 +108,7 @@ func (b *bench) rounds(ctx context.Context, report *budgetsReport, names []strin
 func (b *bench) budgetPerAgent(ctx context.Context, report *budgetsReport) error {
 	first := b.judgedBy(slices.Max(b.Connections), func(own int) int { return perAgent + own })
 	first.Duration, first.Requests = time.Minute, 4*budgetAgents
-	if _, err := b.measure(ctx, "counters are made", first); err != nil {
+	if _, err := b.Measure(ctx, "counters are made", first); err != nil {
 		return err
 	}
 	for _, connections := range b.Connections {
@@ -119,7 +118,7 @@ func (b *bench) budgetPerAgent(ctx context.Context, report *budgetsReport) error
 			if name == budget {
 				o = b.judgedBy(connections, func(own int) int { return perAgent + own })
 			}
-			return b.measure(ctx, name, o)
+			return b.Measure(ctx, name, o)
 		})
 		if err != nil {
 			return err
@@ -146,7 +145,7 @@ func (b *bench) sharedBudget(ctx context.Context, report *budgetsReport) error {
 		if err != nil {
 			return load.Result{}, err
 		}
-		r, err := b.measure(ctx, name, o)
+		r, err := b.Measure(ctx, name, o)
 		if err != nil {
 			return r, err
 		}
@@ -166,7 +165,7 @@ func (b *bench) sharedBudget(ctx context.Context, report *budgetsReport) error {
 func (b *bench) hammeredBudget(ctx context.Context, report *budgetsReport) error {
 	const hammers = 16
 	connections := b.Connections[0]
-	capacity, err := b.measure(ctx, "capacity", b.options(connections))
+	capacity, err := b.Measure(ctx, "capacity", b.options(connections))
 	if err != nil {
 		return err
 	}
@@ -181,13 +180,13 @@ func (b *bench) hammeredBudget(ctx context.Context, report *budgetsReport) error
 		hammer := b.options(hammers)
 		hammer.Target = func() load.Target { return &hotTarget{changedTarget{load.NewSpendgate(b.keys), offend}} }
 		hammer.Rate = capacity.PerSecond / 3
-		hammer.FirstSerial = b.serial + 100_000_000 // of its own
+		hammer.FirstSerial = b.Serial + 100_000_000 // of its own
 		done := make(chan error, 1)
 		go func() {
 			_, err := load.Run(ctx, hammer)
 			done <- err
 		}()
-		r, err := b.measure(ctx, name, others)
+		r, err := b.Measure(ctx, name, others)
 		return r, errors.Join(err, <-done)
 	})
 }

@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"spendgate/bench/load"
@@ -17,14 +12,7 @@ import (
 // version is set when the binary is linked (-X main.version=...).
 var version = "dev"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "system:", err)
-		os.Exit(1)
-	}
-}
+func main() { load.Command("system", run) }
 
 // settings are what the command line says.
 type settings struct {
@@ -60,10 +48,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if s.echo != "" {
 		return serveEcho(ctx, s.echo)
 	}
-	b := &bench{
-		settings: s, out: out,
-		workload: load.DefaultWorkload(1), machine: load.ThisMachine(version),
-	}
+	b := &bench{Bench: load.NewBench(s.Plan, out, version)}
 	switch {
 	case s.scale:
 		return b.runScale(ctx)
@@ -72,7 +57,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	case s.budgets:
 		return b.runBudgets(ctx)
 	case s.soak > 0:
-		return b.runSoak(ctx)
+		return b.runSoak(ctx, s.soak)
 	default:
 		return b.runSystem(ctx)
 	}

@@ -10,9 +10,8 @@ import (
 
 // systemReport is what system.json holds.
 type systemReport struct {
-	Machine  load.Machine   `json:"machine"`
-	Workload load.Workload  `json:"workload"`
-	Summary  []load.Summary `json:"summary"`
+	load.Setting
+	Summary []load.Summary `json:"summary"`
 	// Allocations of the node for each check, at the most connections.
 	Allocations    float64 `json:"node_allocations_per_check"`
 	AllocatedBytes float64 `json:"node_bytes_allocated_per_check"`
@@ -28,7 +27,7 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 		return errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	report := systemReport{Machine: b.machine, Workload: b.workload, Sharing: make(map[string]sharing)}
+	report := systemReport{Setting: b.Setting, Sharing: make(map[string]sharing)}
 	capacity, err := b.closedLoops(ctx, &report)
 	if err != nil {
 		return err
@@ -39,10 +38,10 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 	if err := b.reads(ctx, &report); err != nil {
 		return err
 	}
-	if err := load.WriteSummaries(b.out, report.Summary); err != nil {
+	if err := load.WriteSummaries(b.Out, report.Summary); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(b.out, "\nthe node allocates %.1f times and %.0f bytes a check\n",
+	if _, err := fmt.Fprintf(b.Out, "\nthe node allocates %.1f times and %.0f bytes a check\n",
 		report.Allocations, report.AllocatedBytes); err != nil {
 		return err
 	}
@@ -59,7 +58,7 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 	defer func() { err = errors.Join(err, server.End()) }()
 	echo := load.Options{
 		Addrs: []string{addr}, Processes: []load.Process{{Name: "echo", PID: server.PID()}},
-		Target: func() load.Target { return load.NewEcho(b.workload.Keys) },
+		Target: func() load.Target { return load.NewEcho(b.Workload.Keys) },
 	}
 	report.Written, err = b.writtenBy(ctx, func() error {
 		for _, connections := range b.Connections {
@@ -78,7 +77,7 @@ func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Optio
 	for range b.Rounds {
 		o := b.options(connections)
 		o.Addrs, o.Processes, o.Target = echo.Addrs, echo.Processes, echo.Target
-		echoed, err := b.measure(ctx, fmt.Sprint("echo ", connections), o)
+		echoed, err := b.Measure(ctx, fmt.Sprint("echo ", connections), o)
 		if err != nil {
 			return 0, err
 		}
@@ -86,7 +85,7 @@ func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Optio
 		if err != nil {
 			return 0, err
 		}
-		check, err := b.measure(ctx, fmt.Sprint("closed ", connections), b.options(connections))
+		check, err := b.Measure(ctx, fmt.Sprint("closed ", connections), b.options(connections))
 		if err != nil {
 			return 0, err
 		}
@@ -121,7 +120,7 @@ func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float
 	for range b.Rounds {
 		o := b.options(b.Connections[len(b.Connections)-1])
 		o.Rate = rate
-		r, err := b.measure(ctx, open, o)
+		r, err := b.Measure(ctx, open, o)
 		if err != nil {
 			return err
 		}
@@ -130,7 +129,7 @@ func (b *bench) quietLoops(ctx context.Context, report *systemReport, rate float
 		if err != nil {
 			return err
 		}
-		if r, err = b.measure(ctx, lone, b.options(1)); err != nil {
+		if r, err = b.Measure(ctx, lone, b.options(1)); err != nil {
 			return err
 		}
 		after, err := b.metrics(ctx)

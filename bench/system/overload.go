@@ -17,8 +17,7 @@ import (
 
 // overloadReport is what overload.json holds.
 type overloadReport struct {
-	Machine  load.Machine       `json:"machine"`
-	Workload load.Workload      `json:"workload"`
+	load.Setting
 	Capacity map[string]float64 `json:"capacity_per_second"` // by database
 	Steps    []overloadStep     `json:"steps"`
 }
@@ -56,7 +55,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 		return errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	report := overloadReport{Machine: b.machine, Workload: b.workload, Capacity: make(map[string]float64)}
+	report := overloadReport{Setting: b.Setting, Capacity: make(map[string]float64)}
 	if err := b.addSlowNode(ctx); err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 			o = b.options(slowConnections)
 		}
 		o.Addrs = []string{node.Addr}
-		r, err := b.measure(ctx, database+" capacity", o)
+		r, err := b.Measure(ctx, database+" capacity", o)
 		if err != nil {
 			return err
 		}
@@ -124,7 +123,7 @@ func (b *bench) overload(ctx context.Context, node *fleet.Node, step overloadSte
 	var watched sync.WaitGroup
 	watched.Go(func() { step.watch(watching, node) })
 	var err error
-	step.Result, err = b.measure(ctx, fmt.Sprintf("%s %s x%g", step.Database, step.Load, step.Factor), o)
+	step.Result, err = b.Measure(ctx, fmt.Sprintf("%s %s x%g", step.Database, step.Load, step.Factor), o)
 	stop()
 	watched.Wait()
 	if err != nil {
@@ -183,7 +182,7 @@ func (b *bench) hot() []hotLoad {
 		{"one policy", change(func(a *load.Action) { a.Policy = 0 })},
 		{"one action", change(func(a *load.Action) {
 			key := a.Key
-			b.workload.Action(0, a)
+			b.Workload.Action(0, a)
 			a.Key, a.Keyed = key, false
 		})},
 		{"one key", change(func(a *load.Action) { a.Key = 0 })}, // last: it is at its limit then
@@ -209,7 +208,7 @@ type hotTarget struct{ changedTarget }
 func (t *hotTarget) Judge(load.Verdict, []byte, []byte) string { return "" }
 
 func (b *bench) printOverload(steps []overloadStep) error {
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	w := tabwriter.NewWriter(b.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\ndatabase\tload\ttimes\toffered/s\tright/s\tp50 ms\tp99\tmax\trefused/s\tp50 ms\tp99\tother\tlost\tMiB\tgoroutines\t")
 	for _, s := range steps {
 		r := &s.Result

@@ -27,7 +27,7 @@ func (b *bench) reads(ctx context.Context, report *systemReport) error {
 		{"GET /v1/checks/{id}", func() load.Target { return load.NewLookups(b.keys, ids) }},
 		{"simulate 100 actions", func() load.Target {
 			// The seed is another: what is simulated was never checked.
-			w := b.workload
+			w := b.Workload
 			w.Seed++
 			return load.NewSimulations(b.keys, w, 0, simulated)
 		}},
@@ -37,7 +37,7 @@ func (b *bench) reads(ctx context.Context, report *systemReport) error {
 		for range b.Rounds {
 			o := b.options(16)
 			o.Target = target.make
-			r, err := b.measure(ctx, target.name, o)
+			r, err := b.Measure(ctx, target.name, o)
 			if err != nil {
 				return err
 			}
@@ -54,8 +54,8 @@ func (b *bench) recordChecks(ctx context.Context, n int) ([]string, error) {
 	ids := make([]string, n)
 	var a load.Action
 	for i := range ids {
-		b.workload.Action(b.serial, &a)
-		b.serial++
+		b.Workload.Action(b.Serial, &a)
+		b.Serial++
 		body := append(load.AppendMembers([]byte{'{'}, &a), '}')
 		answer, err := b.Nodes[0].Client(b.keys[a.Key]).Do(ctx, http.MethodPost, "/v1/checks", json.RawMessage(body))
 		if err != nil {

@@ -12,10 +12,9 @@ import (
 
 // scaleReport is what scale.json holds.
 type scaleReport struct {
-	Machine  load.Machine  `json:"machine"`
-	Workload load.Workload `json:"workload"`
-	Steps    []scaleStep   `json:"steps"`
-	Runs     []load.Result `json:"runs"`
+	load.Setting
+	Steps []scaleStep   `json:"steps"`
+	Runs  []load.Result `json:"runs"`
 }
 
 // scaleStep is a number of nodes.
@@ -38,7 +37,7 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 		return errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	report := scaleReport{Machine: b.machine, Workload: b.workload}
+	report := scaleReport{Setting: b.Setting}
 	connections := slices.Max(b.Connections)
 	for _, nodes := range []int{1, 2, 4} {
 		for len(b.Nodes) < nodes {
@@ -52,7 +51,7 @@ func (b *bench) runScale(ctx context.Context) (err error) {
 			return err
 		}
 		for range b.Rounds {
-			r, err := b.measure(ctx, fmt.Sprintf("%d nodes, %d conns", nodes, connections), b.options(connections))
+			r, err := b.Measure(ctx, fmt.Sprintf("%d nodes, %d conns", nodes, connections), b.options(connections))
 			if err != nil {
 				return err
 			}
@@ -84,7 +83,7 @@ func (b *bench) step(nodes int, rounds []load.Result) scaleStep {
 		if name == load.Generator || cpu.Median == 0 {
 			continue
 		}
-		usable := float64(b.machine.Cores)
+		usable := float64(b.Machine.Cores)
 		if name == "redis" {
 			usable = 1
 		}
@@ -101,10 +100,10 @@ func (b *bench) printScale(steps []scaleStep) error {
 	for _, s := range steps {
 		summaries = append(summaries, s.Summary)
 	}
-	if err := load.WriteSummaries(b.out, summaries); err != nil {
+	if err := load.WriteSummaries(b.Out, summaries); err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(b.Out, 0, 0, 2, ' ', 0)
 	components := load.Processes(summaries)
 	fmt.Fprint(w, "\nnodes\tfirst to saturate")
 	for _, name := range components {

@@ -32,17 +32,17 @@ const (
 )
 
 // runSoak sends many checks and looks at the node's memory in between.
-func (b *bench) runSoak(ctx context.Context) (err error) {
+func (b *bench) runSoak(ctx context.Context, checks uint64) (err error) {
 	if err := b.start(ctx); err != nil {
 		return errors.Join(err, b.stop())
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	report := soakReport{Machine: b.machine}
+	report := soakReport{Machine: b.Machine}
 	var done uint64
-	for done < b.soak {
+	for done < checks {
 		o := b.options(slices.Max(b.Connections))
-		o.Warmup, o.Duration, o.Requests = 0, soakNoLimit, max(b.soak/soakPoints, 1)
-		r, err := b.measure(ctx, fmt.Sprint("after ", done), o)
+		o.Warmup, o.Duration, o.Requests = 0, soakNoLimit, max(checks/soakPoints, 1)
+		r, err := b.Measure(ctx, fmt.Sprint("after ", done), o)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (b *bench) runSoak(ctx context.Context) (err error) {
 			return err
 		}
 		report.Points = append(report.Points, point)
-		if _, err := fmt.Fprintf(b.out, "%10d checks: node %.1f MiB resident, heap %.1f MiB, %.0f goroutines\n",
+		if _, err := fmt.Fprintf(b.Out, "%10d checks: node %.1f MiB resident, heap %.1f MiB, %.0f goroutines\n",
 			point.Checks, point.Node, point.Heap, point.Routines); err != nil {
 			return err
 		}

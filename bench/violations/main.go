@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,14 +19,7 @@ import (
 // version is set when the binary is linked (-X main.version=...).
 var version = "dev"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "violations:", err)
-		os.Exit(1)
-	}
-}
+func main() { load.Command("violations", run) }
 
 func run(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("violations", flag.ContinueOnError)
@@ -47,7 +37,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	if err := b.run(ctx, *most); err != nil {
 		return err
 	}
-	if err := load.WriteFile(path, func(w io.Writer) error { return load.WriteJSON(w, b.report) }); err != nil {
+	if err := load.WriteJSON(path, b.report); err != nil {
 		return err
 	}
 	return printTable(out, path)
