@@ -39,8 +39,9 @@ func (p *parameters) bool(v bool) {
 }
 
 // array adds an array of elements of a type, made of those of all that are wanted;
-// nil wants all. The OID of a type of the schema differs from schema to schema: 0,
-// the server knows it.
+// nil wants all. An array without elements is null, which costs the server nothing.
+// The OID of a type of the schema differs from schema to schema: 0, the server knows
+// it.
 func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appendElement func([]byte, T) []byte) {
 	n := uint32(0)
 	for _, one := range all {
@@ -49,7 +50,7 @@ func array[T any](p *parameters, oid uint32, all []T, wanted func(T) bool, appen
 		}
 	}
 	if n == 0 {
-		p.add(binary.BigEndian.AppendUint32(append(p.buf, 0, 0, 0, 0, 0, 0, 0, 0), oid))
+		p.values = append(p.values, nil)
 		return
 	}
 	b := append(p.buf, 0, 0, 0, 1, 0, 0, 0, 0) // dimensions, flags

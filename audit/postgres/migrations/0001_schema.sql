@@ -959,7 +959,7 @@ END $$;
 -- the window in which the outcomes' checks counted (S40) if its row is still there:
 -- what is given back makes no room for the commit itself. Counters that refused
 -- checks of the commit when these were judged are exhausted, like those that it
--- uses up.
+-- uses up. An array is null when it has no elements.
 CREATE FUNCTION change_counters(counters counter_row[], rolling counter_change[], calendar counter_change[],
     refused counter_change[], corrections counter_correction[]) RETURNS void
 LANGUAGE plpgsql
@@ -968,30 +968,30 @@ DECLARE
     no_room text;
     used_up counter_change[] := refused;
 BEGIN
-    IF cardinality(counters) > 0 THEN
+    IF counters IS NOT NULL THEN
         PERFORM insert_counters(counters);
     END IF;
-    IF cardinality(corrections) > 0 THEN
+    IF corrections IS NOT NULL THEN
         PERFORM FROM budget_counters AS b -- locked in the order in which the other functions do
             WHERE (b.counter_id, b.start_ms) IN (SELECT c.counter_id, c.start_ms FROM unnest(rolling || calendar) AS c
                 UNION ALL SELECT c.counter_id, c.start_ms FROM unnest(corrections) AS c)
             ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE;
     END IF;
-    IF cardinality(rolling) > 0 THEN
+    IF rolling IS NOT NULL THEN
         SELECT t.refused, used_up || t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
     END IF;
-    IF cardinality(calendar) > 0 THEN
+    IF calendar IS NOT NULL THEN
         SELECT concat_ws(',', no_room, t.refused), used_up || t.exhausted INTO no_room, used_up
-            FROM take_from_calendar(calendar, cardinality(rolling)) AS t;
+            FROM take_from_calendar(calendar, coalesce(cardinality(rolling), 0)) AS t;
     END IF;
     IF no_room <> '' THEN
         RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = no_room;
     END IF;
-    IF cardinality(corrections) > 0 THEN
+    IF corrections IS NOT NULL THEN
         UPDATE budget_counters AS b SET used = greatest(b.used + c.used, 0), count = greatest(b.count + c.count, 0)
             FROM unnest(corrections) AS c WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms;
     END IF;
-    IF cardinality(used_up) > 0 THEN
+    IF used_up IS NOT NULL THEN
         PERFORM insert_exhaustions(used_up);
     END IF;
 END $$;
@@ -1048,7 +1048,7 @@ END $$;
 -- The whole of a commit: the fence, the keys (hash by hash and check by check), the
 -- outcomes, the horizon, the batch's place in the chain of its node, the checks and,
 -- if some of them are, the violations. Budgets come last, so that their rows are
--- locked for no longer than the commit itself takes.
+-- locked for no longer than the commit itself takes. An array without elements is null.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
     format smallint, has_violations boolean, rows check_row[],
     approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean, reports outcome_row[],
@@ -1058,10 +1058,10 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     PERFORM begin_commit(node, epoch);
-    IF cardinality(key_hashes) > 0 THEN
+    IF key_hashes IS NOT NULL THEN
         PERFORM insert_idempotency_keys(key_hashes, key_ids);
     END IF;
-    IF cardinality(reports) > 0 THEN
+    IF reports IS NOT NULL THEN
         PERFORM insert_outcomes(node, epoch, reports);
     END IF;
     IF horizon_ms > 0 THEN
@@ -1092,10 +1092,10 @@ BEGIN
     IF has_approvals THEN
         PERFORM insert_approvals(rows);
     END IF;
-    IF cardinality(approval_ids) > 0 THEN
+    IF approval_ids IS NOT NULL THEN
         PERFORM use_approvals(approval_checks, approval_ids, approval_hashes);
     END IF;
-    IF cardinality(rolling) + cardinality(calendar) + cardinality(refused) + cardinality(corrections) > 0 THEN
+    IF rolling IS NOT NULL OR calendar IS NOT NULL OR refused IS NOT NULL OR corrections IS NOT NULL THEN
         PERFORM change_counters(counters, rolling, calendar, refused, corrections);
     END IF;
 END $$;
