@@ -52,7 +52,7 @@ type catalog struct {
 	mu           sync.Mutex
 	programs     map[string]*policy.Program
 	programBytes int
-	room         int   // for programBytes
+	maxBytes     int   // of programBytes
 	drops        int64 // counts invalidations, so that a slow load cannot store what is old
 
 	stop context.CancelFunc
@@ -71,7 +71,7 @@ func newCatalog(store audit.Store, log *slog.Logger, m *metrics) *catalog {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &catalog{
 		store: store, log: log, metrics: m, stop: stop,
-		room: maxProgramBytes, compiles: make(slots, compilesAtOnce), programs: make(map[string]*policy.Program),
+		maxBytes: maxProgramBytes, compiles: make(slots, compilesAtOnce), programs: make(map[string]*policy.Program),
 	}
 	c.current.Store(&view{})
 	c.done.Go(func() { c.poll(ctx) })
@@ -267,7 +267,7 @@ func (c *catalog) keep(id string, p *policy.Program, drops int64) {
 	}
 	c.forget(id)
 	for other := range c.programs { // any will do: what is in use comes back
-		if len(c.programs) < maxPrograms && c.programBytes+size <= c.room {
+		if len(c.programs) < maxPrograms && c.programBytes+size <= c.maxBytes {
 			break
 		}
 		c.forget(other)

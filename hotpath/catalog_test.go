@@ -86,7 +86,7 @@ func TestProgramsAreBoundedByTheirSize(t *testing.T) {
 	if p == nil {
 		t.Fatal(faults)
 	}
-	c := catalog{programs: make(map[string]*policy.Program), room: 10 * p.Size()}
+	c := catalog{programs: make(map[string]*policy.Program), maxBytes: 10 * p.Size()}
 	for i := range 30 {
 		c.keep(fmt.Sprint("p", i), p, 0)
 		c.keep(fmt.Sprint("p", i), p, 0) // again, by a load that was slower

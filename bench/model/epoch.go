@@ -126,7 +126,7 @@ func (x *explorer) loaderOf(s *state, n int) {
 		}
 		x.emit(&t, "loadWindows: pages the passes", n)
 	case l.pc == loaderFenced:
-		x.settleStale(&t, n)
+		x.resolveStale(&t, n)
 	case l.passes == [maxRows]id{}:
 		srv := &t.servers[node.plain]
 		if srv.marker == l.windows {
@@ -176,7 +176,7 @@ func (x *explorer) loadPasses(s, t *state, n int) {
 			continue
 		}
 		u.nodes[n].loader.pc, u.nodes[n].loader.stale, u.nodes[n].loader.pass = loaderFenced, held, r.check
-		x.emit(&u, "settleContested: makes a stale claim final", n)
+		x.emit(&u, "resolveContested: makes a stale claim final", n)
 	}
 }
 
@@ -188,17 +188,17 @@ func (x *explorer) inFlightOn(s *state, n int, check id) bool {
 	return a.pc != pcEnd && a.pc != pcDead && (a.fingerprint.value.check == check || a.key.value.check == check || a.txn == check)
 }
 
-// settleStale puts the pass in the place of a claim that will never be
+// resolveStale puts the pass in the place of a claim that will never be
 // recorded.
-func (x *explorer) settleStale(t *state, n int) {
+func (x *explorer) resolveStale(t *state, n int) {
 	node := &t.nodes[n]
 	l := &node.loader
 	f := &t.servers[node.plain].f[x.name(l.windows.epoch)][x.fingerprintOf(l.pass)]
 	r := t.row(l.pass)
 	taken := r != nil && f.value == l.stale
-	if settled := taken || t.recorded(l.stale.check); !settled && !x.is(ContestedSwapTrusted) {
+	if resolved := taken || t.recorded(l.stale.check); !resolved && !x.is(ContestedSwapTrusted) {
 		l.pc, l.stale, l.pass = loaderPasses, value{}, 0
-		x.emit(t, "settleContested: the name changed", n)
+		x.emit(t, "resolveContested: the name changed", n)
 		return
 	}
 	if taken && !t.recorded(l.stale.check) {
@@ -208,5 +208,5 @@ func (x *explorer) settleStale(t *state, n int) {
 		l.passes[k] = 0
 	}
 	l.pc, l.stale, l.pass = loaderPasses, value{}, 0
-	x.emit(t, "settleContested: takes its place", n)
+	x.emit(t, "resolveContested: takes its place", n)
 }

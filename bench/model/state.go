@@ -268,7 +268,7 @@ const (
 type loader struct {
 	pc      loaderPC
 	windows marker
-	passes  [maxRows]id // still to be settled
+	passes  [maxRows]id // still to be resolved
 	stale   value       // of a contested name, whose node is being fenced
 	pass    id          // that the name belongs to
 }

@@ -46,9 +46,9 @@ type Guard struct {
 	records  *records
 	inFlight *inFlight
 
-	snapshots  snapshots
-	settleTime time.Duration // how long another node may read from the server of an older epoch
-	foreign    atomic.Bool   // a batch met a foreign server since the last renewal
+	snapshots   snapshots
+	failoverLag time.Duration // how long another node may read from the server of an older epoch
+	foreign     atomic.Bool   // a batch met a foreign server since the last renewal
 
 	windows atomic.Pointer[marker]   // of this node's next claims; zero before the first renewal
 	entered atomic.Pointer[entry]    // the latest epoch that is known
@@ -81,7 +81,7 @@ func New(o Options) *Guard {
 	options := redisOptions(o)
 	options.Verify, options.Vet = g.verify, g.vet
 	g.redis = pipeline.New(options)
-	g.settleTime = g.redis.SettleTime()
+	g.failoverLag = g.redis.FailoverLag()
 	g.records = newRecords(o.Store, g.redis.Earliest)
 	g.done.Go(func() { g.runLoader(ctx) })
 	return g
@@ -145,7 +145,7 @@ func (g *Guard) awaitEpoch(ctx context.Context, epoch spend.ID) error {
 		seen = &entry{epoch, time.Now()}
 		g.entered.Store(seen)
 	}
-	left := g.settleTime - time.Since(seen.at)
+	left := g.failoverLag - time.Since(seen.at)
 	if left <= 0 {
 		return nil
 	}

@@ -124,14 +124,14 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 	stale := holder{pending, *g.node.Load(), spend.NewID(now), 1}.String()
 	m := *g.windows.Load()
 	name := fingerprintName(m.epoch, pass.Fingerprint)
-	if settled, err := g.settleContested(t.Context(), server, m, pass, stale, now); err != nil || settled {
-		t.Errorf("a free name: settled %t, %v", settled, err)
+	if resolved, err := g.resolveContested(t.Context(), server, m, pass, stale, now); err != nil || resolved {
+		t.Errorf("a free name: resolved %t, %v", resolved, err)
 	}
 	if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if settled, err := g.settleContested(t.Context(), server, m, pass, stale, now); err != nil || !settled {
-		t.Errorf("a stale claim: settled %t, %v", settled, err)
+	if resolved, err := g.resolveContested(t.Context(), server, m, pass, stale, now); err != nil || !resolved {
+		t.Errorf("a stale claim: resolved %t, %v", resolved, err)
 	}
 	if held := server.Get(t.Context(), name).Val(); held != passHolder(pass).String() {
 		t.Errorf("the name holds %q", held)
@@ -351,13 +351,13 @@ func TestLookupAnswersAreFresh(t *testing.T) {
 
 // G5: right after a switch of master, which begins an epoch, a change of the
 // configuration is not answered before every node has turned to the new one.
-func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
+func TestChangeWaitsForTheSwitch(t *testing.T) {
 	g := newGuard(t)
-	g.settleTime = 300 * time.Millisecond
+	g.failoverLag = 300 * time.Millisecond
 	if err := g.RaiseGeneration(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if age := time.Since(g.windows.Load().epoch.Time()); age < g.settleTime {
+	if age := time.Since(g.windows.Load().epoch.Time()); age < g.failoverLag {
 		t.Errorf("answered %s after the epoch began", age)
 	}
 	// The clock of the node that began it is behind, by more than that.
@@ -377,12 +377,12 @@ func TestChangeWaitsForTheSwitchToSettle(t *testing.T) {
 	if err := errors.Join(err, g.RaiseGeneration(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if age := time.Since(began); age < g.settleTime {
+	if age := time.Since(began); age < g.failoverLag {
 		t.Errorf("answered %s after an epoch began that seemed a second older", age)
 	}
 	// Once is enough, also for a node of which nobody asks anything else.
 	began = time.Now()
-	if err := g.RaiseGeneration(t.Context()); err != nil || time.Since(began) >= g.settleTime {
+	if err := g.RaiseGeneration(t.Context()); err != nil || time.Since(began) >= g.failoverLag {
 		t.Errorf("the next change took %s, %v", time.Since(began), err)
 	}
 }

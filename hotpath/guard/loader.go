@@ -135,11 +135,11 @@ func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, 
 		if cmds[i].Val() == "" {
 			continue
 		}
-		settled, err := g.settleContested(ctx, server, m, p, cmds[i].Val(), now)
+		resolved, err := g.resolveContested(ctx, server, m, p, cmds[i].Val(), now)
 		if err != nil {
 			return nil, err
 		}
-		if !settled {
+		if !resolved {
 			contested = append(contested, p)
 		}
 	}
@@ -150,10 +150,10 @@ func passHolder(p audit.LivePass) holder {
 	return holder{state: committed, check: p.CheckID, claimedMS: p.ClaimedMS}
 }
 
-// settleContested reports whether the value that holds the name of a live pass
+// resolveContested reports whether the value that holds the name of a live pass
 // will not be released any more, and is no older pass: it is recorded, or the
 // pass took its place.
-func (g *Guard) settleContested(ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
+func (g *Guard) resolveContested(ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
 		return false, err

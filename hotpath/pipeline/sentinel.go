@@ -131,9 +131,9 @@ func (s *sentinels) watch(ctx context.Context, switched func()) {
 
 const (
 	watchEvery = 300 * time.Millisecond
-	// switchSettled is when every node has turned to a new master: a question
+	// switchLag is when every node has turned to a new master: a question
 	// that was in progress, the next one, and the batch in flight then.
-	switchSettled = watchEvery + 3*ioTimeout
+	switchLag = watchEvery + 3*ioTimeout
 )
 
 func (s *sentinels) close() error {

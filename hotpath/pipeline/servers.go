@@ -39,9 +39,9 @@ type Servers struct {
 	// of it is asked of one server.
 	master func(context.Context) (*redis.Client, error)
 	// reload finds out anew which server that is; master may be called meanwhile.
-	reload     func(context.Context)
-	closed     func() error
-	settleTime time.Duration
+	reload      func(context.Context)
+	closed      func() error
+	failoverLag time.Duration
 	// embedded is set for a Redis inside this process, which has no INFO and
 	// whose data lives exactly as long as the process.
 	embedded bool
@@ -53,9 +53,9 @@ func (s *Servers) Key(name string) string { return s.prefix + name }
 // Master returns a client of the server that is taken for the master.
 func (s *Servers) Master(ctx context.Context) (*redis.Client, error) { return s.master(ctx) }
 
-// SettleTime returns how long after a switch of master another node may still
+// FailoverLag returns how long after a switch of master another node may still
 // read from the old one.
-func (s *Servers) SettleTime() time.Duration { return s.settleTime }
+func (s *Servers) FailoverLag() time.Duration { return s.failoverLag }
 
 // NewServers returns the servers without a connection for batches.
 func NewServers(o Options) *Servers {
@@ -82,7 +82,7 @@ func (s *Servers) connect(options Options) {
 	switch {
 	case o.MasterName != "":
 		sentinels := newSentinels(o)
-		s.master, s.settleTime = sentinels.master, switchSettled
+		s.master, s.failoverLag = sentinels.master, switchLag
 		watching, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
