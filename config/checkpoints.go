@@ -17,9 +17,9 @@ type Checkpoints struct {
 
 const (
 	seedSize = 32
-	// DefaultCheckpointInterval is how much of a chain's end can be cut off
+	// defaultCheckpointInterval is how much of a chain's end can be cut off
 	// unseen, at most.
-	DefaultCheckpointInterval  = time.Minute
+	defaultCheckpointInterval  = time.Minute
 	shortestCheckpointInterval = time.Second
 	// longestCheckpointInterval is half of what the alert SpendgateCheckpointsStop
 	// takes for a node that has stopped.
@@ -32,7 +32,7 @@ func readCheckpoints(s *source, mode Mode) Checkpoints {
 	c := Checkpoints{
 		Key:      read(s, "CHECKPOINT_KEY", "", parseSeed),
 		File:     read(s, "CHECKPOINT_FILE", "", parseText),
-		Interval: read(s, "CHECKPOINT_INTERVAL", DefaultCheckpointInterval, parseCheckpointInterval),
+		Interval: read(s, "CHECKPOINT_INTERVAL", defaultCheckpointInterval, parseCheckpointInterval),
 	}
 	if mode == Audit {
 		return c

@@ -22,10 +22,10 @@ const (
 
 // The defaults of settings that have one.
 const (
-	DefaultListenAddr = ":8080"
-	DefaultOpsAddr    = ":9090"
+	defaultListenAddr = ":8080"
+	defaultOpsAddr    = ":9090"
 	DefaultDataDir    = ".spendgate" // of mode Dev
-	DefaultAPIURL     = "http://127.0.0.1:8080"
+	defaultAPIURL     = "http://127.0.0.1:8080"
 )
 
 const (
@@ -75,8 +75,8 @@ type Config struct {
 func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Config, error) {
 	s := newSource(environ)
 	c := Config{
-		ListenAddr:      read(s, "LISTEN_ADDR", DefaultListenAddr, parseAddr),
-		OpsAddr:         read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr),
+		ListenAddr:      read(s, "LISTEN_ADDR", defaultListenAddr, parseAddr),
+		OpsAddr:         read(s, "OPS_ADDR", defaultOpsAddr, parseAddr),
 		AdminKeys:       read(s, "ADMIN_KEY", nil, parseAdminKeys),
 		TrustedProxies:  read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
 		Demo:            read(s, "DEMO", true, parseBool),
@@ -160,7 +160,7 @@ type Client struct {
 func LoadClient(environ []string) (Client, error) {
 	s := newSource(environ)
 	c := Client{
-		APIURL: read(s, "API_URL", DefaultAPIURL, parseAPIURL),
+		APIURL: read(s, "API_URL", defaultAPIURL, parseAPIURL),
 		APIKey: read(s, "API_KEY", "", parseKey),
 	}
 	if keys := read(s, "ADMIN_KEY", nil, parseAdminKeys); len(keys) > 0 {
@@ -201,6 +201,6 @@ func LoadTools(environ []string) (Tools, error) {
 // LoadOpsAddr returns where a node with this environment listens for operations.
 func LoadOpsAddr(environ []string) (string, error) {
 	s := newSource(environ)
-	addr := read(s, "OPS_ADDR", DefaultOpsAddr, parseAddr)
+	addr := read(s, "OPS_ADDR", defaultOpsAddr, parseAddr)
 	return addr, errors.Join(s.faults...)
 }

@@ -78,7 +78,7 @@ func (s *suite) redisFromOldCopy(t *testing.T) {
 // back, without requests meanwhile. The marker, the process and the nodes'
 // connections are unchanged; the claim is lost.
 func (s *suite) redisFailedOverAndBack(t *testing.T) {
-	other, err := fleet.StartRedis(t.Context(), t.TempDir(), fleet.RedisOptions{})
+	other, err := fleet.StartRedis(t.Context(), t.TempDir())
 	act(t, err)
 	defer other.Close() //nolint:errcheck // it ends with the test
 	check(t, s.client(0), s.action("41")).Result()

@@ -32,7 +32,7 @@ func testStart(t *testing.T, binary string) {
 	for _, folder := range []string{filepath.Dir(dir), dir} {
 		act(t, os.Chmod(folder, 0o711)) //nolint:gosec // another user runs PostgreSQL
 	}
-	redis, err := fleet.StartRedis(t.Context(), filepath.Join(dir, "redis"), fleet.RedisOptions{})
+	redis, err := fleet.StartRedis(t.Context(), filepath.Join(dir, "redis"))
 	act(t, err)
 	t.Cleanup(func() { act(t, redis.Close()) })
 	postgres, err := fleet.StartPostgres(t.Context(), filepath.Join(dir, "postgres"), "fsync=off")

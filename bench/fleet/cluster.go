@@ -14,8 +14,8 @@ import (
 const (
 	clusterMasters = 3
 	clusterSlots   = 16384
-	// ClusterNodeTimeout is when a server that does not answer is failed over.
-	ClusterNodeTimeout = time.Second
+	// clusterNodeTimeout is when a server that does not answer is failed over.
+	clusterNodeTimeout = time.Second
 )
 
 // Cluster is a Redis Cluster of three masters with a replica each. Servers
@@ -25,9 +25,9 @@ type Cluster struct {
 	URL     string   // of all servers
 }
 
-// StartCluster starts a cluster with its files in dir and waits until every
+// startCluster starts a cluster with its files in dir and waits until every
 // server says that it works.
-func StartCluster(ctx context.Context, dir string) (*Cluster, error) {
+func startCluster(ctx context.Context, dir string) (*Cluster, error) {
 	c := new(Cluster)
 	if err := c.start(ctx, dir); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -49,7 +49,7 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: password}, []string{
 			"masterauth " + password, "repl-diskless-sync-delay 0",
 			"cluster-enabled yes", "cluster-config-file nodes.conf", fmt.Sprintf("cluster-port %d", bus),
-			fmt.Sprintf("cluster-node-timeout %d", ClusterNodeTimeout.Milliseconds()), "cluster-replica-validity-factor 0",
+			fmt.Sprintf("cluster-node-timeout %d", clusterNodeTimeout.Milliseconds()), "cluster-replica-validity-factor 0",
 		})
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (c *Cluster) Await(ctx context.Context) error {
 func (c *Cluster) Master(ctx context.Context, key string) (*Redis, error) {
 	votes := make(map[*Redis]int)
 	for _, seen := range c.Servers {
-		tried, cancel := context.WithTimeout(ctx, ClusterNodeTimeout/2)
+		tried, cancel := context.WithTimeout(ctx, clusterNodeTimeout/2)
 		owner := c.masterSeenBy(tried, seen, key)
 		cancel()
 		if votes[owner]++; owner != nil && votes[owner] > len(c.Servers)/2 {

@@ -18,7 +18,6 @@ type Options struct {
 	Binary   string   // of Build
 	Nodes    int      // to begin with
 	Settings Settings // of every node, besides its ports and servers
-	Redis    RedisOptions
 	Cluster  bool     // Redis is a Cluster
 	Sentinel bool     // Redis is guarded by Sentinels
 	Postgres []string // settings of the server, such as fsync=off
@@ -69,10 +68,10 @@ func (f *Fleet) start(ctx context.Context, o Options) error {
 	}
 	databaseURL := f.Postgres.URL
 	if o.Standby {
-		if f.Standby, err = StartStandby(ctx, filepath.Join(f.dir, "standby"), f.Postgres, o.Postgres...); err != nil {
+		if f.Standby, err = startStandby(ctx, filepath.Join(f.dir, "standby"), f.Postgres, o.Postgres...); err != nil {
 			return err
 		}
-		databaseURL = AnyOf(f.Postgres, f.Standby)
+		databaseURL = anyOf(f.Postgres, f.Standby)
 	}
 	f.common = Settings{"REDIS_URL": redisURL, "DATABASE_URL": databaseURL, "ADMIN_KEY": f.AdminKey}
 	maps.Copy(f.common, o.Settings)
@@ -88,15 +87,15 @@ func (f *Fleet) beginRedis(ctx context.Context, o Options) (url string, err erro
 	dir := filepath.Join(f.dir, "redis")
 	switch {
 	case o.Cluster:
-		if f.Cluster, err = StartCluster(ctx, dir); err == nil {
+		if f.Cluster, err = startCluster(ctx, dir); err == nil {
 			url = f.Cluster.URL
 		}
 	case o.Sentinel:
-		if f.Sentinel, err = StartSentinel(ctx, dir); err == nil {
+		if f.Sentinel, err = startSentinel(ctx, dir); err == nil {
 			url = f.Sentinel.URL
 		}
 	default:
-		if f.Redis, err = StartRedis(ctx, dir, o.Redis); err == nil {
+		if f.Redis, err = StartRedis(ctx, dir); err == nil {
 			url = f.Redis.URL
 		}
 	}

@@ -24,7 +24,7 @@ func StartMeasured(ctx context.Context, name string) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Postgres.RecycleWAL(ctx); err != nil {
+	if err := f.Postgres.recycleWAL(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -53,11 +53,11 @@ func (p *Postgres) Written(ctx context.Context) (wal, stored int64, err error) {
 // min_wal_size of AdvisedSettings keeps.
 const recycledSegments = 256
 
-// RecycleWAL brings the write-ahead log into the state that it has on a server that
+// recycleWAL brings the write-ahead log into the state that it has on a server that
 // has worked for a while: segments are used again. On a new server each has to
 // be made first, filled with zeros, and every commit waits for that, some 50 ms
 // for every 16 MB.
-func (p *Postgres) RecycleWAL(ctx context.Context) error {
+func (p *Postgres) recycleWAL(ctx context.Context) error {
 	for range recycledSegments {
 		// A segment with nothing in it is not switched.
 		if _, err := p.Pool.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''); SELECT pg_switch_wal()"); err != nil {

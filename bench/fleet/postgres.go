@@ -156,7 +156,6 @@ type Row struct {
 	RuleID        *string
 	Message       *string
 	NextStep      *string
-	KeyID         string
 	Fingerprint   string // hex
 	Violation     bool   // there is a violation of it
 }
@@ -167,7 +166,7 @@ func (p *Postgres) Rows(ctx context.Context, condition string, args ...any) ([]R
 	rows, err := p.Pool.Query(ctx, `SELECT 'chk_' || replace(check_id::text, '-', ''), claimed_ms IS NOT NULL, policy_id, policy_version,
 		'{"a": "allow", "b": "block", "e": "escalate"}'::jsonb->>decision::text, latency_ms,
 		'{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}'::jsonb->>action_type::text, amount::text, currency, agent_id,
-		counterparty, coalesce(idempotency_key, ''), reason_code, rule_id, message, next_step, key_id, encode(fingerprint, 'hex'),
+		counterparty, coalesce(idempotency_key, ''), reason_code, rule_id, message, next_step, encode(fingerprint, 'hex'),
 		EXISTS (SELECT FROM violations AS v WHERE v.id = check_id) FROM checks WHERE `+condition+` ORDER BY check_id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the trail: %w", err)

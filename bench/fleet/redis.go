@@ -13,13 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisOptions say how a Redis runs.
-type RedisOptions struct {
-	// Persist lines of configuration, such as `appendonly yes`. Without any,
-	// what is not saved by an explicit SAVE is gone after a restart.
-	Persist []string
-}
-
 // Redis is a redis-server. A restart keeps port, password and folder.
 type Redis struct {
 	*Process
@@ -30,9 +23,10 @@ type Redis struct {
 	Client *redis.Client
 }
 
-// StartRedis starts a Redis with its files in dir.
-func StartRedis(ctx context.Context, dir string, o RedisOptions) (*Redis, error) {
-	r, err := newRedis("redis", dir, endpoint{Password: rand.Text()}, o.Persist)
+// StartRedis starts a Redis with its files in dir. What no explicit SAVE saved is
+// gone after a restart.
+func StartRedis(ctx context.Context, dir string) (*Redis, error) {
+	r, err := newRedis("redis", dir, endpoint{Password: rand.Text()}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ const (
 	sentinelMaster   = "claims"
 	sentinelReplicas = 2
 	sentinels        = 3
-	// SentinelDownAfter is when a master that does not answer is failed over.
-	SentinelDownAfter = time.Second
+	// sentinelDownAfter is when a master that does not answer is failed over.
+	sentinelDownAfter = time.Second
 	failoverTimeout   = 5 * time.Second
 )
 
@@ -28,9 +28,9 @@ type Sentinel struct {
 	URL      string // of the watchers
 }
 
-// StartSentinel starts all servers with their files in dir, and waits until
+// startSentinel starts all servers with their files in dir, and waits until
 // the Sentinels list the replicas and each other.
-func StartSentinel(ctx context.Context, dir string) (*Sentinel, error) {
+func startSentinel(ctx context.Context, dir string) (*Sentinel, error) {
 	s := new(Sentinel)
 	if err := s.start(ctx, dir); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -61,7 +61,7 @@ func (s *Sentinel) start(ctx context.Context, dir string) error {
 		r, err := newRedis(name, filepath.Join(dir, name), endpoint{Password: sentinelPassword}, []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", sentinelMaster, s.Servers[0].Port),
 			set("auth-pass", password), "sentinel sentinel-pass " + sentinelPassword,
-			set("down-after-milliseconds", SentinelDownAfter.Milliseconds()), set("failover-timeout", failoverTimeout.Milliseconds()),
+			set("down-after-milliseconds", sentinelDownAfter.Milliseconds()), set("failover-timeout", failoverTimeout.Milliseconds()),
 		}, "--sentinel")
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (s *Sentinel) Reverse(ctx context.Context, master *Redis) error {
 		for _, args := range [][]any{
 			{"sentinel", "monitor", sentinelMaster, "127.0.0.1", next.Port, 2},
 			{"sentinel", "set", sentinelMaster, "auth-pass", master.Client.Options().Password},
-			{"sentinel", "set", sentinelMaster, "down-after-milliseconds", SentinelDownAfter.Milliseconds()},
+			{"sentinel", "set", sentinelMaster, "down-after-milliseconds", sentinelDownAfter.Milliseconds()},
 			{"sentinel", "set", sentinelMaster, "failover-timeout", failoverTimeout.Milliseconds()},
 		} {
 			if err := do(w, args...); err != nil {

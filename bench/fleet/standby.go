@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// StartStandby starts a synchronous standby of a server, with its files in dir.
-func StartStandby(ctx context.Context, dir string, primary *Postgres, settings ...string) (*Postgres, error) {
+// startStandby starts a synchronous standby of a server, with its files in dir.
+func startStandby(ctx context.Context, dir string, primary *Postgres, settings ...string) (*Postgres, error) {
 	p, err := newPostgres(ctx, "standby", dir, endpoint{Password: primary.Password}, settings)
 	if err != nil {
 		return nil, err
@@ -24,8 +24,8 @@ func StartStandby(ctx context.Context, dir string, primary *Postgres, settings .
 	return p, nil
 }
 
-// AnyOf returns a URL that connects to the server that takes writes.
-func AnyOf(servers ...*Postgres) string {
+// anyOf returns a URL that connects to the server that takes writes.
+func anyOf(servers ...*Postgres) string {
 	hosts := make([]string, len(servers))
 	for i, p := range servers {
 		hosts[i] = loopback(p.Port)

@@ -163,7 +163,7 @@ func withServers(ctx context.Context, args []string) (code int, err error) {
 		return 1, fmt.Errorf("cannot make a folder for the servers: %w", err)
 	}
 	closeRedis, err := provide(ctx, "TEST_REDIS_URL", "redis-server", func() (string, func() error, error) {
-		r, err := fleet.StartRedis(ctx, filepath.Join(dir, "redis"), fleet.RedisOptions{})
+		r, err := fleet.StartRedis(ctx, filepath.Join(dir, "redis"))
 		if err != nil {
 			return "", nil, err
 		}

@@ -13,8 +13,8 @@ type Deployment struct {
 	AdminKey string
 }
 
-// KeyRPM is the rate limit of the keys that Prepare makes, the highest there is.
-const KeyRPM = 10_000
+// keyRPM is the rate limit of the keys that Prepare makes, the highest there is.
+const keyRPM = 10_000
 
 // Prepare makes the workload's API keys and policies and returns the keys.
 func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
@@ -24,7 +24,7 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 	}
 	keys := make([]string, w.Keys)
 	for i := range keys {
-		key, err := admin.CreateKey(ctx, client.KeyRequest{Name: fmt.Sprint("bench ", i), RateLimitRPM: new(KeyRPM)})
+		key, err := admin.CreateKey(ctx, client.KeyRequest{Name: fmt.Sprint("bench ", i), RateLimitRPM: new(keyRPM)})
 		if err != nil {
 			return nil, fmt.Errorf("cannot make API key %d: %w", i, err)
 		}
@@ -42,7 +42,7 @@ func (d Deployment) Prepare(ctx context.Context, w Workload) ([]string, error) {
 func (d Deployment) MakePolicy(ctx context.Context, key string, i int, more ...map[string]any) error {
 	api, err := client.New(client.Options{BaseURL: d.URL, APIKey: key})
 	if err == nil {
-		_, err = api.CreatePolicyJSON(ctx, PolicyBody(i, more...))
+		_, err = api.CreatePolicyJSON(ctx, policyBody(i, more...))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make policy %d: %w", i, err)

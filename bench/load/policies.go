@@ -13,7 +13,7 @@ const (
 	MaxDaysSince       = 30
 	MaxDiscountPercent = 20
 	WindowMinutes      = 5
-	AllowedHours       = "00:00-24:00" // evaluated, but always open
+	allowedHours       = "00:00-24:00" // evaluated, but always open
 )
 
 // AllowedDays are the days on which policies are open: all, so that a run
@@ -55,9 +55,9 @@ func Cap(i int) int { return 5000 + 100*(i%10) }
 // Threshold returns the amount above which the i-th policy escalates, in dollars.
 func Threshold(i int) int { return 1000 + 10*(i%10) }
 
-// PolicyBody returns what POST /v1/policies takes to create the i-th policy, with
+// policyBody returns what POST /v1/policies takes to create the i-th policy, with
 // these rules behind its own.
-func PolicyBody(i int, more ...map[string]any) []byte {
+func policyBody(i int, more ...map[string]any) []byte {
 	type object = map[string]any
 	rule := func(id, kind string, parameters object) object {
 		return object{"rule_id": id, "rule_type": kind, "parameters": parameters}
@@ -73,7 +73,7 @@ func PolicyBody(i int, more ...map[string]any) []byte {
 			rule("rails", "blocked_payment_rails", object{"rails": BlockedRails}),
 			rule("discount-cap", "discount_cap", object{"max_percent": MaxDiscountPercent}),
 			rule("countries", "geography_block", object{"blocked_countries": BlockedCountries}),
-			rule("hours", "time_restriction", object{"allowed_days": AllowedDays, "allowed_hours_utc": AllowedHours}),
+			rule("hours", "time_restriction", object{"allowed_days": AllowedDays, "allowed_hours_utc": allowedHours}),
 			rule("repeats", "duplicate_guard", object{"window_minutes": WindowMinutes}),
 			rule("needs-a-human", "escalate_if", object{"amount_above": Threshold(i), "action_types": EscalatedTypes}),
 		}, more...),

@@ -12,8 +12,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf returns the median and the extremes; zeros of no values.
-func SpreadOf(values []float64) Spread {
+// spreadOf returns the median and the extremes; zeros of no values.
+func spreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
@@ -32,19 +32,19 @@ func SpreadOver(results []Result, figure func(*Result) float64) Spread {
 	for i := range results {
 		values[i] = figure(&results[i])
 	}
-	return SpreadOf(values)
+	return spreadOf(values)
 }
 
-// RatioOver returns the spread of a figure's ratio, round by round: what
+// ratioOver returns the spread of a figure's ratio, round by round: what
 // disturbs the machine in one round disturbs both.
-func RatioOver(of, to []Result, figure func(*Result) float64) Spread {
+func ratioOver(of, to []Result, figure func(*Result) float64) Spread {
 	var values []float64
 	for i := range min(len(of), len(to)) {
 		if base := figure(&to[i]); base > 0 {
 			values = append(values, figure(&of[i])/base)
 		}
 	}
-	return SpreadOf(values)
+	return spreadOf(values)
 }
 
 // String shows the median and the extremes.
@@ -64,11 +64,11 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// Throughput returns a figure for SpreadOver and RatioOver.
+// Throughput returns a figure for SpreadOver and ratioOver.
 func Throughput(r *Result) float64 { return r.PerSecond }
 
-// ServerCPU returns a figure for SpreadOver and RatioOver.
+// ServerCPU returns a figure for SpreadOver and ratioOver.
 func ServerCPU(r *Result) float64 { return r.Server() }
 
-// P99 returns a figure for SpreadOver and RatioOver.
+// P99 returns a figure for SpreadOver and ratioOver.
 func P99(r *Result) float64 { return r.Latency.P99 }

@@ -52,9 +52,9 @@ func Summarise(rounds []Result, baselines ...[]Result) Summary {
 	for _, baseline := range baselines {
 		s.Ratios = append(s.Ratios, Ratio{
 			To:         baseline[0].Name,
-			Throughput: RatioOver(rounds, baseline, Throughput),
-			ServerCPU:  RatioOver(rounds, baseline, ServerCPU),
-			P99:        RatioOver(rounds, baseline, P99),
+			Throughput: ratioOver(rounds, baseline, Throughput),
+			ServerCPU:  ratioOver(rounds, baseline, ServerCPU),
+			P99:        ratioOver(rounds, baseline, P99),
 		})
 	}
 	return s

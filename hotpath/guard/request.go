@@ -44,14 +44,11 @@ func (s *snapshots) parse(nonce, text string) *snapshot {
 		return last
 	}
 	m, _ := parseMarker(text) // a newer one is none of this node's
-	next := &snapshot{nonce: nonce, text: text, marker: m, generation: generationLabel(m.epoch.Text(""), nonce)}
+	// A nonce alone could come back after Redis was lost; no epoch comes back (F12).
+	next := &snapshot{nonce: nonce, text: text, marker: m, generation: m.epoch.Text("") + "/" + nonce}
 	s.last.Store(next)
 	return next
 }
-
-// generationLabel names a state of the configuration. A nonce alone could come
-// back after Redis was lost; no epoch comes back (F12).
-func generationLabel(epoch, nonce string) string { return epoch + "/" + nonce }
 
 // verify reports whether a batch found the windows that this node is in: their
 // marker was read last, and certifies everything before it (F5).

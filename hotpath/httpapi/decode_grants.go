@@ -65,9 +65,9 @@ func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
 	case spend.MemberAgentIDs:
 		g.AgentIDs = r.list(func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
 	case spend.MemberPrincipal:
-		g.Principal = r.boundedText(spend.MaxPrincipal)
+		g.Principal = r.principal()
 	case spend.MemberOwner:
-		g.Owner = r.boundedText(spend.MaxPrincipal)
+		g.Owner = r.principal()
 	case spend.MemberExpiresAt:
 		g.ExpiresAt = r.future(now)
 	default:
@@ -112,11 +112,11 @@ func (r *reader) string() (string, bool) {
 	return r.unquote(r.value()), true
 }
 
-// boundedText returns a string of 1 to most characters that is not blank.
-func (r *reader) boundedText(most int) string {
+// principal returns the name of a person or an organisation.
+func (r *reader) principal() string {
 	s, ok := r.string()
 	if ok {
-		r.bounded(r.name, s, most)
+		r.bounded(r.name, s, spend.MaxPrincipal)
 	}
 	return s
 }

@@ -21,9 +21,6 @@ type Program struct {
 	size     int
 }
 
-// PolicyID returns the policy's identifier.
-func (p *Program) PolicyID() string { return p.policyID }
-
 // Version returns the policy's version.
 func (p *Program) Version() int { return p.version }
 

@@ -117,8 +117,8 @@ func TestDuplicateGuard(t *testing.T) {
 
 func TestProgramNamesItsPolicy(t *testing.T) {
 	p := mustCompile(t, rule1("max_amount", `{"limit":1}`))
-	if p.PolicyID() != "desk" || p.Version() != 7 {
-		t.Errorf("program of %s, version %d", p.PolicyID(), p.Version())
+	if p.policyID != "desk" || p.Version() != 7 {
+		t.Errorf("program of %s, version %d", p.policyID, p.Version())
 	}
 }
 

@@ -36,7 +36,7 @@ func (r *Report) writeApproval(p *printer) {
 	p.line("status", string(a.Status))
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		p.line(decisionOf(d), fmt.Sprintf("%s, with %s, at %s", Printable(d.Principal), Printable(d.KeyID), d.At.Format(timeForm)))
+		p.line(decisionOf(d), fmt.Sprintf("%s, with %s, at %s", printable(d.Principal), printable(d.KeyID), d.At.Format(timeForm)))
 		if d.Note != "" {
 			p.text("note", d.Note)
 		}

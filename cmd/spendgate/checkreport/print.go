@@ -22,15 +22,15 @@ func (p *printer) text(label, value string) {
 	if value == "" {
 		value = "-"
 	} else {
-		value = Printable(value)
+		value = printable(value)
 	}
 	p.line(label, value)
 }
 
-// Printable returns a text safe to print on a line of a terminal: unchanged, or
+// printable returns a text safe to print on a line of a terminal: unchanged, or
 // quoted when it has unprintable characters or could be taken for a quoted,
 // absent or blank text.
-func Printable(s string) string {
+func printable(s string) string {
 	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
 	if strange {

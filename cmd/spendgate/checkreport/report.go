@@ -102,9 +102,9 @@ func (r *Report) writeJudgement(p *printer) {
 	c, d := r.Check, &r.Check.Decision
 	p.section("Judged")
 	p.line("as", resolution(c))
-	policy := fmt.Sprintf("%s, version %d", Printable(c.Action.PolicyID), d.PolicyVersion)
+	policy := fmt.Sprintf("%s, version %d", printable(c.Action.PolicyID), d.PolicyVersion)
 	if r.Policy != nil {
-		policy += fmt.Sprintf(", %s, in force from %s", Printable(r.Policy.Name), r.Policy.UpdatedAt.UTC().Format(timeForm))
+		policy += fmt.Sprintf(", %s, in force from %s", printable(r.Policy.Name), r.Policy.UpdatedAt.UTC().Format(timeForm))
 	}
 	p.line("by policy", policy)
 	if d.Effect == spend.Allow {
@@ -112,10 +112,10 @@ func (r *Report) writeJudgement(p *printer) {
 		return
 	}
 	fired := r.fired()
-	p.line("rule", Printable(d.RuleID)+fired.kind())
+	p.line("rule", printable(d.RuleID)+fired.kind())
 	p.text("described as", d.RuleDescription)
 	for _, parameter := range fired.parameters {
-		p.line("parameter", Printable(parameter.name)+" = "+clip(printableJSON(parameter.value)))
+		p.line("parameter", printable(parameter.name)+" = "+clip(printableJSON(parameter.value)))
 	}
 	for _, fact := range fired.facts(c) {
 		p.line("the check had", fact)
@@ -140,9 +140,9 @@ func resolution(c *spend.Check) string {
 func (r *Report) writeRecord(p *printer) {
 	c := r.Check
 	p.section("Record")
-	key := Printable(c.KeyID)
+	key := printable(c.KeyID)
 	if r.KeyName != "" {
-		key += ", " + Printable(r.KeyName)
+		key += ", " + printable(r.KeyName)
 	}
 	p.line("API key", key)
 	if c.Principal != "" {

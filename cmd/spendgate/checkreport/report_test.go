@@ -227,7 +227,7 @@ func TestPrintable(t *testing.T) {
 		"plain": "plain", "é 中 😀": "é 中 😀", "": `""`, "-": `"-"`, " a": `" a"`, "a ": `"a "`, `"a"`: `"\"a\""`, "a\"b": `a"b`,
 		"a\nb": `"a\nb"`, "\x1b": `"\x1b"`, "\u009b": `"\u009b"`, "\xff": `"\xff"`, "\u00a0": `"\u00a0"`,
 	} {
-		if got := Printable(in); got != want {
+		if got := printable(in); got != want {
 			t.Errorf("%q is printed %s, want %s", in, got, want)
 		}
 	}

@@ -71,7 +71,7 @@ func textOf(value jsontext.Value) (s string) {
 func (f firedRule) kind() string {
 	switch {
 	case f.ruleType != "":
-		return ", of type " + Printable(f.ruleType)
+		return ", of type " + printable(f.ruleType)
 	case f.implicit:
 		return ", which every policy has"
 	default:
@@ -84,7 +84,7 @@ func (f firedRule) facts(c *spend.Check) (facts []string) {
 	if c.Decision.Reason == spend.ReasonDuplicate {
 		a := &c.Action
 		return []string{fmt.Sprintf("agent_id %s, action type %s, amount %s, counterparty %s",
-			Printable(a.AgentID), c.ActionType, a.Amount, Printable(a.Counterparty))}
+			printable(a.AgentID), c.ActionType, a.Amount, printable(a.Counterparty))}
 	}
 	ruleType := policy.Type(f.ruleType)
 	if ruleType == nil {
@@ -109,11 +109,11 @@ func fact(field string, c *spend.Check) string {
 	a, value := &c.Action, ""
 	switch field {
 	case "amount":
-		return "amount " + a.Amount.String() + " " + Printable(a.Currency)
+		return "amount " + a.Amount.String() + " " + printable(a.Currency)
 	case "action_type":
 		return "action type " + c.ActionType.String()
 	case "api_key":
-		return "principal " + Printable(c.PrincipalName())
+		return "principal " + printable(c.PrincipalName())
 	case "timestamp":
 		return "time " + c.Timestamp().Format("Mon 15:04") + " UTC"
 	case "agent_id":
@@ -140,5 +140,5 @@ func fact(field string, c *spend.Check) string {
 	if value == "" {
 		return "no " + field
 	}
-	return field + " " + Printable(value)
+	return field + " " + printable(value)
 }
