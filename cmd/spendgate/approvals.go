@@ -45,10 +45,7 @@ func approvalsList(flags *flag.FlagSet) action {
 	policyID := flags.String("policy-id", "", "only of the policy `ID`")
 	agentID := flags.String("agent-id", "", "only of the agent `ID`")
 	asJSON := flags.Bool("json", false, "print the approvals as JSON")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		api, err := keyAPI(p)
 		if err != nil {
 			return err

@@ -84,10 +84,7 @@ func auditCheckpoint(flags *flag.FlagSet) action {
 		reason = strings.TrimSpace(text)
 		return notEmpty(&reason)(reason)
 	})
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		return writeCheckpoint(ctx, p, reason)
 	}
 }

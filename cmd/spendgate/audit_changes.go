@@ -33,10 +33,7 @@ func auditChanges(flags *flag.FlagSet) action {
 	flags.Var(&since, "since", "only those since `TIME`: 2026-03-01 or 2026-03-01T12:00:00Z")
 	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		q.Since = since.at
 		changes, done, err := openChanges(ctx, p, *dataDir)
 		if err != nil {

@@ -32,9 +32,9 @@ func auditDetach(flags *flag.FlagSet) action {
 	violations := flags.Bool("violations", false, "take out months of violations, instead of days of checks")
 	dryRun := flags.Bool("dry-run", false, "tell what would be done")
 	drop := flags.Bool("drop", false, "drop the tables of detached days, instead of leaving them for you to drop; delete the rows of detached months")
-	return func(ctx context.Context, p process, args []string) error {
-		if *before == "" || *dir == "" || len(args) > 0 {
-			return usageError{text: "needs --before DATE and --to DIR, and no arguments"}
+	return func(ctx context.Context, p process, _ []string) error {
+		if *before == "" || *dir == "" {
+			return usageError{text: "needs --before DATE and --to DIR"}
 		}
 		date, err := time.Parse(time.DateOnly, *before)
 		if err != nil {

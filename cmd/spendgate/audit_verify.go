@@ -43,9 +43,9 @@ func auditVerify(flags *flag.FlagSet) action {
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
-	return func(ctx context.Context, p process, args []string) error {
-		if len(args) > 0 || v.workers < 1 {
-			return usageError{text: "takes no arguments but flags, and at least one worker"}
+	return func(ctx context.Context, p process, _ []string) error {
+		if v.workers < 1 {
+			return usageError{text: "needs at least one worker"}
 		}
 		if !v.to.at.IsZero() && v.to.at.Before(v.from.at) {
 			return usageError{text: "--from must not be later than --to"}

@@ -14,7 +14,7 @@ import (
 // with sub.
 type command struct {
 	name    string
-	args    string // what follows the flags, for the usage line
+	args    string // what follows the flags; nothing may if it is empty
 	summary string
 	details string // more for --help
 
@@ -65,6 +65,9 @@ func (c command) execLeaf(ctx context.Context, p process, path string, args []st
 	}
 	if err != nil {
 		return usageError{path, flagFault(err)}
+	}
+	if c.args == "" && len(rest) > 0 {
+		return usageError{path, fmt.Sprintf("takes no arguments, not %q", rest)}
 	}
 	err = act(ctx, p, rest)
 	if usage, ok := errors.AsType[usageError](err); ok {
@@ -117,21 +120,8 @@ func flagFault(err error) string {
 // noFlags returns the setup of a command that takes neither flags nor arguments.
 func noFlags(f func(context.Context, process) error) func(*flag.FlagSet) action {
 	return func(*flag.FlagSet) action {
-		return func(ctx context.Context, p process, args []string) error {
-			if err := noArguments(args); err != nil {
-				return err
-			}
-			return f(ctx, p)
-		}
+		return func(ctx context.Context, p process, _ []string) error { return f(ctx, p) }
 	}
-}
-
-// noArguments refuses arguments.
-func noArguments(args []string) error {
-	if len(args) > 0 {
-		return usageError{text: fmt.Sprintf("takes no arguments, not %q", args)}
-	}
-	return nil
 }
 
 func isHelp(arg string) bool {

@@ -54,9 +54,9 @@ func keysCreate(flags *flag.FlagSet) action {
 	var grants client.Grants
 	grantFlags(flags, &grants)
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
-	return func(ctx context.Context, p process, args []string) error {
-		if *name == "" || len(args) > 0 {
-			return usageError{text: "needs --name TEXT and no other arguments"}
+	return func(ctx context.Context, p process, _ []string) error {
+		if *name == "" {
+			return usageError{text: "needs --name TEXT"}
 		}
 		api, err := adminAPI(p)
 		if err != nil {
@@ -135,10 +135,7 @@ func isBool(s string) bool {
 
 func keysList(flags *flag.FlagSet) action {
 	asJSON := flags.Bool("json", false, "print an array of the keys as JSON")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		api, err := adminAPI(p)
 		if err != nil {
 			return err

@@ -47,10 +47,7 @@ give it a key with role agent (spendgate keys create --role agent), or --no-poli
 func mcpSetup(flags *flag.FlagSet) action {
 	addr := flags.String("http", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
 	noPolicyWrites := flags.Bool("no-policy-writes", false, "do not offer create_policy")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		c, err := config.LoadTools(p.environ)
 		if err != nil {
 			return err

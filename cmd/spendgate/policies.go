@@ -59,9 +59,9 @@ func fileFlag(flags *flag.FlagSet) *string {
 func policiesApply(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	dryRun := flags.Bool("dry-run", false, "print the requests' bodies and send nothing")
-	return func(ctx context.Context, p process, args []string) error {
-		if *path == "" || len(args) > 0 {
-			return usageError{text: "needs -f FILE and no other arguments"}
+	return func(ctx context.Context, p process, _ []string) error {
+		if *path == "" {
+			return usageError{text: "needs -f FILE"}
 		}
 		policies, err := readPolicies(p, *path)
 		if err != nil {

@@ -15,9 +15,9 @@ import (
 func policiesLint(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	strict := flags.Bool("strict", false, "fail for warnings, too")
-	return func(_ context.Context, p process, args []string) error {
-		if *path == "" || len(args) > 0 {
-			return usageError{text: "needs -f FILE and no other arguments"}
+	return func(_ context.Context, p process, _ []string) error {
+		if *path == "" {
+			return usageError{text: "needs -f FILE"}
 		}
 		policies, err := policyfile.Read(*path, p.stdin)
 		found, err := policycheck.Unreadable(err)

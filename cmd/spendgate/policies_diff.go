@@ -26,9 +26,9 @@ type troubleError struct{ error }
 
 func policiesDiff(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
-	return func(ctx context.Context, p process, args []string) error {
-		if *path == "" || len(args) > 0 {
-			return usageError{text: "needs -f FILE and no other arguments"}
+	return func(ctx context.Context, p process, _ []string) error {
+		if *path == "" {
+			return usageError{text: "needs -f FILE"}
 		}
 		policies, err := readPolicies(p, *path)
 		if err != nil {
@@ -63,10 +63,7 @@ func policiesDiff(flags *flag.FlagSet) action {
 // against them.
 func policiesList(flags *flag.FlagSet) action {
 	path := flags.String("f", "", "a `FILE`, a folder of .yaml, .yml and .json files, or - for standard input")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		var policies []policyfile.Policy
 		if *path != "" {
 			var err error

@@ -29,10 +29,7 @@ const (
 // serveCommand runs a node of a fleet, or checks that one could run.
 func serveCommand(flags *flag.FlagSet) action {
 	check := flags.Bool("check", false, "look at the settings, PostgreSQL and Redis, change nothing, and end")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		if *check {
 			return checkServe(ctx, p)
 		}
@@ -195,10 +192,7 @@ func checkServe(ctx context.Context, p process) error {
 // migrateCommand brings the schema up to date, grants what nodes need, and ends.
 func migrateCommand(flags *flag.FlagSet) action {
 	service := flags.String("service", "", "grant `ROLE`, with which nodes connect, what they need, and revoke the rest")
-	return func(ctx context.Context, p process, args []string) error {
-		if err := noArguments(args); err != nil {
-			return err
-		}
+	return func(ctx context.Context, p process, _ []string) error {
 		c, err := p.load(config.Migrate)
 		if err != nil {
 			return err
