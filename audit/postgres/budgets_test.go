@@ -1,7 +1,11 @@
 package postgres
 
 import (
+	"errors"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
@@ -43,4 +47,50 @@ func TestCounterRestored(t *testing.T) {
 			t.Fatalf("got %v, %v, want %d", usages, err, want)
 		}
 	}
+}
+
+// TestRoomMadeMeanwhile gives back to a counter that has no room while the commit
+// that it refuses waits for another one.
+func TestRoomMadeMeanwhile(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	commit := func(seq int64) error {
+		c := minimal(f)
+		c.Action.AgentID = "full"
+		charge(c)
+		full := c.Charges
+		full[0].Counted, full[0].MaxCount = true, 1
+		c.Action.AgentID = "held"
+		charge(c)
+		c.Charges = append(full, c.Charges...)
+		return s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c))
+	}
+	if err := commit(1); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE budget_counters SET count = 0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := beside(t, s, tx, func() error { return commit(2) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// beside commits tx once f has ended or waits for it, and returns f's error.
+func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	for waits := false; !waits && len(done) == 0; time.Sleep(time.Millisecond) {
+		if err := s.reads.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
+			int(tx.Conn().PgConn().PID())).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return errors.Join(tx.Commit(t.Context()), <-done)
 }

@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		}
 	}
 	err := s.commit(ctx, checks, outcomes, link)
-	if errors.Is(err, errNoCounter) { // the database was restored
+	if errors.Is(err, errCounters) { // restored, or given back to
 		s.counters.forget()
 		err = s.commit(ctx, checks, outcomes, link)
 	}

@@ -23,7 +23,7 @@ const (
 	codeNoRoom        = "SG007"
 	codeReported      = "SG008"
 	codeUnapproved    = "SG009"
-	codeNoCounter     = "SG010"
+	codeCounters      = "SG010"
 	codeWebhooksFull  = "SG012"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
@@ -61,8 +61,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrWebhooksFull
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
-	case err.Code == codeNoCounter:
-		return errNoCounter
+	case err.Code == codeCounters:
+		return errCounters
 	case err.Code == codeUnapproved:
 		return unapproved(err.Detail)
 	case err.Code == codeReported:
@@ -75,9 +75,9 @@ func refusal(err *pgconn.PgError) error {
 	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
 }
 
-// errNoCounter says that a commit takes from a counter that has no row, unlike
-// what the node remembers.
-var errNoCounter = fmt.Errorf("%w: a counter of a budget has no row", audit.ErrUnavailable)
+// errCounters says that a commit is to be made again with all rows of its counters:
+// one has none, unlike what the node remembers, or has room again.
+var errCounters = fmt.Errorf("%w: counters of budgets changed", audit.ErrUnavailable)
 
 // noRoomError is a refusal by budgets, as the server words it: the places of the
 // changes, each with what was taken before and how often ("1:940:12,3:0:0").

@@ -923,7 +923,8 @@ BEGIN
 END $$;
 
 -- Takes from the counters of calendar windows, in their order. Returns what
--- take_from_rolling does. Raises SG010 if one has no row.
+-- take_from_rolling does. Raises SG010 if one has no row, or if those that had no
+-- room have it now: the update does not lock a row that it leaves.
 --
 -- A new row has no use, so what it refuses can never be taken.
 CREATE FUNCTION take_from_calendar(changes counter_change[], skipped integer, OUT refused text, OUT exhausted counter_change[])
@@ -942,11 +943,12 @@ BEGIN
     )
     SELECT count(*), bool_or(c.exhausted) INTO taken, used_up FROM counters AS c;
     IF taken < cardinality(changes) THEN
-        SELECT string_agg(skipped + c.ordinality || ':' || b.used || ':' || b.count, ','), bool_or(b.counter_id IS NULL) INTO refused, absent
+        SELECT string_agg(skipped + c.ordinality || ':' || b.used || ':' || b.count, ',') FILTER (WHERE b.used > c.most_used OR b.count > c.most_count),
+                bool_or(b.counter_id IS NULL) INTO refused, absent
             FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
             WHERE b.xmin IS DISTINCT FROM pg_current_xact_id()::xid OR c.most_count < 0;
-        IF absent THEN
-            RAISE EXCEPTION 'counters of budgets have no row' USING ERRCODE = 'SG010';
+        IF absent OR refused IS NULL THEN
+            RAISE EXCEPTION 'counters of budgets changed' USING ERRCODE = 'SG010';
         END IF;
     ELSIF used_up THEN
         SELECT array_agg(c) INTO exhausted FROM unnest(changes) AS c JOIN budget_counters AS b USING (counter_id, start_ms)
