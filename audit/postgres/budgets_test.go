@@ -94,3 +94,33 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 	}
 	return errors.Join(tx.Commit(t.Context()), <-done)
 }
+
+// TestTidyKeepsCounters removes counters by a clock that is ahead, and beside a
+// commit that uses one for longer.
+func TestTidyKeepsCounters(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	c := minimal(newFence(t, s))
+	charge(c)
+	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
+		t.Fatal(err)
+	}
+	kept := func() bool {
+		usages, err := s.CounterUsages(t.Context(), []spend.Counter{c.Charges[0].Counter})
+		return err == nil && usages[0].Count == 1
+	}
+	if err := s.Tidy(t.Context(), time.Now().AddDate(0, 0, 9)); err != nil || !kept() {
+		t.Errorf("by a clock that is ahead: %v, kept %t", err, kept())
+	}
+	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "UPDATE budget_counters SET end_ms = $1", c.Charges[0].EndMS); err != nil {
+		t.Fatal(err)
+	}
+	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil || !kept() {
+		t.Errorf("beside a commit: %v, kept %t", err, kept())
+	}
+}

@@ -30,7 +30,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	s.partitionsUntil.Store(until.Unix()) // a database that cannot be asked leaves today
 	return errors.Join(err, s.lookAtDefault(ctx, db),
 		remove(ctx, db, "expired idempotency keys", deleteExpired),
-		remove(ctx, db, "counters of budgets", deleteCounters, now.Add(-audit.KeepCounters).UnixMilli()),
+		remove(ctx, db, "counters of budgets", deleteCounters, now.UnixMilli(), audit.KeepCounters.Milliseconds()),
 		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)))
 }
 
@@ -102,9 +102,12 @@ const deleteExpired = `DELETE FROM idempotency_keys WHERE key_hash IN (
 	ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
 
 const (
-	// deleteCounters removes counters whose windows ended long ago.
+	// deleteCounters removes counters whose windows ended long ago, by the node's clock
+	// and the store's: one that is wrong must not make room in budgets. Like deleteExpired
+	// it leaves rows that a commit is using.
 	deleteCounters = `DELETE FROM budget_counters WHERE (counter_id, start_ms) IN
-		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= $2 LIMIT $1)`
+		(SELECT counter_id, start_ms FROM budget_counters WHERE end_ms <= least($2, to_ms(statement_timestamp())) - $3::bigint
+		LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	// deleteDeliveries removes attempts that are not listed any more.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
 )
