@@ -2,7 +2,6 @@ package hotpath
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,8 +12,6 @@ import (
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
-
-func hashRawKey(raw []byte) spend.Hash { return sha256.Sum256(raw) }
 
 // Admit authenticates the caller, counts the request and then refuses a key
 // without that scope; zero asks for none. It is for requests that are not

@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (a *Authorizer) CreateKey(ctx context.Context, by audit.Actor, n NewKey) (r
 	raw = rawKeyPrefix + hex.EncodeToString(secret)
 	now := a.now()
 	k = &audit.Key{
-		ID: spend.NewID(now), Hash: hashRawKey([]byte(raw)), Name: n.Name,
+		ID: spend.NewID(now), Hash: sha256.Sum256([]byte(raw)), Name: n.Name,
 		RateLimitRPM: n.RateLimitRPM, Active: true, CreatedAt: now, Grants: n.Grants,
 	}
 	stored, cancel := context.WithTimeout(ctx, blindFor)

@@ -99,7 +99,7 @@ func (n *Node) Install(binary string) {
 
 // Start starts the node, again after its end, and waits until it is ready.
 func (n *Node) Start(ctx context.Context) error {
-	if err := n.start(); err != nil {
+	if err := n.Launch(); err != nil {
 		return err
 	}
 	if err := n.WaitReady(ctx); err != nil {
@@ -107,9 +107,6 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Launch starts the node without waiting for anything.
-func (n *Node) Launch() error { return n.start() }
 
 // WaitReady waits until /readyz says that the node is ready.
 func (n *Node) WaitReady(ctx context.Context) error {

@@ -121,7 +121,7 @@ func (p *Postgres) initCluster(ctx context.Context) error {
 // Start starts the server, again after its end, and waits until it has
 // recovered and takes queries.
 func (p *Postgres) Start(ctx context.Context) error {
-	if err := p.start(); err != nil {
+	if err := p.Launch(); err != nil {
 		return err
 	}
 	return p.await(ctx, p.Pool.Ping)

@@ -37,8 +37,8 @@ type Process struct {
 
 var errRunning = errors.New("is running already")
 
-// start runs the program; it may not be ready yet.
-func (p *Process) start() error {
+// Launch starts the program, which need not be ready yet.
+func (p *Process) Launch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.runningLocked() {

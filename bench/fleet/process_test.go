@@ -21,7 +21,7 @@ func TestChildOutlivesTheThread(t *testing.T) {
 		begun.Add(1)
 		go func() {
 			runtime.LockOSThread() // and never unlocked
-			if err := p.start(); err != nil {
+			if err := p.Launch(); err != nil {
 				t.Error(err)
 			}
 			begun.Done()
@@ -49,7 +49,7 @@ func TestAdopt(t *testing.T) {
 		return &Process{name: "sleep", path: "/bin/sleep", args: []string{"60"}, logPath: filepath.Join(dir, "log"), pidPath: filepath.Join(dir, "pid")}
 	}
 	first := process()
-	if err := first.start(); err != nil {
+	if err := first.Launch(); err != nil {
 		t.Fatal(err)
 	}
 	defer first.Kill() //nolint:errcheck // it has ended by then

@@ -26,7 +26,7 @@ func (f *Fleet) StartProgram(ctx context.Context, o Program) (*Process, error) {
 
 // startServing starts a program and waits until a URL of it answers 200.
 func (p *Process) startServing(ctx context.Context, url string) error {
-	if err := p.start(); err != nil {
+	if err := p.Launch(); err != nil {
 		return err
 	}
 	return p.awaitOK(ctx, url)

@@ -68,7 +68,7 @@ func newRedis(name, dir string, at endpoint, lines []string, args ...string) (*R
 
 // Start starts the server, again after its end, and waits until it answers.
 func (r *Redis) Start(ctx context.Context) error {
-	if err := r.start(); err != nil {
+	if err := r.Launch(); err != nil {
 		return err
 	}
 	return r.await(ctx, func(ctx context.Context) error { return r.Client.Ping(ctx).Err() })

@@ -67,8 +67,4 @@ func digits(v float64) string {
 // Throughput returns a figure for SpreadOver and ratioOver.
 func Throughput(r *Result) float64 { return r.PerSecond }
 
-// ServerCPU returns a figure for SpreadOver and ratioOver.
-func ServerCPU(r *Result) float64 { return r.Server() }
-
-// P99 returns a figure for SpreadOver and ratioOver.
-func P99(r *Result) float64 { return r.Latency.P99 }
+func p99(r *Result) float64 { return r.Latency.P99 }

@@ -37,7 +37,7 @@ type Ratio struct {
 func Summarise(rounds []Result, baselines ...[]Result) Summary {
 	s := Summary{
 		Name: rounds[0].Name, Rounds: len(rounds), CPU: make(map[string]Spread),
-		PerSecond: SpreadOver(rounds, Throughput), ServerCPU: SpreadOver(rounds, ServerCPU), P99: SpreadOver(rounds, P99),
+		PerSecond: SpreadOver(rounds, Throughput), ServerCPU: SpreadOver(rounds, (*Result).Server), P99: SpreadOver(rounds, p99),
 		P50:  SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P50 }),
 		P90:  SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P90 }),
 		P999: SpreadOver(rounds, func(r *Result) float64 { return r.Latency.P999 }),
@@ -53,8 +53,8 @@ func Summarise(rounds []Result, baselines ...[]Result) Summary {
 		s.Ratios = append(s.Ratios, Ratio{
 			To:         baseline[0].Name,
 			Throughput: ratioOver(rounds, baseline, Throughput),
-			ServerCPU:  ratioOver(rounds, baseline, ServerCPU),
-			P99:        ratioOver(rounds, baseline, P99),
+			ServerCPU:  ratioOver(rounds, baseline, (*Result).Server),
+			P99:        ratioOver(rounds, baseline, p99),
 		})
 	}
 	return s

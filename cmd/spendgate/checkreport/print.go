@@ -34,19 +34,16 @@ func printable(s string) string {
 	strange := s == "" || s == "-" || s[0] == '"' || s[0] == ' ' || s[len(s)-1] == ' ' || !utf8.ValidString(s) ||
 		strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
 	if strange {
-		return quote(s)
+		return strconv.Quote(s) // escapes all that strconv.IsPrint rejects
 	}
 	return s
 }
-
-// quote escapes all characters that strconv.IsPrint rejects.
-func quote(s string) string { return strconv.Quote(s) }
 
 // printableJSON returns a JSON text on one line; what is none is quoted.
 func printableJSON(s string) string {
 	compact, err := jsontext.AppendFormat(nil, s, jsontext.PreserveRawStrings(true))
 	if err != nil {
-		return quote(s)
+		return strconv.Quote(s)
 	}
 	return string(escape(compact))
 }
