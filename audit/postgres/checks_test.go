@@ -195,13 +195,14 @@ func TestCheckPlans(t *testing.T) {
 }
 
 // TestPagePassesPlan shows that a page of passes costs the same while the planner
-// knows nothing of a partition that has filled up.
+// knows nothing of a partition that has filled up, and after a day without live ones.
 func TestPagePassesPlan(t *testing.T) {
 	const passes, page = 20_000, 100
 	url := database(t)
 	s := open(t, url, true)
-	statement(t, url, fmt.Sprintf(`UPDATE horizon SET ms = 86400000;
-		SELECT make_partition(date '%[1]s');
+	statement(t, url, "UPDATE horizon SET ms = 2 * 86400000")
+	for _, day := range []time.Time{listedStart, listedStart.AddDate(0, 0, -1)} {
+		statement(t, url, fmt.Sprintf(`SELECT make_partition(date '%[1]s');
 		ALTER TABLE checks_%[2]s SET (autovacuum_enabled = false);
 		INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format, action_type, decision, confidence,
 			amount, fingerprint, request_sha, currency, agent_id, policy_id, counterparty, message, next_step, key_id, request_id)
@@ -209,7 +210,8 @@ func TestPagePassesPlan(t *testing.T) {
 			1, 1, 1, 'r', 'a', 'h', 1, sha256(i::text::bytea), sha256(i::text::bytea), 'USD', 'agent', 'policy', 'customer', 'message', 'proceed',
 			'key_1', 'req_0123456789ab'
 		FROM generate_series(1, %[4]d) AS i`,
-		listedStart.Format(time.DateOnly), listedStart.Format("20060102"), listedStart.UnixMilli(), passes))
+			day.Format(time.DateOnly), day.Format("20060102"), day.UnixMilli(), passes))
+	}
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

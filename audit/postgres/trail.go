@@ -102,7 +102,8 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 
 // passesQuery prepares a transaction for a page of passes, newest first, and selects
 // it. Without that, the planner sorts a whole partition for each page while it has no
-// statistics of it.
+// statistics of it. OFFSET 0 keeps conditions out of the partitions: with them, each
+// is read up to its newest live pass before the first row is returned.
 func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, limit int) (query string, args []any, err error) {
 	if before.IsZero() {
 		before = newest
@@ -114,8 +115,10 @@ func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, l
 	if err := tx.QueryRow(ctx, selectOldestPass, nowMS).Scan(uuid(&oldest)); err != nil {
 		return "", nil, err
 	}
-	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
-		WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND check_id >= $2 AND check_id < $3 AND NOT (` + released + `)
+	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM (
+			SELECT fingerprint, check_id, claimed_ms, until_ms, decision, approval FROM checks
+			WHERE check_id >= $2 AND check_id < $3 ORDER BY check_id DESC OFFSET 0) AS c
+		WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND NOT (` + released + `)
 		ORDER BY check_id DESC LIMIT $4`, []any{nowMS, [16]byte(oldest), [16]byte(before), limit}, nil
 }
 
