@@ -31,7 +31,7 @@ func TestAllocations(t *testing.T) {
 			entries[i] = w.Append(c)
 		}
 		for _, e := range entries {
-			if err := e.Settle(); err != nil {
+			if err := e.Final(); err != nil {
 				t.Error(err)
 			}
 		}

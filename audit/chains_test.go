@@ -111,21 +111,21 @@ func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 					ahead, one := w.Append(check(1, "")), check(1, "")
 					time.Sleep(time.Millisecond) // the batch is in the order of identifiers
 					first := []*audit.Entry{w.Append(one), w.Append(check(1, ""))}
-					if err := ahead.Settle(); err != nil {
+					if err := ahead.Final(); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(time.Millisecond)
 					waiting := w.Append(check(1, ""))
-					if err := first[0].Settle(); recorded && err != nil || !recorded && !errors.Is(err, audit.ErrFencedNode) {
+					if err := first[0].Final(); recorded && err != nil || !recorded && !errors.Is(err, audit.ErrFencedNode) {
 						t.Errorf("the commit that was in doubt: %v", err)
 					}
 					late := w.Append(check(1, ""))
 					for _, e := range []*audit.Entry{first[1], waiting, late} {
-						if err := e.Settle(); !errors.Is(err, audit.ErrFencedNode) {
+						if err := e.Final(); !errors.Is(err, audit.ErrFencedNode) {
 							t.Errorf("of the old chain: %v", err)
 						}
 					}
-					if err := w.Append(check(2, "")).Settle(); err != nil {
+					if err := w.Append(check(2, "")).Final(); err != nil {
 						t.Errorf("of the new chain: %v", err)
 					}
 					w.Close()

@@ -16,7 +16,7 @@ var ErrKeyTaken = errors.New("idempotency key is taken")
 var ErrReported = errors.New("the check's outcome is reported")
 
 // ErrPending means that the deadline came before it was known how the commit
-// ended. Entry.Settle returns the outcome.
+// ended. Entry.Final returns the outcome.
 var ErrPending = errors.New("commit is still in progress")
 
 // Entry is one check, or one outcome, on its way into the trail. One goroutine
@@ -94,7 +94,7 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 //	*ExceededError                budgets have no room for the check's charges
 //	*RowError                     the check itself was refused
 //	ErrUnavailable                the store did not take it in time
-//	ErrPending                    not known yet: Settle returns the outcome
+//	ErrPending                    not known yet: Final returns the outcome
 func (e *Entry) Wait(deadline time.Time) error {
 	e.timer.Reset(time.Until(deadline))
 	select {
@@ -140,9 +140,9 @@ func (e *Entry) end() error {
 	return err
 }
 
-// Settle waits for the final outcome, however long it takes; see Wait. It is
+// Final waits for the final outcome, however long it takes; see Wait. It is
 // ErrPending only when the Writer was closed before the store could tell.
-func (e *Entry) Settle() error {
+func (e *Entry) Final() error {
 	<-e.done
 	return e.end()
 }

@@ -49,7 +49,7 @@ func TestEntriesUsedAgain(t *testing.T) {
 					e := w.Append(c)
 					err := e.Wait(time.Now().Add(time.Duration(rand.IntN(30)) * time.Millisecond))
 					if errors.Is(err, audit.ErrPending) {
-						err = e.Settle()
+						err = e.Final()
 					}
 					s.mu.Lock()
 					if recorded := s.rows[c.ID] != nil; recorded != (err == nil) {
@@ -85,7 +85,7 @@ func TestClosedWhileInDoubt(t *testing.T) {
 			t.Errorf("a check that came late: %v", err)
 		}
 		for range 2 {
-			if err := e.Settle(); !errors.Is(err, audit.ErrPending) {
+			if err := e.Final(); !errors.Is(err, audit.ErrPending) {
 				t.Errorf("settled: %v", err)
 			}
 		}

@@ -271,7 +271,7 @@ func TestDeadlines(t *testing.T) {
 		if !errors.Is(errs[0], audit.ErrPending) || !errors.Is(errs[1], audit.ErrUnavailable) {
 			t.Errorf("got %v", errs)
 		}
-		if err := underWay.Settle(); err != nil {
+		if err := underWay.Final(); err != nil {
 			t.Errorf("settled with %v", err)
 		}
 		w.Close()
@@ -332,11 +332,11 @@ func TestCloseDrains(t *testing.T) {
 		entries := []*audit.Entry{w.Append(check(1, "")), w.Append(check(1, "")), w.Append(check(1, ""))}
 		w.Close()
 		for _, e := range entries {
-			if err := e.Settle(); err != nil {
+			if err := e.Final(); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := w.Append(check(1, "")).Settle(); !errors.Is(err, audit.ErrUnavailable) {
+		if err := w.Append(check(1, "")).Final(); !errors.Is(err, audit.ErrUnavailable) {
 			t.Errorf("after closing: %v", err)
 		}
 		if len(s.rows) != 3 {
@@ -388,11 +388,11 @@ func TestNextCommitAndAnswersOverlap(t *testing.T) {
 		first := w.Append(check(1, ""))
 		time.Sleep(time.Millisecond)
 		second := w.Append(check(1, ""))
-		if err := first.Settle(); err != nil || time.Since(started) != s.takes {
+		if err := first.Final(); err != nil || time.Since(started) != s.takes {
 			t.Errorf("%v after %v", err, time.Since(started))
 		}
 		n := begun.Load()
-		if err := second.Settle(); err != nil {
+		if err := second.Final(); err != nil {
 			t.Error(err)
 		}
 		return n == 2

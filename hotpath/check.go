@@ -334,7 +334,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 // recorded, it is left to the next identical request; else nothing may block it.
 func (a *Authorizer) finish(entry *audit.Entry, c *checking, check *spend.Check) {
 	defer a.writer.Free()
-	switch err := entry.Settle(); {
+	switch err := entry.Final(); {
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)
 	case errors.Is(err, audit.ErrPending):

@@ -79,7 +79,7 @@ func (r *Request) next(known []*spend.Outcome, check *spend.Check, report Report
 	case o.Status == spend.Executed:
 		o.Amount = check.Action.Amount
 	}
-	o.Settle(mayRelease)
+	o.SetRelease(mayRelease)
 	if len(known) == 0 {
 		return o, false, nil
 	}
@@ -122,7 +122,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 		r.handedOver = true
 		r.a.unresolved.Go(func() {
 			defer r.a.writer.Free()
-			_ = entry.Settle() // there is nobody to tell any more
+			_ = entry.Final() // there is nobody to tell any more
 		})
 		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):

@@ -24,14 +24,14 @@ func report(f spend.Fence, of *spend.Check, number int, status spend.Status, may
 	if status == spend.Executed {
 		o.Amount = of.Action.Amount
 	}
-	o.Settle(mayRelease)
+	o.SetRelease(mayRelease)
 	return o
 }
 
 // moved is a report of another amount.
 func moved(o *spend.Outcome, text string, mayRelease bool) *spend.Outcome {
 	o.Amount = amount(text)
-	o.Settle(mayRelease)
+	o.SetRelease(mayRelease)
 	return o
 }
 

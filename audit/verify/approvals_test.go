@@ -56,7 +56,7 @@ func newApprovalTrail(t *testing.T) *approvalTrail {
 
 func (tr *approvalTrail) append(c *spend.Check) {
 	tr.t.Helper()
-	if err := tr.writer.Append(c).Settle(); err != nil {
+	if err := tr.writer.Append(c).Final(); err != nil {
 		tr.t.Fatal(err)
 	}
 }

@@ -39,7 +39,7 @@ func TestWhileNodesWrite(t *testing.T) {
 			checks := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch})
 			charge(checks...)
 			for _, c := range checks {
-				if err := tr.writer.Append(c).Settle(); err != nil {
+				if err := tr.writer.Append(c).Final(); err != nil {
 					t.Error(err)
 				}
 			}

@@ -47,7 +47,7 @@ func (tr *trail) recordCharged(times int) *spend.Check {
 		checks := checksOfAllSorts(f)
 		charge(checks...)
 		for _, c := range checks {
-			if err := tr.writer.Append(c).Settle(); err != nil {
+			if err := tr.writer.Append(c).Final(); err != nil {
 				tr.t.Fatal(err)
 			}
 			if first == nil && !c.Violation() && c.Action.Amount != (spend.Amount{}) {
@@ -114,7 +114,7 @@ func TestTamperedCounters(t *testing.T) {
 	old.Charges = slices.Clone(c.Charges[:1])
 	old.ID, old.Action.IdempotencyKey = spend.NewID(time.Now()), ""
 	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters).UnixMilli()
-	if err := tr.writer.Append(&old).Settle(); err != nil {
+	if err := tr.writer.Append(&old).Final(); err != nil {
 		t.Fatal(err)
 	}
 	tr.finds(nil)

@@ -29,7 +29,7 @@ func (tr *trail) report() []*spend.Outcome {
 	full.Reference, full.Note, full.Principal = "psp-1 – ü", "a\tnote", "till"
 	all := []*spend.Outcome{full, made(allowed, 2, spend.Voided), made(other, 1, spend.Failed)}
 	for _, o := range all {
-		if err := tr.writer.AppendOutcome(o).Settle(); err != nil {
+		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
 			tr.t.Fatal(err)
 		}
 	}
@@ -146,11 +146,11 @@ func TestCountersAfterOutcomes(t *testing.T) {
 			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
 		}
 		o.Amount, _ = spend.ParseAmount(report.amount)
-		o.Settle(report.may)
-		if err := tr.writer.Append(c).Settle(); err != nil {
+		o.SetRelease(report.may)
+		if err := tr.writer.Append(c).Final(); err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.writer.AppendOutcome(o).Settle(); err != nil {
+		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
 			t.Fatal(err)
 		}
 		if voided == nil {

@@ -39,7 +39,7 @@ func (tr *trail) archiveOf(old time.Time) (manifest, rows, day string) {
 		if c.Pass.Passed() {
 			c.Pass.ClaimedMS, c.Pass.UntilMS = c.ID.Time().UnixMilli(), c.ID.Time().UnixMilli()+300_000
 		}
-		if err := tr.writer.Append(c).Settle(); err != nil {
+		if err := tr.writer.Append(c).Final(); err != nil {
 			tr.t.Fatal(err)
 		}
 	}

@@ -108,7 +108,7 @@ func (tr *trail) record(w *audit.Writer, chainID spend.ID) []*spend.Check {
 		entries[i] = w.Append(c)
 	}
 	for _, e := range entries {
-		if err := e.Settle(); err != nil {
+		if err := e.Final(); err != nil {
 			tr.t.Fatal(err)
 		}
 	}

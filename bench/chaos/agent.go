@@ -36,7 +36,7 @@ func habits() []habit {
 		{10, (*agent).actOnce},
 		{11, (*agent).spend},
 		{12, (*agent).actWithKey},
-		{6, (*agent).settle},
+		{6, (*agent).report},
 		{3, (*agent).askPeople},
 		{10, (*agent).actFromSeveralSides},
 		{10, (*agent).keyFromSeveralSides},

@@ -38,9 +38,9 @@ func (a *agent) atOnce(all []outgoing) {
 	sending.Wait()
 }
 
-// settle reports what became of an allowed check, by one or more reporters, and
+// report tells what became of an allowed check, by one or more reporters, and
 // asks for the same action again.
-func (a *agent) settle() {
+func (a *agent) report() {
 	if len(a.open) == 0 {
 		return
 	}

@@ -65,7 +65,7 @@ func (p *Postgres) recycleWAL(ctx context.Context) error {
 		}
 	}
 	if _, err := p.Pool.Exec(ctx, "CHECKPOINT"); err != nil {
-		return fmt.Errorf("cannot settle PostgreSQL's log: %w", err)
+		return fmt.Errorf("cannot recycle PostgreSQL's log: %w", err)
 	}
 	return nil
 }

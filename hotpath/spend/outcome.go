@@ -82,9 +82,9 @@ func NewOutcomeID(now time.Time) ID {
 // OfOutcome reports whether the ID is one of an outcome.
 func (id ID) OfOutcome() bool { return id[6]&0xf0 == 0x80 }
 
-// Settle sets what the report does with what the check took, which depends on
+// SetRelease sets what the report does with what the check took, which depends on
 // whether the reporter may release.
-func (o *Outcome) Settle(mayRelease bool) {
+func (o *Outcome) SetRelease(mayRelease bool) {
 	o.Release, o.Excess = ReleaseNone, ""
 	moved := o.Amount.Cmp(o.Check.Action.Amount)
 	switch {
