@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,10 +65,19 @@ func (e *exhausted) has(id spend.ID) bool {
 	return ok
 }
 
-// usage returns what was taken from a counter, as the store has it now.
-func (e *exhausted) usage(ctx context.Context, c spend.Counter) (spend.Usage, error) {
-	u, _, err := e.usages.Get(ctx, c)
-	return u, err
+// hasAny reports whether one of the counters that are charged is remembered.
+func (e *exhausted) hasAny(charges []spend.Charge) bool {
+	return slices.ContainsFunc(charges, func(c spend.Charge) bool { return e.has(c.Counter.ID) })
+}
+
+// usagesOf returns what was taken from the counters that are charged, as the store
+// has it now.
+func (e *exhausted) usagesOf(ctx context.Context, charges []spend.Charge) (map[spend.Counter]spend.Usage, error) {
+	counters := make([]spend.Counter, len(charges))
+	for i := range charges {
+		counters[i] = charges[i].Counter
+	}
+	return e.usages.GetAll(ctx, counters)
 }
 
 // budgeting is what budgets make of one check.
@@ -80,8 +90,9 @@ type budgeting struct {
 }
 
 // judgeBudgets decides by the budgets of a policy what the other rules let pass
-// (S35). That there is room is for the commit to see, except that a counter known
-// to be exhausted is looked at first.
+// (S35). That there is room is for the commit to see, except that all counters are
+// looked at first when one is known to be exhausted: the first in the policy's order
+// that has no room is reported (S14), which need not be that one.
 func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding) (policy.Finding, error) {
 	c.budgets, check.Charges, check.Refused = nil, nil, nil
 	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
@@ -94,20 +105,20 @@ func (a *Authorizer) judgeBudgets(ctx context.Context, c *checking, p *policy.Pr
 	}
 	p.Lift(b.charges, c.lift)
 	c.budgets = b
+	if !a.exhausted.hasAny(b.charges) {
+		return b.decide(p, c.resolution, check), nil
+	}
+	usages, err := a.exhausted.usagesOf(ctx, b.charges)
+	if err != nil {
+		return found, err
+	}
 	for i := range b.charges {
 		charge := &b.charges[i]
-		if !a.exhausted.has(charge.Counter.ID) {
-			continue
-		}
-		usage, err := a.exhausted.usage(ctx, charge.Counter)
-		if err != nil {
-			return found, err
-		}
-		if charge.Fits(usage) {
+		if usage := usages[charge.Counter]; !charge.Fits(usage) {
+			b.exceed(i, usage)
+		} else {
 			a.exhausted.remove(charge.Counter.ID)
-			continue
 		}
-		b.exceed(i, usage)
 	}
 	return b.decide(p, c.resolution, check), nil
 }

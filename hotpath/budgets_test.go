@@ -170,6 +170,25 @@ func TestBudgetsAndOtherRules(t *testing.T) {
 	})
 }
 
+// S14: of several budgets without room the first in the policy's order is reported,
+// also by a node that remembers another as exhausted.
+func TestFirstBudgetWithoutRoom(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "b", `[
+			{"rule_id":"first","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"lifetime"}},
+			{"rule_id":"second","rule_type":"budget","parameters":{"max_count":1,"window":"lifetime"}},
+			{"rule_id":"third","rule_type":"budget","parameters":{"limit":90,"currency":"USD","window":"lifetime"}}]`)
+		for n, step := range []struct{ amount, rule string }{
+			{"50", ""}, {"51", "first"}, {"45", "second"}, {"52", "first"}, {"50", "second"},
+		} {
+			o := f.check(0, under(refundOf(t, step.amount, fmt.Sprint("c-", n)), "b"))
+			if o.err != nil || o.answer.Check.Decision.RuleID != step.rule {
+				t.Errorf("%s after %d checks: %s, want rule %q", step.amount, n, o, step.rule)
+			}
+		}
+	})
+}
+
 // S37: a changed limit keeps what was used, another window does not.
 func TestBudgetsOverVersions(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

@@ -38,12 +38,25 @@ func NewLookup[K comparable, V any](load func(context.Context, []K) (map[K]V, er
 
 // Get returns the value of a key, if the store has one.
 func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error) {
+	found, err := l.GetAll(ctx, []K{key})
+	if err != nil {
+		return v, false, err
+	}
+	v, ok = found[key]
+	return v, ok, nil
+}
+
+// GetAll returns the values that the store has, by key, of one query. There may be
+// others, too; they must not be changed.
+func (l *Lookup[K, V]) GetAll(ctx context.Context, keys []K) (map[K]V, error) {
 	l.mu.Lock()
 	if l.next == nil {
 		l.next = &query[K, V]{keys: make(map[K]struct{}), done: make(chan struct{})}
 	}
 	q := l.next
-	q.keys[key] = struct{}{}
+	for _, key := range keys {
+		q.keys[key] = struct{}{}
+	}
 	if !l.running {
 		l.running = true
 		go l.run()
@@ -52,13 +65,12 @@ func (l *Lookup[K, V]) Get(ctx context.Context, key K) (v V, ok bool, err error)
 	select {
 	case <-q.done:
 	case <-ctx.Done():
-		return v, false, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 	if q.err != nil {
-		return v, false, fmt.Errorf("%w: %w", ErrUnavailable, q.err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, q.err)
 	}
-	v, ok = q.found[key]
-	return v, ok, nil
+	return q.found, nil
 }
 
 // run sends queries until nobody waits.
