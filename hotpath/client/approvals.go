@@ -100,7 +100,11 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 	for {
 		hold := MaxApprovalWait
 		if deadline, bounded := ctx.Deadline(); bounded {
-			hold = max(0, min(hold, time.Until(deadline)-toAnswer))
+			left := time.Until(deadline) - toAnswer
+			hold = max(0, min(hold, (left+time.Second-1).Truncate(time.Second))) // which is said in whole seconds
+		}
+		if last != nil && hold == 0 {
+			return last, context.DeadlineExceeded
 		}
 		asked := time.Now()
 		a, err := c.Approval(ctx, approvalID, hold)

@@ -59,7 +59,7 @@ func TestWaitForApprovalEnds(t *testing.T) {
 	}))}
 	t.Cleanup(s.Close)
 	c, _ := s.client(t, nil)
-	for timeout, want := range map[time.Duration]string{20 * time.Second: "wait=17", 2 * time.Second: ""} {
+	for timeout, want := range map[time.Duration]string{20 * time.Second: "wait=18", 4 * time.Second: "wait=2", 2 * time.Second: ""} {
 		preferred = nil
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		a, err := c.WaitForApproval(ctx, "apr_1")

@@ -15,6 +15,8 @@ const (
 	// maxWait is how long a call waits for people: hosts give calls up after a
 	// minute.
 	maxWait = 50 * time.Second
+	// toAnswer is what the client leaves of its time when the service holds an answer.
+	toAnswer = 2 * time.Second
 	// maxWaiting bounds the calls that wait, so that they leave room for checks
 	// among maxInFlight; more are answered at once.
 	maxWaiting = maxInFlight / 2
@@ -50,7 +52,7 @@ func (s *Server) waited(ctx context.Context, q approvalWait) (*client.Approval, 
 	if err != nil || a.Status != client.ApprovalPending || wait == 0 {
 		return a, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
+	waiting, cancel := context.WithTimeout(ctx, min(wait+toAnswer, maxWait))
 	defer cancel()
 	go func() {
 		select {

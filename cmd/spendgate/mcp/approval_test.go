@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -57,6 +58,32 @@ func holding(t *testing.T) (s *service, held chan struct{}) {
 	}))
 	t.Cleanup(api.Close)
 	return &service{Server: api}, held
+}
+
+// The service is asked to hold its answer for as long as the call may wait.
+func TestWaitSeconds(t *testing.T) {
+	for seconds, want := range map[int]string{1: "wait=1", 5: "wait=5", 50: "wait=30"} {
+		preferred := make(chan string, 2)
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status := "pending" // when it is looked at first
+			if prefer := r.Header.Get("Prefer"); prefer != "" {
+				preferred <- prefer
+				status = "approved"
+			}
+			io.WriteString(w, approvalIs(status)) //nolint:errcheck // the client would notice
+		}))
+		t.Cleanup(api.Close)
+		session := connect(t, newServer(t, &service{Server: api}, io.Discard, nil))
+		callTool(t, session, waitForApproval, fmt.Sprintf(`{"approval_id":"apr_1","wait_seconds":%d}`, seconds)).check(t, false, "Approval: apr_1 is approved.")
+		select {
+		case got := <-preferred:
+			if got != want {
+				t.Errorf("%d s: %s", seconds, got)
+			}
+		default:
+			t.Errorf("%d s: it was not asked to wait", seconds)
+		}
+	}
 }
 
 // A server that stops ends the calls that wait: they answer what they know.
