@@ -49,6 +49,53 @@ func TestCounterRestored(t *testing.T) {
 	}
 }
 
+// TestServerLacksCommits has a node's connections lead to a server that lacks what
+// the node recorded.
+func TestServerLacksCommits(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	commit := func(seq int64) {
+		t.Helper()
+		c := minimal(f)
+		charge(c)
+		c.KeyID, c.Refused = "key_1", []spend.Charge{c.Charges[0]}
+		c.Refused[0].Counter.StartMS++
+		c.Pass = spend.Pass{ClaimedMS: c.ID.Time().UnixMilli(), UntilMS: c.ID.Time().UnixMilli() + time.Hour.Milliseconds()}
+		if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lacks := func() (lacks string) {
+		t.Helper()
+		if err := s.reads.QueryRow(t.Context(), `SELECT concat_ws(',', CASE WHEN ms = 0 THEN 'horizon' END,
+				CASE WHEN NOT EXISTS (SELECT FROM budget_principals) THEN 'principals' END,
+				CASE WHEN NOT EXISTS (SELECT FROM budget_exhaustions) THEN 'exhaustions' END) FROM horizon`).Scan(&lacks); err != nil {
+			t.Fatal(err)
+		}
+		return lacks
+	}
+	connections := int64(cap(s.writers.idle))
+	for seq := range connections {
+		commit(1 + seq)
+	}
+	statement(t, url, `ALTER TABLE budget_exhaustions DISABLE TRIGGER USER; UPDATE horizon SET ms = 0;
+		DELETE FROM budget_principals; DELETE FROM budget_exhaustions`)
+	commit(1 + connections)
+	if got := lacks(); got != "horizon,principals,exhaustions" {
+		t.Fatalf("recorded each time: lacks %q", got)
+	}
+	for range connections {
+		session := <-s.writers.idle
+		session.drop()
+		s.writers.idle <- session
+	}
+	commit(2 + connections)
+	if got := lacks(); got != "" {
+		t.Errorf("lacks %q", got)
+	}
+}
+
 // TestRoomMadeMeanwhile gives back to a counter that has no room while the commit
 // that it refuses waits for another one.
 func TestRoomMadeMeanwhile(t *testing.T) {

@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 	}
 	err := s.commit(ctx, checks, outcomes, link)
 	if errors.Is(err, errCounters) { // restored, or given back to
-		s.counters.forget()
+		s.forgetRecorded()
 		err = s.commit(ctx, checks, outcomes, link)
 	}
 	if err != nil {
@@ -41,6 +41,9 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		return err
 	}
 	defer s.writers.give(session)
+	if !session.prepared { // nor is it known what this server has
+		s.forgetRecorded()
+	}
 	reach := horizon(checks)
 	if reach <= s.horizonMS.Load() {
 		reach = 0
@@ -63,6 +66,14 @@ func (s *Store) commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		known = s.horizonMS.Load()
 	}
 	return nil
+}
+
+// forgetRecorded forgets what need not be recorded again: the server may be one that
+// lacks commits of the last.
+func (s *Store) forgetRecorded() {
+	s.counters.forget()
+	s.refusals.forget()
+	s.horizonMS.Store(0)
 }
 
 // horizon is how far beyond its identifier's millisecond a pass of the checks
