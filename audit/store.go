@@ -256,7 +256,7 @@ type Webhooks interface {
 	ListWebhooks(ctx context.Context) ([]Webhook, error)
 
 	// LeaseWebhooks has the node hold the active webhooks that nobody holds, or that
-	// it holds without serving them.
+	// it holds without serving them, and returns which have something to do.
 	LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (WebhookLeases, error)
 	// HoldWebhook renews a lease, moves the cursor, and returns what is to be done. It
 	// fails with ErrNotFound, and writes nothing, when

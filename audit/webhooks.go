@@ -113,6 +113,8 @@ type WebhookSeen struct {
 type WebhookLeases struct {
 	Taken            []spend.ID
 	Active, Disabled int
+	// Due is the webhooks, whoever holds them, that have an event to be tried again by now.
+	Due []spend.ID
 }
 
 // Delivery is one attempt to deliver an event. The ID's time is when it was made.

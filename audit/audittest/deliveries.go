@@ -119,7 +119,19 @@ func webhookReplays(t *testing.T, s Subject) {
 		}
 		return mustHold(t, s, node, w.ID)
 	}
+	due := func() []spend.ID {
+		t.Helper()
+		leases, err := s.LeaseWebhooks(ctx, node, []spend.ID{w.ID}, longLease)
+		must(t, err)
+		return leases.Due
+	}
+	if ids := due(); len(ids) > 0 {
+		t.Errorf("due before the replay: %x", ids)
+	}
 	task := replay(one.ID)
+	if ids := due(); !slices.Equal(ids, []spend.ID{w.ID}) {
+		t.Errorf("due after the replay: %x", ids)
+	}
 	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 || r.DueAt.After(task.Now) {
 		t.Fatalf("to be tried again: %+v", r)
 	}

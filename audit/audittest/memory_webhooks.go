@@ -143,6 +143,12 @@ func (m *Webhooks) LeaseWebhooks(ctx context.Context, holder spend.ID, serving [
 			continue
 		}
 		leases.Active++
+		for _, r := range w.retries {
+			if !r.DueAt.After(now) {
+				leases.Due = append(leases.Due, id)
+				break
+			}
+		}
 		if !slices.Contains(serving, id) && (w.holder == holder || !w.heldUntil.After(now)) {
 			w.holder, w.heldUntil = holder, now.Add(lease)
 			leases.Taken = append(leases.Taken, id)

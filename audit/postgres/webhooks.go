@@ -74,10 +74,15 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 	err = s.read(ctx, "cannot take webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
 		leases = audit.WebhookLeases{}
 		err := db.QueryRow(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").Scan(&leases.Active, &leases.Disabled)
-		if err != nil || leases.Active <= len(serving) {
+		if err != nil {
 			return err
 		}
-		rows, _ := db.Query(ctx, `WITH free AS (
+		rows, _ := db.Query(ctx, `SELECT w.id FROM webhooks AS w
+			WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= clock_timestamp())`)
+		if leases.Due, err = pgx.CollectRows(rows, scanID); err != nil || leases.Active <= len(serving) {
+			return err
+		}
+		rows, _ = db.Query(ctx, `WITH free AS (
 				SELECT s.webhook_id FROM webhook_states AS s JOIN webhooks AS w ON w.id = s.webhook_id
 				WHERE w.active AND s.webhook_id <> ALL ($2::uuid[]) AND (s.held_until IS NULL OR s.held_until <= clock_timestamp() OR s.holder = $1)
 				ORDER BY s.webhook_id FOR UPDATE OF s SKIP LOCKED)

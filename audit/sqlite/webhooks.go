@@ -129,6 +129,11 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 	if err != nil {
 		return leases, unavailable(doing, err)
 	}
+	leases.Due, err = collect(ctx, s.reader, doing, scanID, `SELECT w.id FROM webhooks AS w
+		WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= ?)`, time.Now().UnixMilli())
+	if err != nil {
+		return leases, err
+	}
 	if leases.Active <= len(serving) {
 		return leases, nil // nothing is written while nothing happens
 	}

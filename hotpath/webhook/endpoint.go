@@ -21,7 +21,7 @@ const pageSize = 20
 type endpoint struct {
 	*Worker
 	id     spend.ID
-	wake   chan struct{} // there may be new events
+	wake   chan struct{} // there may be new events, or a replay
 	until  time.Time     // how long the lease is, at least
 	oldest atomic.Int64  // when the event happened that waits longest, in Unix milliseconds; 0 when none waits
 
@@ -94,7 +94,7 @@ func (e *endpoint) step(ctx context.Context, task *audit.WebhookTask) error {
 	return nil
 }
 
-// wait waits, for new events unless some wait already.
+// wait waits, for new events and replays unless some events wait already.
 func (e *endpoint) wait(ctx context.Context, d time.Duration) {
 	wake := e.wake
 	if len(e.page) > 0 {

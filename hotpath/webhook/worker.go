@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,8 @@ const (
 	leaseFor = 45 * time.Second
 	// holdEvery is how often a lease is renewed while nothing is to be done.
 	holdEvery = 10 * time.Second
-	// lookEvery is how often a node looks for webhooks that nobody holds.
+	// lookEvery is how often a node looks for webhooks that nobody holds, and for
+	// replays.
 	lookEvery = 2 * time.Second
 	// pollEvery is how often a node that holds some looks for new events.
 	pollEvery = time.Second
@@ -146,6 +148,7 @@ func (w *Worker) lease(ctx context.Context) {
 		return
 	}
 	w.metrics.count(leases)
+	w.wake(func(id spend.ID) bool { return slices.Contains(leases.Due, id) })
 	for _, id := range leases.Taken {
 		e := &endpoint{Worker: w, id: id, wake: make(chan struct{}, 1), until: began.Add(leaseFor)}
 		w.mu.Lock()
@@ -187,9 +190,17 @@ func (w *Worker) poll(ctx context.Context) {
 	if w.head.Swap(head) == head {
 		return
 	}
+	w.wake(func(spend.ID) bool { return true })
+}
+
+// wake has endpoints that wait look what is to be done.
+func (w *Worker) wake(which func(spend.ID) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range w.serving {
+	for id, e := range w.serving {
+		if !which(id) {
+			continue
+		}
 		select {
 		case e.wake <- struct{}{}:
 		default: // it is awake

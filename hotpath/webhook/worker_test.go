@@ -150,6 +150,28 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
+// A replay is delivered soon, also when nothing else happens.
+func TestReplaySoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, status(200))
+		w := b.webhook(one)
+		b.store.feed.add(audit.EventPolicyCreated)
+		_, stop := b.node()
+		time.Sleep(time.Minute)
+		for range 3 {
+			log := b.log(w)
+			if _, err := b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(lookEvery + time.Second)
+			if n := len(b.log(w)); n != len(log)+1 {
+				t.Errorf("%d attempts after %d and a replay", n, len(log))
+			}
+		}
+		stop()
+	})
+}
+
 // A dead receiver is asked less and less for new events, gets all of them once it is
 // back, and others do not notice.
 func TestDeadReceiver(t *testing.T) {
