@@ -922,59 +922,33 @@ BEGIN
     END LOOP;
 END $$;
 
--- Takes from the counters of calendar windows, in their order. Returns what
--- take_from_rolling does. Raises SG010 if one has no row, or if those that had no
--- room have it now: the update does not lock a row that it leaves.
+-- Takes from counters what the checks of a commit take, those of rolling windows
+-- first, or raises SG007 with the places of those that have no room and what was taken
+-- from each, or SG010 if one of a calendar window has no row, or if those that had no
+-- room have it now: the update does not lock a row that it leaves. Then corrects
+-- counters, in the window in which the outcomes' checks counted (S40) if its row is
+-- still there: what is given back makes no room for the commit itself. Counters that
+-- refused checks of the commit when these were judged are exhausted, like those that it
+-- uses up. An array is null when it has no elements.
 --
 -- A new row has no use, so what it refuses can never be taken.
-CREATE FUNCTION take_from_calendar(changes counter_change[], skipped integer, OUT refused text, OUT exhausted counter_change[])
-LANGUAGE plpgsql
-AS $$
-DECLARE
-    taken   integer;
-    used_up boolean;
-    absent  boolean;
-BEGIN
-    WITH counters AS (
-        UPDATE budget_counters AS b SET used = b.used + c.used, count = b.count + c.count FROM unnest(changes) AS c
-            WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
-                AND (c.most_used IS NULL OR b.used <= c.most_used) AND (c.most_count IS NULL OR b.count <= c.most_count)
-        RETURNING b.used >= c.max_used OR b.count >= c.max_count AS exhausted
-    )
-    SELECT count(*), bool_or(c.exhausted) INTO taken, used_up FROM counters AS c;
-    IF taken < cardinality(changes) THEN
-        SELECT string_agg(skipped + c.ordinality || ':' || b.used || ':' || b.count, ',') FILTER (WHERE b.used > c.most_used OR b.count > c.most_count),
-                bool_or(b.counter_id IS NULL) INTO refused, absent
-            FROM unnest(changes) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
-            WHERE b.xmin IS DISTINCT FROM pg_current_xact_id()::xid OR c.most_count < 0;
-        IF absent OR refused IS NULL THEN
-            RAISE EXCEPTION 'counters of budgets changed' USING ERRCODE = 'SG010';
-        END IF;
-    ELSIF used_up THEN
-        SELECT array_agg(c) INTO exhausted FROM unnest(changes) AS c JOIN budget_counters AS b USING (counter_id, start_ms)
-            WHERE b.used >= c.max_used OR b.count >= c.max_count;
-    END IF;
-END $$;
-
--- Takes from counters what the checks of a commit take, or raises SG007 with
--- those that have no room and what was taken from each. Then corrects counters, in
--- the window in which the outcomes' checks counted (S40) if its row is still there:
--- what is given back makes no room for the commit itself. Counters that refused
--- checks of the commit when these were judged are exhausted, like those that it
--- uses up. An array is null when it has no elements.
 CREATE FUNCTION change_counters(counters counter_row[], rolling counter_change[], calendar counter_change[],
     refused counter_change[], corrections counter_correction[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    no_room text;
-    used_up counter_change[] := refused;
+    no_room   text;
+    refusals  text;
+    taken     integer;
+    exhausted boolean;
+    absent    boolean;
+    used_up   counter_change[] := refused;
 BEGIN
     IF counters IS NOT NULL THEN
         PERFORM insert_counters(counters);
     END IF;
     IF corrections IS NOT NULL THEN
-        PERFORM FROM budget_counters AS b -- locked in the order in which the other functions do
+        PERFORM FROM budget_counters AS b -- locked in the order in which they are changed
             WHERE (b.counter_id, b.start_ms) IN (SELECT c.counter_id, c.start_ms FROM unnest(rolling || calendar) AS c
                 UNION ALL SELECT c.counter_id, c.start_ms FROM unnest(corrections) AS c)
             ORDER BY b.bucket_ms = 0, b.counter_id, b.start_ms FOR UPDATE;
@@ -983,8 +957,26 @@ BEGIN
         SELECT t.refused, used_up || t.exhausted INTO no_room, used_up FROM take_from_rolling(rolling) AS t;
     END IF;
     IF calendar IS NOT NULL THEN
-        SELECT concat_ws(',', no_room, t.refused), used_up || t.exhausted INTO no_room, used_up
-            FROM take_from_calendar(calendar, coalesce(cardinality(rolling), 0)) AS t;
+        WITH counters AS (
+            UPDATE budget_counters AS b SET used = b.used + c.used, count = b.count + c.count FROM unnest(calendar) AS c
+                WHERE b.counter_id = c.counter_id AND b.start_ms = c.start_ms
+                    AND (b.used <= c.most_used) IS NOT FALSE AND (b.count <= c.most_count) IS NOT FALSE
+            RETURNING b.used >= c.max_used OR b.count >= c.max_count AS exhausted
+        )
+        SELECT count(*), bool_or(c.exhausted) INTO taken, exhausted FROM counters AS c;
+        IF taken < cardinality(calendar) THEN
+            SELECT string_agg(coalesce(cardinality(rolling), 0) + c.ordinality || ':' || b.used || ':' || b.count, ',')
+                    FILTER (WHERE b.used > c.most_used OR b.count > c.most_count), bool_or(b.counter_id IS NULL) INTO refusals, absent
+                FROM unnest(calendar) WITH ORDINALITY AS c LEFT JOIN budget_counters AS b USING (counter_id, start_ms)
+                WHERE b.xmin IS DISTINCT FROM pg_current_xact_id()::xid OR c.most_count < 0;
+            IF absent OR refusals IS NULL THEN
+                RAISE EXCEPTION 'counters of budgets changed' USING ERRCODE = 'SG010';
+            END IF;
+            no_room := concat_ws(',', no_room, refusals);
+        ELSIF exhausted THEN
+            SELECT used_up || array_agg(c) INTO used_up FROM unnest(calendar) AS c JOIN budget_counters AS b USING (counter_id, start_ms)
+                WHERE b.used >= c.max_used OR b.count >= c.max_count;
+        END IF;
     END IF;
     IF no_room <> '' THEN
         RAISE EXCEPTION 'budgets have no room' USING ERRCODE = 'SG007', DETAIL = no_room;
@@ -2049,10 +2041,10 @@ ALTER FUNCTION sequence_events(integer) SET enable_seqscan = off;
 ALTER FUNCTION sequence_events(integer) SET jit = off;
 
 -- Counters are locked in the order of the changes, so each is looked up in turn.
-ALTER FUNCTION take_from_calendar(counter_change[], integer) SET plan_cache_mode = force_generic_plan;
-ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_hashjoin = off;
-ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_mergejoin = off;
-ALTER FUNCTION take_from_calendar(counter_change[], integer) SET enable_seqscan = off;
+ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET plan_cache_mode = force_generic_plan;
+ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_hashjoin = off;
+ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_mergejoin = off;
+ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_seqscan = off;
 
 -- Each query is planned for its own values, which decide what it has to read.
 ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
