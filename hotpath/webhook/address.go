@@ -78,6 +78,17 @@ func (f *addressFilter) control(_ context.Context, _, address string, _ syscall.
 	return f.check(host.Addr())
 }
 
+// isShortAddress reports whether some resolvers take a host for an IPv4 address that
+// is not one in full, such as 127.1 or 2130706433.
+func isShortAddress(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	host = strings.TrimSuffix(host, ".")
+	_, err := strconv.ParseUint(host[strings.LastIndexByte(host, '.')+1:], 0, 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
 // CheckURL returns what is wrong with the URL of a webhook, in the form of a fault of a
 // field, or nil. A host that cannot be resolved now may be later; what it resolves
 // to is checked again whenever it is dialled.
@@ -92,6 +103,8 @@ func CheckURL(ctx context.Context, text string, private bool) error {
 		return errors.New("must not have a user or password: verify the signature instead")
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
 		return errors.New("must not have a fragment")
+	case isShortAddress(u.Hostname()):
+		return errors.New("must have a name or a whole address as host, such as 192.168.0.1")
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
