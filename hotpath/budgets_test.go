@@ -167,6 +167,12 @@ func TestBudgetsAndOtherRules(t *testing.T) {
 		if err != nil || simulated[0].Decision.Reason != spend.ReasonBudgetExceeded || simulated[1].Decision.RuleID != "soft" {
 			t.Errorf("simulated %+v, %v", simulated, err)
 		}
+		// To a stranger it is as if nothing was used.
+		simulated, _, err = f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: hotpath.DemoCaller("192.0.2.1"), Started: time.Now()}, "b",
+			[]*spend.Action{new(refundOf(t, "200", "s-3"))})
+		if err != nil || simulated[0].Decision.Effect != spend.Allow {
+			t.Errorf("simulated %+v, %v", simulated, err)
+		}
 	})
 }
 
