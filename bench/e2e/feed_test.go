@@ -37,7 +37,7 @@ func (s *suite) feed(t *testing.T) {
 	r := &feedReader{at: all}
 	for r.page(ctx, t, 0) { // what others caused
 	}
-	before := len(r.seen)
+	before, begin := len(r.seen), r.cursor
 
 	var writing sync.WaitGroup
 	var mu sync.Mutex
@@ -45,7 +45,7 @@ func (s *suite) feed(t *testing.T) {
 	happened := make(map[string]bool)
 	for w := range writers {
 		writing.Go(func() {
-			writer := &feedWriter{acts: all[w%2], person: people[1-w%2], reader: feedReader{at: all, cursor: r.cursor}}
+			writer := &feedWriter{acts: all[w%2], person: people[1-w%2], reader: feedReader{at: all, cursor: begin}}
 			for i := range rounds {
 				caused := writer.round(ctx, t, fmt.Sprint(w, "-", i))
 				writer.there(ctx, t, caused)
