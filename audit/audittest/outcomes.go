@@ -145,8 +145,8 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 func outcomesCorrectCounters(t *testing.T, s Subject) {
 	f := fence(t, s)
 	day, all := charge("day", `["agent-1"]`, "125.5"), charge("all", "[]", "125.5")
-	times := charge("times", "[]", "0") // a budget without a currency
-	times.Limited = false
+	times := charge("times", "[]", "0")
+	times.Limited, times.NoCurrency = false, true
 	rolling := charge("rolling", "[]", "125.5")
 	rolling.Counter.StartMS, rolling.Counter.BucketMS = 6_000_000, 60_000
 	ended := charge("ended", "[]", "125.5")
@@ -196,6 +196,15 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 	mustReport(t, s, moved(report(f, checks[4], 2, spend.Executed, true), "1125.5", true), moved(report(f, checks[5], 1, spend.Executed, false), "1000", false))
 	used("1627.4", 5)
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), charge("day", `["agent-1"]`, "0"))}, usage(day, "1627.4", 5))
+
+	// More than 0 was moved.
+	free := charge("free", "[]", "0")
+	check := charged(newCheck(f), free, times)
+	check.Action.Amount = amount("0")
+	mustCommit(t, s, check)
+	mustReport(t, s, moved(report(f, check, 1, spend.Executed, true), "7", true))
+	mustUse(t, s, free, "7", 1)
+	mustUse(t, s, times, "0", 6)
 }
 
 // outcomesRace has nodes void the same checks while others take from the same

@@ -131,8 +131,11 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		status spend.Status
 		amount string
 		may    bool
+		free   bool // the check is of 0
 	}{
-		{spend.Voided, "0", true}, {spend.Failed, "0", false}, {spend.Executed, "0.25", true}, {spend.Executed, "900", true}, {spend.Executed, "900", false},
+		{status: spend.Voided, amount: "0", may: true}, {status: spend.Failed, amount: "0"}, {status: spend.Executed, amount: "0.25", may: true},
+		{status: spend.Executed, amount: "900", may: true}, {status: spend.Executed, amount: "900"},
+		{status: spend.Executed, amount: "7", may: true, free: true},
 	} {
 		var c *spend.Check
 		for _, one := range checksOfAllSorts(f) {
@@ -140,8 +143,11 @@ func TestCountersAfterOutcomes(t *testing.T) {
 				c = one
 			}
 		}
+		if report.free {
+			c.Action.Amount = spend.Amount{}
+		}
 		charge(c)
-		c.Charges[1].Amount = spend.Amount{} // a budget without a currency
+		c.Charges[1].Amount, c.Charges[1].NoCurrency = spend.Amount{}, true
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
 		}
@@ -159,7 +165,7 @@ func TestCountersAfterOutcomes(t *testing.T) {
 	}
 	for _, size := range []int64{0, 1} {
 		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = size })
-		if err != nil || len(found) > 0 || s.Counters < 3 || s.Outcomes != 5 {
+		if err != nil || len(found) > 0 || s.Counters < 3 || s.Outcomes != 6 {
 			t.Errorf("slices of %d: %v, %v, %+v", size, found, err, s)
 		}
 	}

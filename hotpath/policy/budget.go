@@ -129,7 +129,7 @@ func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, pr
 		c.Counter.BucketMS = length
 		c.EndMS += spend.RollingBuckets * length // that many look back at it
 	}
-	if b.currency != "" {
+	if c.NoCurrency = b.currency == ""; !c.NoCurrency {
 		c.Amount = a.Amount
 	}
 	return c

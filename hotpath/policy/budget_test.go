@@ -170,10 +170,10 @@ func TestCharges(t *testing.T) {
 	if len(got) != 3 || got[1].RuleID != "b" || got[2].RuleID != "a" || got[1].Since != 7 {
 		t.Errorf("S34: %+v", got)
 	}
-	if c := got[1]; c.Limited || !c.Counted || c.MaxCount != 5 {
+	if c := got[1]; c.Limited || !c.Counted || c.MaxCount != 5 || !c.NoCurrency {
 		t.Errorf("S33: %+v", c)
 	}
-	if c := got[2]; !c.Limited || c.Counted || c.Limit != mustAmount(t, "5") {
+	if c := got[2]; !c.Limited || c.Counted || c.Limit != mustAmount(t, "5") || c.NoCurrency {
 		t.Errorf("S33: %+v", c)
 	}
 }

@@ -50,7 +50,9 @@ type Charge struct {
 	Since   int    // the version of the policy since which the counter counts
 	Subject string // for whom it counts: a JSON array of the values of `per`, in the order of S33
 	AgentID string // that of the subject; empty unless the budget is per agent
-	Amount  Amount // 0 unless the budget is in a currency
+	Amount  Amount
+	// NoCurrency: the budget is in none, and counts no amount.
+	NoCurrency bool
 
 	// The limits of the policy's version. Exactly the limit is within it.
 	Limited  bool
@@ -110,8 +112,10 @@ func (c *Check) AppendTaken(b []byte) []byte {
 		b = strconv.AppendInt(b, ch.Counter.BucketMS, 10)
 		b = append(b, `,"end_ms":`...)
 		b = strconv.AppendInt(b, ch.EndMS, 10)
-		b = append(b, `,"amount":`...)
-		b = append(ch.Amount.Append(b), '}')
+		if !ch.NoCurrency {
+			b = ch.Amount.Append(append(b, `,"amount":`...))
+		}
+		b = append(b, '}')
 	}
 	b[start] = '['
 	return append(b, ']')
@@ -130,7 +134,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		StartMS  int64           `json:"start_ms"`
 		BucketMS int64           `json:"bucket_ms"`
 		EndMS    int64           `json:"end_ms"`
-		Amount   Amount          `json:"amount"`
+		Amount   *Amount         `json:"amount"`
 	}
 	if err := json.Unmarshal([]byte(text), &kept); err != nil {
 		return nil, fmt.Errorf("cannot read the charges of a check: %w", err)
@@ -140,7 +144,12 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		subject := string(k.Per)
 		charges[i] = Charge{
 			Counter: Counter{CounterID(policyID, k.RuleID, k.Since, subject), k.StartMS, k.BucketMS},
-			RuleID:  k.RuleID, Since: k.Since, Subject: subject, Amount: k.Amount, EndMS: k.EndMS,
+			RuleID:  k.RuleID, Since: k.Since, Subject: subject, EndMS: k.EndMS,
+		}
+		if k.Amount == nil {
+			charges[i].NoCurrency = true
+		} else {
+			charges[i].Amount = *k.Amount
 		}
 	}
 	return charges, nil

@@ -134,7 +134,7 @@ func (o *Outcome) Correction(charge *Charge) (c Correction) {
 	switch {
 	case o.Frees():
 		return Correction{Back: charge.Amount.Total(), Count: 1}
-	case charge.Amount.IsZero():
+	case charge.NoCurrency:
 		return c
 	case o.Release == ReleaseDone:
 		c.Back, _ = charge.Amount.Total().Minus(o.Amount.Total())

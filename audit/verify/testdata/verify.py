@@ -281,13 +281,13 @@ class Verifier:
             counter_id = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), per.encode())[:16]
             sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], 0, 0, 0])
             sums[2] = max(sums[2], charge["end_ms"])
-            sums[3] += charge["amount"]
+            sums[3] += charge.get("amount", 0)
             sums[4] += 1
             for status, moved in self.corrections.get(fields[0], []):
                 if status != b"x":
-                    sums[3] -= charge["amount"]
+                    sums[3] -= charge.get("amount", 0)
                     sums[4] -= 1
-                elif charge["amount"]:
+                elif "amount" in charge:
                     sums[3] += moved - charge["amount"]
 
     def counters(self):
