@@ -20,7 +20,10 @@ import (
 
 // days are the days of checks in a database, in the hands of the owner of its
 // tables: no other may take one out.
-type days struct{ conn *pgx.Conn }
+type days struct {
+	conn *pgx.Conn
+	turn *pgx.Conn // has the lock of takeTurn; nil without it
+}
 
 // day is what the database has of one.
 type day struct {
@@ -43,7 +46,7 @@ func openDays(ctx context.Context, url string) (*days, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &days{conn}
+	d := &days{conn: conn}
 	if err := d.owned(ctx); err != nil {
 		d.close()
 		return nil, err
@@ -63,7 +66,35 @@ func (d *days) owned(ctx context.Context) error {
 	return err
 }
 
-func (d *days) close() { _ = d.conn.Close(context.Background()) } // what it did is committed
+// errTurn says that somebody else detaches.
+var errTurn = errors.New("another spendgate audit detach is at work on this database: run it again when that has ended")
+
+// takeTurn keeps others from detaching until close: two at once would write the same
+// archive. The lock is a transaction's, which a pooler leaves on its connection. It waits
+// a second, in which the session of a process that was killed ends.
+func (d *days) takeTurn(ctx context.Context, url string) (err error) {
+	if d.turn, err = connectOwner(ctx, url); err != nil {
+		return err
+	}
+	_, err = d.turn.PgConn().Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = 0;
+		SELECT pg_advisory_xact_lock('archived_days'::regclass::oid::integer, 0)`).ReadAll()
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeLockTimeout {
+		return errTurn
+	}
+	if err != nil {
+		return fmt.Errorf("cannot lock out others that detach: %w", err)
+	}
+	return nil
+}
+
+// close ends the sessions; what they did is committed.
+func (d *days) close() {
+	for _, conn := range []*pgx.Conn{d.conn, d.turn} {
+		if conn != nil {
+			_ = conn.Close(context.Background())
+		}
+	}
+}
 
 // detachableBefore is the first day that a promise may still need.
 func (d *days) detachableBefore(ctx context.Context) (limit time.Time, err error) {

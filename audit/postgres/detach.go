@@ -50,7 +50,7 @@ var errUnpartitioned = errors.New("the default partition has checks of days befo
 // interrupted, a day is either attached or has a complete archive, and another
 // call goes on.
 func Detach(ctx context.Context, o DetachOptions) error {
-	db, err := openDays(ctx, o.URL)
+	db, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,19 @@ func Detach(ctx context.Context, o DetachOptions) error {
 		}
 	}
 	return nil
+}
+
+// open connects, and lets nobody else detach meanwhile unless it is a dry run.
+func (o DetachOptions) open(ctx context.Context) (*days, error) {
+	db, err := openDays(ctx, o.URL)
+	if err != nil || o.DryRun {
+		return db, err
+	}
+	if err := db.takeTurn(ctx, o.URL); err != nil {
+		db.close()
+		return nil, err
+	}
+	return db, nil
 }
 
 // leaving is what a day of checks and a month of violations do alike on their way out.

@@ -288,6 +288,30 @@ func TestDetachAmidWork(t *testing.T) {
 	}
 }
 
+// TestDetachAtOnce has others detach while an archive is written.
+func TestDetachAtOnce(t *testing.T) {
+	o := newOldDays(t)
+	second, months, dry := errTurn, errTurn, errTurn
+	done, found, err := o.detach(t, func(d *DetachOptions) {
+		d.step = func(step string) {
+			if step != "reopen" {
+				return
+			}
+			other := DetachOptions{URL: d.URL, Dir: d.Dir, Before: d.Before, Now: d.Now, Report: func(Detached) {}}
+			second, months = Detach(t.Context(), other), DetachViolations(t.Context(), other)
+			other.DryRun = true
+			dry = Detach(t.Context(), other)
+		}
+	})
+	if err != nil || len(done) != 2 || len(found) > 0 {
+		t.Errorf("the first: %+v, %v, %v", done, found, err)
+	}
+	if !errors.Is(second, errTurn) || !errors.Is(months, errTurn) || dry != nil {
+		t.Errorf("meanwhile: %v, violations %v, dry %v", second, months, dry)
+	}
+	o.mustBeClean(t)
+}
+
 // TestDetachKilled kills the process between each two steps. The day is then
 // attached or has a complete archive, nothing is lost, and another run finishes.
 func TestDetachKilled(t *testing.T) {

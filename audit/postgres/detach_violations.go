@@ -37,7 +37,7 @@ func (m month) part() archive.Part { return archive.ViolationsOf(m.begin) }
 // month is noted. Rows are deleted afterwards, if wanted. Wherever it is interrupted,
 // a month is either listed or has a complete archive, and another call goes on.
 func DetachViolations(ctx context.Context, o DetachOptions) error {
-	db, err := openDays(ctx, o.URL)
+	db, err := o.open(ctx)
 	if err != nil {
 		return err
 	}

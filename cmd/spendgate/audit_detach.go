@@ -41,7 +41,7 @@ func auditDetach(flags *flag.FlagSet) action {
 			return usageError{text: "--before must be a date, such as 2026-03-01"}
 		}
 		if info, err := os.Stat(*dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("--to: %w", errors.Join(err, errNoFolder))
+			return fmt.Errorf("--to: %s %w", *dir, errNoFolder)
 		}
 		c, err := p.load(config.Audit)
 		if err != nil {
