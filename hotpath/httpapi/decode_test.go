@@ -282,7 +282,7 @@ func TestDecodeKeys(t *testing.T) {
 
 	var c audit.KeyChange
 	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c, bounds) }
-	const empty = "active or name or rate_limit_rpm is required: there is nothing to change"
+	const empty = "active or another member is required: there is nothing to change"
 	f(`{}`, change, empty)
 	f(`{"active":null,"name":" ","rate_limit_rpm":null}`, change, empty)
 	f(`{"active":false,"name":"m","rate_limit_rpm":7.0}`, change, "")

@@ -136,7 +136,7 @@ func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
 	given.judge(r)
 	c.Grants = given.change(r)
 	if c.Empty() && len(r.faults) == 0 {
-		r.fault("active", "or name or rate_limit_rpm is required: there is nothing to change")
+		r.fault("active", "or another member is required: there is nothing to change")
 	}
 	return r.faults.Err()
 }

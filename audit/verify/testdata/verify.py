@@ -539,7 +539,8 @@ def main():
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
             v.checkpoints(lines, base64.b64decode(args.public_key))
-    print("\n".join(sorted(v.findings)))
+    for finding in sorted(v.findings):
+        print(finding)
     sys.exit(1 if v.findings else 0)
 
 
