@@ -52,8 +52,8 @@ func keyGrants(t *testing.T, s Subject) {
 	}
 }
 
-// MaySee reports whether the asking key may see a check.
-func MaySee(b *audit.Bounds, c *spend.Check) bool {
+// maySee reports whether the asking key may see a check.
+func maySee(b *audit.Bounds, c *spend.Check) bool {
 	return (b.PolicyIDs == nil || slices.Contains(b.PolicyIDs, c.Action.PolicyID)) &&
 		(b.AgentIDs == nil || slices.Contains(b.AgentIDs, c.Action.AgentID)) &&
 		(b.Principal == "" || b.Principal == c.PrincipalName())

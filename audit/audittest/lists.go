@@ -15,14 +15,14 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Lists reports whether a query without a cursor selects a check.
-func Lists(q *audit.CheckQuery, c *spend.Check) bool {
+// selects reports whether a query without a cursor selects a check.
+func selects(q *audit.CheckQuery, c *spend.Check) bool {
 	at := c.Timestamp()
 	return (q.AgentID == "" || q.AgentID == c.Action.AgentID) &&
 		(q.PolicyID == "" || q.PolicyID == c.Action.PolicyID) &&
 		(q.Effect == nil || *q.Effect == c.Decision.Effect) &&
 		(q.From.IsZero() || !at.Before(q.From)) && (q.Until.IsZero() || at.Before(q.Until)) &&
-		MaySee(&q.Bounds, c)
+		maySee(&q.Bounds, c)
 }
 
 // checkListing compares walks over each combination of filters with a plain loop.
@@ -48,7 +48,7 @@ func checkListing(t *testing.T, s Subject) {
 	mustCommit(t, s, all...)
 	slices.SortFunc(all, newestFirst)
 	for i, q := range checkQueries(start, all[30].Timestamp()) {
-		want := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !Lists(&q, c) })
+		want := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !selects(&q, c) })
 		q.Limit, q.Examine = 100, 1000
 		mustWalk(t, s, q, want)
 		if i%11 == 0 { // pages are the same matter whatever the filters

@@ -1,6 +1,7 @@
 package audittest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,28 @@ type test struct {
 
 // Run holds the stores that open makes to the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	for _, c := range append([]test{
+	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), webhookTests(), eventTests()))
+}
+
+// RunChecks holds the stores that open makes to the part of the contract that nodes
+// rely on to answer checks.
+func RunChecks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, checkTests()) }
+
+// RunWebhooks holds the stores that open makes to the contract of audit.Webhooks, and
+// to recording the changes of webhooks.
+func RunWebhooks(t *testing.T, open func(t *testing.T) Subject) { run(t, open, webhookTests()) }
+
+func run(t *testing.T, open func(t *testing.T) Subject, tests []test) {
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, open(t))
+		})
+	}
+}
+
+func checkTests() []test {
+	return []test{
 		{"EveryFieldComesBack", everyFieldComesBack},
 		{"BatchIsAllOrNothing", batchIsAllOrNothing},
 		{"PoisonRowIsNamed", poisonRowIsNamed},
@@ -56,26 +78,17 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"RollingBudgets", rollingBudgets},
 		{"BudgetsRace", budgetsRace},
 		{"BudgetsCountSince", budgetsCountSince},
-		{"CounterListing", counterListing},
 		{"CountersExpire", countersExpire},
-		{"UnreportedListing", unreportedListing},
 		{"ApprovalStates", approvalStates},
 		{"ApprovalExpires", approvalExpires},
 		{"ApprovalExpiryRace", approvalExpiryRace},
 		{"ApprovalSeparation", approvalSeparation},
 		{"ApprovalUseRace", approvalUseRace},
-		{"ApprovalListing", approvalListing},
 		{"OutcomesComeBack", outcomesComeBack},
 		{"OutcomesAreReportedOnce", outcomesAreReportedOnce},
 		{"OutcomesCorrectCounters", outcomesCorrectCounters},
 		{"OutcomesRace", outcomesRace},
 		{"ReleasedPasses", releasedPasses},
-		{"ViolationPaging", violationPaging},
-		{"ViolationTotals", violationTotals},
-		{"ViolationTotalsRace", violationTotalsRace},
-		{"CheckListing", checkListing},
-		{"CheckListingIsBounded", checkListingIsBounded},
-		{"CheckListingRace", checkListingRace},
 		{"DeploymentIsNamed", deploymentIsNamed},
 		{"StaleEpoch", staleEpoch},
 		{"FencedNode", fencedNode},
@@ -84,27 +97,41 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"RotationRace", rotationRace},
 		{"PolicyVersions", policyVersions},
 		{"PolicyVersionsRace", policyVersionsRace},
-		{"PolicyListing", policyListing},
-		{"PolicyPagesAreBounded", policyPagesAreBounded},
+		{"ConfigChangesRace", configChangesRace},
+		{"BatchOfEachCommit", batchOfEachCommit},
+		{"ChainNeverForks", chainNeverForks},
+		{"WriterMakesChains", writerMakesChains},
+	}
+}
+
+func configTests() []test {
+	return []test{
 		{"Keys", keys},
 		{"KeyGrants", keyGrants},
 		{"KeyPaging", keyPaging},
 		{"KeyUses", keyUses},
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
-		{"ConfigChangesRace", configChangesRace},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},
-		{"BatchOfEachCommit", batchOfEachCommit},
-		{"ChainNeverForks", chainNeverForks},
-		{"WriterMakesChains", writerMakesChains},
+	}
+}
+
+func listTests() []test {
+	return []test{
+		{"CounterListing", counterListing},
+		{"UnreportedListing", unreportedListing},
+		{"ApprovalListing", approvalListing},
+		{"ViolationPaging", violationPaging},
+		{"ViolationTotals", violationTotals},
+		{"ViolationTotalsRace", violationTotalsRace},
+		{"CheckListing", checkListing},
+		{"CheckListingIsBounded", checkListingIsBounded},
+		{"CheckListingRace", checkListingRace},
+		{"PolicyListing", policyListing},
+		{"PolicyPagesAreBounded", policyPagesAreBounded},
 		{"Immutable", immutable},
 		{"Health", health},
-	}, slices.Concat(webhookTests(), eventTests())...) {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			c.run(t, open(t))
-		})
 	}
 }
 
@@ -156,6 +183,9 @@ func health(t *testing.T, s Subject) {
 	ctx := t.Context()
 	if err := s.Ping(ctx); err != nil {
 		t.Error(err)
+	}
+	if err := s.Ping(endedContext(t)); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 	status, err := s.Status(ctx)
 	if err != nil {

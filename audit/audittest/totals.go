@@ -128,7 +128,7 @@ func (h *history) bounds() (b audit.Bounds) {
 // among returns what a query must answer, newest first.
 func among(all []*spend.Check, q audit.ViolationQuery) (want []audit.Violation) {
 	for _, c := range all {
-		if v := violation(c); MaySee(&q.Bounds, c) && matches(q, v) {
+		if v := violation(c); maySee(&q.Bounds, c) && matches(q, v) {
 			want = append(want, v)
 		}
 	}

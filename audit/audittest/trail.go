@@ -78,8 +78,8 @@ func batchIsAllOrNothing(t *testing.T, s Subject) {
 	}
 	mustLack(t, s, others...)
 	mustHave(t, s, first)
-	if page := mustList(t, s, audit.ViolationQuery{Limit: 10}); page.Total != 0 {
-		t.Errorf("%d violations were left behind", page.Total)
+	if n := s.Count(t, "SELECT count(*) FROM violations"); n != 0 {
+		t.Errorf("%d violations were left behind", n)
 	}
 	mustCommit(t, s, others...) // so its keys were not left behind either
 	if err := Record(t.Context(), s); err != nil {
@@ -102,12 +102,18 @@ func poisonRowIsNamed(t *testing.T, s Subject) {
 	}
 }
 
+func endedContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
 // contextEnds demands that a context that has ended stops everything, with an
 // outcome that is certain.
 func contextEnds(t *testing.T, s Subject) {
 	f := fence(t, s)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
+	ended := endedContext(t)
 	c := newCheck(f)
 	if err := Record(ended, s, c); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("commit: got %v, want ErrUnavailable", err)
@@ -118,12 +124,7 @@ func contextEnds(t *testing.T, s Subject) {
 		"policy": func(ctx context.Context) error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) },
 		"key":    func(ctx context.Context) error { return s.CreateKey(ctx, actor(), newKey()) },
 		"checks": func(ctx context.Context) error { _, err := s.Checks(ctx, []spend.ID{c.ID}); return err },
-		"list": func(ctx context.Context) error {
-			_, err := s.Violations(ctx, audit.ViolationQuery{Limit: 1})
-			return err
-		},
-		"epoch": func(ctx context.Context) error { _, err := s.Epoch(ctx); return err },
-		"ping":  s.Ping,
+		"epoch":  func(ctx context.Context) error { _, err := s.Epoch(ctx); return err },
 	} {
 		if err := call(ended); !errors.Is(err, audit.ErrUnavailable) {
 			t.Errorf("%s: got %v, want ErrUnavailable", what, err)

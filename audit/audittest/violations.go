@@ -1,6 +1,7 @@
 package audittest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -62,5 +63,8 @@ func violationPaging(t *testing.T, s Subject) {
 	q = audit.ViolationQuery{Limit: 4, Before: want[len(want)-5]}
 	if page := mustList(t, s, q); page.More || len(page.Violations) != 4 {
 		t.Errorf("the exact last page: %d violations, more %v", len(page.Violations), page.More)
+	}
+	if _, err := s.Violations(endedContext(t), q); !errors.Is(err, audit.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
 )
 
@@ -77,24 +76,6 @@ func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.
 		}
 	}
 	return found, ended(ctx)
-}
-
-func (m *memory) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.approvals {
-		a := m.approval(id)
-		if (q.Before.IsZero() || slices.Compare(id[:], q.Before[:]) < 0) && (q.Status == "" || q.Status == a.Status) &&
-			(q.PolicyID == "" || q.PolicyID == a.Check.Action.PolicyID) && (q.AgentID == "" || q.AgentID == a.Check.Action.AgentID) &&
-			audittest.MaySee(&q.Bounds, a.Check) {
-			page = append(page, a)
-		}
-	}
-	slices.SortFunc(page, func(a, b *audit.Approval) int { return slices.Compare(b.Check.ID[:], a.Check.ID[:]) })
-	if more = len(page) > q.Limit; more {
-		page = page[:q.Limit]
-	}
-	return page, more, ended(ctx)
 }
 
 func (m *memory) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {

@@ -1,10 +1,7 @@
 package sim
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"slices"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -37,12 +34,7 @@ func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 	if exceeded.Usages != nil {
 		return exceeded
 	}
-	m.usedUp = nil
 	for _, ch := range changes {
-		u := m.usage(ch.Counter)
-		if ch.Take && ch.Exhausts(spend.Usage{Used: u.Used.Plus(ch.Used), Count: u.Count + ch.Count}) {
-			m.usedUp = append(m.usedUp, ch)
-		}
 		c := m.counters[ch.Counter]
 		if c == nil && !ch.Take {
 			continue
@@ -52,7 +44,6 @@ func (m *memory) take(checks []*spend.Check, outcomes []*spend.Outcome) error {
 			m.counters[ch.Counter] = c
 		}
 		c.Usage = ch.After(c.Usage)
-		m.met[ch.ID] = append(m.met[ch.ID], ch.Principals...)
 	}
 	return nil
 }
@@ -75,45 +66,4 @@ func (m *memory) CounterUsages(ctx context.Context, counters []spend.Counter) ([
 		usages[i] = m.usage(c)
 	}
 	return usages, ended(ctx)
-}
-
-func (m *memory) ListCounters(ctx context.Context, q audit.CounterQuery) (page []audit.SubjectUsage, more bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found := make(map[string]audit.SubjectUsage)
-	for key, c := range m.counters {
-		ch := &c.change
-		inWindow := key.StartMS == q.StartMS || q.BucketMS > 0 && key.StartMS >= q.StartMS-spend.RollingBuckets*q.BucketMS
-		if ch.PolicyID != q.PolicyID || ch.RuleID != q.RuleID || ch.Since != q.Since || !inWindow || c.Usage == (spend.Usage{}) ||
-			ch.Subject <= q.After || !hasValues(ch.Subject, q.Subject) || q.Principal != "" && !slices.Contains(m.met[key.ID], q.Principal) {
-			continue
-		}
-		u, ok := found[ch.Subject]
-		if !ok || key.StartMS < u.FirstMS {
-			u.Subject, u.FirstMS = ch.Subject, key.StartMS
-		}
-		u.Used, u.Count = u.Used.Plus(c.Used), u.Count+c.Count
-		found[ch.Subject] = u
-	}
-	for _, u := range found {
-		page = append(page, u)
-	}
-	slices.SortFunc(page, func(a, b audit.SubjectUsage) int { return cmp.Compare(a.Subject, b.Subject) })
-	if more = len(page) > q.Limit; more {
-		page = page[:q.Limit]
-	}
-	return page, more, ended(ctx)
-}
-
-func hasValues(subject string, want [][]string) bool {
-	var values []string
-	if json.Unmarshal([]byte(subject), &values) != nil {
-		return false
-	}
-	for i, one := range want {
-		if one != nil && (i >= len(values) || !slices.Contains(one, values[i])) {
-			return false
-		}
-	}
-	return true
 }

@@ -35,12 +35,6 @@ func (m *memory) outcome(id spend.ID) *spend.Outcome {
 	return nil
 }
 
-func (m *memory) reported(check spend.ID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.outcomes[check]) > 0
-}
-
 func (m *memory) released(check spend.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,15 +12,16 @@ import (
 	"unicode/utf8"
 
 	"spendgate/audit"
-	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
 
-// memory is an audit.Store in this process. It holds no lock while it waits:
-// a transaction is open from the moment that it passed its fence.
+// memory is what nodes that answer checks use of an audit.Store, in this process;
+// it has no listings and no feed. It holds no lock while it waits: a transaction is
+// open from the moment that it passed its fence.
 type memory struct {
-	pause func(context.Context) // inside a transaction, after its fence
+	audit.Store                       // nil: what is not implemented here is not called
+	pause       func(context.Context) // inside a transaction, after its fence
 
 	mu         sync.Mutex
 	epoch      spend.ID
@@ -33,7 +33,6 @@ type memory struct {
 	byKey      map[spend.Hash]keyRow
 	links      map[spend.ID]map[int64]*chain.Link // by chain and number
 	counters   map[spend.Counter]*counter
-	met        map[spend.ID][]string         // counter to principals
 	outcomes   map[spend.ID][]*spend.Outcome // by check
 	approvals  map[spend.ID]*audit.Approval
 	policies   map[string][]audit.Policy
@@ -41,12 +40,7 @@ type memory struct {
 	keys       map[spend.ID]audit.Key
 	keyChanged map[spend.ID]int64
 	changes    []audit.Change
-	*audittest.Webhooks
 	generation int64
-
-	feed        []audit.EventRow
-	exhaustions []audit.Exhaustion
-	usedUp      []audit.CounterChange // of the commit under way
 }
 
 type transaction struct {
@@ -70,21 +64,14 @@ type keyRow struct {
 const keysLive = 24 * time.Hour
 
 func newMemory() *memory {
-	m := &memory{
+	return &memory{
 		epoch: spend.NewID(time.Now()), fenced: make(map[spend.ID]bool), open: make(map[*transaction]bool),
 		byID: make(map[spend.ID]*spend.Check), byKey: make(map[spend.Hash]keyRow), links: make(map[spend.ID]map[int64]*chain.Link),
-		counters: make(map[spend.Counter]*counter), met: make(map[spend.ID][]string), outcomes: make(map[spend.ID][]*spend.Outcome),
+		counters: make(map[spend.Counter]*counter), outcomes: make(map[spend.ID][]*spend.Outcome),
 		approvals: make(map[spend.ID]*audit.Approval),
 		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
 	}
-	m.Webhooks = audittest.NewWebhooks(func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.generation++
-		m.recordChange(audit.ChangeOfWebhook(kind, w, m.generation, by, time.Now()))
-	})
-	return m
 }
 
 // ended returns the error of a call whose context has ended.
@@ -199,7 +186,6 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
 		m.events = append(m.events, event{at: now, outcome: &stored})
 	}
-	m.committed(checks, outcomes)
 	return nil
 }
 
@@ -311,43 +297,6 @@ func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, l
 	return page, ended(ctx)
 }
 
-func (m *memory) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
-	all := m.snapshot()
-	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	for _, c := range all {
-		at := c.Timestamp()
-		switch {
-		case !c.Violation(),
-			q.AgentID != "" && q.AgentID != c.Action.AgentID,
-			q.ActionType != spend.Unspecified && q.ActionType != c.ActionType,
-			q.Effect != spend.Allow && q.Effect != c.Decision.Effect,
-			!q.From.IsZero() && at.Before(q.From.Truncate(time.Millisecond)),
-			!q.To.IsZero() && at.After(q.To),
-			!audittest.MaySee(&q.Bounds, c):
-			continue
-		}
-		page.Total++
-		if !q.Before.IsZero() && slices.Compare(c.ID[:], q.Before[:]) >= 0 {
-			continue
-		}
-		if len(page.Violations) == q.Limit {
-			page.More = true
-			continue
-		}
-		page.Violations = append(page.Violations, violationOf(c))
-	}
-	return page, ended(ctx)
-}
-
-func violationOf(c *spend.Check) audit.Violation {
-	return audit.Violation{
-		ID: c.ID, AgentID: c.Action.AgentID, PolicyID: c.Action.PolicyID, PolicyVersion: c.Decision.PolicyVersion,
-		ActionType: c.ActionType, Amount: c.Action.Amount, Currency: c.Action.Currency, Counterparty: c.Action.Counterparty,
-		Effect: c.Decision.Effect, RuleID: c.Decision.RuleID, RuleDescription: c.Decision.RuleDescription,
-		Confidence: c.Decision.Confidence, LatencyMS: c.LatencyMS,
-	}
-}
-
 func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -405,94 +354,19 @@ func (m *memory) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) er
 	return nil
 }
 
-func (m *memory) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k, ok := m.keys[id]
-	if !ok {
-		return nil, audit.ErrNotFound
-	}
-	if change.Active != nil {
-		k.Active = *change.Active
-	}
-	if change.Name != nil {
-		k.Name = *change.Name
-	}
-	if change.RateLimitRPM != nil {
-		k.RateLimitRPM = *change.RateLimitRPM
-	}
-	if err := merge(&k.Grants, change.Grants.MergePatch()); err != nil {
-		return nil, err
-	}
-	m.generation++
-	m.keys[id], m.keyChanged[id] = k, m.generation
-	m.recordChange(audit.ChangeOfKey(audit.KeyChanged, &k, m.generation, by, time.Now()))
-	return &k, ended(ctx)
-}
-
-// recordChange adds a change to the chain.
 func (m *memory) recordChange(c audit.Change) {
-	var previous spend.Hash
-	if n := len(m.changes); n > 0 {
-		previous = m.changes[n-1].Head
-	}
-	c.Head = chain.ChangeHead(previous, c.Row())
 	m.changes = append(m.changes, c)
 	m.events = append(m.events, event{at: time.Now(), change: &c})
-	m.changedConfig(&c)
 }
 
-func (m *memory) Changes(ctx context.Context, q audit.ChangeQuery) (found []audit.Change, err error) {
+func (m *memory) Changes(ctx context.Context, _ audit.ChangeQuery) ([]audit.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range m.changes {
-		ofPolicy := c.Kind == audit.PolicyCreated
-		if c.Seq > q.After && !c.At.Before(q.Since) && len(found) < q.Limit &&
-			(q.PolicyID == "" || ofPolicy && c.Subject == q.PolicyID) &&
-			(q.KeyID == "" || !ofPolicy && c.Subject == q.KeyID || c.By.KeyID == q.KeyID) {
-			found = append(found, c)
-		}
-	}
-	return found, ended(ctx)
+	return slices.Clone(m.changes), ended(ctx)
 }
 
-func (m *memory) ListKeys(ctx context.Context, before spend.ID, limit int) (page []audit.Key, more bool, total int64, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := slices.SortedFunc(maps.Values(m.keys), func(a, b audit.Key) int { return slices.Compare(b.ID[:], a.ID[:]) })
-	for _, k := range all {
-		if before.IsZero() || slices.Compare(k.ID[:], before[:]) < 0 {
-			page = append(page, k)
-		}
-	}
-	if len(page) > limit {
-		page, more = page[:limit], true
-	}
-	return page, more, int64(len(all)), ended(ctx)
-}
-
-func (m *memory) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, k := range m.keys {
-		if k.Hash == hash {
-			return &k, ended(ctx)
-		}
-	}
-	return nil, audit.ErrNotFound
-}
-
-func (m *memory) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, u := range uses {
-		if k, ok := m.keys[u.ID]; ok && k.LastUsedAt.Before(u.At) {
-			k.LastUsedAt = u.At.UTC()
-			m.keys[u.ID] = k
-		}
-	}
-	return ended(ctx)
-}
+// NoteKeyUses forgets them: nothing here reads when a key was used.
+func (m *memory) NoteKeyUses(ctx context.Context, _ []audit.KeyUse) error { return ended(ctx) }
 
 func (m *memory) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
 	m.mu.Lock()
@@ -512,47 +386,12 @@ func (m *memory) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCh
 	return c, ended(ctx)
 }
 
-func (m *memory) Ping(ctx context.Context) error { return ended(ctx) }
-
-func (m *memory) Status(ctx context.Context) (audit.Status, error) {
-	return audit.Status{Clock: time.Now(), Durability: "none: memory", Safe: true}, ended(ctx)
-}
-
-// CountViolations has nothing to do: Violations counts what there is.
-func (m *memory) CountViolations(context.Context) error { return nil }
-
 func (m *memory) Tidy(_ context.Context, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
 		return c.change.EndMS != 0 && c.change.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
 	})
-	m.Webhooks.Tidy(now)
 	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
 	return nil
-}
-
-func (m *memory) Close() {}
-
-// merge applies a JSON merge patch of grants, which are flat.
-func merge(g *spend.Grants, patch string) (err error) {
-	if patch == "" {
-		return nil
-	}
-	var changed map[string]any
-	whole := map[string]any{}
-	if text := g.Text(); text != "" {
-		err = json.Unmarshal([]byte(text), &whole)
-	}
-	if err = errors.Join(err, json.Unmarshal([]byte(patch), &changed)); err != nil {
-		return err
-	}
-	maps.Copy(whole, changed)
-	maps.DeleteFunc(whole, func(_ string, value any) bool { return value == nil })
-	b, err := json.Marshal(whole)
-	if err != nil {
-		return err
-	}
-	*g, err = spend.ParseGrants(string(b))
-	return err
 }

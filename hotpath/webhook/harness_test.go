@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
 )
 
@@ -56,9 +55,8 @@ func (f *feed) read(ctx context.Context, q audit.EventQuery) (page audit.EventPa
 
 // storage is a store whose feed is another's.
 type storage struct {
-	*audittest.Webhooks
-	feed    *feed
-	changes []audit.Change // of webhooks
+	memory
+	feed *feed
 }
 
 func (s *storage) EventsHead(ctx context.Context) (int64, error) {
@@ -139,10 +137,8 @@ const one, other = "https://one.example/hook?token=7", "https://other.example/"
 
 func newBench(t *testing.T, answer func(*http.Request) (int, error)) *bench {
 	t.Helper()
-	b := &bench{t: t, store: &storage{feed: new(feed)}, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
-	b.store.Webhooks = audittest.NewWebhooks(func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor) {
-		b.store.changes = append(b.store.changes, audit.ChangeOfWebhook(kind, w, 0, by, time.Now()))
-	})
+	store := &storage{memory: memory{webhooks: make(map[spend.ID]*webhook)}, feed: new(feed)}
+	b := &bench{t: t, store: store, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
 	t.Cleanup(b.running.Wait)
 	return b
 }

@@ -1,4 +1,4 @@
-package audittest
+package webhook
 
 import (
 	"context"
@@ -6,25 +6,25 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/audittest"
 	"spendgate/hotpath/spend"
 )
 
-// Webhooks is an audit.Webhooks in memory, but for the feed's head.
-type Webhooks struct {
-	// Record records a change.
-	Record func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor)
-
+// memory is an audit.Webhooks in this process, but for the feed's head. It is fast
+// enough for days of polls.
+type memory struct {
 	mu         sync.Mutex
 	webhooks   map[spend.ID]*webhook
 	deliveries []audit.Delivery
+	changes    []audit.Change // of webhooks
 }
 
-// NewWebhooks makes one without webhooks.
-func NewWebhooks(record func(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor)) *Webhooks {
-	return &Webhooks{Record: record, webhooks: make(map[spend.ID]*webhook)}
+func (m *memory) record(kind audit.ChangeKind, w *audit.Webhook, by audit.Actor) {
+	m.changes = append(m.changes, audit.ChangeOfWebhook(kind, w, int64(len(m.changes))+1, by, time.Now()))
 }
 
 // ended returns the error of a call whose context has ended.
@@ -59,8 +59,7 @@ func (w *webhook) move(seen audit.WebhookSeen) {
 	}
 }
 
-// CreateWebhook implements audit.Webhooks.
-func (m *Webhooks) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
+func (m *memory) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ended(ctx); err != nil {
@@ -71,12 +70,11 @@ func (m *Webhooks) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.W
 	}
 	w.SecretSum = secret.Sum()
 	m.webhooks[w.ID] = &webhook{Webhook: *w, secret: secret, cursor: cursor, resumeAt: time.Now(), retries: make(map[int64]retry)}
-	m.Record(audit.WebhookCreated, w, by)
+	m.record(audit.WebhookCreated, w, by)
 	return nil
 }
 
-// UpdateWebhook implements audit.Webhooks.
-func (m *Webhooks) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
+func (m *memory) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -91,13 +89,12 @@ func (m *Webhooks) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.I
 	if change.Active != nil && *change.Active {
 		w.failures, w.resumeAt = 0, now
 	}
-	m.Record(audit.WebhookChanged, &w.Webhook, by)
+	m.record(audit.WebhookChanged, &w.Webhook, by)
 	changed := w.Webhook
 	return &changed, ended(ctx)
 }
 
-// DeleteWebhook implements audit.Webhooks.
-func (m *Webhooks) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
+func (m *memory) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -105,12 +102,11 @@ func (m *Webhooks) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.I
 		return audit.ErrNotFound
 	}
 	delete(m.webhooks, id)
-	m.Record(audit.WebhookDeleted, &w.Webhook, by)
+	m.record(audit.WebhookDeleted, &w.Webhook, by)
 	return ended(ctx)
 }
 
-// Webhook implements audit.Webhooks.
-func (m *Webhooks) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
+func (m *memory) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.webhooks[id]
@@ -121,8 +117,7 @@ func (m *Webhooks) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, er
 	return &found, ended(ctx)
 }
 
-// ListWebhooks implements audit.Webhooks.
-func (m *Webhooks) ListWebhooks(ctx context.Context) (all []audit.Webhook, err error) {
+func (m *memory) ListWebhooks(ctx context.Context) (all []audit.Webhook, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.webhooks {
@@ -132,8 +127,7 @@ func (m *Webhooks) ListWebhooks(ctx context.Context) (all []audit.Webhook, err e
 	return all, ended(ctx)
 }
 
-// LeaseWebhooks implements audit.Webhooks.
-func (m *Webhooks) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -158,15 +152,14 @@ func (m *Webhooks) LeaseWebhooks(ctx context.Context, holder spend.ID, serving [
 }
 
 // held returns a webhook that the node holds, with mu held.
-func (m *Webhooks) held(holder, id spend.ID) (*webhook, error) {
+func (m *memory) held(holder, id spend.ID) (*webhook, error) {
 	if w := m.webhooks[id]; w != nil && w.holder == holder && w.heldUntil.After(time.Now()) {
 		return w, nil
 	}
 	return nil, audit.ErrNotFound
 }
 
-// HoldWebhook implements audit.Webhooks.
-func (m *Webhooks) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, err := m.held(holder, id)
@@ -191,8 +184,7 @@ func (m *Webhooks) HoldWebhook(ctx context.Context, holder, id spend.ID, seen au
 	return t, ended(ctx)
 }
 
-// RecordDelivery implements audit.Webhooks.
-func (m *Webhooks) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
+func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w, err := m.held(holder, r.WebhookID)
@@ -223,8 +215,7 @@ func (m *Webhooks) RecordDelivery(ctx context.Context, holder spend.ID, r audit.
 	return ended(ctx)
 }
 
-// ReleaseWebhooks implements audit.Webhooks.
-func (m *Webhooks) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
+func (m *memory) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for w := range maps.Values(m.webhooks) {
@@ -235,8 +226,7 @@ func (m *Webhooks) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
 	return ended(ctx)
 }
 
-// Deliveries implements audit.Webhooks.
-func (m *Webhooks) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
+func (m *memory) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.deliveries {
@@ -249,8 +239,7 @@ func (m *Webhooks) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page 
 	return page, more, ended(ctx)
 }
 
-// ReplayDelivery implements audit.Webhooks.
-func (m *Webhooks) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
+func (m *memory) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.deliveries, func(d audit.Delivery) bool { return d.ID == deliveryID && d.WebhookID == webhookID })
@@ -267,10 +256,27 @@ func (m *Webhooks) ReplayDelivery(ctx context.Context, webhookID, deliveryID spe
 	return &d, ended(ctx)
 }
 
-// Tidy removes the attempts that are not kept any more.
-func (m *Webhooks) Tidy(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// subject is memory as the suite of all stores tests it.
+type subject struct {
+	unused
+	*memory
+}
+
+type unused struct{ audit.Store } // nil: only webhooks and their changes are tested
+
+func (s subject) Changes(context.Context, audit.ChangeQuery) ([]audit.Change, error) {
+	return s.changes, nil
+}
+
+func (s subject) Tidy(_ context.Context, now time.Time) error {
 	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
-	m.deliveries = slices.DeleteFunc(m.deliveries, func(d audit.Delivery) bool { return slices.Compare(d.ID[:], kept[:]) < 0 })
+	s.deliveries = slices.DeleteFunc(s.deliveries, func(d audit.Delivery) bool { return slices.Compare(d.ID[:], kept[:]) < 0 })
+	return nil
+}
+
+// TestMemory tests it against the contract of all stores.
+func TestMemory(t *testing.T) {
+	audittest.RunWebhooks(t, func(*testing.T) audittest.Subject {
+		return audittest.Subject{Store: subject{memory: &memory{webhooks: make(map[spend.ID]*webhook)}}}
+	})
 }
