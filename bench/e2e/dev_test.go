@@ -13,49 +13,6 @@ import (
 	"spendgate/bench/fleet"
 )
 
-// S28: the faults of all settings are reported at once, by name.
-func testSettings(t *testing.T, binary string) {
-	for _, test := range []struct {
-		name  string
-		mode  string
-		bad   fleet.Settings
-		named []string
-	}{
-		{"serve without servers", "serve", nil, []string{"SPENDGATE_REDIS_URL", "SPENDGATE_DATABASE_URL"}},
-		{"migrate without database", "migrate", nil, []string{"SPENDGATE_DATABASE_URL"}},
-		{"everything wrong", "serve", fleet.Settings{
-			"LISTEN_ADDR": "nowhere", "OPS_ADDR": ":x", "REDIS_URL": "http://x", "DATABASE_URL": "mysql://secret-password@x",
-			"TRUSTED_PROXIES": "10.0.0.0/99", "LOG_LEVEL": "loud", "ADMIN_KEY_FILE": "/nonexistent/file", "LISTN_ADDR": ":1",
-		}, []string{
-			"SPENDGATE_LISTEN_ADDR", "SPENDGATE_OPS_ADDR", "SPENDGATE_REDIS_URL", "SPENDGATE_DATABASE_URL",
-			"SPENDGATE_TRUSTED_PROXIES", "SPENDGATE_LOG_LEVEL", "SPENDGATE_ADMIN_KEY", "SPENDGATE_LISTN_ADDR",
-		}},
-		{
-			"dev with bad settings", "dev",
-			fleet.Settings{"LISTEN_ADDR": "nowhere", "LOG_LEVEL": "loud"},
-			[]string{"SPENDGATE_LISTEN_ADDR", "SPENDGATE_LOG_LEVEL"},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			code, output, err := fleet.Run(limited(t, patience), binary, t.TempDir(), test.bad, test.mode)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if code == 0 {
-				t.Error("it exited with 0")
-			}
-			for _, name := range test.named {
-				if !strings.Contains(output, name) {
-					t.Errorf("%s is not named:\n%s", name, output)
-				}
-			}
-			if strings.Contains(output, "secret-password") {
-				t.Errorf("the output contains a secret:\n%s", output)
-			}
-		})
-	}
-}
-
 // devNode is the embedded single node over a folder.
 type devNode struct {
 	*fleet.Node

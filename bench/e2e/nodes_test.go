@@ -3,10 +3,8 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,44 +79,6 @@ func (s *suite) oneActionAtOnce(t *testing.T) {
 		if len(rows) != atOnce || len(passes) != 1 {
 			t.Errorf("%d rows, %d of which passed", len(rows), len(passes))
 		}
-	}
-}
-
-// S8: versions are consecutive under any concurrency, and all are kept.
-func (s *suite) policyAtOnce(t *testing.T) {
-	const posts = 20
-	id := s.name("policy")
-	answers := together(t, posts, func(i int) (fleet.Answer, error) {
-		p := standardPolicy()
-		p.PolicyID, p.Name = id, strconv.Itoa(i)
-		return s.client(i).PostPolicy(t.Context(), p)
-	})
-	type version struct {
-		Version int    `json:"version"`
-		Created string `json:"created_at"`
-	}
-	bodies := make(map[int][]byte)
-	var created []string
-	for _, a := range answers {
-		var v version
-		if err := json.Unmarshal(ok(t, a, http.StatusCreated).Body, &v); err != nil {
-			t.Fatal(err)
-		}
-		bodies[v.Version] = a.Body
-		created = append(created, v.Created)
-	}
-	for v := 1; v <= posts; v++ {
-		if bodies[v] == nil {
-			t.Errorf("version %d is missing", v)
-			continue
-		}
-		path := fmt.Sprintf("/v1/policies/%s?version=%d", id, v)
-		if a := must(s.client(v).Do(t.Context(), http.MethodGet, path, nil))(t); !bytes.Equal(a.Body, bodies[v]) {
-			t.Errorf("version %d:\n%s\nwas answered as\n%s", v, a.Body, bodies[v])
-		}
-	}
-	if distinct := slices.Compact(slices.Sorted(slices.Values(created))); len(distinct) != 1 {
-		t.Errorf("created_at differs between versions: %q", distinct)
 	}
 }
 

@@ -25,6 +25,8 @@ type start struct {
 	key      string // the file of the admin key
 }
 
+const formerAdminKey = "admin-key-that-was-0123456789"
+
 // testStart starts a node on a database without fsync: it refuses unless it is
 // told otherwise, waits for what it needs, and tells what it found.
 func testStart(t *testing.T, binary string) {
@@ -39,7 +41,7 @@ func testStart(t *testing.T, binary string) {
 	act(t, err)
 	t.Cleanup(func() { act(t, postgres.Close()) })
 	s := &start{binary: binary, redis: redis, postgres: postgres, key: filepath.Join(dir, "key")}
-	act(t, os.WriteFile(s.key, []byte("admin-key-that-was-0123456789"), 0o600))
+	act(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
 	s.settings = fleet.Settings{"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true"}
 	s.node, err = fleet.NewNode(binary, "serve", "start", dir, s.settings)
 	act(t, err)
@@ -164,20 +166,37 @@ func (s *start) durability(t *testing.T) {
 	s.alter(t, "RESET synchronous_commit")
 }
 
+// S25: an admin key is rotated: both are accepted while there are two, each alone
+// before and after.
 func (s *start) hangup(t *testing.T) {
-	const next = "admin-key-to-be-0123456789"
-	status := func() int { return must(s.node.Admin(next).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status }
-	if got := status(); got != http.StatusUnauthorized {
-		t.Errorf("before: %d", got)
+	const former, next = formerAdminKey, "admin-key-to-be-0123456789"
+	accepts := func(key string) bool {
+		return must(s.node.Admin(key).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status == http.StatusOK
 	}
-	act(t, os.WriteFile(s.key, []byte(next), 0o600))
-	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
-	eventually(t, patience, "the new key is taken", func() bool { return status() == http.StatusOK })
+	// It waits by the log: a node counts wrong keys, and refuses all after some.
+	set := func(setting string) {
+		t.Helper()
+		before := len(s.node.Log())
+		act(t, os.WriteFile(s.key, []byte(setting), 0o600))
+		act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
+		eventually(t, patience, "the setting is taken", func() bool { return strings.Contains(s.node.Log()[before:], "the settings were read again") })
+	}
+	if !accepts(former) || accepts(next) {
+		t.Error("before: not the former key alone is accepted")
+	}
+	set(next + "," + former)
+	if !accepts(former) || !accepts(next) || accepts(next+","+former) || accepts(former+"x") || accepts("") {
+		t.Error("not both keys, and nothing else, are accepted")
+	}
+	set(next)
 	act(t, os.Remove(s.key))
 	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
 	eventually(t, patience, "a fault is told", func() bool { return strings.Contains(s.node.Log(), "cannot read the settings again; nothing changed") })
-	if got := status(); got != http.StatusOK {
-		t.Errorf("after a fault: %d", got)
+	if !accepts(next) || accepts(former) {
+		t.Error("after a fault: not the next key alone is accepted")
+	}
+	if strings.Contains(s.node.Log(), former) || strings.Contains(s.node.Log(), next) {
+		t.Error("the log contains an admin key")
 	}
 }
 

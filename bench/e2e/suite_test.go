@@ -62,12 +62,9 @@ func TestEndToEnd(t *testing.T) {
 	aside(t, "backup", testBackup)
 	aside(t, "archive", testArchive)
 	aside(t, "approvals", testApprovals)
-	aside(t, "admin key", testAdminRotation)
 	aside(t, "roles", testRoles)
 	aside(t, "start", testStart)
 	aside(t, "dev", testDev)
-	aside(t, "scopes", testScopes)
-	aside(t, "settings", testSettings)
 }
 
 func testFleet(t *testing.T, binary string) {
@@ -76,7 +73,6 @@ func testFleet(t *testing.T, binary string) {
 		{"S27 readiness and metrics", s.operations},
 		{"G2 one row per key", s.oneKeyAtOnce},
 		{"G3 one of many", s.oneActionAtOnce},
-		{"S8 consecutive versions", s.policyAtOnce},
 		{"G6 one limit for all nodes", s.rateLimit},
 		{"G4 fresh policies", s.freshPolicies},
 		{"G5 fresh keys", s.freshKeys},

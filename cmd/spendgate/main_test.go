@@ -251,6 +251,18 @@ func TestAnswersThatAreNone(t *testing.T) {
 	n.run(t, "", "policies", "get", "x").check(t, 1, "", "no answer from the service")
 }
 
+// The faults of all settings are told at once, by name and without secrets (S28).
+func TestSettings(t *testing.T) {
+	for _, command := range []string{"serve", "migrate", "dev"} {
+		r := runWith(t, []string{"SPENDGATE_LISTEN_ADDR=nowhere", "SPENDGATE_LISTN_ADDR=:1", "SPENDGATE_DATABASE_URL=mysql://hush@x"}, "", command)
+		r.check(t, 1, "", "SPENDGATE_LISTEN_ADDR")
+		r.check(t, 1, "", "SPENDGATE_LISTN_ADDR")
+		if strings.Contains(r.stderr, "hush") {
+			t.Error(r.stderr)
+		}
+	}
+}
+
 func TestSettingsOfClients(t *testing.T) {
 	runWith(t, nil, "", "keys", "list").check(t, 1, "", "SPENDGATE_ADMIN_KEY is not set")
 	runWith(t, nil, "", "policies", "get", "x").check(t, 1, "", "SPENDGATE_API_KEY is not set")
