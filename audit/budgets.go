@@ -16,12 +16,7 @@ import (
 // what was taken before it.
 type CounterChange struct {
 	spend.Counter
-	PolicyID string
-	RuleID   string
-	Since    int
-	Subject  string
-	EndMS    int64
-
+	PolicyID   string
 	Principals []string // whose checks they are, each once
 
 	Used  spend.Total // to be added; zero, like Count, when there must only be room
@@ -47,60 +42,72 @@ type CounterChange struct {
 // do is one comparison for each counter. What is given back makes no room for
 // checks of the same commit.
 func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterChange {
-	var l changeList
+	var parts counterParts
 	for _, c := range checks {
 		if c.Decision.Effect == spend.Block {
 			continue
 		}
 		for i := range c.Charges {
-			charge := &c.Charges[i]
-			change := l.of(c, charge)
-			change.add(charge, c.Decision.Effect == spend.Allow)
-			if principal := c.PrincipalName(); !slices.Contains(change.Principals, principal) {
-				change.Principals = append(change.Principals, principal)
-			}
+			parts.add(c, &c.Charges[i], nil)
 		}
 	}
 	for _, o := range outcomes {
 		for i := range o.Check.Charges {
-			charge := &o.Check.Charges[i]
-			if by := o.Correction(charge); by != (spend.Correction{}) {
-				change := l.of(o.Check, charge)
-				change.Correct = change.Correct.Plus(by)
+			if charge := &o.Check.Charges[i]; o.Correction(charge) != (spend.Correction{}) {
+				parts.add(o.Check, charge, o)
 			}
 		}
 	}
-	l.sort()
-	return l.changes
-}
-
-// changeList has one change for each counter.
-type changeList struct {
-	changes []CounterChange
-	at      map[spend.Counter]int
-}
-
-func (l *changeList) sort() {
-	slices.SortFunc(l.changes, func(a, b CounterChange) int {
-		return cmp.Or(cmp.Compare(min(b.BucketMS, 1), min(a.BucketMS, 1)), bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.StartMS, b.StartMS))
+	return parts.merged(func(ch *CounterChange, p *counterPart) {
+		if p.outcome != nil {
+			ch.Correct = ch.Correct.Plus(p.outcome.Correction(p.charge))
+			return
+		}
+		ch.add(p.charge, p.check.Decision.Effect == spend.Allow)
+		if principal := p.check.PrincipalName(); !slices.Contains(ch.Principals, principal) {
+			ch.Principals = append(ch.Principals, principal)
+		}
 	})
 }
 
-// of returns the change of a charge's counter. It is good until the next call.
-func (l *changeList) of(c *spend.Check, charge *spend.Charge) *CounterChange {
-	n, ok := l.at[charge.Counter]
-	if !ok {
-		if l.at == nil {
-			l.at = make(map[spend.Counter]int)
+// counterPart is what one check or outcome has to do with one counter.
+type counterPart struct {
+	check   *spend.Check
+	charge  *spend.Charge
+	outcome *spend.Outcome // of the check; nil if the check itself takes
+	place   int            // among all
+}
+
+type counterParts []counterPart
+
+func (p *counterParts) add(c *spend.Check, charge *spend.Charge, o *spend.Outcome) {
+	*p = append(*p, counterPart{c, charge, o, len(*p)})
+}
+
+// merged returns one change for each counter, sorted, to which merge adds the parts
+// in their order.
+func (p counterParts) merged(merge func(*CounterChange, *counterPart)) []CounterChange {
+	slices.SortFunc(p, compareParts)
+	changes := make([]CounterChange, 0, len(p))
+	for i := range p {
+		charge := p[i].charge
+		if n := len(changes); n == 0 || changes[n-1].Counter != charge.Counter {
+			changes = append(changes, CounterChange{Counter: charge.Counter, PolicyID: p[i].check.Action.PolicyID, Charge: charge})
 		}
-		n = len(l.changes)
-		l.at[charge.Counter] = n
-		l.changes = append(l.changes, CounterChange{
-			Counter: charge.Counter, PolicyID: c.Action.PolicyID, RuleID: charge.RuleID, Since: charge.Since,
-			Subject: charge.Subject, EndMS: charge.EndMS, Charge: charge,
-		})
+		merge(&changes[len(changes)-1], &p[i])
 	}
-	return &l.changes[n]
+	return changes
+}
+
+func compareParts(a, b counterPart) int {
+	x, y := &a.charge.Counter, &b.charge.Counter
+	if rolling := cmp.Compare(min(y.BucketMS, 1), min(x.BucketMS, 1)); rolling != 0 {
+		return rolling
+	}
+	if id := bytes.Compare(x.ID[:], y.ID[:]); id != 0 {
+		return id
+	}
+	return cmp.Or(cmp.Compare(x.StartMS, y.StartMS), cmp.Compare(a.place, b.place))
 }
 
 // Corrects reports whether the change is, or has, one by outcomes.
@@ -143,14 +150,13 @@ func (ch *CounterChange) add(charge *spend.Charge, take bool) {
 // Refusals returns changes that take nothing from the counters that had no room for
 // the checks when these were judged: each once, sorted.
 func Refusals(checks []*spend.Check) []CounterChange {
-	var l changeList
+	var parts counterParts
 	for _, c := range checks {
 		for i := range c.Refused {
-			l.of(c, &c.Refused[i])
+			parts.add(c, &c.Refused[i], nil)
 		}
 	}
-	l.sort()
-	return l.changes
+	return parts.merged(func(*CounterChange, *counterPart) {})
 }
 
 // Exhausts reports whether the budget has no room left at that usage.

@@ -182,11 +182,11 @@ func appendCounterRow(b []byte, r counterRow) []byte {
 	b = binary.BigEndian.AppendUint32(b, 10) // fields
 	b = appendField(b, pgtype.UUIDOID, r.ID[:])
 	b = appendInt64(appendInt64(b, r.StartMS), r.BucketMS)
-	b = appendOptionalInt64(b, r.EndMS, r.EndMS != 0)
-	b = appendInt32(b, int32(r.Since))
+	b = appendOptionalInt64(b, r.Charge.EndMS, r.Charge.EndMS != 0)
+	b = appendInt32(b, int32(r.Charge.Since))
 	b = appendText(b, r.PolicyID)
-	b = appendText(b, r.RuleID)
-	b = appendText(b, r.Subject)
+	b = appendText(b, r.Charge.RuleID)
+	b = appendText(b, r.Charge.Subject)
 	b = appendOptional(b, r.Charge.AgentID)
 	return appendOptional(b, r.principal)
 }
@@ -196,16 +196,16 @@ func appendChange(b []byte, c audit.CounterChange) []byte {
 	b = binary.BigEndian.AppendUint32(b, 9) // fields
 	b = appendField(b, pgtype.UUIDOID, c.ID[:])
 	b = appendInt64(appendInt64(b, c.StartMS), c.BucketMS)
-	b = appendTotal(appendInt64(b, c.Count), c.Used)
+	b = appendNumeric(appendInt64(b, c.Count), c.Used)
 	b = appendOptionalInt64(b, c.MostCount, c.Counted)
 	if c.Limited {
-		b = appendTotal(b, c.MostUsed)
+		b = appendNumeric(b, c.MostUsed)
 	} else {
 		b = appendNull(b, pgtype.NumericOID)
 	}
 	b = appendOptionalInt64(b, c.Charge.MaxCount, c.Charge.Counted)
 	if c.Charge.Limited {
-		return appendNumeric(b, c.Charge.Limit)
+		return appendNumeric(b, c.Charge.Limit.Total())
 	}
 	return appendNull(b, pgtype.NumericOID)
 }

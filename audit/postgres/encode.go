@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strconv"
+	"math/bits"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -47,7 +47,7 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	b = appendLetter(b, chain.TypeLetters[c.ActionType])
 	b = appendLetter(b, chain.EffectLetters[d.Effect])
 	b = appendLetter(b, chain.ConfidenceLetters[d.Confidence])
-	b = appendNumeric(b, a.Amount)
+	b = appendNumeric(b, a.Amount.Total())
 	b = appendField(b, pgtype.ByteaOID, c.Fingerprint[:])
 	b = appendField(b, pgtype.ByteaOID, c.RequestSHA[:])
 	b = appendText(b, a.Currency)
@@ -118,52 +118,34 @@ func appendLetter(b []byte, letter byte) []byte {
 	return append(b, 0, 0, 0, pgtype.QCharOID, 0, 0, 0, 1, letter)
 }
 
-// appendNumeric adds an amount as Postgres keeps numerics: digits of base
-// 10,000, those of the integer part first.
-func appendNumeric(b []byte, a spend.Amount) []byte {
-	coefficient, scale := a.Parts()
-	unit := uint64(1)
-	for range scale {
-		unit *= 10
+// appendNumeric adds a sum or an amount as Postgres keeps numerics: digits of base
+// 10,000, and the scale as it is.
+func appendNumeric(b []byte, t spend.Total) []byte {
+	hi, lo := t.Parts()
+	hi, rest := hi/1e9, hi%1e9
+	lo, fraction := bits.Div64(rest, lo, 1e9)
+	scale := 0
+	for n := fraction; n > 0; n = n * 10 % 1e9 {
+		scale++
 	}
-	integer, fraction := coefficient/unit, coefficient%unit
-	for range (4 - scale%4) % 4 {
-		fraction *= 10
+	var digits [11]uint16 // 8 hold 30 integer digits, 3 hold 9 fraction digits
+	first, end := 8, 8+(scale+3)/4
+	for i, n := 8, fraction*1e3; n > 0; i, n = i+1, n%1e8*1e4 {
+		digits[i] = uint16(n / 1e8)
 	}
-	var digits [8]uint16 // 5 hold 18 integer digits, 3 hold 9 fraction digits
-	first, end := 5, 5+(scale+3)/4
-	for i := end - 1; i >= 5; i-- {
-		digits[i], fraction = uint16(fraction%1e4), fraction/1e4
-	}
-	for ; integer > 0; integer /= 1e4 {
+	for hi|lo > 0 {
+		hi, rest = hi/1e4, hi%1e4
+		lo, rest = bits.Div64(rest, lo, 1e4)
 		first--
-		digits[first] = uint16(integer % 1e4)
+		digits[first] = uint16(rest)
 	}
 	b = binary.BigEndian.AppendUint32(b, pgtype.NumericOID)
 	b = binary.BigEndian.AppendUint32(b, uint32(8+2*(end-first)))
 	b = binary.BigEndian.AppendUint16(b, uint16(end-first)) // digits
-	b = binary.BigEndian.AppendUint16(b, uint16(4-first))   // weight of the first: its power of 10,000
+	b = binary.BigEndian.AppendUint16(b, uint16(7-first))   // weight of the first: its power of 10,000
 	b = append(b, 0, 0, 0, byte(scale))                     // sign and scale
 	for _, digit := range digits[first:end] {
 		b = binary.BigEndian.AppendUint16(b, digit)
-	}
-	return b
-}
-
-// appendTotal adds a sum as Postgres keeps numerics.
-func appendTotal(b []byte, t spend.Total) []byte {
-	integer, fraction, _ := strings.Cut(t.String(), ".")
-	scale := len(fraction)
-	text := strings.Repeat("0", (4-len(integer)%4)%4) + integer + fraction + strings.Repeat("0", (4-scale%4)%4)
-	groups := len(text) / 4
-	b = binary.BigEndian.AppendUint32(b, pgtype.NumericOID)
-	b = binary.BigEndian.AppendUint32(b, uint32(8+2*groups))
-	b = binary.BigEndian.AppendUint16(b, uint16(groups))
-	b = binary.BigEndian.AppendUint16(b, uint16((len(integer)+3)/4-1)) // weight of the first group
-	b = append(b, 0, 0, 0, byte(scale))                                // sign and scale
-	for ; text != ""; text = text[4:] {
-		group, _ := strconv.ParseUint(text[:4], 10, 16) // it has digits alone
-		b = binary.BigEndian.AppendUint16(b, uint16(group))
 	}
 	return b
 }

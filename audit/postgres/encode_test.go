@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
@@ -35,6 +37,21 @@ func TestNumeric(t *testing.T) {
 		}
 		if kept != text || !same {
 			t.Errorf("%s is kept as %s", text, kept)
+		}
+	}
+}
+
+// TestNumericOfTotals: sums are longer than an amount can be.
+func TestNumericOfTotals(t *testing.T) {
+	for _, text := range []string{"0", "0.000000001", "1000000000000000000", "12345678901234567890.000000001", "99999999999999999999999999999", "34028236692093846346337460743.5"} {
+		total, err := spend.ParseTotal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept pgtype.Numeric
+		err = pgtype.NewMap().Scan(pgtype.NumericOID, pgtype.BinaryFormatCode, appendNumeric(nil, total)[8:], &kept)
+		if got, _ := kept.MarshalJSON(); err != nil || string(got) != text {
+			t.Errorf("%s is sent as %s, %v", text, got, err)
 		}
 	}
 }

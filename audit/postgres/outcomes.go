@@ -62,7 +62,7 @@ func appendOutcome(b []byte, o *spend.Outcome) []byte {
 		b = appendLetter(b, chain.ExcessLetter(o.Excess))
 	}
 	if o.Status == spend.Executed {
-		b = appendNumeric(b, o.Amount)
+		b = appendNumeric(b, o.Amount.Total())
 	} else {
 		b = appendNull(b, pgtype.NumericOID)
 	}
@@ -81,11 +81,11 @@ func appendCorrection(b []byte, ch audit.CounterChange) []byte {
 	b = appendInt64(appendInt64(b, ch.StartMS), ch.BucketMS)
 	b = appendInt64(b, -ch.Correct.Count)
 	if more, ok := ch.Correct.Over.Minus(ch.Correct.Back); ok {
-		return appendTotal(b, more)
+		return appendNumeric(b, more)
 	}
 	less, _ := ch.Correct.Back.Minus(ch.Correct.Over)
 	at := len(b)
-	b = appendTotal(b, less)
+	b = appendNumeric(b, less)
 	// Its sign is behind type, length, the number of groups and the first's weight.
 	binary.BigEndian.PutUint16(b[at+12:], numericNegative)
 	return b

@@ -41,12 +41,12 @@ func changeCounters(tx *sql.Tx, changes, refusals []audit.CounterChange) error {
 			continue
 		}
 		var end any
-		if ch.EndMS != 0 {
-			end = ch.EndMS
+		if ch.Charge.EndMS != 0 {
+			end = ch.Charge.EndMS
 		}
 		_, err = tx.Exec(`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, used, count, policy_id, rule_id, subject)
 			VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (counter_id, start_ms) DO UPDATE SET used = ?6, count = ?7`,
-			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Since, own.Used.String(), own.Count, ch.PolicyID, ch.RuleID, ch.Subject)
+			ch.ID[:], ch.StartMS, ch.BucketMS, end, ch.Charge.Since, own.Used.String(), own.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject)
 		if err != nil {
 			return err
 		}
@@ -87,8 +87,8 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 				policy_id, rule_id, subject, agent_id)
 			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
 			WHERE NOT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms BETWEEN ?15 AND ?16)`,
-			ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Since, maxUsed, maxCount, window.Used.String(), window.Count,
-			ch.PolicyID, ch.RuleID, ch.Subject, orNull(ch.Charge.AgentID), ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest)
+			ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Charge.Since, maxUsed, maxCount, window.Used.String(), window.Count,
+			ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject, orNull(ch.Charge.AgentID), ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest)
 		if err != nil {
 			return err
 		}

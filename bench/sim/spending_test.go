@@ -262,7 +262,7 @@ func (f *simulation) judgeCounters(fail func(string, ...any), all []taken) {
 		want[name] = t.addTo(want[name])
 	}
 	for key, c := range f.store.counters {
-		name := fmt.Sprint(c.change.PolicyID+" "+c.change.RuleID, c.change.Subject, key.StartMS/1000)
+		name := fmt.Sprint(c.change.PolicyID+" "+c.change.Charge.RuleID, c.change.Charge.Subject, key.StartMS/1000)
 		if c.Usage != want[name] {
 			fail("G12: the counter %s has %s of %d, the checks took %s of %d", name, c.Used, c.Count, want[name].Used, want[name].Count)
 		}

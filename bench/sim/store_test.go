@@ -390,7 +390,7 @@ func (m *memory) Tidy(_ context.Context, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.counters, func(_ spend.Counter, c *counter) bool {
-		return c.change.EndMS != 0 && c.change.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
+		return c.change.Charge.EndMS != 0 && c.change.Charge.EndMS <= now.Add(-audit.KeepCounters).UnixMilli()
 	})
 	maps.DeleteFunc(m.byKey, func(_ spend.Hash, row keyRow) bool { return !row.expires.After(now) })
 	return nil

@@ -48,6 +48,9 @@ func (a Amount) Total() Total {
 	return Total{hi, lo}
 }
 
+// Parts returns the Total's 128 bits, in units of 1e-9.
+func (t Total) Parts() (hi, lo uint64) { return t.hi, t.lo }
+
 // maxTotalDigits is how many digits 128 bits always hold.
 const maxTotalDigits = 38
 

@@ -355,9 +355,6 @@ CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 -- checks, changed in their own commits, and recomputed by audit verify. One row
 -- per window, or per bucket of a rolling window. Commits that take from a rolling
 -- window take turns by a row of start_ms -1, which counts nothing.
---
--- most_used and most_count are the condition of the upsert that wrote last: it
--- can compare with nothing but its own columns.
 CREATE TABLE budget_counters (
     counter_id uuid    NOT NULL, -- of the policy, rule, since and subject
     start_ms   bigint  NOT NULL, -- Unix milliseconds; 0 of a lifetime
