@@ -47,6 +47,14 @@ func (e *Entry) fence() spend.Fence {
 	return e.check.Fence
 }
 
+// charges returns how many changes of counters the entry adds to a commit, at most.
+func (e *Entry) charges() int {
+	if e.outcome != nil {
+		return len(e.outcome.Check.Charges)
+	}
+	return len(e.check.Charges) + len(e.check.Refused)
+}
+
 // The phases of an Entry: it can be withdrawn until its commit begins.
 const (
 	queued int32 = iota

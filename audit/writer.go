@@ -20,6 +20,10 @@ import (
 const (
 	// maxBatch bounds a commit; larger batches save nothing more per row.
 	maxBatch = 512
+	// maxCharges bounds what a commit changes in counters of budgets, which a policy may
+	// have hundreds of: more rows would not be written before its time is over. A check
+	// with more is committed alone.
+	maxCharges = 2048
 	// defaultCommitTimeout is early enough to find out how a commit ended, or to
 	// refuse, within 2 s (G7).
 	defaultCommitTimeout = 1200 * time.Millisecond
@@ -124,7 +128,8 @@ func (w *Writer) run() {
 }
 
 // take waits for entries and takes the longest run that one commit can hold:
-// one fence, no idempotency key and no check's outcome twice, not withdrawn.
+// one fence, few enough charges, no idempotency key and no check's outcome twice,
+// not withdrawn.
 func (w *Writer) take() (batch []*Entry, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,10 +144,11 @@ func (w *Writer) take() (batch []*Entry, ok bool) {
 	clear(w.keys)
 	clear(w.reports)
 	batch = make([]*Entry, 0, min(len(w.queue), maxBatch))
-	n := 0
+	n, charges := 0, 0
 	for ; n < len(w.queue) && len(batch) < maxBatch; n++ {
 		e := w.queue[n]
-		if len(batch) > 0 && batch[0].fence() != e.fence() || w.twice(e) {
+		charges += e.charges()
+		if len(batch) > 0 && (batch[0].fence() != e.fence() || charges > maxCharges) || w.twice(e) {
 			break
 		}
 		if e.phase.CompareAndSwap(queued, committing) {

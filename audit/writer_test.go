@@ -172,6 +172,37 @@ func TestBatchesAreOfOneFenceAndDistinctKeys(t *testing.T) {
 	})
 }
 
+// A commit changes few enough counters of budgets to end in time, whatever its checks
+// take.
+func TestBatchesHaveFewCharges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &trail{takes: time.Millisecond}
+		w := s.newWriter(100)
+		checks := make([]*spend.Check, 24)
+		for i := range checks {
+			checks[i] = check(1, "")
+			checks[i].Charges, checks[i].Refused = make([]spend.Charge, 500), make([]spend.Charge, 100*(i%2))
+		}
+		checks[9].Charges = make([]spend.Charge, 5000)
+		if err := errors.Join(record(w, checks...)...); err != nil {
+			t.Error(err)
+		}
+		w.Close()
+		for _, batch := range s.batches {
+			charges := 0
+			for _, c := range batch {
+				charges += len(c.Charges) + len(c.Refused)
+			}
+			if charges > 2048 && len(batch) > 1 {
+				t.Errorf("%d checks have %d charges", len(batch), charges)
+			}
+		}
+		if len(s.rows) != len(checks) || len(s.batches) > 12 {
+			t.Errorf("%d rows in %d batches", len(s.rows), len(s.batches))
+		}
+	})
+}
+
 // A taken key fails its own check; the others are committed without it.
 func TestTakenKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
