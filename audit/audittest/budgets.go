@@ -242,6 +242,45 @@ func countersExpire(t *testing.T, s Subject) {
 	mustUse(t, s, ended, "0", 0)
 }
 
+// principalsExpire: a counter whose last window was removed met nobody; one that has
+// another remembers whose checks it met in those that are gone.
+func principalsExpire(t *testing.T, s Subject) {
+	const day, bucket = 24 * 60 * 60 * 1000, 60_000
+	f, today := fence(t, s), now().UnixMilli()/day*day
+	old := now().Add(-audit.KeepCounters - time.Minute).UnixMilli()
+	commit := func(principal string, at, end int64) {
+		t.Helper()
+		calendar, rolling := charge("calendar", "[]", "1"), charge("rolling", "[]", "1")
+		calendar.Counter.StartMS, rolling.Counter.StartMS, rolling.Counter.BucketMS = at, at, bucket
+		calendar.EndMS, rolling.EndMS = end, end
+		c := charged(newCheck(f), calendar, rolling)
+		c.Principal = principal
+		mustCommit(t, s, c)
+	}
+	mustMeet := func(principal string, want bool) {
+		t.Helper()
+		for rule, length := range map[string]int64{"calendar": 0, "rolling": bucket} {
+			got, _, err := s.ListCounters(t.Context(), audit.CounterQuery{
+				PolicyID: "refunds", RuleID: rule, Since: 1, StartMS: today, BucketMS: length, Principal: principal, Limit: 1,
+			})
+			if err != nil || (len(got) == 1) != want {
+				t.Errorf("%s met %s: %v, %v; want %v", rule, principal, got, err, want)
+			}
+		}
+	}
+	for _, principal := range []string{"ann", "bob"} {
+		commit(principal, today-30*day, old)
+		commit(principal, today-31*day, old)
+	}
+	must(t, s.Tidy(t.Context(), now()))
+	commit("ann", today, today+day)
+	mustMeet("ann", true)
+	mustMeet("bob", false)
+	commit("cleo", today-30*day, old)
+	must(t, s.Tidy(t.Context(), now()))
+	mustMeet("cleo", true)
+}
+
 // budgetsCountSince: a budget that stays the same goes on counting.
 func budgetsCountSince(t *testing.T, s Subject) {
 	ctx := t.Context()

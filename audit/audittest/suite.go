@@ -120,6 +120,7 @@ func configTests() []test {
 func listTests() []test {
 	return []test{
 		{"CounterListing", counterListing},
+		{"PrincipalsExpire", principalsExpire},
 		{"UnreportedListing", unreportedListing},
 		{"ApprovalListing", approvalListing},
 		{"ViolationPaging", violationPaging},

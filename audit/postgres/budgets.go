@@ -106,12 +106,14 @@ type counterKey struct {
 	principal string
 }
 
-// key returns, of a bucket of a rolling window, what all of its buckets have: their
-// rows are always sent, and its principals once.
+// key returns, of a bucket of a rolling window, what the buckets of its day have: their
+// rows are always sent, and its principals once a day. Within audit.KeepCounters of it
+// nobody removes them.
 func (r counterRow) key() counterKey {
+	const day = 24 * 60 * 60 * 1000
 	k := counterKey{r.Counter, r.principal}
 	if k.BucketMS > 0 {
-		k.StartMS = 0
+		k.StartMS -= k.StartMS % day
 	}
 	return k
 }

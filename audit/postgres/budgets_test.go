@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -169,5 +170,96 @@ func TestTidyKeepsCounters(t *testing.T) {
 	}
 	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil || !kept() {
 		t.Errorf("beside a commit: %v, kept %t", err, kept())
+	}
+}
+
+// TestTidyBesideCommit removes a counter's last row while a commit gives it another.
+func TestTidyBesideCommit(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	c := minimal(newFence(t, s))
+	charge(c)
+	c.Principal = "till"
+	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
+		t.Fatal(err)
+	}
+	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT insert_counters(array_agg(ROW(b.counter_id, b.start_ms + 1, 0, b.start_ms + 2, since, policy_id,
+		rule_id, subject, agent_id, 'till')::counter_row)) FROM budget_counters AS b`); err != nil {
+		t.Fatal(err)
+	}
+	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	if rows, met := count(t, s, "budget_counters"), count(t, s, "budget_principals"); rows != 1 || met != 1 {
+		t.Errorf("%d rows that met %d", rows, met)
+	}
+}
+
+// TestTidyAtOnce has another node remove one of a counter's two rows.
+func TestTidyAtOnce(t *testing.T) {
+	url := database(t)
+	s := open(t, url, true)
+	c := minimal(newFence(t, s))
+	charge(c)
+	c.Principal = "till"
+	c.Charges = append(c.Charges, c.Charges[0])
+	c.Charges[1].Counter.StartMS++
+	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
+		t.Fatal(err)
+	}
+	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
+	tx, err := connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), deleteCounters, 1, time.Now().UnixMilli(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	if rows, met := count(t, s, "budget_counters"), count(t, s, "budget_principals"); rows+met != 0 {
+		t.Errorf("%d rows that met %d", rows, met)
+	}
+}
+
+// TestTidyReadsByIndex: removing counters reads those of others neither in their table
+// nor in that of principals.
+func TestTidyReadsByIndex(t *testing.T) {
+	s := open(t, database(t), true)
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
+	for _, prepare := range []string{
+		`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject)
+			SELECT md5(i::text)::uuid, 0, 0, CASE WHEN i > 10 THEN 1e15 ELSE 1 END, 1, 'p', 'r', '[]' FROM generate_series(1, 20000) AS i`,
+		"INSERT INTO budget_principals SELECT counter_id, 'till' FROM budget_counters",
+		"ANALYZE budget_counters, budget_principals",
+	} {
+		if _, err := tx.Exec(t.Context(), prepare); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const read = `SELECT sum(seq_tup_read)::bigint, sum(idx_tup_fetch)::bigint, sum(n_tup_del)::bigint FROM pg_stat_xact_user_tables
+		WHERE relname IN ('budget_counters', 'budget_principals') AND schemaname = current_schema()`
+	var before, after [3]int64
+	if err := tx.QueryRow(t.Context(), read).Scan(&before[0], &before[1], &before[2]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), deleteCounters, 5000, time.Now().UnixMilli(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), read).Scan(&after[0], &after[1], &after[2]); err != nil {
+		t.Fatal(err)
+	}
+	if after[0] != before[0] || after[1]-before[1] > 100 || after[2]-before[2] != 20 {
+		t.Errorf("before %d, after %d rows read one after the other, by index, and deleted", before, after)
 	}
 }

@@ -127,6 +127,12 @@ CREATE TABLE budget_principals (
     PRIMARY KEY (counter_id, principal)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER budget_counters_principals AFTER DELETE ON budget_counters
+    WHEN NOT EXISTS (SELECT 1 FROM budget_counters WHERE counter_id = OLD.counter_id)
+BEGIN
+    DELETE FROM budget_principals WHERE counter_id = OLD.counter_id;
+END;
+
 -- Which counters had no room left, or refused a check, as in PostgreSQL.
 CREATE TABLE budget_exhaustions (
     counter_id BLOB    NOT NULL,

@@ -148,7 +148,7 @@ var may = map[string][]string{
 	"fenced_nodes":     {"INSERT", "UPDATE"},
 	"epoch":            {"UPDATE"}, "horizon": {"UPDATE"},
 	// Derived from what checks were charged with, and recomputed by audit verify.
-	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT"},
+	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT", "UPDATE", "DELETE"},
 	// Decisions and uses only by functions that prove them.
 	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
 	// Webhooks change by functions that record it; how far deliveries are does not count

@@ -36,8 +36,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_retries TO :"service";
 GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
-GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters TO :"service";
-GRANT SELECT, INSERT ON budget_principals TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
 GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, events TO :"service";

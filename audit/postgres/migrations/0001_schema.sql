@@ -397,12 +397,36 @@ CREATE TABLE budget_exhaustions (
 CREATE UNIQUE INDEX budget_exhaustions_id ON budget_exhaustions (id);
 CREATE INDEX budget_exhaustions_xid ON budget_exhaustions (xid) WHERE xid > '0';
 
--- Whose checks a counter met, in whatever window (S30).
+-- Whose checks a counter met (S30), in whatever window, as long as it has a row.
 CREATE TABLE budget_principals (
     counter_id uuid NOT NULL,
     principal  text NOT NULL,
     PRIMARY KEY (counter_id, principal)
 );
+
+-- Removes those of a counter whose last row was deleted. A commit that gives it a row
+-- again has them locked, and they stay, or waits and inserts them (F86). That it gave
+-- one while this came to the lock shows only in a statement that begins with the lock
+-- held. One transaction at a time: of two that delete a row each, both would see the
+-- other's.
+CREATE FUNCTION remove_principals() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    locked text[];
+BEGIN
+    PERFORM pg_advisory_xact_lock('budget_principals'::regclass::oid::integer, 0);
+    IF NOT EXISTS (SELECT FROM budget_counters AS b WHERE b.counter_id = OLD.counter_id) THEN
+        SELECT array_agg(l.principal) INTO locked FROM (
+            SELECT p.principal FROM budget_principals AS p WHERE p.counter_id = OLD.counter_id FOR UPDATE SKIP LOCKED) AS l;
+        DELETE FROM budget_principals AS p WHERE p.counter_id = OLD.counter_id AND p.principal = ANY (locked)
+            AND NOT EXISTS (SELECT FROM budget_counters AS b WHERE b.counter_id = OLD.counter_id);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER principals AFTER DELETE ON budget_counters
+    FOR EACH ROW EXECUTE FUNCTION remove_principals();
 
 -- Approvals.
 
@@ -857,6 +881,7 @@ END $$;
 -- Makes counters that have no row, unused, and records whose checks they meet.
 -- First it waits for the other commits that take from the same rolling windows:
 -- each has a row of its own to lock. Sorted, so that two commits do not deadlock.
+-- Principals that are there are locked (see remove_principals).
 CREATE FUNCTION insert_counters(counters counter_row[]) RETURNS void
 LANGUAGE plpgsql -- which keeps plans, unlike sql
 AS $$ BEGIN
@@ -872,8 +897,8 @@ AS $$ BEGIN
     ON CONFLICT (counter_id, start_ms) DO NOTHING;
 
     INSERT INTO budget_principals (counter_id, principal)
-        SELECT c.counter_id, c.principal FROM unnest(counters) AS c WHERE c.principal IS NOT NULL ORDER BY 1, 2
-    ON CONFLICT DO NOTHING;
+        SELECT DISTINCT c.counter_id, c.principal FROM unnest(counters) AS c WHERE c.principal IS NOT NULL ORDER BY 1, 2
+    ON CONFLICT (counter_id, principal) DO UPDATE SET principal = excluded.principal WHERE false;
 END $$;
 
 -- Records that counters are exhausted, unless that is recorded for their window: for
