@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,8 +14,15 @@ func TestPersonalData(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(readFile(t, "deploy/PERSONAL-DATA.md"), -1) {
 		rows[row[1]] = row[2]
 	}
-	schema := readFile(t, "audit/postgres/migrations/0001_schema.sql")
-	tables := regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`).FindAllStringSubmatch(schema, -1)
+	files, err := filepath.Glob("../audit/postgres/migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema strings.Builder
+	for _, file := range files {
+		schema.WriteString(readFile(t, "audit/postgres/migrations/"+filepath.Base(file)))
+	}
+	tables := regexp.MustCompile(`(?s)CREATE TABLE (\w+) \(\n(.*?)\n\)`).FindAllStringSubmatch(schema.String(), -1)
 	if len(tables) < 10 {
 		t.Fatalf("%d tables", len(tables))
 	}

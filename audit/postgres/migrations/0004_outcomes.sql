@@ -1,0 +1,68 @@
+-- Outcomes.
+
+-- What became of allowed actions, as it was reported (S39): a first report, and a
+-- second by a key that may release after a first by one that may not. Kept also
+-- when the days of their checks are archived.
+CREATE TABLE outcomes (
+    outcome_id uuid     NOT NULL, -- its millisecond is when it was reported
+    check_id   uuid     NOT NULL,
+    node       uuid     NOT NULL, -- incarnation of the node that recorded it
+    epoch      uuid     NOT NULL,
+    number     smallint NOT NULL, -- 1, 2
+    status     "char"   NOT NULL,
+    release    "char"   NOT NULL,
+    excess     "char",            -- null when no more was moved than allowed
+    amount     numeric,           -- that was moved; null unless executed
+    reference  text,
+    note       text,
+    key_id     text     NOT NULL,
+    principal  text,              -- of the key, as its record said; null: key_id
+    request_id text     NOT NULL,
+    xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    PRIMARY KEY (check_id, number)
+);
+
+CREATE INDEX outcomes_xid ON outcomes (xid) WHERE xid > '0';
+CREATE UNIQUE INDEX outcomes_id ON outcomes (outcome_id);
+
+-- An outcome as a node sends it, and what a commit's outcomes correct in one
+-- counter: added to used and count, both mostly below zero.
+CREATE TYPE outcome_row AS (
+    outcome_id uuid,
+    check_id   uuid,
+    number     smallint,
+    status     "char",
+    release    "char",
+    excess     "char",
+    amount     numeric,
+    reference  text,
+    note       text,
+    key_id     text,
+    principal  text,
+    request_id text
+);
+
+-- Records outcomes or raises SG008 with the checks that have one of that number, or,
+-- for a second, no first that left something to do. Sorted, so that two batches
+-- do not deadlock.
+CREATE FUNCTION insert_outcomes(node uuid, epoch uuid, reports outcome_row[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    inserted integer;
+    reported text;
+BEGIN
+    INSERT INTO outcomes (outcome_id, check_id, node, epoch, number, status, release, excess, amount, reference, note, key_id, principal, request_id)
+        SELECT r.outcome_id, r.check_id, insert_outcomes.node, insert_outcomes.epoch, r.number, r.status, r.release, r.excess, r.amount,
+            r.reference, r.note, r.key_id, r.principal, r.request_id
+        FROM unnest(reports) AS r
+        WHERE r.number = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = r.check_id AND o.number = 1 AND (o.release = 'p' OR o.excess = 'p'))
+        ORDER BY r.check_id
+    ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING;
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted < cardinality(reports) THEN
+        SELECT string_agg(r.check_id::text, ',') INTO reported
+            FROM unnest(reports) AS r WHERE NOT EXISTS (SELECT FROM outcomes AS o WHERE o.outcome_id = r.outcome_id);
+        RAISE EXCEPTION 'outcomes are reported already' USING ERRCODE = 'SG008', DETAIL = reported;
+    END IF;
+END $$;

@@ -1,0 +1,241 @@
+-- Policies, keys and the record of their changes.
+
+CREATE TABLE config (
+    generation   bigint NOT NULL, -- the number of the latest change of policies or keys
+    policy_bytes bigint NOT NULL  -- the texts of all versions of all policies
+);
+INSERT INTO config VALUES (0, 0);
+
+CREATE TABLE policies (
+    policy_id   text        NOT NULL COLLATE "C",
+    version     integer     NOT NULL,
+    name        text        NOT NULL,
+    description text        NOT NULL,
+    rules       text        NOT NULL, -- as they were sent
+    metadata    text        NOT NULL,
+    created_at  timestamptz NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    generation  bigint      NOT NULL,
+    budgets     jsonb,                -- since when each counts, by rule_id; null when there is none
+    PRIMARY KEY (policy_id, version)
+);
+
+CREATE INDEX policies_generation ON policies (generation);
+
+CREATE TABLE keys (
+    id         uuid        PRIMARY KEY,
+    hash       bytea       NOT NULL UNIQUE, -- SHA-256 of the raw key
+    name       text        NOT NULL,
+    rpm        integer     NOT NULL,
+    active     boolean     NOT NULL,
+    created_at timestamptz NOT NULL,
+    last_used  timestamptz,          -- null when never; changes without generation
+    grants     jsonb,                -- role, scopes, bindings and so on; null when none was given
+    generation bigint      NOT NULL
+);
+
+CREATE INDEX keys_generation ON keys (generation);
+
+-- Every change of policies, keys and webhooks, and who made it (G8). The changes have one
+-- hash chain: their writers take turns (raise_generation).
+CREATE TABLE changes (
+    seq        bigint      PRIMARY KEY, -- from 1, without gaps: the generation that the change made
+    kind       text        NOT NULL,    -- policy.created, key.created, key.changed, approval.approved, webhook.created and so on
+    subject    text        NOT NULL,    -- the policy_id, key_id, approval_id or webhook_id
+    version    integer,                 -- of the policy
+    actor      text        NOT NULL,    -- key, admin or system; what is not known of it is null
+    key_id     text,                    -- the API key that it was made with
+    principal  text,
+    credential text,                    -- the admin key that it was made with: 8 hex digits of its SHA-256
+    request_id text,
+    address    text,                    -- of the client
+    at         timestamptz NOT NULL,    -- by this server's clock
+    details    text        NOT NULL,    -- JSON: what is to be read of the policy or key, never a secret
+    hash       bytea       NOT NULL,    -- of the row of the policy or key as the change left it
+    head       bytea       NOT NULL,
+    xid        xid8        NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    position   xid8        NOT NULL DEFAULT greatest(pg_current_xact_id(), latest_ended())
+);
+
+CREATE INDEX changes_subject ON changes (subject, seq);
+CREATE INDEX changes_position ON changes (position) WHERE position > '0';
+
+-- No policy without the record of its creation.
+CREATE FUNCTION require_recorded_policy() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = NEW.policy_id AND c.version = NEW.version
+            AND c.kind = 'policy.created' AND c.hash = hash_policy(NEW)) THEN
+        RAISE EXCEPTION 'policy % version % is not recorded: a policy is created by create_policy', NEW.policy_id, NEW.version;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER recorded AFTER INSERT ON policies DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_recorded_policy();
+
+-- No key otherwise than its newest change left it. Uses of keys are no changes.
+CREATE FUNCTION require_recorded_key() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF hash_key(OLD) = hash_key(NEW) THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    IF hash_key(NEW) IS DISTINCT FROM (SELECT c.hash FROM changes AS c
+            WHERE c.subject = name_key(NEW.id) AND c.kind <> 'policy.created' ORDER BY c.seq DESC LIMIT 1) THEN
+        RAISE EXCEPTION 'the change of % is not recorded: keys are changed by create_key and update_key', name_key(NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER recorded AFTER INSERT OR UPDATE ON keys DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_recorded_key();
+
+-- Every write of configuration begins with this, and so holds the row to its
+-- end: generations commit in order, the versions of a policy are consecutive,
+-- and the changes have one chain.
+CREATE FUNCTION raise_generation() RETURNS bigint
+LANGUAGE sql
+AS $$ UPDATE config SET generation = generation + 1 RETURNING generation $$;
+
+-- A field as COPY writes it in the binary format: its length, -1 for null, then
+-- its value.
+CREATE FUNCTION encode_field(value bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT coalesce(int4send(length(value)) || value, int4send(-1)) $$;
+
+CREATE FUNCTION encode_field(value text) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$ SELECT encode_field(convert_to(value, 'UTF8')) $$;
+
+CREATE FUNCTION hash_policy(p policies) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(10::smallint)
+        || encode_field(p.policy_id) || encode_field(int4send(p.version))
+        || encode_field(p.name) || encode_field(p.description)
+        || encode_field(p.rules) || encode_field(p.metadata)
+        || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
+        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)))
+$$;
+
+CREATE FUNCTION hash_key(k keys) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(8::smallint)
+        || encode_field(uuid_send(k.id)) || encode_field(k.hash) || encode_field(k.name)
+        || encode_field(int4send(k.rpm)) || encode_field(boolsend(k.active))
+        || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation))
+        || encode_field(jsonb_send(k.grants)))
+$$;
+
+-- The key_id of a key.
+CREATE FUNCTION name_key(id uuid) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT 'key_' || replace(id::text, '-', '') $$;
+
+-- Who makes a change, and from where.
+CREATE TYPE actor AS (
+    kind       text,
+    key_id     text,
+    principal  text,
+    credential text,
+    request_id text,
+    address    text
+);
+
+-- Adds a change to the record. Called under the lock of raise_generation, whose
+-- number it has.
+CREATE FUNCTION record_change(generation bigint, kind text, subject text, version integer, who actor, details jsonb, hash bytea) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    made     timestamptz := date_trunc('milliseconds', clock_timestamp());
+    previous bytea       := (SELECT c.head FROM changes AS c ORDER BY c.seq DESC LIMIT 1);
+BEGIN
+    INSERT INTO changes (seq, kind, subject, version, actor, key_id, principal, credential, request_id, address, at, details, hash, head)
+        VALUES (generation, kind, subject, version, who.kind, who.key_id, who.principal, who.credential, who.request_id, who.address,
+            made, details::text, hash, sha256(convert_to(E'spendgate change 1\n', 'UTF8')
+                || coalesce(previous, decode(repeat('00', 32), 'hex')) || int2send(13::smallint)
+                || encode_field(int8send(generation)) || encode_field(kind) || encode_field(subject) || encode_field(int4send(version))
+                || encode_field(who.kind) || encode_field(who.key_id) || encode_field(who.principal) || encode_field(who.credential)
+                || encode_field(who.request_id) || encode_field(who.address) || encode_field(timestamptz_send(made))
+                || encode_field(details::text) || encode_field(hash)));
+END $$;
+
+-- Records what a key is now.
+CREATE FUNCTION record_key(kind text, k keys, who actor) RETURNS void
+LANGUAGE sql
+AS $$
+    SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
+        jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}'), hash_key(k))
+$$;
+
+-- Fails with SG006 if all policies together would have more than max_bytes.
+-- new_budgets are the identities of its budgets by rule_id: a budget that is the
+-- same in the version before goes on counting (S37).
+CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
+    max_bytes bigint, new_budgets jsonb, who actor, OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+    bytes          bigint := octet_length(new_id) + octet_length(new_name) + octet_length(new_description)
+                          + octet_length(new_rules) + octet_length(new_metadata);
+    previous       jsonb;
+    created        policies;
+BEGIN
+    UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
+    END IF;
+    SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
+        FROM policies WHERE policy_id = new_id;
+    SELECT budgets INTO previous FROM policies WHERE policy_id = new_id AND version = new_version - 1;
+    INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
+        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation,
+            jsonb_object_agg(b.key, CASE WHEN previous -> b.key ->> 'identity' = b.value THEN previous -> b.key
+                ELSE jsonb_build_object('identity', b.value, 'version', new_version, 'at_ms', now_ms) END)
+        FROM jsonb_each_text(coalesce(new_budgets, '{}')) AS b
+        RETURNING * INTO created;
+    counted_since := created.budgets::text;
+    PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_build_object('name', new_name), hash_policy(created));
+END $$;
+
+CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint,
+    new_grants jsonb, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+    created        keys;
+BEGIN
+    INSERT INTO keys (id, hash, name, rpm, active, created_at, generation, grants)
+        VALUES (new_id, decode(new_hash, 'hex'), new_name, new_rpm, new_active, from_ms(now_ms), new_generation, new_grants)
+        RETURNING * INTO created;
+    PERFORM record_key('key.created', created, who);
+END $$;
+
+-- Changes what is not null; the grants by a merge patch. Returns no row when there
+-- is no such key.
+CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, who actor) RETURNS SETOF keys
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint;
+    made           keys;
+BEGIN
+    IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
+        RETURN;
+    END IF;
+    new_generation := raise_generation();
+    UPDATE keys AS k
+        SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation,
+            grants = CASE WHEN grants_patch IS NULL THEN k.grants
+                ELSE nullif(jsonb_strip_nulls(coalesce(k.grants, '{}') || grants_patch), '{}') END
+        WHERE k.id = changed RETURNING k.* INTO made;
+    PERFORM record_key('key.changed', made, who);
+    RETURN NEXT made;
+END $$;

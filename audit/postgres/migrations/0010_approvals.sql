@@ -1,0 +1,187 @@
+-- Approvals.
+
+-- What an escalated check asks of people (S42), with the identifier of the check,
+-- whose row says the same (column approval). Times are this server's.
+CREATE TABLE approvals (
+    id            uuid        PRIMARY KEY,
+    created_at    timestamptz NOT NULL,
+    expires_at    timestamptz NOT NULL, -- no decision from then on
+    use_within_ms bigint      NOT NULL, -- of the approval that decides
+    required      integer     NOT NULL,
+    action_hash   bytea       NOT NULL,
+    policy_id     text        NOT NULL,
+    agent_id      text        NOT NULL,
+    principal     text        NOT NULL, -- who asked
+    owner         text,
+    xid           xid8        NOT NULL DEFAULT pg_current_xact_id() -- see event_state
+);
+
+CREATE INDEX approvals_xid ON approvals (xid) WHERE xid > '0';
+
+-- Once, for one check (G13).
+CREATE TABLE approval_uses (
+    approval_id uuid PRIMARY KEY REFERENCES approvals,
+    check_id    uuid NOT NULL,
+    xid         xid8 NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
+    position    xid8 NOT NULL DEFAULT greatest(pg_current_xact_id(), latest_ended())
+);
+
+CREATE INDEX approval_uses_position ON approval_uses (position) WHERE position > '0';
+
+-- When each that is pending or approved expires, so that those that are due are
+-- found without reading others. Derived from the rest.
+CREATE TABLE approval_deadlines (
+    approval_id uuid        PRIMARY KEY,
+    at          timestamptz NOT NULL
+);
+
+CREATE INDEX approval_deadlines_at ON approval_deadlines (at);
+
+-- The approval_id of an approval.
+CREATE FUNCTION name_approval(id uuid) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT 'apr_' || replace(id::text, '-', '') $$;
+
+-- The state of an approval at this moment. Its decisions are changes, and hashed
+-- like all of them, and so is its expiry, which holds whatever the clock says later.
+-- What is approved is denied by a later denial, until it is used; nothing turns into
+-- approved by time (S45).
+CREATE TYPE approval_state AS (
+    status      text, -- pending, approved, denied, expired or used
+    approved_at timestamptz,
+    used_by     uuid
+);
+
+CREATE FUNCTION state_of_approval(a approvals) RETURNS approval_state
+LANGUAGE sql VOLATILE
+AS $$
+    WITH decided AS (
+        SELECT bool_or(d.kind = 'approval.denied') AS denied, bool_or(d.kind = 'approval.expired') AS expired,
+            CASE WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
+        FROM changes AS d WHERE d.subject = name_approval(a.id)
+    )
+    SELECT CASE
+            WHEN u.check_id IS NOT NULL THEN 'used'
+            WHEN d.denied THEN 'denied'
+            WHEN d.expired THEN 'expired'
+            WHEN d.at IS NULL AND clock_timestamp() < a.expires_at THEN 'pending'
+            WHEN clock_timestamp() < d.at + a.use_within_ms * interval '1 millisecond' THEN 'approved'
+            ELSE 'expired' END, d.at, u.check_id
+    FROM decided AS d LEFT JOIN approval_uses AS u ON u.approval_id = a.id
+$$;
+
+-- Makes the approvals that escalated checks ask for, and notes when they expire.
+CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
+LANGUAGE plpgsql -- which keeps plans, unlike sql
+AS $$ BEGIN
+    WITH made AS (
+        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
+            SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
+                (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
+            FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
+                (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
+            WHERE r.approval IS NOT NULL
+        RETURNING id, expires_at
+    )
+    INSERT INTO approval_deadlines (approval_id, at) SELECT id, expires_at FROM made;
+END $$;
+
+-- Uses approvals, each for one check (G13), or raises SG009 with the checks that
+-- may not and why: absent, mismatch or the state, and which check used it. In the
+-- order of approvals, so that two commits do not deadlock.
+CREATE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    wanted  record;
+    a       approvals;
+    state   approval_state;
+    refused text;
+BEGIN
+    FOR wanted IN SELECT * FROM unnest(check_ids, approval_ids, hashes) AS w (check_id, approval_id, hash) ORDER BY w.approval_id, w.check_id LOOP
+        SELECT * INTO a FROM approvals AS x WHERE x.id = wanted.approval_id FOR UPDATE;
+        IF NOT FOUND THEN
+            state := ('absent', NULL, NULL);
+        ELSIF a.action_hash <> wanted.hash THEN
+            state := ('mismatch', NULL, NULL);
+        ELSE
+            state := state_of_approval(a);
+        END IF;
+        IF state.status = 'approved' THEN
+            INSERT INTO approval_uses (approval_id, check_id) VALUES (wanted.approval_id, wanted.check_id);
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted.approval_id;
+        ELSE
+            refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
+        END IF;
+    END LOOP;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'approvals cannot be used' USING ERRCODE = 'SG009', DETAIL = refused;
+    END IF;
+END $$;
+
+-- Records the decision of a person about an approval, unless it may not decide
+-- (S44): outcome is absent, mismatch, own, replayed or the approval's status
+-- when it takes none, else recorded. The count, the separation and the decision
+-- are one transaction, and use_approvals waits for it.
+CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, new_note text, who actor, OUT outcome text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    a        approvals;
+    status   text;
+    decided  approval_state;
+    decision text := CASE WHEN new_approves THEN 'approval.approved' ELSE 'approval.denied' END;
+BEGIN
+    SELECT * INTO a FROM approvals AS x WHERE x.id = wanted FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'absent';
+        RETURN;
+    END IF;
+    status := (state_of_approval(a)).status;
+    outcome := CASE
+        WHEN a.action_hash <> hash THEN 'mismatch'
+        WHEN who.principal IN (a.principal, a.owner) OR who_owner IN (a.principal, a.owner) THEN 'own'
+        WHEN EXISTS (SELECT FROM changes AS d WHERE d.subject = name_approval(wanted) AND d.principal = who.principal AND d.kind = decision) THEN 'replayed'
+        WHEN status = 'pending' OR status = 'approved' AND NOT new_approves THEN 'recorded'
+        ELSE status END;
+    IF outcome = 'recorded' THEN
+        PERFORM record_change(raise_generation(), decision, name_approval(wanted), NULL, who,
+            jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner)), hash);
+        decided := state_of_approval(a);
+        IF decided.status = 'approved' THEN
+            UPDATE approval_deadlines AS d SET at = decided.approved_at + a.use_within_ms * interval '1 millisecond' WHERE d.approval_id = wanted;
+        ELSIF decided.status = 'denied' THEN
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted;
+        END IF;
+    END IF;
+END $$;
+
+-- Records the expiry of up to most approvals that are due. Returns whether more may
+-- be, and since when the approval is pending that is longest. An approval that a decision or a use holds is left for the next time: waiting
+-- for it could deadlock with a decision, which takes the generation after it.
+CREATE FUNCTION expire_approvals(most integer, who actor, OUT more boolean, OUT oldest timestamptz)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    a     approvals;
+    state approval_state;
+    found integer := 0;
+BEGIN
+    FOR a IN SELECT x.* FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
+            WHERE d.at <= statement_timestamp() ORDER BY d.at LIMIT most FOR UPDATE OF x SKIP LOCKED LOOP
+        found := found + 1;
+        state := state_of_approval(a); -- as it is under the lock
+        IF state.status = 'expired' AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = name_approval(a.id) AND c.kind = 'approval.expired') THEN
+            PERFORM record_change(raise_generation(), 'approval.expired', name_approval(a.id), NULL, who,
+                jsonb_build_object('action_hash', encode(a.action_hash, 'hex'), 'was', CASE WHEN state.approved_at IS NULL THEN 'pending' ELSE 'approved' END),
+                a.action_hash);
+        END IF;
+        IF state.status NOT IN ('pending', 'approved') THEN
+            DELETE FROM approval_deadlines AS d WHERE d.approval_id = a.id;
+        END IF;
+    END LOOP;
+    more := found = most;
+    SELECT x.created_at INTO oldest FROM approval_deadlines AS d JOIN approvals AS x ON x.id = d.approval_id
+        WHERE d.at = x.expires_at AND d.at > clock_timestamp() -- what is approved has another deadline
+        ORDER BY d.approval_id LIMIT 1;
+END $$;

@@ -1,0 +1,192 @@
+-- Events.
+
+-- The feed of what happened (S51), numbered when somebody asks for it: see
+-- EVENTS.md. A row names its source, from which the event is read.
+-- Types: v violation.recorded, r approval.requested, a approval.approved, d
+-- approval.denied, e approval.expired, u approval.used, o outcome.reported, p
+-- outcome.release_pending, x outcome.exceeded, b budget.exhausted, c policy.created,
+-- k key.changed.
+CREATE TABLE events (
+    sequence  bigint PRIMARY KEY,
+    source    uuid   NOT NULL, -- of a change its number
+    type      "char" NOT NULL,
+    policy_id text,            -- null when it is of none, or its check was archived before it had a number
+    agent_id  text,            -- likewise
+    UNIQUE (source, type)
+);
+
+-- What has a number: everything at positions below the bound, unless its transaction
+-- was pending when the bound was drawn (see violation_count_state). The position of
+-- a row is the number of its transaction. Where a transaction may have waited for
+-- another after it had its number, in changes and uses of approvals, it is the number
+-- of the latest that had ended by then, if that is greater.
+CREATE TABLE event_state (
+    below    xid8   NOT NULL,
+    pending  xid8[] NOT NULL, -- ascending
+    last     bigint NOT NULL, -- the greatest number
+    timeline text   NOT NULL, -- of this server, which changes when a standby is promoted
+    cluster  bigint NOT NULL  -- whose transactions these are
+);
+INSERT INTO event_state (below, pending, last, timeline, cluster) SELECT '1', '{}', 0, '', system_identifier FROM pg_control_system();
+
+-- The policy and the agent of a check, null when it is archived. Planned for the check
+-- alone: a plan for any check prepares for every partition there is.
+CREATE FUNCTION find_action(id uuid, OUT policy_id text, OUT agent_id text)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan
+AS $$ BEGIN SELECT c.policy_id, c.agent_id INTO find_action.policy_id, find_action.agent_id FROM checks AS c WHERE c.check_id = find_action.id; END $$;
+
+-- What there is to be numbered: at positions from low up to high, or of the
+-- transactions that were pending below low.
+CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
+    ("position" xid8, xid xid8, rank integer, source uuid, type "char", policy_id text, agent_id text)
+LANGUAGE sql STABLE
+AS $$
+    SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid,
+            CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+                WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char",
+            CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END, a.agent_id
+        FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END
+        WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending))
+            AND CASE c.kind
+                WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM changes AS d
+                    WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+                ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END
+    UNION ALL
+    SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
+        FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
+        WHERE u.position > '0' AND u.position >= coalesce(pending[1], low) AND u.position < high AND (u.position >= low OR u.xid = ANY (pending))
+    UNION ALL
+    SELECT b.xid, b.xid, 3, b.id, 'b', b.policy_id, b.agent_id
+        FROM budget_exhaustions AS b WHERE b.xid > '0' AND (b.xid >= low AND b.xid < high OR b.xid = ANY (pending))
+    UNION ALL
+    SELECT v.xid, v.xid, 4, v.id, 'v', v.policy_id, v.agent_id
+        FROM violations AS v WHERE v.xid > '0' AND (v.xid >= low AND v.xid < high OR v.xid = ANY (pending))
+    UNION ALL
+    SELECT a.xid, a.xid, 5, a.id, 'r', a.policy_id, a.agent_id
+        FROM approvals AS a WHERE a.xid > '0' AND (a.xid >= low AND a.xid < high OR a.xid = ANY (pending))
+    UNION ALL
+    SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
+        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", true), (7, 'p', o.release = 'p'), (8, 'x', o.excess IS NOT NULL)) AS n (rank, type, occurred)
+        WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
+$$;
+
+-- The positions of what is at low or above: the smallest, up to most.
+CREATE FUNCTION event_positions(low xid8, most integer) RETURNS SETOF xid8
+LANGUAGE sql STABLE
+AS $$
+    SELECT p.at FROM (
+        (SELECT position FROM changes WHERE position > '0' AND position >= low ORDER BY position LIMIT most)
+        UNION ALL (SELECT position FROM approval_uses WHERE position > '0' AND position >= low ORDER BY position LIMIT most)
+        UNION ALL (SELECT xid FROM budget_exhaustions WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM violations WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM approvals WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+        UNION ALL (SELECT xid FROM outcomes WHERE xid > '0' AND xid >= low ORDER BY xid LIMIT most)
+    ) AS p (at) ORDER BY p.at LIMIT most
+$$;
+
+-- Whether anything that is visible has no number.
+CREATE FUNCTION events_wait() RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT EXISTS (SELECT FROM event_state AS s, LATERAL event_positions(s.below, 1))
+        OR EXISTS (SELECT FROM event_state AS s, LATERAL event_sources(s.below, s.below, s.pending) WHERE s.pending <> '{}')
+$$;
+
+-- Numbers up to about most of what was committed before the call. Returns whether
+-- all of that has numbers now. It waits for a session that is at it, since what that
+-- one numbers is to be in reach of the caller, too.
+--
+-- What counts is one snapshot, taken under the lock: what only later ones show was
+-- written by transactions that it shows as running.
+CREATE FUNCTION sequence_events(most integer) RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    lost_at_most constant bigint := 1000000; -- numbers, by a failover to a standby that was behind
+    state    event_state;
+    seen     pg_snapshot;
+    first    xid8;
+    next     xid8;
+    here     text;
+    added    bigint;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'events are numbered in READ COMMITTED, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    IF NOT events_wait() THEN
+        RETURN true; -- nothing is locked, and nothing written, while nothing happens
+    END IF;
+    PERFORM pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0);
+    IF NOT events_wait() THEN
+        RETURN true;
+    END IF;
+    -- Numbers that were read must not be given again after a failover.
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    SELECT pg_current_snapshot() INTO seen;
+    SELECT * INTO STRICT state FROM event_state;
+    IF state.cluster <> (SELECT system_identifier FROM pg_control_system()) THEN
+        RAISE EXCEPTION 'the events were written in another cluster: see recount_violations' USING ERRCODE = 'data_corrupted';
+    END IF;
+    SELECT p INTO first FROM event_positions(state.below, 1) AS p;
+    SELECT p INTO next FROM event_positions(state.below, most + 1) AS p ORDER BY p OFFSET most LIMIT 1;
+    IF next = first THEN -- a position is numbered whole
+        next := NULL;
+        SELECT p INTO next FROM event_positions((first::text::bigint + 1)::text::xid8, 1) AS p;
+    END IF;
+    IF next >= pg_snapshot_xmax(seen) THEN
+        next := NULL;
+    END IF;
+    SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) INTO here;
+    IF here <> state.timeline AND state.last > 0 THEN
+        state.last := state.last + lost_at_most;
+    END IF;
+    INSERT INTO events (sequence, source, type, policy_id, agent_id)
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        FROM event_sources(state.below, coalesce(next, pg_snapshot_xmax(seen)), state.pending) AS s
+        WHERE pg_visible_in_snapshot(s.xid, seen);
+    GET DIAGNOSTICS added = ROW_COUNT;
+    UPDATE event_state SET below = coalesce(next, pg_snapshot_xmax(seen)), last = state.last + added, timeline = here,
+        pending = ARRAY(SELECT x FROM pg_snapshot_xip(seen) AS x WHERE x < coalesce(next, pg_snapshot_xmax(seen)) ORDER BY x);
+    RETURN (next IS NULL);
+END $$;
+
+-- Numbers what has none in a database that was restored into another cluster, and
+-- makes the numbers of transactions 0, which mean nothing there.
+CREATE FUNCTION sequence_restored() RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    state event_state;
+    name  text;
+    added bigint;
+BEGIN
+    SELECT * INTO STRICT state FROM event_state;
+    INSERT INTO events (sequence, source, type, policy_id, agent_id)
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        FROM event_sources(state.below, '18446744073709551615', state.pending) AS s;
+    GET DIAGNOSTICS added = ROW_COUNT;
+    FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'approval_uses', 'changes'] LOOP
+        EXECUTE format('ALTER TABLE %I DROP COLUMN xid', name);
+        EXECUTE format('ALTER TABLE %I ADD COLUMN xid xid8 NOT NULL DEFAULT %L', name, '0');
+        EXECUTE format('ALTER TABLE %I ALTER COLUMN xid SET DEFAULT pg_current_xact_id()', name);
+        IF name IN ('approval_uses', 'changes') THEN
+            EXECUTE format('ALTER TABLE %I DROP COLUMN position', name);
+            EXECUTE format('ALTER TABLE %I ADD COLUMN position xid8 NOT NULL DEFAULT %L', name, '0');
+            EXECUTE format('ALTER TABLE %I ALTER COLUMN position SET DEFAULT greatest(pg_current_xact_id(), latest_ended())', name);
+            EXECUTE format('CREATE INDEX %I ON %I (position) WHERE position > %L', name || '_position', name, '0');
+        ELSE
+            EXECUTE format('CREATE INDEX %I ON %I (xid) WHERE xid > %L', name || '_xid', name, '0');
+        END IF;
+    END LOOP;
+    -- Of numbers that were read and are gone none is given again: see sequence_events.
+    UPDATE event_state SET cluster = (SELECT system_identifier FROM pg_control_system()), timeline = 'restored', last = state.last + added,
+        below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x ORDER BY x);
+END $$;
+
+-- What has no number yet is little, whatever the statistics say.
+ALTER FUNCTION sequence_events(integer) SET plan_cache_mode = force_custom_plan;
+ALTER FUNCTION sequence_events(integer) SET enable_seqscan = off;
+ALTER FUNCTION sequence_events(integer) SET jit = off;
