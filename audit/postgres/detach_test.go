@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -319,20 +318,10 @@ func TestDetachKilled(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			o := newOldDays(t)
-			if step == "archive" { // a file without a manifest, and one half written
-				for _, name := range []string{".jsonl.gz", ".jsonl.gz.part", ".manifest.json.part"} {
-					path := filepath.Join(o.dir, "checks-"+o.first.Format(time.DateOnly)+name)
-					if err := os.WriteFile(path, []byte("half a file"), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
+			if step == "archive" {
+				leaveHalf(t, o.dir, "checks-"+o.first.Format(time.DateOnly))
 			}
-			killed := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDetachUntilKilled$")
-			killed.Env = append(os.Environ(), "TEST_DETACH="+strings.Join([]string{step, o.url, o.dir, o.before().Format(time.DateOnly)}, "\n"))
-			out, err := killed.CombinedOutput()
-			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("not killed: %v\n%s", err, out)
-			}
+			killAt(t, step, "checks", o.url, o.dir, o.before())
 			if late := step == "reread" || step == "drop"; (o.attached(t) == 2) == late {
 				t.Errorf("%d days are attached", o.attached(t))
 			}
@@ -348,21 +337,48 @@ func TestDetachKilled(t *testing.T) {
 	}
 }
 
-// TestDetachUntilKilled is the process of TestDetachKilled.
-func TestDetachUntilKilled(t *testing.T) {
+// leaveHalf leaves what a process may that was killed while it archived: a file
+// without a manifest, and one half written.
+func leaveHalf(t *testing.T, dir, name string) {
+	t.Helper()
+	for _, suffix := range []string{".jsonl.gz", ".jsonl.gz.part", ".manifest.json.part"} {
+		if err := os.WriteFile(filepath.Join(dir, name+suffix), []byte("half a file"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killAt detaches checks or violations in a process that is killed at a step.
+func killAt(t *testing.T, step, of, url, dir string, before time.Time) {
+	t.Helper()
+	killed := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUntilKilled$")
+	killed.Env = append(os.Environ(), "TEST_DETACH="+strings.Join([]string{step, of, url, dir, before.Format(time.DateOnly)}, "\n"))
+	out, err := killed.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("not killed: %v\n%s", err, out)
+	}
+}
+
+// TestUntilKilled is the process of killAt.
+func TestUntilKilled(t *testing.T) {
 	if os.Getenv("TEST_DETACH") == "" {
-		t.Skip("only as a process of TestDetachKilled")
+		t.Skip("only as a process of killAt")
 	}
 	args := strings.Split(os.Getenv("TEST_DETACH"), "\n")
-	before, err := time.Parse(time.DateOnly, args[3])
+	before, err := time.Parse(time.DateOnly, args[4])
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Detach(t.Context(), DetachOptions{
-		URL: args[1], Dir: args[2], Before: before, Drop: true, Now: time.Now(),
+	passed := ""
+	detach := map[string]func(context.Context, DetachOptions) error{"checks": Detach, "violations": DetachViolations}[args[1]]
+	err = detach(t.Context(), DetachOptions{
+		URL: args[2], Dir: args[3], Before: before, Drop: true, Now: time.Now(), atOnce: 4,
 		Report: func(Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 		step: func(step string) {
-			if step == args[0] {
+			if step == passed {
+				step += " again"
+			}
+			if passed = step; step == args[0] {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
 			}
@@ -406,14 +422,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	}
 	o.mustBeClean(t)
 	// The table is not dropped for an archive that is not the one noted.
-	path := archive.ManifestPath(o.dir, archive.ChecksOf(o.first))
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, bytes.Replace(content, []byte("\n}"), []byte("\n }"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rewrite(t, archive.ManifestPath(o.dir, archive.ChecksOf(o.first)), func(m []byte) []byte { return append(m, ' ') })
 	if _, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); !errors.Is(err, archive.ErrAltered) {
 		t.Errorf("dropped for another archive: %v", err)
 	}

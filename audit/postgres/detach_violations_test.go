@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -359,24 +355,14 @@ func TestDetachViolationsKilled(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
 			o := newOldMonths(t)
-			if step == "archive" { // a file without a manifest, and one half written
-				for _, name := range []string{".jsonl.gz", ".jsonl.gz.part", ".manifest.json.part"} {
-					path := filepath.Join(o.dir, "violations-"+o.months[0].Format("2006-01")+name)
-					if err := os.WriteFile(path, []byte("half a file"), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
+			if step == "archive" {
+				leaveHalf(t, o.dir, "violations-"+o.months[0].Format("2006-01"))
 			}
 			before, err := o.Events(t.Context(), audit.EventQuery{Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
-			killed := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDetachViolationsUntilKilled$")
-			killed.Env = append(os.Environ(), "TEST_DETACH="+strings.Join([]string{step, o.url, o.dir, o.after().Format(time.DateOnly)}, "\n"))
-			out, err := killed.CombinedOutput()
-			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("not killed: %v\n%s", err, out)
-			}
+			killAt(t, step, "violations", o.url, o.dir, o.after())
 			noted := slices.Contains([]string{"trim", "reread", "delete", "delete again", "vacuum"}, step)
 			if (o.noted(t) == 1) != noted {
 				t.Errorf("%d months are noted", o.noted(t))
@@ -406,45 +392,10 @@ func TestDetachViolationsKilled(t *testing.T) {
 func (o *oldMonths) sameNumbers(t *testing.T, before []audit.Event) {
 	t.Helper()
 	after, err := o.Events(t.Context(), audit.EventQuery{Limit: 100})
-	number := func(e audit.Event) string { return fmt.Sprint(e.Sequence, e.ID) }
-	if err != nil || !maps.Equal(byNumber(after.Events, number), byNumber(before, number)) {
+	same := func(a, b audit.Event) bool { return a.Sequence == b.Sequence && a.ID == b.ID }
+	if err != nil || !slices.EqualFunc(after.Events, before, same) {
 		t.Errorf("%d events, were %d: %v", len(after.Events), len(before), err)
 	}
-}
-
-func byNumber(events []audit.Event, number func(audit.Event) string) map[string]bool {
-	all := make(map[string]bool)
-	for _, e := range events {
-		all[number(e)] = true
-	}
-	return all
-}
-
-// TestDetachViolationsUntilKilled is the process of TestDetachViolationsKilled.
-func TestDetachViolationsUntilKilled(t *testing.T) {
-	if os.Getenv("TEST_DETACH") == "" {
-		t.Skip("only as a process of TestDetachViolationsKilled")
-	}
-	args := strings.Split(os.Getenv("TEST_DETACH"), "\n")
-	before, err := time.Parse(time.DateOnly, args[3])
-	if err != nil {
-		t.Fatal(err)
-	}
-	passed := ""
-	err = DetachViolations(t.Context(), DetachOptions{
-		URL: args[1], Dir: args[2], Before: before, Drop: true, Now: time.Now(), atOnce: 4,
-		Report: func(Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
-		step: func(step string) {
-			if step == passed {
-				step += " again"
-			}
-			if passed = step; step == args[0] {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-		},
-	})
-	t.Fatal("it came to its end", err)
 }
 
 // TestDetachViolationsWhatIsProved: a month whose violations are not those of its
@@ -509,7 +460,7 @@ func TestDetachViolationsWhatIsProved(t *testing.T) {
 		t.Errorf("a row that is not in the archive is deleted: %v", err)
 	}
 	change("UPDATE violations SET counterparty = 'c-1' WHERE id = '" + victim + "'")
-	o.rewrite(t, archive.ManifestPath(o.dir, archive.ViolationsOf(o.months[0])), func(m []byte) []byte { return append(m, ' ') })
+	rewrite(t, archive.ManifestPath(o.dir, archive.ViolationsOf(o.months[0])), func(m []byte) []byte { return append(m, ' ') })
 	if _, _, err := o.leave(t, dropRows); !errors.Is(err, archive.ErrAltered) || count(t, o.Store, "violations") != 22 {
 		t.Errorf("deleted for another archive: %v", err)
 	}

@@ -133,8 +133,11 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		may    bool
 		free   bool // the check is of 0
 	}{
-		{status: spend.Voided, amount: "0", may: true}, {status: spend.Failed, amount: "0"}, {status: spend.Executed, amount: "0.25", may: true},
-		{status: spend.Executed, amount: "900", may: true}, {status: spend.Executed, amount: "900"},
+		{status: spend.Voided, amount: "0", may: true},
+		{status: spend.Failed, amount: "0"},
+		{status: spend.Executed, amount: "0.25", may: true},
+		{status: spend.Executed, amount: "900", may: true},
+		{status: spend.Executed, amount: "900"},
 		{status: spend.Executed, amount: "7", may: true, free: true},
 	} {
 		var c *spend.Check

@@ -277,7 +277,7 @@ func (tr *trail) alter(t *testing.T, name string, test func(*trail)) {
 	t.Run(name, func(t *testing.T) {
 		altered := *tr
 		altered.t, altered.chains = t, slices.Clone(tr.chains)
-		tables := []string{"checks", "violations", "batches", "policies", "changes"}
+		tables := []string{"checks", "violations", "batches", "policies", "changes", "archived_days", "archived_violations"}
 		for _, table := range tables {
 			tr.exec("CREATE TEMPORARY TABLE kept_%s AS TABLE %[1]s", table)
 		}
