@@ -35,7 +35,7 @@ func forbidden(err error) bool {
 // S31, G5: scope, binding and expiry are in force on every node when the change
 // was made, also while checks keep coming.
 func TestGrantsAtOnce(t *testing.T) {
-	const rounds = 200
+	const rounds = 50
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "load", RateLimitRPM: 10000})
 		if err != nil {

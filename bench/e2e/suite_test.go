@@ -76,7 +76,7 @@ func testFleet(t *testing.T, binary string) {
 		{"G6 one limit for all nodes", s.rateLimit},
 		{"G4 fresh policies", s.freshPolicies},
 		{"G5 fresh keys", s.freshKeys},
-		{"S21 S22 readable elsewhere at once", s.readableElsewhere},
+		{"S22 violations elsewhere at once", s.violationsElsewhere},
 		{"S51 the feed", s.feed},
 		{"G3 redis flushed", s.redisFlushed},
 		{"G1 redis killed", s.redisKilled},
