@@ -221,7 +221,7 @@ func TestTextsOfBudgets(t *testing.T) {
 	f(`{"limit":1000,"currency":"USD","rolling_minutes":90}`, usage(t, "950", 9), "Blocks more than 1000.00 USD in any 90 minutes",
 		"100.00 USD would exceed the budget of 1000.00 USD in the last 90 minutes: 950.00 USD of 1000.00 USD are used",
 		block+"Left: 50.00 USD. What was used leaves the budget after 90 minutes, in steps of 90 seconds. Instead, ask for at most 50.00 USD, "+
-			strings.Replace(again, "after that", "later", 1))
+			strings.Replace(again, "after that", "when enough has left the budget", 1))
 	f(`{"limit":1000,"currency":"USD","rolling_minutes":60,"on_exceed":"escalate"}`, usage(t, "950", 9), "Escalates more than 1000.00 USD in any 60 minutes",
 		"100.00 USD would exceed the budget of 1000.00 USD in the last 60 minutes: 950.00 USD of 1000.00 USD are used",
 		routeToHuman+", and do not split the action to get under the budget. Left: 50.00 USD. What was used leaves the budget after 60 minutes, in steps of 1 minute.")

@@ -159,7 +159,7 @@ func (o *overrun) instead(a *spend.Action, g *guard, anonymous bool) string {
 	if !o.budget.period.lasts() && c.Fits(spend.Usage{}) { // else no window has room for it
 		after := "after that"
 		if o.budget.period.rolling > 0 {
-			after = "later"
+			after = "when enough has left the budget"
 		}
 		options = append(options, "check again "+after+","+g.afterWindow())
 	}
