@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,39 +108,16 @@ func TestUsage(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, path := range [][]string{
-		{},
-		{"serve"},
-		{"healthcheck"},
-		{"dev"},
-		{"migrate"},
-		{"keys"},
-		{"keys", "create"},
-		{"keys", "list"},
-		{"keys", "update"},
-		{"policies"},
-		{"policies", "apply"},
-		{"policies", "get"},
-		{"policies", "diff"},
-		{"policies", "list"},
-		{"policies", "lint"},
-		{"policies", "test"},
-		{"approvals"},
-		{"approvals", "list"},
-		{"approvals", "show"},
-		{"approvals", "approve"},
-		{"approvals", "deny"},
-		{"audit"},
-		{"audit", "show"},
-		{"audit", "detach"},
-		{"audit", "restored"},
-		{"mcp"},
-		{"version"},
-	} {
+	var help func(c command, words ...string)
+	help = func(c command, words ...string) {
 		for _, flag := range []string{"--help", "-h"} {
-			runWith(t, nil, "", append(path, flag)...).check(t, 0, "usage: "+strings.Join(append([]string{"spendgate"}, path...), " "), "")
+			runWith(t, nil, "", slices.Concat(words, []string{flag})...).check(t, 0, "usage: "+strings.Join(slices.Concat([]string{"spendgate"}, words), " "), "")
+		}
+		for _, sub := range c.sub {
+			help(sub, slices.Concat(words, []string{sub.name})...)
 		}
 	}
+	help(root())
 	runWith(t, nil, "", "keys", "update", "--help").check(t, 0, "--rate-limit N", "")
 }
 

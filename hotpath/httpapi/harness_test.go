@@ -56,27 +56,14 @@ func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.admits++
-	if c == hotpath.KeyCaller(nil) {
+	switch c {
+	case hotpath.KeyCaller([]byte(goodKey)):
+		return f.quota, f.admitErr
+	case hotpath.KeyCaller(nil), hotpath.KeyCaller([]byte("wrong")), hotpath.KeyCaller([]byte("svc_live_wrong")):
 		return ratelimit.Quota{}, hotpath.ErrUnauthorized
 	}
-	if c != hotpath.KeyCaller([]byte(goodKey)) {
-		if _, keyed := f.keyed(c); keyed {
-			return ratelimit.Quota{}, hotpath.ErrUnauthorized
-		}
-		f.demo = append(f.demo, c)
-		return ratelimit.Quota{Limit: 10, Remaining: 9, ResetMS: f.quota.ResetMS}, f.admitErr
-	}
-	return f.quota, f.admitErr
-}
-
-// keyed tells callers with a wrong key from those without one.
-func (f *fake) keyed(c hotpath.Caller) (string, bool) {
-	for _, wrong := range []string{"wrong", "svc_live_wrong"} {
-		if c == hotpath.KeyCaller([]byte(wrong)) {
-			return wrong, true
-		}
-	}
-	return "", false
+	f.demo = append(f.demo, c)
+	return ratelimit.Quota{Limit: 10, Remaining: 9, ResetMS: f.quota.ResetMS}, f.admitErr
 }
 
 func (f *fake) Knows(c hotpath.Caller) bool { return c == hotpath.KeyCaller([]byte(goodKey)) }
