@@ -2,11 +2,9 @@ package hotpath_test
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
 	"spendgate/audit/sqlite"
+	servers "spendgate/bench/fleet"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
@@ -288,7 +286,7 @@ func backends(t *testing.T) []backend {
 	redisURL, databaseURL := os.Getenv("TEST_REDIS_URL"), os.Getenv("TEST_DATABASE_URL")
 	switch {
 	case redisURL != "" && databaseURL != "":
-		all = append(all, realBackend(redisURL, databaseURL))
+		all = append(all, realBackend(redisURL))
 	case !testing.Short():
 		t.Fatal("set TEST_REDIS_URL and TEST_DATABASE_URL, or test with -short")
 	}
@@ -298,12 +296,12 @@ func backends(t *testing.T) []backend {
 // redisDB is this package's database on a Redis that others may test on too.
 const redisDB = 5
 
-func realBackend(redisURL, databaseURL string) backend {
+func realBackend(redisURL string) backend {
 	return backend{
 		name: "real",
 		store: func(t *testing.T) audit.Store {
 			s, err := postgres.Open(t.Context(), postgres.Options{
-				URL: schemaIn(t, databaseURL), Logger: slog.New(slog.DiscardHandler), Migrate: true,
+				URL: servers.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -325,32 +323,6 @@ func realBackend(redisURL, databaseURL string) backend {
 			return universal, false
 		},
 	}
-}
-
-// schemaIn makes a schema for one test and returns the URL that uses it.
-func schemaIn(t *testing.T, databaseURL string) string {
-	t.Helper()
-	schema := "hotpath_" + strings.ToLower(rand.Text())
-	exec := func(statement string) {
-		conn, err := pgx.Connect(context.Background(), databaseURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(context.Background()) //nolint:errcheck // nothing is lost with it
-		if _, err := conn.Exec(context.Background(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec("CREATE SCHEMA " + schema)
-	t.Cleanup(func() { exec("DROP SCHEMA " + schema + " CASCADE") })
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 // backend is a pair of a store and a Redis.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -28,7 +29,7 @@ func charge(c *spend.Check) {
 // TestCounterRestored has counters vanish, as when an older state is restored,
 // whose rows a node remembers.
 func TestCounterRestored(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	var counter []spend.Counter
@@ -53,7 +54,7 @@ func TestCounterRestored(t *testing.T) {
 // TestServerLacksCommits has a node's connections lead to a server that lacks what
 // the node recorded.
 func TestServerLacksCommits(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	commit := func(seq int64) {
@@ -100,7 +101,7 @@ func TestServerLacksCommits(t *testing.T) {
 // TestRoomMadeMeanwhile gives back to a counter that has no room while the commit
 // that it refuses waits for another one.
 func TestRoomMadeMeanwhile(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	commit := func(seq int64) error {
@@ -146,7 +147,7 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 // TestTidyKeepsCounters removes counters by a clock that is ahead, and beside a
 // commit that uses one for longer.
 func TestTidyKeepsCounters(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -175,7 +176,7 @@ func TestTidyKeepsCounters(t *testing.T) {
 
 // TestTidyBesideCommit removes a counter's last row while a commit gives it another.
 func TestTidyBesideCommit(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -202,7 +203,7 @@ func TestTidyBesideCommit(t *testing.T) {
 
 // TestTidyAtOnce has another node remove one of a counter's two rows.
 func TestTidyAtOnce(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	charge(c)
@@ -231,7 +232,7 @@ func TestTidyAtOnce(t *testing.T) {
 // TestTidyReadsByIndex: removing counters reads those of others neither in their table
 // nor in that of principals.
 func TestTidyReadsByIndex(t *testing.T) {
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

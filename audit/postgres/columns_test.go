@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"spendgate/audit/chain"
+	"spendgate/bench/fleet"
 )
 
 // TestColumns compares the tables with the lists of columns by which rows are
 // read, encoded and hashed: a column that is in one of them alone would be
 // neither served nor proved.
 func TestColumns(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	open(t, url, true)
 	columns := func(relation string) []string {
 		return texts(t, connect(t, url), `SELECT attname::text FROM pg_attribute

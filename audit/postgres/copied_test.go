@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
 )
 
 // TestCopiedRows takes what COPY sends in pieces of every size.
@@ -56,7 +57,7 @@ func TestCopiedRows(t *testing.T) {
 
 // TestWhyACopyEnded: the cause is told once, and nothing that only follows from it.
 func TestWhyACopyEnded(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	store := open(t, url, true)
 	if err := audittest.Record(t.Context(), store, minimal(newFence(t, store))); err != nil {
 		t.Fatal(err)

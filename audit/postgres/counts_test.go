@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -25,7 +26,7 @@ type counting struct {
 
 func newCounting(t *testing.T) *counting {
 	t.Helper()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	c := &counting{Store: open(t, url, true), url: url}
 	c.fence = newFence(t, c.Store)
 	c.exec(t, "UPDATE violation_count_state SET bucket_size = 4")

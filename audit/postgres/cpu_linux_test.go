@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkCommitCPU(b *testing.B) {
 }
 
 func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
-	s := open(b, database(b), true)
+	s := open(b, fleet.TestSchema(b), true)
 	f := newFence(b, s)
 	batch := make([]*spend.Check, size)
 	builder := chain.Builder{Chain: f.Node}

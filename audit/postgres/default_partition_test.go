@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -24,7 +25,7 @@ func rowsOf(t *testing.T, s *Store, table string) []string {
 func TestDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s, err := Open(ctx, Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestDefaultPartition(t *testing.T) {
 // row, and what fails leaves everything as it was.
 func TestRowsThatCannotMove(t *testing.T) {
 	ctx := t.Context()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	misplaced := minimal(f)

@@ -19,6 +19,7 @@ import (
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -36,7 +37,7 @@ func (o *oldDays) before() time.Time { return o.first.AddDate(0, 0, 2) }
 
 func newOldDays(t *testing.T) *oldDays {
 	t.Helper()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	o := &oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
 	f := newFence(t, o.Store)
 	for d := range 2 {

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -28,7 +29,7 @@ type oldMonths struct {
 // newAttachedMonths is newOldMonths before the days are detached.
 func newAttachedMonths(t *testing.T) *oldMonths {
 	t.Helper()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	now := time.Now().UTC()
 	first := time.Date(now.Year(), now.Month()-4, 1, 0, 0, 0, 0, time.UTC)
 	o := &oldMonths{&oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: first}, [2]time.Time{first, first.AddDate(0, 1, 0)}}

@@ -18,6 +18,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -43,7 +44,7 @@ func TestAnswerLost(t *testing.T) {
 }
 
 func answerLost(t *testing.T, lose func(*proxy) error) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	direct := open(t, url, true)
 	p := newProxy(t, url)
 	s := open(t, p.url, false)
@@ -79,7 +80,7 @@ func TestCommitStuck(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			url := database(t)
+			url := fleet.TestSchema(t)
 			direct := open(t, url, true)
 			p := newProxy(t, url)
 			s := open(t, p.url, false)
@@ -110,7 +111,7 @@ func TestCommitStuck(t *testing.T) {
 // TestDeadline lets the context end in a commit that does not: unknown, at
 // once, and without a cancel request that would cut a wait for a standby.
 func TestDeadline(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil { // connects
@@ -143,7 +144,7 @@ func TestDeadline(t *testing.T) {
 
 // TestFenceWaits lets a commit end that is merely slow.
 func TestFenceWaits(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	slow := connect(t, url)
@@ -173,7 +174,7 @@ func TestFenceWaits(t *testing.T) {
 // stuck one. It gets the lock when the waiter gives up, and is not ended with
 // the stuck one. A busy machine may miss a moment of a third of a second.
 func TestFenceSparesTheQueue(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	var err error
 	for range 5 {
@@ -212,7 +213,7 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 // TestBeginReadsBehindTheLock lets a commit wait in begin_commit while the epoch or
 // the node ends: it must see that, though it began before.
 func TestBeginReadsBehindTheLock(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	for _, test := range []struct {
 		sql  string
@@ -245,7 +246,7 @@ func TestBeginReadsBehindTheLock(t *testing.T) {
 // TestStricterIsolation refuses commits whose snapshot could be older than the
 // locks: under REPEATABLE READ a stale epoch would pass.
 func TestStricterIsolation(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	f := newFence(t, open(t, url, true))
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
 		conn := connect(t, url)
@@ -267,7 +268,7 @@ func TestStricterIsolation(t *testing.T) {
 // TestKeysAreTakenInOrder has a commit wait for its first key by hash while its
 // other one, sent before, is not taken yet: no two commits can deadlock (F14).
 func TestKeysAreTakenInOrder(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	batch := []*spend.Check{minimal(f), minimal(f)}
@@ -322,7 +323,7 @@ func until(t *testing.T, conn *pgx.Conn, question string) error {
 // server does: no read, no commit and no fence may notice.
 func TestSessionsEnded(t *testing.T) {
 	name := strings.ToLower(rand.Text())
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, with(t, url, "application_name", name), true)
 	f := newFence(t, s)
 	all := func() error {
@@ -391,7 +392,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestReadOnlyServer refuses a server that takes no writes: a standby.
 func TestReadOnlyServer(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	open(t, url, true)
 	s := open(t, with(t, url, "default_transaction_read_only", "on"), false)
 	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
@@ -405,7 +406,7 @@ func TestReadOnlyServer(t *testing.T) {
 // TestDurability turns synchronous_commit off where a role or a database could
 // (F17): the sessions and the fence turn it on again.
 func TestDurability(t *testing.T) {
-	url := with(t, database(t), "synchronous_commit", "off")
+	url := with(t, fleet.TestSchema(t), "synchronous_commit", "off")
 	s := open(t, url, true)
 	if status, err := s.Status(t.Context()); err != nil || !status.Safe {
 		t.Errorf("status %+v, %v", status, err)

@@ -22,7 +22,7 @@ func TestHalfOpenNetwork(t *testing.T) {
 }
 
 func testHalfOpenNetwork(t *testing.T, readers string) {
-	direct, err := url.Parse(database(t))
+	direct, err := url.Parse(fleet.TestSchema(t))
 	if err != nil {
 		t.Fatal(err)
 	}

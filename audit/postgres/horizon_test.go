@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -12,7 +13,7 @@ import (
 // horizon once no open window needs it, and not before.
 func TestHorizonAfterAWrongClock(t *testing.T) {
 	ctx := t.Context()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	now := time.Now()
 	f := newFence(t, s)

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 )
 
 // A database in which there is no trail is told as such.
 func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
-	s, err := OpenSnapshot(t.Context(), database(t), 1)
+	s, err := OpenSnapshot(t.Context(), fleet.TestSchema(t), 1)
 	if err == nil {
 		s.Close()
 	}
@@ -24,7 +25,7 @@ func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
 // for long does not make the commits wait behind it.
 func TestMigrationGivesWay(t *testing.T) {
 	ctx := t.Context()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
 	reader, observer := connect(t, url), connect(t, url)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/fleet"
 )
 
 // inventory lists the tables and indexes of a deployment.
@@ -26,7 +28,7 @@ func TestTwoDeployments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other, own := database(t), database(t)
+	other, own := fleet.TestSchema(t), fleet.TestSchema(t)
 	deploy(t, other)
 	before := inventory(t, other)
 	deploy(t, behind(t, own, other))
@@ -41,9 +43,9 @@ func TestTwoDeployments(t *testing.T) {
 // TestTrailOfAnother: a deployment that is not there yet is not verified, or
 // archived, by the trail of the next on its search_path.
 func TestTrailOfAnother(t *testing.T) {
-	other := database(t)
+	other := fleet.TestSchema(t)
 	open(t, other, true)
-	url := behind(t, database(t), other)
+	url := behind(t, fleet.TestSchema(t), other)
 	s, err := OpenSnapshot(t.Context(), url, 1)
 	if err == nil {
 		s.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -73,7 +74,7 @@ const (
 // with three violations in all, kinds that are rare.
 func prepareViolations(t *testing.T) *Store {
 	t.Helper()
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	statement(t, url, fmt.Sprintf(`UPDATE violation_count_state SET bucket_size = %d`, planPiece))
 	statement(t, url, fmt.Sprintf(`INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
@@ -213,7 +214,7 @@ func TestViolationPlans(t *testing.T) {
 
 // TestExpiryPlan: who removes expired keys reads no others, however many live.
 func TestExpiryPlan(t *testing.T) {
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -115,7 +116,7 @@ func TestCountsOfAnotherCluster(t *testing.T) {
 // TestCountedAt follows the metric that an alert asks.
 func TestCountedAt(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s, err := Open(t.Context(), Options{URL: database(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	s, err := Open(t.Context(), Options{URL: fleet.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestCountsInSteps(t *testing.T) {
 // A restored database is not begun anew beside nodes, also if the URL that both
 // have returns their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {
-	url := with(t, database(t), "application_name", "others")
+	url := with(t, fleet.TestSchema(t), "application_name", "others")
 	newFence(t, open(t, url, true)) // connects
 	if _, err := BeginRestored(t.Context(), url); !errors.Is(err, ErrNodesConnected) {
 		t.Errorf("got %v, want ErrNodesConnected", err)

@@ -20,12 +20,13 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
 // TestMigrateTogether starts several nodes on an empty schema.
 func TestMigrateTogether(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -50,7 +51,7 @@ func TestMigrateTogether(t *testing.T) {
 }
 
 func TestNotMigrated(t *testing.T) {
-	s := open(t, database(t), false)
+	s := open(t, fleet.TestSchema(t), false)
 	if err := s.Ping(t.Context()); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("ping: got %v, want ErrUnavailable", err)
 	}
@@ -62,7 +63,7 @@ func TestNotMigrated(t *testing.T) {
 
 // TestSearchPathMissing says what is wrong instead of migrating elsewhere.
 func TestSearchPathMissing(t *testing.T) {
-	err := Migrate(t.Context(), with(t, database(t), "search_path", "no_such_schema"))
+	err := Migrate(t.Context(), with(t, fleet.TestSchema(t), "search_path", "no_such_schema"))
 	if err == nil || !strings.Contains(err.Error(), "search_path") {
 		t.Errorf("got %v", err)
 	}
@@ -72,7 +73,7 @@ func TestSearchPathMissing(t *testing.T) {
 // commits go on. What was made later is immutable, too.
 func TestPartitions(t *testing.T) {
 	ctx := t.Context()
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	f := newFence(t, s)
 	later := time.Now().AddDate(0, 0, 30).UTC()
 	old, future := minimal(f), minimal(f)
@@ -131,7 +132,7 @@ func TestPartitions(t *testing.T) {
 // the last day before the first gap, and what cannot be seen changes nothing.
 func TestPartitionsUntil(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s, err := Open(t.Context(), Options{URL: database(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
+	s, err := Open(t.Context(), Options{URL: fleet.TestSchema(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func count(t *testing.T, s *Store, table string) (rows int) {
 // longest window only, and grow with it.
 func TestHorizon(t *testing.T) {
 	ctx := t.Context()
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	f := newFence(t, s)
 	now := time.Now()
 	pass := func(age, window time.Duration) *spend.Check {
@@ -237,7 +238,7 @@ func TestHorizon(t *testing.T) {
 // TestPreparedCommit commits several times on one connection, also where
 // connections are not the node's own and what it prepared may be gone.
 func TestPreparedCommit(t *testing.T) {
-	url := database(t)
+	url := fleet.TestSchema(t)
 	open(t, url, true)
 	for mode, kept := range map[string]bool{"cache_statement": true, "cache_describe": false, "describe_exec": false} {
 		s, err := Open(t.Context(), Options{URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler), Writers: 1})
@@ -282,7 +283,7 @@ func TestExecModes(t *testing.T) {
 
 // TestIndexes shows that the hot look-ups use theirs.
 func TestIndexes(t *testing.T) {
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	tx, err := s.reads.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +338,7 @@ func TestRunbookSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := database(t)
+	url := fleet.TestSchema(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
 	c.KeyID = "key_01a1fbe4a3487c7ea1a1616fb9a103b4" // the page's

@@ -1,10 +1,6 @@
 package postgres
 
 import (
-	"context"
-	"crypto/rand"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -20,31 +17,18 @@ import (
 // used.
 func TestSettingsOfTheDatabase(t *testing.T) {
 	ctx := t.Context()
-	database(t) // says what is missing
-	name := "test_" + strings.ToLower(rand.Text())
-	admin, err := pgx.Connect(ctx, os.Getenv("TEST_DATABASE_URL"))
-	if err != nil {
+	url := fleet.OwnTestDatabase(t)
+	if err := Migrate(ctx, url); err != nil {
 		t.Fatal(err)
 	}
+	owner := connect(t, url)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := admin.Exec(context.Background(), sql); err != nil {
+		if _, err := owner.Exec(ctx, sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	exec("CREATE DATABASE " + name)
-	t.Cleanup(func() {
-		exec("DROP DATABASE " + name + " WITH (FORCE)")
-		_ = admin.Close(context.Background()) // nothing is in progress
-	})
-	u, err := url.Parse(os.Getenv("TEST_DATABASE_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/" + name
-	if err := Migrate(ctx, u.String()); err != nil {
-		t.Fatal(err)
-	}
+	name := owner.Config().Database
 	hostile := map[string]string{
 		"search_path": "public, pg_catalog", "row_security": "on", "client_encoding": "LATIN1", "standard_conforming_strings": "off",
 		"transform_null_equals": "on", "client_min_messages": "error", "session_replication_role": "replica", "timezone": "Asia/Tokyo",
@@ -56,16 +40,12 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 		}
 		exec("ALTER DATABASE " + name + " SET " + setting + " = " + value)
 	}
-	owner, err := pgx.Connect(ctx, u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = owner.Close(ctx) }() // nothing is in progress
+	owner = connect(t, url) // with those settings
 	if _, err := owner.Exec(ctx, `CREATE FUNCTION public.same(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 		CREATE OPERATOR public.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = public.same)`, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, u.String(), false)
+	s := open(t, url, false)
 	epoch, err := s.Epoch(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,8 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"log/slog"
 	"net/url"
-	"os"
 	"testing"
 	"time"
 
@@ -13,26 +11,9 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
-
-// database returns the URL of an empty schema that goes when the test ends. Its
-// name is one that needs quotes.
-// TEST_DATABASE_URL names a database in which schemas may be made.
-func database(t testing.TB) string {
-	t.Helper()
-	base := os.Getenv("TEST_DATABASE_URL")
-	if base == "" {
-		if testing.Short() {
-			t.Skip("needs TEST_DATABASE_URL")
-		}
-		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
-	}
-	schema := `"Test-` + rand.Text() + `"`
-	statement(t, base, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { statement(t, base, "DROP SCHEMA "+schema+" CASCADE") })
-	return with(t, base, "search_path", schema)
-}
 
 // behind returns a URL whose search_path goes on with the schema of another.
 func behind(t testing.TB, text, other string) string {
@@ -109,13 +90,13 @@ func open(t testing.TB, url string, migrate bool) *Store {
 }
 
 func TestCloseAgain(t *testing.T) {
-	s := open(t, database(t), true)
+	s := open(t, fleet.TestSchema(t), true)
 	s.Close() // the test's end does so again
 }
 
 func TestStore(t *testing.T) {
 	audittest.Run(t, func(t *testing.T) audittest.Subject {
-		s := open(t, database(t), true)
+		s := open(t, fleet.TestSchema(t), true)
 		today := "checks_" + time.Now().UTC().Format("20060102")
 		return audittest.Subject{
 			Store: s,
@@ -151,7 +132,7 @@ func TestStore(t *testing.T) {
 }
 
 func BenchmarkCommit(b *testing.B) {
-	audittest.Benchmark(b, func(b *testing.B) audit.Store { return open(b, database(b), true) })
+	audittest.Benchmark(b, func(b *testing.B) audit.Store { return open(b, fleet.TestSchema(b), true) })
 }
 
 // minimal is a check with nothing optional.

@@ -1,43 +1,14 @@
 package verify_test
 
 import (
-	"context"
-	"crypto/rand"
 	"fmt"
-	"net/url"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
-
-// ownDatabase is the URL of an empty database, which names no search_path: its
-// owner decides upon the settings of its sessions.
-func ownDatabase(t *testing.T) string {
-	t.Helper()
-	base := os.Getenv("TEST_DATABASE_URL")
-	if base == "" {
-		schema(t) // says what is missing
-	}
-	name := "test_" + strings.ToLower(rand.Text())
-	admin := connect(t, base)
-	run := func(sql string) {
-		if _, err := admin.Exec(context.Background(), sql); err != nil {
-			t.Error(err)
-		}
-	}
-	run("CREATE DATABASE " + name)
-	t.Cleanup(func() { run("DROP DATABASE " + name + " WITH (FORCE)") })
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = "/" + name
-	return u.String()
-}
 
 func (tr *trail) database() (name string) {
 	tr.t.Helper()
@@ -61,7 +32,7 @@ func (tr *trail) forge() spend.ID {
 // refused: never is the trail called clean.
 func TestLedAstray(t *testing.T) {
 	t.Parallel()
-	tr := newTrailIn(t, ownDatabase(t))
+	tr := newTrailIn(t, fleet.OwnTestDatabase(t))
 	id := tr.forge()
 	forged := id.Text("")
 	name := tr.database()
@@ -157,7 +128,7 @@ func TestLedAstray(t *testing.T) {
 // identifier: the index was told of nothing while it was inserted.
 func TestIndexWithoutARow(t *testing.T) {
 	t.Parallel()
-	tr := newTrailIn(t, ownDatabase(t))
+	tr := newTrailIn(t, fleet.OwnTestDatabase(t))
 	tr.exec("UPDATE pg_index SET indisready = false WHERE indrelid = '%s'::regclass", today())
 	tr.conn = connect(t, tr.url) // one that never saw the index ready
 	tr.exec("SET session_replication_role = replica")

@@ -3,10 +3,8 @@ package verify_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/postgres"
 	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
 	"spendgate/hotpath/spend"
 )
 
@@ -49,7 +48,7 @@ const (
 // checkpoint behind all of it.
 func newTrail(t *testing.T) *trail {
 	t.Helper()
-	return newTrailIn(t, schema(t))
+	return newTrailIn(t, fleet.TestSchema(t))
 }
 
 func newTrailIn(t *testing.T, url string) *trail {
@@ -225,35 +224,6 @@ func violation(kind string, c *spend.Check) string {
 func chainFinding(kind string, id spend.ID) string { return kind + " chain " + id.Text("") }
 func batch(kind string, seq int, id spend.ID) string {
 	return fmt.Sprintf("%s batch %d of chain %s", kind, seq, id.Text(""))
-}
-
-// schema returns the URL of an empty schema that goes when the test ends.
-func schema(t *testing.T) string {
-	t.Helper()
-	base := os.Getenv("TEST_DATABASE_URL")
-	if base == "" {
-		if testing.Short() {
-			t.Skip("needs TEST_DATABASE_URL")
-		}
-		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
-	}
-	name := "test_" + strings.ToLower(rand.Text())
-	admin := connect(t, base)
-	run := func(sql string) {
-		if _, err := admin.Exec(context.Background(), sql); err != nil {
-			t.Error(err)
-		}
-	}
-	run("CREATE SCHEMA " + name)
-	t.Cleanup(func() { run("DROP SCHEMA " + name + " CASCADE") })
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {

@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"spendgate/bench/fleet"
 	"spendgate/bench/load"
 )
 
@@ -21,15 +21,8 @@ const racing = 16
 // newService returns a service with a schema of its own.
 func newService(t *testing.T) *service {
 	t.Helper()
-	url := os.Getenv("TEST_DATABASE_URL")
-	if url == "" {
-		if testing.Short() {
-			t.Skip("needs TEST_DATABASE_URL")
-		}
-		t.Fatal("set TEST_DATABASE_URL to a PostgreSQL database, or test with -short")
-	}
 	schema := "peer_" + strings.ToLower(rand.Text())
-	s, err := openService(t.Context(), url, schema, 32)
+	s, err := openService(t.Context(), fleet.TestDatabase(t), schema, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
