@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"spendgate/audit/chain"
@@ -286,10 +287,34 @@ type CounterQuery struct {
 	After    string // only greater subjects: the position of the cursor
 	Limit    int
 
-	// Values of which subjects must have one, by their place; nil does not filter.
+	// Values of which subjects must have one, for each of the budget's `per`; nil does
+	// not filter.
 	Subject [][]string
 	// Principal restricts to counters that its checks have met (S30).
 	Principal string
+}
+
+// CounterIDs returns the counters that can be meant, nil if the subject may have any
+// value somewhere.
+func (q *CounterQuery) CounterIDs() []spend.ID {
+	subjects := [][]string{nil}
+	for _, values := range q.Subject {
+		if values == nil {
+			return nil
+		}
+		var longer [][]string
+		for _, subject := range subjects {
+			for _, value := range values {
+				longer = append(longer, append(slices.Clip(subject), value))
+			}
+		}
+		subjects = longer
+	}
+	ids := make([]spend.ID, len(subjects))
+	for i, values := range subjects {
+		ids[i] = spend.CounterID(q.PolicyID, q.RuleID, q.Since, spend.SubjectOf(values...))
+	}
+	return ids
 }
 
 // SubjectUsage is what was taken for a subject.

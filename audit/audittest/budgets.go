@@ -190,7 +190,7 @@ func counterListing(t *testing.T, s Subject) {
 			mustCommit(t, s, c)
 		}
 	}
-	q := audit.CounterQuery{PolicyID: "refunds", RuleID: "day", Since: 1, StartMS: epochStart.UnixMilli(), Limit: 3}
+	q := audit.CounterQuery{PolicyID: "refunds", RuleID: "day", Since: 1, StartMS: epochStart.UnixMilli(), Subject: make([][]string, 2), Limit: 3}
 	subjects := func(q audit.CounterQuery, wantMore bool) (got []string) {
 		t.Helper()
 		page, more, err := s.ListCounters(ctx, q)
@@ -210,10 +210,12 @@ func counterListing(t *testing.T, s Subject) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	q.After = ""
-	bySubject, byPrincipal := q, q
+	bySubject, byPrincipal, byBoth, named := q, q, q, q
 	bySubject.Subject = [][]string{nil, {"other", `c"1`}}
 	byPrincipal.Principal = "team-1"
-	for _, q := range []audit.CounterQuery{bySubject, byPrincipal} {
+	named.Subject = [][]string{{"agent-3", "agent-1", "agent-2"}, {`c"1`, "other"}}
+	byBoth.Subject, byBoth.Principal = [][]string{{"agent-1", "agent-2", "agent-3"}, {`c"0`, `c"1`}}, "team-1"
+	for _, q := range []audit.CounterQuery{bySubject, byPrincipal, byBoth, named} {
 		if got := subjects(q, false); !slices.Equal(got, []string{want[0], want[2]}) {
 			t.Errorf("%+v: got %q", q, got)
 		}
@@ -222,9 +224,10 @@ func counterListing(t *testing.T, s Subject) {
 		func(q *audit.CounterQuery) { q.StartMS++ }, func(q *audit.CounterQuery) { q.Since++ },
 		func(q *audit.CounterQuery) { q.RuleID = "other" }, func(q *audit.CounterQuery) { q.PolicyID = "other" },
 	} {
-		other := q
-		if change(&other); subjects(other, false) != nil {
-			t.Errorf("%+v has counters", other)
+		for _, other := range []audit.CounterQuery{q, named} {
+			if change(&other); subjects(other, false) != nil {
+				t.Errorf("%+v has counters", other)
+			}
 		}
 	}
 }

@@ -32,34 +32,47 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
-	where := "policy_id = $1 AND rule_id = $2 AND since = $3 AND left(subject, 64) >= left($4, 64) AND subject > $4"
-	args := []any{q.PolicyID, q.RuleID, q.Since, q.After}
-	if q.BucketMS > 0 {
-		where += " AND start_ms >= $5"
-		args = append(args, max(q.StartMS-spend.RollingBuckets*q.BucketMS, 0))
-	} else {
-		where += " AND start_ms = $5"
-		args = append(args, q.StartMS)
-	}
-	if q.Principal != "" {
-		args = append(args, q.Principal)
-		where += fmt.Sprintf(" AND EXISTS (SELECT FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND p.principal = $%d)", len(args))
-	}
-	var conditions strings.Builder
-	for i, values := range q.Subject {
-		if values != nil {
-			args = append(args, values)
-			fmt.Fprintf(&conditions, " AND subject::jsonb ->> %d = ANY ($%d)", i, len(args))
-		}
-	}
+	query, args := counterListing(&q)
 	subjects, err := collect(ctx, s, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
 		err = row.Scan(&u.Subject, &u.FirstMS, parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
-	}, "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE "+where+conditions.String()+
-		fmt.Sprintf(" AND (count > 0 OR used > 0) GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $%d", len(args)+1),
-		append(args, q.Limit+1)...)
+	}, query, args...)
 	subjects, more := audit.Cut(subjects, q.Limit)
 	return subjects, more, err
+}
+
+// counterListing returns the query of a page and one more. Counters that the query
+// names are read by their IDs alone, whatever the statistics say.
+func counterListing(q *audit.CounterQuery) (query string, args []any) {
+	args = []any{q.After, q.StartMS, q.Limit + 1}
+	query = "SELECT subject, min(start_ms), sum(used)::text, sum(count)::bigint FROM budget_counters WHERE (count > 0 OR used > 0)"
+	and := func(condition string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			condition = strings.Replace(condition, "?", fmt.Sprint("$", len(args)), 1)
+		}
+		query += " AND " + condition
+	}
+	if q.BucketMS > 0 {
+		args[1] = max(q.StartMS-spend.RollingBuckets*q.BucketMS, 0)
+		and("start_ms >= $2")
+	} else {
+		and("start_ms = $2")
+	}
+	if ids := q.CounterIDs(); ids != nil {
+		and("subject > $1 AND counter_id = ANY (?::uuid[])", uuids(ids))
+	} else {
+		and("left(subject, 64) >= left($1, 64) AND subject > $1 AND policy_id = ? AND rule_id = ? AND since = ?", q.PolicyID, q.RuleID, q.Since)
+		for i, values := range q.Subject {
+			if values != nil {
+				and(fmt.Sprintf("subject::jsonb ->> %d = ANY (?)", i), values)
+			}
+		}
+	}
+	if q.Principal != "" {
+		and("EXISTS (SELECT FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND p.principal = ?)", q.Principal)
+	}
+	return query + " GROUP BY left(subject, 64), subject ORDER BY left(subject, 64), subject LIMIT $3", args
 }
 
 // recordings remembers what commits recorded and need not record again.

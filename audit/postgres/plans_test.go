@@ -253,3 +253,40 @@ func TestSelectionEnds(t *testing.T) {
 		t.Errorf("everything is from %x to before %x", s.low, s.end)
 	}
 }
+
+// TestNamedCounters: a listing of counters that it names reads no others, without
+// statistics, too.
+func TestNamedCounters(t *testing.T) {
+	s := open(t, fleet.TestSchema(t), true)
+	tx, err := s.reads.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
+	q := audit.CounterQuery{PolicyID: "p", RuleID: "r", Since: 1, Subject: [][]string{{"agent-1", "agent-2"}}, Limit: 20}
+	for i, id := range q.CounterIDs() {
+		if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id, subject)
+			VALUES ($1, 0, 0, 1, 1, 'p', 'r', $2)`, [16]byte(id), spend.SubjectOf(q.Subject[0][i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id, subject)
+		SELECT md5(i::text)::uuid, 0, 0, 1, 1, 'p', 'r', '["' || i || '"]' FROM generate_series(1, 20000) AS i`); err != nil {
+		t.Fatal(err)
+	}
+	query, args := counterListing(&q)
+	for _, prepare := range []string{"SELECT", "ANALYZE budget_counters"} {
+		if _, err := tx.Exec(t.Context(), prepare); err != nil {
+			t.Fatal(err)
+		}
+		rows, filtered := 0, 0
+		explain(t, tx, query, args).walk(func(p plan) {
+			if p.Relation == "budget_counters" {
+				rows, filtered = rows+p.Rows*p.Loops, filtered+p.Filtered*p.Loops
+			}
+		})
+		if rows != 2 || filtered > 0 {
+			t.Errorf("after %s: %d rows and %d others are read", prepare, rows, filtered)
+		}
+	}
+}

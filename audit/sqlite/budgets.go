@@ -130,17 +130,22 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
-	w := where{"policy_id = ? AND rule_id = ? AND since = ? AND subject > ?", []any{q.PolicyID, q.RuleID, q.Since, q.After}}
+	w := where{"subject > ?", []any{q.After}}
 	if q.BucketMS > 0 {
 		w.and("start_ms >= ?", q.StartMS-spend.RollingBuckets*q.BucketMS)
 	} else {
 		w.and("start_ms = ?", q.StartMS)
 	}
+	if ids := q.CounterIDs(); ids != nil {
+		w.and("counter_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	} else {
+		w.and("policy_id = ? AND rule_id = ? AND since = ?", q.PolicyID, q.RuleID, q.Since)
+		for i, values := range q.Subject {
+			w.in(fmt.Sprintf("subject ->> %d", i), values)
+		}
+	}
 	if q.Principal != "" {
 		w.and("EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?)", q.Principal)
-	}
-	for i, values := range q.Subject {
-		w.in(fmt.Sprintf("subject ->> %d", i), values)
 	}
 	subjects, err := collect(ctx, s.reader, "cannot list budgets", func(row scanner) (subject audit.SubjectUsage, err error) {
 		var parts []struct {

@@ -7,8 +7,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/hotpath/spend"
 )
 
@@ -97,7 +95,7 @@ func (b *budget) count(policyID string, since BudgetSince) {
 }
 
 // nobody is the subject of a budget that counts for all together.
-const nobody = "[]"
+const nobody = "[]" // spend.SubjectOf()
 
 // Charges appends what the action takes from each budget that judges it if it is
 // allowed, in the policy's order (S34). The principal stands behind the API key.
@@ -150,16 +148,15 @@ func (b *budget) window(at time.Time) span {
 
 // subject returns for whom the action counts.
 func (b *budget) subject(a *spend.Action, t spend.ActionType, principal string) string {
-	var buf [192]byte // one string is made
-	s := buf[:0]
+	var values [4]string
+	n := 0
 	for i, value := range [...]string{a.AgentID, a.Counterparty, principal, t.String()} {
 		if b.per&(1<<i) != 0 {
-			s = append(s, ',')
-			s, _ = jsontext.AppendQuote(s, value) // it is valid UTF-8
+			values[n] = value
+			n++
 		}
 	}
-	s[0] = '['
-	return string(append(s, ']'))
+	return spend.SubjectOf(values[:n]...)
 }
 
 // Uncovered returns the block of an action in a currency in which the policy's

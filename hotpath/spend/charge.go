@@ -41,6 +41,20 @@ func CounterID(policyID, ruleID string, since int, subject string) ID {
 	return ID(sum[:16])
 }
 
+// SubjectOf returns for whom a counter counts that has these values of `per`: a JSON
+// array, as rows keep it.
+func SubjectOf(values ...string) string {
+	var buf [192]byte // one string is made
+	b := append(buf[:0], '[')
+	for i, value := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, value) // it is valid UTF-8
+	}
+	return string(append(b, ']'))
+}
+
 // Charge is what a check takes from one counter if it is allowed, and the
 // condition on it, which an escalated check must meet as well (S35). A check has
 // one for each budget that judges it, in the policy's order.
