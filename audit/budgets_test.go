@@ -2,6 +2,8 @@ package audit_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +58,43 @@ func TestRefusedForWhatIsRecorded(t *testing.T) {
 				t.Errorf("the first is not recorded: %v", errs)
 			}
 		})
+	}
+}
+
+// What a store refuses for reasons of single checks is no failure of the store, which
+// somebody would be called for.
+func TestRefusalsAreNoFailuresOfTheStore(t *testing.T) {
+	for want, refusal := range map[string]func(*spend.Check) error{
+		"exceeded": func(*spend.Check) error { return &audit.ExceededError{} },
+		"unapproved": func(c *spend.Check) error {
+			return &audit.ApprovalsError{Refused: map[spend.ID]*audit.ApprovalError{c.ID: {}}}
+		},
+		"unavailable": func(*spend.Check) error { return audit.ErrUnavailable },
+	} {
+		s := new(trail)
+		s.spoil = func(batch []*spend.Check) (bool, error) {
+			return false, fmt.Errorf("cannot commit: %w", refusal(batch[0]))
+		}
+		w := s.newWriter(100)
+		record(w, check(1, ""))
+		w.Close()
+		families, err := s.metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := make(map[string]float64)
+		for _, f := range families {
+			if f.GetName() == "spendgate_audit_commit_failures_total" {
+				for _, m := range f.GetMetric() {
+					if n := m.GetCounter().GetValue(); n > 0 {
+						counted[m.GetLabel()[0].GetValue()] = n
+					}
+				}
+			}
+		}
+		if !maps.Equal(counted, map[string]float64{want: 1}) {
+			t.Errorf("a commit that is %s counts as %v", want, counted)
+		}
 	}
 }
 

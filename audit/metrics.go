@@ -27,7 +27,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Subsystem: "audit", Name: "commit_failures_total",
-			Help: "Commits that failed, by what was known of them (stale and fenced are claimed again).",
+			Help: "Commits that failed, by what was known of them. Only unavailable, unknown, row and forked are faults: the others are resolved.",
 		}, []string{"kind"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "spendgate", Subsystem: "audit", Name: "overload_refusals_total",
@@ -59,7 +59,7 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 
 // failureKinds are the values of the kind label; they exist from the start so
 // that an alert on their increase sees the first.
-var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken", "reported"}
+var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken", "reported", "exceeded", "unapproved"}
 
 func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 	m.batchSize.Observe(float64(size))
@@ -70,16 +70,17 @@ func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 }
 
 func failureKind(err error) string {
-	var row *RowError
-	var taken *KeysTakenError
-	var reported *ReportedError
 	switch {
-	case errors.As(err, &row):
+	case errors.As(err, new(*RowError)):
 		return "row"
-	case errors.As(err, &taken):
+	case errors.As(err, new(*KeysTakenError)):
 		return "key_taken"
-	case errors.As(err, &reported):
+	case errors.As(err, new(*ReportedError)):
 		return "reported"
+	case errors.As(err, new(*ExceededError)):
+		return "exceeded"
+	case errors.As(err, new(*ApprovalsError)):
+		return "unapproved"
 	case errors.Is(err, ErrUnknown):
 		return "unknown"
 	case errors.Is(err, ErrStaleEpoch):

@@ -36,6 +36,7 @@ type trail struct {
 	retired  []spend.ID
 	recorded []recordedBatch
 	log      slog.Handler // nil discards
+	metrics  *prometheus.Registry
 }
 
 type recordedBatch struct {
@@ -87,8 +88,9 @@ func (s *trail) newWriter(capacity int) *audit.Writer {
 	if s.log == nil {
 		s.log = slog.DiscardHandler
 	}
+	s.metrics = prometheus.NewRegistry()
 	return audit.NewWriter(audit.WriterOptions{
-		Trail: s, Capacity: capacity, Logger: slog.New(s.log), Registerer: prometheus.NewRegistry(),
+		Trail: s, Capacity: capacity, Logger: slog.New(s.log), Registerer: s.metrics,
 		Fence: func(_ context.Context, node spend.ID) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
