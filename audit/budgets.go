@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
@@ -101,13 +100,8 @@ func (p counterParts) merged(merge func(*CounterChange, *counterPart)) []Counter
 
 func compareParts(a, b counterPart) int {
 	x, y := &a.charge.Counter, &b.charge.Counter
-	if rolling := cmp.Compare(min(y.BucketMS, 1), min(x.BucketMS, 1)); rolling != 0 {
-		return rolling
-	}
-	if id := bytes.Compare(x.ID[:], y.ID[:]); id != 0 {
-		return id
-	}
-	return cmp.Or(cmp.Compare(x.StartMS, y.StartMS), cmp.Compare(a.place, b.place))
+	rolling := cmp.Compare(min(y.BucketMS, 1), min(x.BucketMS, 1))
+	return cmp.Or(rolling, x.ID.Compare(y.ID), cmp.Compare(x.StartMS, y.StartMS), cmp.Compare(a.place, b.place))
 }
 
 // Corrects reports whether the change is, or has, one by outcomes.

@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"bytes"
-
 	"spendgate/audit/chain"
 	"spendgate/hotpath/spend"
 )
@@ -39,7 +37,7 @@ func (c *chains) of(node spend.ID) *nodeChain {
 	if len(c.known) >= maxChains {
 		oldest := node
 		for id := range c.known {
-			if bytes.Compare(id[:], oldest[:]) < 0 {
+			if id.Compare(oldest) < 0 {
 				oldest = id
 			}
 		}

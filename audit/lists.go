@@ -47,7 +47,7 @@ func (q *CheckQuery) IDRange() (low, end spend.ID) {
 	if !q.Until.IsZero() {
 		end = FirstID(q.Until.UnixMilli())
 	}
-	if !q.Before.IsZero() && bytes.Compare(q.Before[:], end[:]) < 0 {
+	if !q.Before.IsZero() && q.Before.Compare(end) < 0 {
 		end = q.Before
 	}
 	return low, end

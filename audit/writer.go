@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -192,10 +191,7 @@ func (w *Writer) yield() {
 // certainly recorded; where that is not known it is over, and what still has
 // its fence is claimed again under another (F34).
 func (w *Writer) commit(batch []*Entry) {
-	slices.SortFunc(batch, func(a, b *Entry) int {
-		before, after := a.id(), b.id()
-		return bytes.Compare(before[:], after[:])
-	})
+	slices.SortFunc(batch, func(a, b *Entry) int { return a.id().Compare(b.id()) })
 	for len(batch) > 0 {
 		w.announce()
 		nodeChain := w.chains.of(batch[0].fence().Node)

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -86,7 +85,7 @@ func ParseEntries(b []byte) ([]Entry, error) {
 	for i := range entries {
 		e := b[i*EntrySize:]
 		entries[i] = Entry{spend.ID(e[:16]), spend.Hash(e[16:EntrySize])}
-		if i > 0 && bytes.Compare(entries[i-1].ID[:], entries[i].ID[:]) >= 0 {
+		if i > 0 && entries[i-1].ID.Compare(entries[i].ID) >= 0 {
 			return nil, fmt.Errorf("entry %d is out of order", i)
 		}
 	}

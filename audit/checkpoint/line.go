@@ -99,7 +99,7 @@ func decode(to, text []byte) error {
 // Digest is SHA-256 over the domain and, in the order of chains, each chain with
 // the number and the head of its last batch.
 func Digest(heads []chain.Head) spend.Hash {
-	sorted := slices.SortedFunc(slices.Values(heads), func(a, b chain.Head) int { return bytes.Compare(a.Chain[:], b.Chain[:]) })
+	sorted := slices.SortedFunc(slices.Values(heads), func(a, b chain.Head) int { return a.Chain.Compare(b.Chain) })
 	b := []byte(digestDomain)
 	for _, h := range sorted {
 		b = append(b, h.Chain[:]...)

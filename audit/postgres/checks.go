@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -88,10 +87,10 @@ func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.I
 			return nil, fmt.Errorf("partition checks_%s: %w", name, err)
 		}
 		first := audit.FirstID(day.UnixMilli())
-		if bytes.Compare(first[:], low[:]) <= 0 {
+		if first.Compare(low) <= 0 {
 			break
 		}
-		if bytes.Compare(first[:], end[:]) < 0 {
+		if first.Compare(end) < 0 {
 			if n++; n%listedPartitions == 0 {
 				starts = append(starts, first)
 			}

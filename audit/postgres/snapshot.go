@@ -251,7 +251,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 	}
 	return stream(ctx, tx, into, func() error {
 		one := verify.MonthOf(begin)
-		if part := one.Range(); bytes.Compare(part.High[:], r.Low[:]) < 0 || bytes.Compare(r.High[:], part.Low[:]) < 0 {
+		if part := one.Range(); part.High.Compare(r.Low) < 0 || r.High.Compare(part.Low) < 0 {
 			return nil
 		}
 		copy(a.Manifest[:], manifest)
@@ -267,10 +267,10 @@ func union(a, b verify.Range) verify.Range {
 	if a == (verify.Range{}) {
 		return b
 	}
-	if bytes.Compare(b.Low[:], a.Low[:]) < 0 {
+	if b.Low.Compare(a.Low) < 0 {
 		a.Low = b.Low
 	}
-	if bytes.Compare(a.High[:], b.High[:]) < 0 {
+	if a.High.Compare(b.High) < 0 {
 		a.High = b.High
 	}
 	return a

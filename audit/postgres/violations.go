@@ -121,10 +121,10 @@ func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err er
 	c.first, c.last = first.Bytes, last.Bytes
 	// The last count lies wholly before the end: between the two there is
 	// nothing of an agent that was frequent until then, but much of others.
-	if s.end == beyond || bytes.Compare(high.Bytes[:], s.end[:]) < 0 {
+	if s.end == beyond || s.end.Compare(high.Bytes) > 0 {
 		c.last = s.end
 	}
-	c.some = c.some && first.Valid && bytes.Compare(c.first[:], c.last[:]) < 0
+	c.some = c.some && first.Valid && c.first.Compare(c.last) < 0
 	return c, err
 }
 
@@ -161,7 +161,7 @@ func (s selection) total(c counted) (string, []any) {
 
 // later returns the greater of two IDs.
 func later(a, b spend.ID) spend.ID {
-	if bytes.Compare(a[:], b[:]) < 0 {
+	if a.Compare(b) < 0 {
 		return b
 	}
 	return a
@@ -226,7 +226,7 @@ const violationColumns = `id, agent_id, policy_id, policy_version, action_type, 
 // page is the query of the newest before an ID, or of all when it is zero.
 func (s selection) page(before spend.ID, limit int) (string, []any) {
 	end := s.end
-	if !before.IsZero() && bytes.Compare(before[:], end[:]) < 0 {
+	if !before.IsZero() && before.Compare(end) < 0 {
 		end = before
 	}
 	var q query

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 
@@ -21,7 +20,7 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 		return page, err
 	}
 	end := s.end
-	if !q.Before.IsZero() && bytes.Compare(q.Before[:], end[:]) < 0 {
+	if !q.Before.IsZero() && q.Before.Compare(end) < 0 {
 		end = q.Before
 	}
 	var newest query

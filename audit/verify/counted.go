@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/gob"
 	"errors"
@@ -24,7 +23,7 @@ type counterKey struct {
 }
 
 func (k counterKey) compare(other counterKey) int {
-	return cmp.Or(bytes.Compare(k.ID[:], other.ID[:]), cmp.Compare(k.StartMS, other.StartMS))
+	return cmp.Or(k.ID.Compare(other.ID), cmp.Compare(k.StartMS, other.StartMS))
 }
 
 // counted is what recorded checks took from a counter.

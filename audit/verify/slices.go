@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -206,7 +205,7 @@ func (s *slice) load(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(s.entries, func(a, b listed) int {
-		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), bytes.Compare(a.place.Chain[:], b.place.Chain[:]), cmp.Compare(a.place.Seq, b.place.Seq))
+		return cmp.Or(a.ID.Compare(b.ID), a.place.Chain.Compare(b.place.Chain), cmp.Compare(a.place.Seq, b.place.Seq))
 	})
 	s.tally.entries.Add(int64(len(s.entries)))
 	s.entries = slices.CompactFunc(s.entries, func(next, kept listed) bool {
@@ -346,7 +345,7 @@ func next(entries []listed, violations []copied) (entry, violation bool) {
 	case len(violations) == 0:
 		return true, false
 	}
-	c := bytes.Compare(entries[0].ID[:], violations[0].id[:])
+	c := entries[0].ID.Compare(violations[0].id)
 	return c <= 0, c >= 0
 }
 

@@ -177,7 +177,7 @@ func (v *verifier) totals(ctx context.Context) error {
 	return nil
 }
 
-func less(a, b spend.ID) bool { return bytes.Compare(a[:], b[:]) < 0 }
+func less(a, b spend.ID) bool { return a.Compare(b) < 0 }
 
 // lastID is the largest identifier of a millisecond.
 func lastID(ms int64) spend.ID {

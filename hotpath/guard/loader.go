@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +159,7 @@ func (g *Guard) resolveContested(ctx context.Context, server *redis.Client, m ma
 	}
 	if h.state == committed {
 		// An older pass may have come in while the name was free (F45).
-		if bytes.Compare(h.check[:], p.CheckID[:]) >= 0 {
+		if h.check.Compare(p.CheckID) >= 0 {
 			return true, nil
 		}
 	} else if known, dead, err := g.outcome(ctx, h, now); err != nil || !dead {

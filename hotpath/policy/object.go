@@ -165,7 +165,7 @@ func (o *object) amount(name string) (a spend.Amount, given bool) {
 		o.fault(name, err.Error())
 	}
 	if most := o.declaration(name).Max; most > 0 {
-		if limit, err := spend.AmountFromParts(uint64(most), 0); err != nil || a.Cmp(limit) > 0 {
+		if limit, err := spend.ParseAmount(strconv.FormatInt(most, 10)); err != nil || a.Cmp(limit) > 0 {
 			o.fault(name, "must be at most "+limit.String())
 		}
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,8 @@ func compileTimeRestriction(o *object, r *rule) string {
 	c := &timeRestriction{everyDay, wholeDay}
 	var listed daySet
 	hasDays := o.list("allowed_days", func(entry string) string {
-		day, ok := parseDay(entry)
-		if !ok {
+		day := slices.Index(dayNames[:], entry)
+		if day < 0 {
 			return "must be a day: " + strings.Join(dayNames[:], ", ")
 		}
 		listed |= 1 << day
@@ -80,15 +81,6 @@ const (
 
 // dayNames are the days as policies spell them, from Monday, day 0.
 var dayNames = [7]string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
-
-func parseDay(s string) (day int, ok bool) {
-	for day, name := range dayNames {
-		if s == name {
-			return day, true
-		}
-	}
-	return 0, false
-}
 
 // daySet has bit 0 for Monday.
 type daySet uint8

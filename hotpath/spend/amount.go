@@ -70,15 +70,6 @@ func (n number) amount() (Amount, error) {
 	return Amount{coef: coef, scale: uint8(fraction)}, nil
 }
 
-// Parts returns the Amount as coefficient / 10^scale.
-func (a Amount) Parts() (coefficient uint64, scale int) { return a.coef, int(a.scale) }
-
-// AmountFromParts is the inverse of Parts for a value that a store kept. It
-// fails with ErrTooManyDigits on what no Amount can be.
-func AmountFromParts(coefficient uint64, scale int) (Amount, error) {
-	return ParseAmount(strconv.FormatUint(coefficient, 10) + "e-" + strconv.Itoa(scale))
-}
-
 // IsZero reports whether the Amount is 0.
 func (a Amount) IsZero() bool { return a.coef == 0 }
 

@@ -139,9 +139,6 @@ func TestAmountAgainstRationals(t *testing.T) {
 		if back.Cmp(exact) != 0 || !json.Valid([]byte(a.String())) {
 			t.Fatalf("seed %d: %s is written %s", seed, s, a)
 		}
-		if again, err := AmountFromParts(a.coef, int(a.scale)); err != nil || again != a {
-			t.Fatalf("seed %d: %s: its parts are %v, %v", seed, s, again, err)
-		}
 		if last.rat != nil {
 			if got, want := a.Cmp(last.a), exact.Cmp(last.rat); got != want || (a == last.a) != (want == 0) {
 				t.Fatalf("seed %d: %s against %s: %d, want %d", seed, a, last.a, got, want)
@@ -166,20 +163,6 @@ func refusalOf(x *big.Rat) error {
 		return ErrTooManyDigits
 	}
 	return nil
-}
-
-func TestAmountFromPartsRefuses(t *testing.T) {
-	for _, p := range []struct {
-		coefficient uint64
-		scale       int
-	}{{1, 10}, {1e18, 0}, {1<<64 - 1, 0}, {1, -30}} {
-		if a, err := AmountFromParts(p.coefficient, p.scale); err == nil {
-			t.Errorf("%v gives %s", p, a)
-		}
-	}
-	if a, err := AmountFromParts(100, 2); err != nil || a.String() != "1" {
-		t.Errorf("%s, %v", a, err)
-	}
 }
 
 func TestParseInteger(t *testing.T) {

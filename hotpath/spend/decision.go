@@ -1,5 +1,7 @@
 package spend
 
+import "slices"
+
 // ActionType is what an agent means to do with money. The zero value means
 // that the request did not say.
 type ActionType uint8
@@ -22,12 +24,8 @@ func (t ActionType) String() string { return actionTypeNames[t] }
 
 // ParseActionType accepts the four names exactly as they are spelt.
 func ParseActionType(s string) (ActionType, bool) {
-	for _, t := range ActionTypes {
-		if actionTypeNames[t] == s {
-			return t, true
-		}
-	}
-	return Unspecified, false
+	i := slices.Index(actionTypeNames[:], s)
+	return ActionType(max(i, 0)), i > 0
 }
 
 // Effect is what a decision asks of the agent. Greater effects win:
@@ -45,14 +43,10 @@ var effectNames = [...]string{"allow", "escalate", "block"}
 
 func (e Effect) String() string { return effectNames[e] }
 
-// ParseEffect is the inverse of String.
+// ParseEffect is the inverse of String; of another text it returns Allow and false.
 func ParseEffect(s string) (Effect, bool) {
-	for e, name := range effectNames {
-		if name == s {
-			return Effect(e), true
-		}
-	}
-	return Allow, false
+	i := slices.Index(effectNames[:], s)
+	return Effect(max(i, 0)), i >= 0
 }
 
 // Confidence is how sure the service is of a decision's premises (S16).
@@ -69,14 +63,10 @@ var confidenceNames = [...]string{"low", "medium", "high"}
 
 func (c Confidence) String() string { return confidenceNames[c] }
 
-// ParseConfidence is the inverse of String.
+// ParseConfidence is the inverse of String; of another text it returns Low and false.
 func ParseConfidence(s string) (Confidence, bool) {
-	for c, name := range confidenceNames {
-		if name == s {
-			return Confidence(c), true
-		}
-	}
-	return Low, false
+	i := slices.Index(confidenceNames[:], s)
+	return Confidence(max(i, 0)), i >= 0
 }
 
 // Reason is a reason_code (S15); empty on allow.

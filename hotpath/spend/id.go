@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
@@ -47,6 +48,9 @@ func (id ID) Time() time.Time {
 
 // IsZero reports whether the ID was never made.
 func (id ID) IsZero() bool { return id == ID{} }
+
+// Compare returns -1, 0 or +1 as id is before, equal to or after other.
+func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
 // Append writes prefix and hex digits.
 func (id ID) Append(dst []byte, prefix string) []byte {

@@ -2,6 +2,7 @@ package spend
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -38,12 +39,11 @@ func ScopeForm() string { return "must be one of " + strings.Join(scopeNames[:],
 
 // ParseScope returns the scope with that name.
 func ParseScope(name string) (Scopes, bool) {
-	for i, known := range scopeNames {
-		if name == known {
-			return 1 << i, true
-		}
+	i := slices.Index(scopeNames[:], name)
+	if i < 0 {
+		return 0, false
 	}
-	return 0, false
+	return 1 << i, true
 }
 
 // Has reports whether all of those scopes are in the set.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,17 +46,17 @@ func policies(n int) (map[string]*policy, error) {
 	for i := range load.Vendors {
 		vendors[load.Vendor(i)] = true
 	}
-	maxDiscount, err := spend.AmountFromParts(load.MaxDiscountPercent, 0)
+	maxDiscount, err := spend.ParseAmount(strconv.Itoa(load.MaxDiscountPercent))
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[string]*policy, n)
 	for i := range n {
-		limit, err := spend.AmountFromParts(uint64(load.Cap(i)), 0)
+		limit, err := spend.ParseAmount(strconv.Itoa(load.Cap(i)))
 		if err != nil {
 			return nil, err
 		}
-		threshold, err := spend.AmountFromParts(uint64(load.Threshold(i)), 0)
+		threshold, err := spend.ParseAmount(strconv.Itoa(load.Threshold(i)))
 		if err != nil {
 			return nil, err
 		}
