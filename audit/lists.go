@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"time"
 
 	"spendgate/hotpath/spend"
@@ -43,7 +42,7 @@ func (q *CheckQuery) IDRange() (low, end spend.ID) {
 	if !q.From.IsZero() {
 		low = FirstID(q.From.UnixMilli())
 	}
-	end = spend.ID(bytes.Repeat([]byte{0xff}, len(end))) // above every ID
+	end = MaxID()
 	if !q.Until.IsZero() {
 		end = FirstID(q.Until.UnixMilli())
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -25,9 +26,7 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // ListApprovals implements audit.Approvals. A filter of the status, which is
 // derived, reads what the others leave.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*audit.Approval, bool, error) {
-	if q.Before.IsZero() {
-		q.Before = newest
-	}
+	q.Before = cmp.Or(q.Before, audit.MaxID())
 	page, err := s.approvals(ctx, selectApprovals+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
 		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
 		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,

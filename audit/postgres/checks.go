@@ -23,8 +23,7 @@ const listedPartitions = 16
 // is committed meanwhile moves no position.
 func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
 	err = s.read(ctx, "cannot list checks", func(ctx context.Context, db *pgx.Conn) error {
-		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-		return pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			page, err = readChecks(ctx, tx, q)
 			return err
 		})

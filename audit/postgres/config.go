@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -70,9 +71,7 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 
 // ListKeys implements audit.Keys.
 func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
-	if before.IsZero() {
-		before = newest
-	}
+	before = cmp.Or(before, audit.MaxID())
 	if total, err = one(ctx, s, "cannot count keys", pgx.RowTo[int64], "SELECT count(*) FROM keys"); err != nil {
 		return nil, false, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
@@ -74,7 +75,7 @@ func TestWhyACopyEnded(t *testing.T) {
 	}
 	defer s.Close()
 	refused := errors.New("made to fail")
-	once(s.Rows(t.Context(), verify.Range{High: beyond}, func([]byte) error { return refused }), refused.Error())
+	once(s.Rows(t.Context(), verify.Range{High: audit.MaxID()}, func([]byte) error { return refused }), refused.Error())
 	d, err := openDays(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

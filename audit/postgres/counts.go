@@ -39,10 +39,8 @@ func (s *Store) CountViolations(ctx context.Context) error {
 		case !done: // somebody else is
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, ctx.Err())
-		case <-time.After(time.Since(begun)): // let others
+		if err := rest(ctx, begun); err != nil {
+			return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, err)
 		}
 	}
 }

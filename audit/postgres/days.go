@@ -106,15 +106,12 @@ func (d *days) detachableBefore(ctx context.Context) (limit time.Time, err error
 
 // before lists the days before a date that are here in some way, oldest first.
 func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
-	rows, err := d.conn.Query(ctx, `WITH tables AS (
+	rows, _ := d.conn.Query(ctx, `WITH tables AS (
 			SELECT to_date(substr(relname, 8), 'YYYYMMDD') AS day,
 				EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid AND inhparent = 'checks'::regclass) AS attached
 			FROM pg_class AS c WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relkind = 'r' AND relname ~ '^checks_[0-9]{8}$')
 		SELECT day, coalesce(attached, false), NOT coalesce(attached, true), manifest_sha256
-		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the days: %w", err)
-	}
+		FROM tables FULL JOIN archived_days USING (day) WHERE day < $1 ORDER BY day`, date) // its error is that of the rows
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one day, err error) {
 		var manifest []byte
 		err = row.Scan(&one.date, &one.attached, &one.detached, &manifest)
@@ -232,11 +229,8 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 
 // holders names the sessions that have had checks for long.
 func (d *days) holders(ctx context.Context) string {
-	rows, err := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?')) FROM pg_locks AS l
-		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
-	if err != nil {
-		return "they cannot be named: " + err.Error()
-	}
+	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?')) FROM pg_locks AS l
+		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`) // as above
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return "they cannot be named"

@@ -87,8 +87,8 @@ type detachingMonth struct {
 
 // leave archives the month and notes that.
 func (d *detachingMonth) leave(ctx context.Context) error {
-	d.step("number")
-	if err := d.db.numberEvents(ctx); err != nil {
+	d.step("number") // an event is read from its violation when it gets its number
+	if err := sequenceEvents(ctx, d.db.conn); err != nil {
 		return err
 	}
 	err := d.prove(ctx, verify.Options{From: d.month.begin, To: d.month.end().Add(-time.Millisecond), Archives: d.Dir})
@@ -198,17 +198,6 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 // violations reads those of a month of which all days left.
 func (d *days) violations(ctx context.Context, m month) iter.Seq2[[]byte, error] {
 	return d.read(ctx, "violations", chain.ViolationColumns(), m.begin, m.end(), 24*time.Hour)
-}
-
-// numberEvents numbers what was committed so far: an event is read from its violation
-// when it gets its number.
-func (d *days) numberEvents(ctx context.Context) error {
-	for complete := false; !complete; {
-		if err := d.conn.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
-			return fmt.Errorf("cannot number events: %w", err)
-		}
-	}
-	return nil
 }
 
 // trimCounts takes archived violations out of the counts, one agent after the other.

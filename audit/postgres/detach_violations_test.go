@@ -130,7 +130,7 @@ func (o *oldMonths) exact(t *testing.T, when string) {
 						q := audit.ViolationQuery{AgentID: agent, ActionType: kind, Effect: effect, From: span[0], To: span[1], Limit: 100, Bounds: bounds}
 						low, high := q.IDRange()
 						if span[1].IsZero() {
-							high = beyond
+							high = audit.MaxID()
 						}
 						var want []spend.ID
 						for _, c := range o.checks {

@@ -58,14 +58,22 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 // EventsHead implements audit.Events.
 func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
 	err = s.read(ctx, "cannot read the end of the events", func(ctx context.Context, db *pgx.Conn) error {
-		for complete := false; !complete; {
-			if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
-				return err
-			}
+		if err := sequenceEvents(ctx, db); err != nil {
+			return err
 		}
 		return db.QueryRow(ctx, "SELECT coalesce(max(sequence), 0) FROM events").Scan(&head)
 	})
 	return head, err
+}
+
+// sequenceEvents numbers what was committed so far.
+func sequenceEvents(ctx context.Context, db *pgx.Conn) error {
+	for complete := false; !complete; {
+		if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
+			return fmt.Errorf("cannot number events: %w", err)
+		}
+	}
+	return nil
 }
 
 func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {

@@ -137,9 +137,6 @@ func (c textColumn) ScanText(v pgtype.Text) error { return c(v.String) }
 
 // What queries are given.
 
-// newest is above every ID: a UUIDv7 has no such version bits.
-var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
 func uuids(ids []spend.ID) [][16]byte {
 	out := make([][16]byte, len(ids))
 	for i, id := range ids {

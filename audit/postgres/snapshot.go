@@ -66,6 +66,7 @@ func (s *Snapshot) begin(ctx context.Context) (err error) {
 	return s.read(ctx, "the tables", func(ctx context.Context, tx pgx.Tx) error { return suitable(ctx, tx, *schema) })
 }
 
+// readOnly is a transaction that reads one moment.
 var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
 // prepare sets the transaction up. It leaves nothing to the session, which need
@@ -244,8 +245,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 	o.Months = make(map[verify.Month]verify.ArchivedMonth)
 	var begin time.Time
 	var a verify.ArchivedMonth
-	var manifest []byte
-	into := []any{&begin, &a.Rows, &manifest, &a.At}
+	into := []any{&begin, &a.Rows, bytea(&a.Manifest), &a.At}
 	for i := range a.Kinds {
 		into = append(into, &a.Kinds[i])
 	}
@@ -254,7 +254,6 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 		if part := one.Range(); part.High.Compare(r.Low) < 0 || r.High.Compare(part.Low) < 0 {
 			return nil
 		}
-		copy(a.Manifest[:], manifest)
 		o.Months[one] = a
 		o.Range = union(o.Range, one.Range())
 		return nil

@@ -26,9 +26,6 @@ type Options struct {
 	// accepts writes. The tables are in the first schema of its search_path.
 	URL    string
 	Logger *slog.Logger
-	// MaxConns bounds the connections for reads; 0 leaves it to the URL
-	// (pool_max_conns) or to pgx.
-	MaxConns int
 	// Writers is how many commits may be in progress at once, each on its own
 	// connection; 0 is 2. More split the batches without gain.
 	Writers int
@@ -96,9 +93,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := checkExecMode(config.ConnConfig); err != nil {
 		return nil, fmt.Errorf("cannot use the database URL: %w", err)
 	}
-	if o.MaxConns > 0 {
-		config.MaxConns = int32(min(o.MaxConns, 1<<15))
-	}
 	prepareConfig(&config.ConnConfig.Config)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = applicationName
@@ -110,11 +104,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if o.Writers <= 0 {
-		o.Writers = defaultWriters
-	}
 	s := &Store{log: o.Logger, maxPolicyBytes: cmp.Or(o.MaxPolicyBytes, math.MaxInt64)}
-	s.writers = newSessions(&config.ConnConfig.Config, hosts, o.Writers, &s.losses)
+	s.writers = newSessions(&config.ConnConfig.Config, hosts, cmp.Or(o.Writers, defaultWriters), &s.losses)
 	s.controls = newSessions(&config.ConnConfig.Config, hosts, controls, &s.losses)
 	if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		s.statement = "commit_checks"

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -105,9 +106,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 // statistics of it. OFFSET 0 keeps conditions out of the partitions: with them, each
 // is read up to its newest live pass before the first row is returned.
 func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, limit int) (query string, args []any, err error) {
-	if before.IsZero() {
-		before = newest
-	}
+	before = cmp.Or(before, audit.MaxID())
 	var oldest spend.ID
 	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
 		return "", nil, err

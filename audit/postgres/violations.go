@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -22,8 +21,7 @@ import (
 // sum is exact also while violations become part of the counts.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	err = s.read(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
-		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-		return pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
 			page, err = readPage(ctx, tx, q)
 			return err
 		})
@@ -51,14 +49,9 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 
 // collectPage reads the violations of a page by a query that asks for one more.
 func collectPage(ctx context.Context, tx pgx.Tx, page *audit.ViolationPage, limit int, query string, args []any) error {
-	rows, err := tx.Query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	page.Violations, err = pgx.CollectRows(rows, scanViolation)
-	if len(page.Violations) > limit {
-		page.Violations, page.More = page.Violations[:limit], true
-	}
+	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	violations, err := pgx.CollectRows(rows, scanViolation)
+	page.Violations, page.More = audit.Cut(violations, limit)
 	return err
 }
 
@@ -71,9 +64,6 @@ type selection struct {
 	low, end spend.ID
 }
 
-// beyond is above every ID.
-var beyond = spend.ID(bytes.Repeat([]byte{0xff}, 16))
-
 func selectionOf(q audit.ViolationQuery) selection {
 	s := selection{agent: q.AgentID, types: spend.ActionTypes[:], effects: []spend.Effect{spend.Block, spend.Escalate}}
 	if q.ActionType != spend.Unspecified {
@@ -83,10 +73,8 @@ func selectionOf(q audit.ViolationQuery) selection {
 		s.effects = []spend.Effect{q.Effect}
 	}
 	s.low, s.end = q.IDRange()
-	for i := len(s.end) - 1; i >= 0 && s.end != beyond; i-- { // one more
-		if s.end[i]++; s.end[i] != 0 {
-			break
-		}
+	if s.end != audit.MaxID() {
+		s.end = audit.FirstID(q.To.UnixMilli() + 1)
 	}
 	return s
 }
@@ -121,7 +109,7 @@ func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err er
 	c.first, c.last = first.Bytes, last.Bytes
 	// The last count lies wholly before the end: between the two there is
 	// nothing of an agent that was frequent until then, but much of others.
-	if s.end == beyond || s.end.Compare(high.Bytes) > 0 {
+	if s.end == audit.MaxID() || s.end.Compare(high.Bytes) > 0 {
 		c.last = s.end
 	}
 	c.some = c.some && first.Valid && c.first.Compare(c.last) < 0

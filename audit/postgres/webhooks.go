@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -157,9 +158,7 @@ const selectDeliveries = "SELECT id, webhook_id, sequence, event_id, event_type,
 
 // Deliveries implements audit.Webhooks.
 func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
-	if q.Before.IsZero() {
-		q.Before = newest
-	}
+	q.Before = cmp.Or(q.Before, audit.MaxID())
 	page, err = collect(ctx, s, "cannot list deliveries", scanDelivery,
 		selectDeliveries+"WHERE webhook_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before), q.Limit+1)
 	page, more = audit.Cut(page, q.Limit)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"time"
@@ -118,10 +119,7 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // here.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	for {
-		before := q.Before
-		if before.IsZero() {
-			before = newest
-		}
+		before := cmp.Or(q.Before, audit.MaxID())
 		w := where{"WHERE a.id < ?", []any{before[:]}}
 		w.is("policy_id", q.PolicyID)
 		w.is("agent_id", q.AgentID)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -113,9 +114,7 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 
 // ListKeys implements audit.Keys.
 func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys []audit.Key, more bool, total int64, err error) {
-	if before.IsZero() {
-		before = newest
-	}
+	before = cmp.Or(before, audit.MaxID())
 	if total, err = one(ctx, s.reader, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys"); err != nil {
 		return nil, false, 0, err
 	}

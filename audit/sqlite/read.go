@@ -159,9 +159,6 @@ func known[T any](into *T, by func(string) (T, bool)) parsed {
 
 // What queries are given.
 
-// newest is above every ID: a UUIDv7 has no such version bits.
-var newest = spend.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
 func orNull(s string) any {
 	if s == "" {
 		return nil

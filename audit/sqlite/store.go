@@ -286,12 +286,12 @@ func classify(err error) error {
 			return err
 		}
 	}
-	var taken *audit.KeysTakenError
-	var exceeded *audit.ExceededError
-	var unapproved *audit.ApprovalsError
-	var row *audit.RowError
-	if errors.As(err, &taken) || errors.As(err, &exceeded) || errors.As(err, &unapproved) || errors.As(err, &row) {
-		return err
+	for _, own := range []any{
+		new(*audit.KeysTakenError), new(*audit.ReportedError), new(*audit.ExceededError), new(*audit.ApprovalsError), new(*audit.RowError),
+	} {
+		if errors.As(err, own) {
+			return err
+		}
 	}
 	if engine, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch engine.Code() & 0xff { // without the extended part

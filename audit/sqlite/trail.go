@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -186,9 +187,7 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 
 // PagePasses implements audit.Trail.
 func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
-	if before.IsZero() {
-		before = newest
-	}
+	before = cmp.Or(before, audit.MaxID())
 	return collect(ctx, s.reader, "cannot page through passes", scanPass,
 		"SELECT "+passColumns+` FROM checks AS c WHERE claimed_ms IS NOT NULL AND until_ms > ? AND check_id < ? AND NOT `+released+`
 			ORDER BY check_id DESC LIMIT ?`, nowMS, before[:], limit)

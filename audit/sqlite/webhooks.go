@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -247,9 +248,7 @@ const deliveryColumns = "id, webhook_id, sequence, event_id, event_type, attempt
 
 // Deliveries implements audit.Webhooks.
 func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
-	if q.Before.IsZero() {
-		q.Before = newest
-	}
+	q.Before = cmp.Or(q.Before, audit.MaxID())
 	page, err = collect(ctx, s.reader, "cannot list deliveries", scanDelivery,
 		"SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = ? AND id < ? ORDER BY id DESC LIMIT ?", q.WebhookID[:], q.Before[:], q.Limit+1)
 	page, more = audit.Cut(page, q.Limit)

@@ -102,7 +102,7 @@ func (d Day) String() string { return time.Unix(int64(d)*86400, 0).UTC().Format(
 
 // Range is the stretch of the day's identifiers.
 func (d Day) Range() Range {
-	return Range{audit.FirstID(int64(d) * dayMS), lastID((int64(d)+1)*dayMS - 1)}
+	return Range{audit.FirstID(int64(d) * dayMS), audit.LastID((int64(d)+1)*dayMS - 1)}
 }
 
 const dayMS = 86_400_000

@@ -33,7 +33,9 @@ func (m Month) String() string { return m.Time().Format("2006-01") }
 func (m Month) end() int64 { return (m + 1).Time().UnixMilli() }
 
 // Range is the stretch of the month's identifiers.
-func (m Month) Range() Range { return Range{audit.FirstID(m.Time().UnixMilli()), lastID(m.end() - 1)} }
+func (m Month) Range() Range {
+	return Range{audit.FirstID(m.Time().UnixMilli()), audit.LastID(m.end() - 1)}
+}
 
 // ArchivedMonth is a month whose violations are in an archive.
 type ArchivedMonth struct {
@@ -85,7 +87,7 @@ func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) erro
 		return err
 	}
 	c.unlisted(r.High)
-	c.pass(lastID(maxMS)) // to the end: only there is it known whether the files are whole
+	c.pass(audit.MaxID()) // to the end: only there is it known whether the files are whole
 	switch noted, is := v.overview.Months[month]; {
 	case errors.Is(c.failed, archive.ErrAltered):
 		v.tally.find(Altered, "archive of "+month.String(), "%v", c.failed)
@@ -98,9 +100,6 @@ func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) erro
 	}
 	return nil
 }
-
-// maxMS is the last millisecond that an identifier can have.
-const maxMS = 1<<48 - 1
 
 func (v *verifier) leavingMonth(m Month) bool {
 	return v.o.Leaving != nil && v.o.Leaving.Month == m.String()

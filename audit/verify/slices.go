@@ -18,12 +18,7 @@ func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 	if r == (Range{}) {
 		return nil
 	}
-	if less(r.Low, v.all.Low) {
-		r.Low = v.all.Low
-	}
-	if less(v.all.High, r.High) {
-		r.High = v.all.High
-	}
+	r.Low, r.High = later(r.Low, v.all.Low), earlier(r.High, v.all.High)
 	if less(r.High, r.Low) {
 		return nil
 	}
@@ -63,7 +58,7 @@ func (v *verifier) cut(ctx context.Context, r Range, hand func(Range) error) err
 	switch first, last := DayOf(r.Low), DayOf(r.High); {
 	case first < last:
 		middle := int64(first+(last-first+1)/2) * dayMS
-		if err := v.cut(ctx, Range{r.Low, lastID(middle - 1)}, hand); err != nil {
+		if err := v.cut(ctx, Range{r.Low, audit.LastID(middle - 1)}, hand); err != nil {
 			return err
 		}
 		return v.cut(ctx, Range{audit.FirstID(middle), r.High}, hand)
@@ -86,7 +81,7 @@ func (v *verifier) cutDay(ctx context.Context, r Range, hand func(Range) error) 
 		return hand(r)
 	}
 	middle := from + (to-from+1)/2
-	if err := v.cutDay(ctx, Range{r.Low, lastID(middle - 1)}, hand); err != nil {
+	if err := v.cutDay(ctx, Range{r.Low, audit.LastID(middle - 1)}, hand); err != nil {
 		return err
 	}
 	return v.cutDay(ctx, Range{audit.FirstID(middle), r.High}, hand)

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -52,7 +51,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		v.o.SliceSize = defaultSliceSize
 	}
 	v.counts.most = int(v.o.SliceSize)
-	v.all = v.wanted()
+	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	if v.overview, err = o.Evidence.Overview(ctx, v.all); err != nil {
 		return v.tally.summary(), err
@@ -76,7 +75,7 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 
 type verifier struct {
 	o        Options
-	all      Range
+	all      Range // of identifiers, that the options ask for
 	overview Overview
 	tally    tally
 	known    known  // by the checkpoints
@@ -86,15 +85,6 @@ type verifier struct {
 
 	mu     sync.Mutex
 	walked map[spend.ID]int64 // chains, and the number of the last batch that was met
-}
-
-// wanted is the range of identifiers that the options ask for.
-func (v *verifier) wanted() Range {
-	low, high := audit.ViolationQuery{From: v.o.From, To: v.o.To}.IDRange()
-	if v.o.To.IsZero() {
-		high = spend.ID(bytes.Repeat([]byte{0xff}, len(high)))
-	}
-	return Range{low, high}
 }
 
 // task is a piece of work that needs no other.
@@ -178,12 +168,3 @@ func (v *verifier) totals(ctx context.Context) error {
 }
 
 func less(a, b spend.ID) bool { return a.Compare(b) < 0 }
-
-// lastID is the largest identifier of a millisecond.
-func lastID(ms int64) spend.ID {
-	id := audit.FirstID(ms)
-	for i := 6; i < len(id); i++ {
-		id[i] = 0xff
-	}
-	return id
-}
