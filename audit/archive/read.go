@@ -3,6 +3,8 @@ package archive
 import (
 	"bufio"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,14 +35,14 @@ func (a *Archive) read(visit func(row []byte) bool) (stopped bool, err error) {
 		return false, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	file, content := newSum(io.Discard), newSum(io.Discard)
-	packed := io.TeeReader(bufio.NewReaderSize(f, flushAt), file)
+	file, content := sha256.New(), sha256.New()
+	packed := io.TeeReader(bufio.NewReaderSize(f, bufferSize), file)
 	unpacked, err := gzip.NewReader(packed)
 	if err != nil {
 		return false, altered(err)
 	}
 	lines := bufio.NewScanner(io.TeeReader(unpacked, content))
-	lines.Buffer(make([]byte, 0, flushAt), maxLine)
+	lines.Buffer(make([]byte, 0, bufferSize), maxLine)
 	codec := newCodec(a.part.columns())
 	var row []byte
 	var first, last string
@@ -68,7 +70,7 @@ func (a *Archive) read(visit func(row []byte) bool) (stopped bool, err error) {
 	if _, err := io.Copy(io.Discard, packed); err != nil { // what follows the compressed data is of the file, too
 		return false, err
 	}
-	if file.text() != a.FileSHA256 || content.text() != a.ContentSHA256 {
+	if hex.EncodeToString(file.Sum(nil)) != a.FileSHA256 || hex.EncodeToString(content.Sum(nil)) != a.ContentSHA256 {
 		return false, altered(errors.New("its SHA-256 is not the manifest's"))
 	}
 	if count != a.Rows || first != a.FirstID || last != a.LastID {

@@ -1,13 +1,13 @@
 package archive
 
 import (
+	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"iter"
 	"os"
@@ -48,15 +48,16 @@ func Write(dir string, p Part, schema int, now time.Time, rows iter.Seq2[[]byte,
 
 // writeRows writes the compressed lines and notes what they are.
 func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error]) error {
-	file, content := newSum(f), newSum(nil)
-	packed := gzip.NewWriter(file)
-	content.to = packed
-	codec, lines := newCodec(p.columns()), writeBuffer{to: content}
+	file, content := sha256.New(), sha256.New()
+	packed := gzip.NewWriter(io.MultiWriter(file, f))
+	lines := bufio.NewWriterSize(io.MultiWriter(content, packed), bufferSize)
+	codec := newCodec(p.columns())
+	var line []byte
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		if lines.b, err = codec.appendLine(lines.b, row); err != nil {
+		if line, err = codec.appendLine(line[:0], row); err != nil {
 			return err
 		}
 		id := ID(row).Text(p.prefix)
@@ -68,14 +69,14 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 		}
 		m.LastID = id
 		m.Rows++
-		if err := lines.flush(flushAt); err != nil {
+		if _, err := lines.Write(line); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(lines.flush(1), packed.Close()); err != nil {
+	if err := errors.Join(lines.Flush(), packed.Close()); err != nil {
 		return err
 	}
-	m.FileSHA256, m.ContentSHA256 = file.text(), content.text()
+	m.FileSHA256, m.ContentSHA256 = hex.EncodeToString(file.Sum(nil)), hex.EncodeToString(content.Sum(nil))
 	return nil
 }
 
@@ -85,37 +86,8 @@ func ID(row []byte) (id spend.ID) {
 	return id
 }
 
-// sum hashes what it hands on.
-type sum struct {
-	hash hash.Hash
-	to   io.Writer
-}
-
-func newSum(to io.Writer) *sum { return &sum{sha256.New(), to} }
-
-func (s *sum) Write(p []byte) (int, error) {
-	s.hash.Write(p)
-	return s.to.Write(p)
-}
-
-func (s *sum) text() string { return hex.EncodeToString(s.hash.Sum(nil)) }
-
-// flushAt is how many bytes of lines are gathered.
-const flushAt = 64 << 10
-
-type writeBuffer struct {
-	b  []byte
-	to io.Writer
-}
-
-func (w *writeBuffer) flush(least int) error {
-	if len(w.b) < least {
-		return nil
-	}
-	_, err := w.to.Write(w.b)
-	w.b = w.b[:0]
-	return err
-}
+// bufferSize is how many bytes are read or written at once.
+const bufferSize = 64 << 10
 
 // replace makes a file whole or not at all: under another name at first, on
 // disk before it gets its own.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"spendgate/audit/chain"
@@ -58,11 +60,7 @@ func (s *state) check(key PublicKey) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAltered, err)
 	}
-	heads := make([]chain.Head, 0, len(s.heads))
-	for _, h := range s.heads {
-		heads = append(heads, h)
-	}
-	if Digest(heads) != spend.Hash(l.Digest) {
+	if Digest(slices.Collect(maps.Values(s.heads))) != spend.Hash(l.Digest) {
 		return errAltered
 	}
 	return nil

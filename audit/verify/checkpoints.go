@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"spendgate/audit/chain"
@@ -136,10 +138,7 @@ func (w *checkpointWalk) advance(name string, l checkpoint.Line) {
 		}
 	}
 	w.history.state = next
-	heads := make([]chain.Head, 0, len(next))
-	for _, h := range next {
-		heads = append(heads, h)
-	}
+	heads := slices.Collect(maps.Values(next))
 	if len(heads) != l.Chains || checkpoint.Digest(heads) != spend.Hash(l.Digest) {
 		w.tally.find(Altered, name, "its digest is not that of its heads and of those on the lines before")
 	}
