@@ -205,18 +205,3 @@ func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions 
 	}
 	return usages, nil
 }
-
-// simulateBudgets judges an action by the counters as they stand (S38).
-func simulateBudgets(p *policy.Program, action *spend.Action, r spend.Resolution, found policy.Finding, principal string, at time.Time, usages map[spend.Counter]spend.Usage) policy.Finding {
-	if uncovered, ok := p.Uncovered(found, action, r); ok {
-		return uncovered
-	}
-	charges := p.Charges(nil, action, r, principal, at)
-	exceeded := make(map[int]spend.Usage)
-	for i := range charges {
-		if usage := usages[charges[i].Counter]; !charges[i].Fits(usage) {
-			exceeded[i] = usage
-		}
-	}
-	return p.Exceeded(found, r, charges, exceeded)
-}

@@ -141,18 +141,15 @@ func (a *Authorizer) BudgetsLeft(ctx context.Context, check *spend.Check) ([]Bud
 	if charges == nil {
 		return left, nil
 	}
-	counters := make([]spend.Counter, len(charges))
-	for i := range charges {
-		counters[i] = charges[i].Counter
-	}
-	usages, err := a.store.CounterUsages(ctx, counters)
+	usages, err := a.exhausted.usagesOf(ctx, charges)
 	if err != nil {
 		return nil, err
 	}
 	for i := range charges {
 		c := &charges[i]
-		l := BudgetLeft{RuleID: c.RuleID, Limited: c.Limited, Counted: c.Counted, RemainingCount: max(c.MaxCount-usages[i].Count, 0)}
-		if remaining, ok := c.Limit.Total().Minus(usages[i].Used); ok {
+		usage := usages[c.Counter]
+		l := BudgetLeft{RuleID: c.RuleID, Limited: c.Limited, Counted: c.Counted, RemainingCount: max(c.MaxCount-usage.Count, 0)}
+		if remaining, ok := c.Limit.Total().Minus(usage.Used); ok {
 			l.Remaining = remaining
 		}
 		left = append(left, l)

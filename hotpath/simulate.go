@@ -71,7 +71,7 @@ func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program,
 			seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
 			found := p.Evaluate(action, types[i], now)
 			if p.HasBudgets() && found.Effect != spend.Block {
-				found = simulateBudgets(p, action, types[i], found, r.Access.principal(), now, usages)
+				found = p.EvaluateBudgets(found, action, types[i], p.Charges(nil, action, types[i], r.Access.principal(), now), usages)
 			}
 			check.Decision = explain(found, action, types[i])
 		}

@@ -220,6 +220,19 @@ func (p *Program) Exceeded(f Finding, r spend.Resolution, charges []spend.Charge
 	return found
 }
 
+// EvaluateBudgets completes a finding that does not block by the budgets, given what
+// was taken from the counters that the action's charges are of (S38).
+func (p *Program) EvaluateBudgets(f Finding, a *spend.Action, r spend.Resolution, charges []spend.Charge, usages map[spend.Counter]spend.Usage) Finding {
+	if uncovered, ok := p.Uncovered(f, a, r); ok {
+		return uncovered
+	}
+	taken := make(map[int]spend.Usage, len(charges))
+	for i := range charges {
+		taken[i] = usages[charges[i].Counter]
+	}
+	return p.Exceeded(f, r, charges, taken)
+}
+
 func (p *Program) exceeds(c *spend.Charge, usage spend.Usage, r spend.Resolution) Finding {
 	b := p.budgetNamed(c.RuleID)
 	f := Finding{

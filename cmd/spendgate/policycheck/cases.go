@@ -150,23 +150,9 @@ func (t *tester) judge(program *policy.Program, s suite, c testCase) (path strin
 	}
 	found := program.Evaluate(action, resolution, at)
 	if program.HasBudgets() && found.Effect != spend.Block {
-		found = withUnusedBudgets(program, found, action, resolution, at)
+		found = program.EvaluateBudgets(found, action, resolution, program.Charges(nil, action, resolution, "", at), nil) // nothing was used
 	}
 	return "", program.Explain(found, action, resolution), ""
-}
-
-// withUnusedBudgets judges by the budgets as if nothing had been counted yet.
-func withUnusedBudgets(p *policy.Program, found policy.Finding, a *spend.Action, r spend.Resolution, at time.Time) policy.Finding {
-	if uncovered, ok := p.Uncovered(found, a, r); ok {
-		return uncovered
-	}
-	charges, exceeded := p.Charges(nil, a, r, "", at), make(map[int]spend.Usage)
-	for i := range charges {
-		if !charges[i].Fits(spend.Usage{}) {
-			exceeded[i] = spend.Usage{}
-		}
-	}
-	return p.Exceeded(found, r, charges, exceeded)
 }
 
 func (c *testCase) expects(d spend.Decision) bool {
