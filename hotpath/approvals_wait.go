@@ -2,6 +2,8 @@ package hotpath
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,10 +77,7 @@ func (w *waiters) run() {
 			w.mu.Unlock()
 			return
 		}
-		ids := make([]spend.ID, 0, len(w.waiting))
-		for id := range w.waiting {
-			ids = append(ids, id)
-		}
+		ids := slices.Collect(maps.Keys(w.waiting))
 		w.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), loadTimeout)
 		found, err := w.store.Approvals(ctx, ids)

@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -59,11 +60,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // decided counts a recorded check. Reasons are a closed set, so labels are few.
 func (m *metrics) decided(c *spend.Check) {
-	reason := string(c.Decision.Reason)
-	if reason == "" {
-		reason = "none"
-	}
-	m.decisions.WithLabelValues(c.Decision.Effect.String(), reason).Inc()
+	m.decisions.WithLabelValues(c.Decision.Effect.String(), cmp.Or(string(c.Decision.Reason), "none")).Inc()
 	if c.Decision.Reason == spend.ReasonBudgetExceeded || c.Decision.Reason == spend.ReasonCountLimitExceeded {
 		m.budgetRefused(c.Action.PolicyID, c.Decision.RuleID)
 	}

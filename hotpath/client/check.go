@@ -12,8 +12,7 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Action is a planned movement of money. Empty
-// optional fields are not sent.
+// Action is a planned movement of money. Empty optional fields are not sent.
 type Action struct {
 	AgentID          string     `json:"agent_id"`
 	PolicyID         string     `json:"policy_id"`
@@ -35,8 +34,7 @@ type Action struct {
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
-// Result is the answer to an action. What the service
-// says with null is empty.
+// Result is the answer to an action. What the service says with null is empty.
 type Result struct {
 	CheckID                 string    `json:"check_id"`
 	Decision                Decision  `json:"decision"`

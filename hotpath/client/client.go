@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -63,9 +64,7 @@ func New(o Options) (*Client, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("client: BaseURL must have no user, query or fragment")
 	}
-	if o.UserAgent == "" {
-		o.UserAgent = "spendgate-client"
-	}
+	o.UserAgent = cmp.Or(o.UserAgent, "spendgate-client")
 	for name, value := range map[string]string{"APIKey": o.APIKey, "AdminKey": o.AdminKey, "UserAgent": o.UserAgent} {
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return nil, errors.New("client: " + name + " has a character that no header can carry")
@@ -73,22 +72,15 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		base:     strings.TrimRight(o.BaseURL, "/"),
-		attempts: o.Attempts, timeout: o.AttemptTimeout, maxWait: o.MaxWait,
+		attempts: cmp.Or(max(o.Attempts, 0), DefaultAttempts),
+		timeout:  cmp.Or(max(o.AttemptTimeout, 0), DefaultAttemptTimeout),
+		maxWait:  cmp.Or(max(o.MaxWait, 0), DefaultMaxWait),
 		identify: identification(o.APIKey, o.AdminKey, o.UserAgent),
 		trace:    o.Trace,
 		pause:    pause,
 	}
 	if c.trace == nil {
 		c.trace = traceOf
-	}
-	if c.attempts <= 0 {
-		c.attempts = DefaultAttempts
-	}
-	if c.timeout <= 0 {
-		c.timeout = DefaultAttemptTimeout
-	}
-	if c.maxWait <= 0 {
-		c.maxWait = DefaultMaxWait
 	}
 	if o.HTTPClient != nil {
 		c.http = *o.HTTPClient

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,10 +92,7 @@ func (l *Lookup[K, V]) run() {
 
 func (l *Lookup[K, V]) send(q *query[K, V]) {
 	defer close(q.done)
-	keys := make([]K, 0, len(q.keys))
-	for k := range q.keys {
-		keys = append(keys, k)
-	}
+	keys := slices.AppendSeq(make([]K, 0, len(q.keys)), maps.Keys(q.keys))
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 	defer cancel()
 	q.found, q.err = l.load(ctx, keys)

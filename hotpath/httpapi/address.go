@@ -69,12 +69,7 @@ func parseHop(s string) (netip.Addr, bool) {
 }
 
 func (a *API) trusted(address netip.Addr) bool {
-	for _, prefix := range a.proxies {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // addressOf is a connection's other end; unspecified when it has no address.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -95,20 +96,14 @@ func (o *Options) setDefaults() {
 	if o.Full == nil {
 		o.Full = func() bool { return false }
 	}
-	setDefault(&o.MaxRateLimit, defaultMaxRateLimit)
-	setDefault(&o.MaxInFlight, defaultMaxInFlight)
-	setDefault(&o.MaxConnections, defaultMaxConnections)
-	setDefault(&o.MaxPerAddress, defaultMaxPerAddress)
-	setDefault(&o.MaxBodies, defaultMaxBodies)
-	setDefault(&o.ReadTimeout, defaultReadTimeout)
-	setDefault(&o.WriteTimeout, defaultWriteTimeout)
-	setDefault(&o.IdleTimeout, defaultIdleTimeout)
-}
-
-func setDefault[T int | time.Duration](v *T, value T) {
-	if *v == 0 {
-		*v = value
-	}
+	o.MaxRateLimit = cmp.Or(o.MaxRateLimit, defaultMaxRateLimit)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, defaultMaxInFlight)
+	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
+	o.MaxPerAddress = cmp.Or(o.MaxPerAddress, defaultMaxPerAddress)
+	o.MaxBodies = cmp.Or(o.MaxBodies, defaultMaxBodies)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, defaultReadTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, defaultIdleTimeout)
 }
 
 // API is the HTTP interface of one node. It is safe for concurrent use.

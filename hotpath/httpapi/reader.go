@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -226,12 +227,7 @@ func (r *reader) missing(path string, mark int) {
 }
 
 func faulted(faults spend.Faults, path string) bool {
-	for _, f := range faults {
-		if f.Path == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(faults, func(f spend.Fault) bool { return f.Path == path })
 }
 
 // What is wrong with a body besides its grammar.

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Action is one planned movement of money: the request of a check, or an
-// element of a simulation. Optional strings are empty
-// when absent; blank counts as absent (S4).
+// Action is one planned movement of money: the request of a check, or an element
+// of a simulation. Optional strings are empty when absent; blank counts as absent
+// (S4).
 type Action struct {
 	AgentID          string
 	PolicyID         string

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,13 +58,9 @@ func (f *addressFilter) check(a netip.Addr) error {
 	if f.private && (a.IsPrivate() || a.IsLoopback() || netip.MustParsePrefix("100.64.0.0/10").Contains(a)) {
 		return nil
 	}
-	if a.IsPrivate() || !a.IsGlobalUnicast() || a.Is6() && !f.global6.Contains(a) {
+	if a.IsPrivate() || !a.IsGlobalUnicast() || a.Is6() && !f.global6.Contains(a) ||
+		slices.ContainsFunc(f.special, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return errAddress
-	}
-	for _, p := range f.special {
-		if p.Contains(a) {
-			return errAddress
-		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -166,11 +167,7 @@ func (w *Worker) lease(ctx context.Context) {
 func (w *Worker) served() []spend.ID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ids := make([]spend.ID, 0, len(w.serving))
-	for id := range w.serving {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(w.serving))
 }
 
 // poll wakes the endpoints when there are new events.
