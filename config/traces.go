@@ -39,15 +39,8 @@ func readTraces(environ []string, s *source) Traces {
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") || env["OTEL_TRACES_EXPORTER"] == "none" {
 		return Traces{}
 	}
-	for _, v := range []struct {
-		name string
-		read func(string) error
-	}{
-		{"ENDPOINT", t.readBase},
-		{"TRACES_ENDPOINT", t.readURL},
-	} {
-		s.readOTLP(env, v.name, v.read)
-	}
+	s.readOTLP(env, "ENDPOINT", t.readBase)
+	s.readOTLP(env, "TRACES_ENDPOINT", t.readURL)
 	if t.URL == "" {
 		return Traces{}
 	}

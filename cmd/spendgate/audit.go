@@ -81,8 +81,7 @@ func newCheckpoints(c config.Config, store *postgres.Store, registerer prometheu
 func auditCheckpoint(flags *flag.FlagSet) action {
 	var reason string
 	flags.Func("acknowledge", "sign also what contradicts an earlier checkpoint, and say so with this `REASON`", func(text string) error {
-		reason = strings.TrimSpace(text)
-		return notEmpty(&reason)(reason)
+		return notEmpty(&reason)(strings.TrimSpace(text))
 	})
 	return func(ctx context.Context, p process, _ []string) error {
 		return writeCheckpoint(ctx, p, reason)
@@ -151,5 +150,15 @@ func notEmpty(to *string) func(string) error {
 		}
 		*to = text
 		return nil
+	}
+}
+
+// eachNotEmpty is notEmpty of a flag that may be given more than once.
+func eachNotEmpty(to *[]string) func(string) error {
+	return func(text string) error {
+		var one string
+		err := notEmpty(&one)(text)
+		*to = append(*to, one)
+		return err
 	}
 }

@@ -33,12 +33,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	v := verification{to: timeFlag{last: true}}
 	flags.Var(&v.from, "from", "only checks from this `TIME` on, a date or RFC 3339")
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
-	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each", func(text string) error {
-		var file string
-		err := notEmpty(&file)(text)
-		v.files = append(v.files, file)
-		return err
-	})
+	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each", eachNotEmpty(&v.files))
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))

@@ -16,18 +16,10 @@ import (
 // grantFlags declares the flags of what a key may do. None takes an empty value:
 // a variable that a script never set must not make a key that may do more.
 func grantFlags(flags *flag.FlagSet, g *client.Grants) {
-	each := func(to *[]string) func(string) error {
-		return func(text string) error {
-			var one string
-			err := notEmpty(&one)(text)
-			*to = append(*to, one)
-			return err
-		}
-	}
 	flags.Func("role", "what the key may do: `ROLE` is agent, author, approver, executor, auditor or full", notEmpty(&g.Role))
-	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", each(&g.Scopes))
-	flags.Func("policy-id", "bind the key to the policy `ID`; once for each", each(&g.PolicyIDs))
-	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", each(&g.AgentIDs))
+	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", eachNotEmpty(&g.Scopes))
+	flags.Func("policy-id", "bind the key to the policy `ID`; once for each", eachNotEmpty(&g.PolicyIDs))
+	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", eachNotEmpty(&g.AgentIDs))
 	flags.Func("principal", "who stands behind the key, as `TEXT`: keys may share one; unless given, the key's own id", notEmpty(&g.Principal))
 	flags.Func("owner", "the person or team that runs the agent, as `TEXT`", notEmpty(&g.Owner))
 	flags.Func("expires-at", "the `TIME` from which the key is refused, such as 2030-01-31T12:00:00Z", func(text string) error {

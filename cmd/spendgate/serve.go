@@ -75,7 +75,9 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 
 // newServeNode makes a node once PostgreSQL and Redis can be used.
 func newServeNode(ctx context.Context, c config.Config, ops *operations, log *slog.Logger) (*node, error) {
-	store, err := openStore(ctx, c, ops, log)
+	store, err := postgres.Open(ctx, postgres.Options{
+		URL: string(c.DatabaseURL), Logger: log, MaxPolicyBytes: c.MaxPolicyBytes, Registerer: ops.registry,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +97,6 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 	return newNode(c, backends{
 		ops: ops, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay, checkpoints: checkpoints,
 	}, log)
-}
-
-func openStore(ctx context.Context, c config.Config, ops *operations, log *slog.Logger) (*postgres.Store, error) {
-	return postgres.Open(ctx, postgres.Options{
-		URL: string(c.DatabaseURL), Logger: log, MaxPolicyBytes: c.MaxPolicyBytes, Registerer: ops.registry,
-	})
 }
 
 // await waits until Redis and PostgreSQL can be used, and logs what it waits for.
