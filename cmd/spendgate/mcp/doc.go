@@ -1,7 +1,6 @@
 // Package mcp offers the service to AI agents as a tool server of the Model
-// Context Protocol: seven tools, each a thin client of one endpoint, over stdio
-// or streamable HTTP without sessions. Of these it lists those that its API key
-// may use.
+// Context Protocol: tools, each a thin client of one endpoint (tools.go), over stdio
+// or streamable HTTP without sessions. It lists those that its API key may use.
 //
 // Amounts travel as text from the caller's JSON to the service's and back. The
 // SDK's own decoding of arguments goes through binary floats, so arguments are

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -381,6 +382,17 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 	if fmt.Sprint(names) != "[check_financial_action create_policy get_policy list_violations report_outcome simulate_actions wait_for_approval]" {
 		t.Error(names)
+	}
+	for page, form := range map[string]string{"README.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range new(Server).tools() {
+			if row := fmt.Sprintf(form, tool.definition.Name, tool.scope); !strings.Contains(string(text), row) {
+				t.Errorf("%s does not have %q", page, row)
+			}
+		}
 	}
 	tools, err = connect(t, newServer(t, serve(t, ""), io.Discard, func(o *Options) { o.PolicyWrites = false })).ListTools(t.Context(), nil)
 	if err != nil || len(tools.Tools) != 6 {

@@ -28,8 +28,7 @@ const (
 	reportOutcome   = "report_outcome"
 )
 
-// tool is one of the seven: its definition and what it does with arguments that
-// fit its schema.
+// tool is a tool's definition and what it does with arguments that fit its schema.
 type tool struct {
 	definition *sdk.Tool
 	input      *jsonschema.Schema
