@@ -134,16 +134,13 @@ func buildInfo() prometheus.Collector {
 type nodeInfo func() spend.ID
 
 // Describe implements prometheus.Collector.
-func (nodeInfo) Describe(ch chan<- *prometheus.Desc) { ch <- nodeInfoDesc() }
+func (f nodeInfo) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(f, ch) }
 
 // Collect implements prometheus.Collector.
 func (f nodeInfo) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(nodeInfoDesc(), prometheus.GaugeValue, 1, f().Text(""))
-}
-
-func nodeInfoDesc() *prometheus.Desc {
-	return prometheus.NewDesc("spendgate_node_info",
+	desc := prometheus.NewDesc("spendgate_node_info",
 		"Always 1; node is the identifier of this process, which others name when they fence it.", []string{"node"}, nil)
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, f().Text(""))
 }
 
 func adminKeys(c config.Config) []string {

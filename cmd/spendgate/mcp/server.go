@@ -75,9 +75,9 @@ func New(o Options) *Server {
 		},
 	)
 	for _, t := range s.tools() {
-		if t.definition.Name != createPolicy || o.PolicyWrites {
-			s.mcp.AddTool(t.definition, s.handler(t))
-			s.needs[t.definition.Name] = t.scope
+		if t.name != createPolicy || o.PolicyWrites {
+			s.mcp.AddTool(t.definition(), s.handler(t))
+			s.needs[t.name] = t.scope
 		}
 	}
 	s.mcp.AddReceivingMiddleware(s.offered)
@@ -88,7 +88,7 @@ func New(o Options) *Server {
 // arguments and answers is logged.
 func (s *Server) handler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		ctx, cancel := context.WithTimeout(ctx, t.timeout)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout+t.wait)
 		defer cancel()
 		started := time.Now()
 		result, err := s.call(client.WithTrace(ctx, traceOf(r, "traceparent"), traceOf(r, "tracestate")), t, r.Params.Arguments)
@@ -96,7 +96,7 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 		if err != nil {
 			result, outcome = failure(t, err), outcomeOf(err)
 		}
-		s.log.Info("tool call", "tool", t.definition.Name, "outcome", outcome, "duration_ms", time.Since(started).Milliseconds())
+		s.log.Info("tool call", "tool", t.name, "outcome", outcome, "duration_ms", time.Since(started).Milliseconds())
 		return result, nil
 	}
 }
@@ -115,7 +115,7 @@ func traceOf(r *sdk.CallToolRequest, name string) string {
 }
 
 func (s *Server) call(ctx context.Context, t tool, arguments []byte) (*sdk.CallToolResult, error) {
-	if t.needsKey && !s.hasKey {
+	if !t.keyless && !s.hasKey {
 		return nil, errNoKey
 	}
 	if len(arguments) == 0 {

@@ -389,7 +389,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tool := range new(Server).tools() {
-			if row := fmt.Sprintf(form, tool.definition.Name, tool.scope); !strings.Contains(string(text), row) {
+			if row := fmt.Sprintf(form, tool.name, tool.scope); !strings.Contains(string(text), row) {
 				t.Errorf("%s does not have %q", page, row)
 			}
 		}

@@ -30,60 +30,60 @@ const (
 
 // tool is a tool's definition and what it does with arguments that fit its schema.
 type tool struct {
-	definition *sdk.Tool
-	input      *jsonschema.Schema
-	needsKey   bool
-	scope      spend.Scopes // that an API key needs
-	// onError is what a model should do when there is an error.
-	onError string
-	timeout time.Duration // of a call, the client's retries included
-	run     func(context.Context, []byte) (*sdk.CallToolResult, error)
+	name, title, description string
+	scope                    spend.Scopes // that an API key needs
+	keyless                  bool         // works without an API key, too
+	reads, destroys          bool         // hints
+	input, output            *jsonschema.Schema
+	run                      func(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error)
+	wait                     time.Duration // how long a call may wait for people
+	onError                  string        // what a model should do when there is an error
 }
 
 func (s *Server) tools() []tool {
 	return []tool{
-		define(checkAction, spend.ChecksWrite, "Check a financial action", checkDescription, sdk.ToolAnnotations{},
-			actionSchema(true), outputSchema[client.Result](), s.check),
-		define(createPolicy, spend.PoliciesWrite, "Create a policy or its next version", createDescription, sdk.ToolAnnotations{DestructiveHint: new(true)},
-			policySchema(), outputSchema[client.Policy](), s.createPolicy),
-		define(getPolicy, spend.PoliciesRead, "Read a policy", getDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			getSchema(), outputSchema[client.Policy](), s.getPolicy),
-		define(simulateActions, spend.PoliciesRead, "Simulate actions", simulateDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			simulateSchema(), simulatedSchema(), s.simulate),
-		define(listViolations, spend.ChecksRead, "List violations", listDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			listSchema(), violationsSchema(), s.listViolations),
-		define(waitForApproval, spend.ApprovalsRead, "Wait for an approval", waitDescription, sdk.ToolAnnotations{ReadOnlyHint: true},
-			waitSchema(), approvalSchema(), s.waitForApproval),
-		define(reportOutcome, spend.OutcomesWrite, "Report an outcome", reportDescription, sdk.ToolAnnotations{},
-			reportSchema(), outcomeSchema(), s.reportOutcome),
+		{
+			name: checkAction, title: "Check a financial action", description: checkDescription, scope: spend.ChecksWrite,
+			input: actionSchema(true), output: outputSchema[client.Result](), run: s.check,
+			onError: "There is no decision. Do not carry the action out.",
+		},
+		{
+			name: createPolicy, title: "Create a policy or its next version", description: createDescription, scope: spend.PoliciesWrite, destroys: true,
+			input: policySchema(), output: outputSchema[client.Policy](), run: s.createPolicy,
+		},
+		{
+			name: getPolicy, title: "Read a policy", description: getDescription, scope: spend.PoliciesRead, reads: true,
+			input: getSchema(), output: outputSchema[client.Policy](), run: s.getPolicy,
+		},
+		{
+			name: simulateActions, title: "Simulate actions", description: simulateDescription, scope: spend.PoliciesRead, reads: true, keyless: true,
+			input: simulateSchema(), output: simulatedSchema(), run: s.simulate,
+		},
+		{
+			name: listViolations, title: "List violations", description: listDescription, scope: spend.ChecksRead, reads: true,
+			input: listSchema(), output: violationsSchema(), run: s.listViolations,
+		},
+		{
+			name: waitForApproval, title: "Wait for an approval", description: waitDescription, scope: spend.ApprovalsRead, reads: true,
+			input: waitSchema(), output: approvalSchema(), run: s.waitForApproval, wait: maxWait,
+			onError: "Nothing is approved by this. Do not carry the action out.",
+		},
+		{
+			name: reportOutcome, title: "Report an outcome", description: reportDescription, scope: spend.OutcomesWrite,
+			input: reportSchema(), output: outcomeSchema(), run: s.reportOutcome,
+		},
 	}
 }
 
-// define completes a tool. All hints are set: a tool that only reads is
-// idempotent, and none is open-world.
-func define(name string, scope spend.Scopes, title, description string, hints sdk.ToolAnnotations, input, output *jsonschema.Schema,
-	run func(context.Context, []byte) (*sdk.CallToolResult, error),
-) tool {
-	hints.Title = title
-	hints.IdempotentHint = hints.ReadOnlyHint
-	hints.OpenWorldHint = new(false)
-	if hints.DestructiveHint == nil {
-		hints.DestructiveHint = new(false)
-	}
-	t := tool{
-		definition: &sdk.Tool{
-			Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output,
+// definition returns the tool as it is listed. All hints are set: a tool that only
+// reads is idempotent, and none is open-world.
+func (t *tool) definition() *sdk.Tool {
+	return &sdk.Tool{
+		Name: t.name, Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
+		Annotations: &sdk.ToolAnnotations{
+			Title: t.title, ReadOnlyHint: t.reads, IdempotentHint: t.reads, DestructiveHint: &t.destroys, OpenWorldHint: new(false),
 		},
-		input: input, needsKey: name != simulateActions, scope: scope, timeout: callTimeout, run: run,
 	}
-	switch name {
-	case checkAction:
-		t.onError = "There is no decision. Do not carry the action out."
-	case waitForApproval:
-		t.onError = "Nothing is approved by this. Do not carry the action out."
-		t.timeout += maxWait
-	}
-	return t
 }
 
 // check asks about an action. One that names no idempotency key is given one,
