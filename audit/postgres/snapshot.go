@@ -226,9 +226,9 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 
 // archivedDays adds the days of the range that left.
 func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, o *verify.Overview) error {
-	o.Archived = make(map[verify.Day]verify.ArchivedDay)
+	o.Archived = make(map[verify.Day]verify.ArchiveNote)
 	var day int64
-	var a verify.ArchivedDay
+	var a verify.ArchiveNote
 	return stream(ctx, tx, []any{&day, &a.Rows, bytea(&a.Manifest), &a.At}, func() error {
 		one := verify.Day(day)
 		if one < verify.DayOf(r.Low) || verify.DayOf(r.High) < one {

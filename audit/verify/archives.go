@@ -12,11 +12,17 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// ArchivedDay is a day whose checks left the database for an archive.
-type ArchivedDay struct {
+// ArchiveNote is what the database says of an archive: of the checks of a day, or the
+// violations of a month.
+type ArchiveNote struct {
 	Rows     int64
 	Manifest spend.Hash // SHA-256 of the archive's manifest
 	At       time.Time
+}
+
+// describes reports whether it is that archive.
+func (n ArchiveNote) describes(a *archive.Archive) bool {
+	return a.SHA256 == n.Manifest && a.Rows == n.Rows
 }
 
 // Time is when the day begins.
@@ -83,25 +89,11 @@ func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, er
 		return v.o.Leaving, nil
 	}
 	noted := v.overview.Archived[day]
-	if v.o.Archives == "" {
-		v.tally.find(Unchecked, "day "+day.String(), "its %d checks were archived at %s: give --archive with the folder where they are",
-			noted.Rows, noted.At.UTC().Format(time.RFC3339))
-		return nil, nil //nolint:nilnil // nothing to compare, and it was said
-	}
-	a, err := archive.Open(v.o.Archives, archive.ChecksOf(day.Time()))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		v.tally.find(Unchecked, "day "+day.String(), "its %d checks were archived at %s, and the archive is not in %s",
-			noted.Rows, noted.At.UTC().Format(time.RFC3339), v.o.Archives)
-		return nil, nil //nolint:nilnil // as above
-	case errors.Is(err, archive.ErrAltered):
-		v.tally.find(Altered, archiveName(day), "%v", err)
-		return nil, nil //nolint:nilnil // as above
-	case err != nil:
+	a, err := v.open(archive.ChecksOf(day.Time()), noted, "day", "checks")
+	if a == nil || err != nil {
 		return nil, err
 	}
-	if a.SHA256 != noted.Manifest || a.Rows != noted.Rows {
-		v.tally.find(Altered, archiveName(day), "its manifest is not the one with which the day was detached")
+	if !noted.describes(a) {
 		v.tally.unreadDay(day)
 	}
 	live, err := v.o.Evidence.Weigh(ctx, day.Range())
@@ -111,7 +103,29 @@ func (v *verifier) archiveOf(ctx context.Context, day Day) (*archive.Archive, er
 	return a, err
 }
 
-func archiveName(day Day) string { return "archive of " + day.String() }
+// open opens an archive that the database notes, and names what is wrong with it. It
+// returns nil when there is nothing to compare.
+func (v *verifier) open(part archive.Part, noted ArchiveNote, period, rows string) (*archive.Archive, error) {
+	name, at := period+" "+part.String(), noted.At.UTC().Format(time.RFC3339)
+	if v.o.Archives == "" {
+		v.tally.find(Unchecked, name, "its %d %s were archived at %s: give --archive with the folder where they are", noted.Rows, rows, at)
+		return nil, nil //nolint:nilnil // nothing to compare, and it was said
+	}
+	a, err := archive.Open(v.o.Archives, part)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		v.tally.find(Unchecked, name, "its %d %s were archived at %s, and the archive is not in %s", noted.Rows, rows, at, v.o.Archives)
+		return nil, nil //nolint:nilnil // as above
+	case errors.Is(err, archive.ErrAltered):
+		v.tally.find(Altered, archiveName(part), "%v", err)
+		return nil, nil //nolint:nilnil // as above
+	case err == nil && !noted.describes(a):
+		v.tally.find(Altered, archiveName(part), "its manifest is not the one with which the %s was detached", period)
+	}
+	return a, err
+}
+
+func archiveName(part fmt.Stringer) string { return "archive of " + part.String() }
 
 // archived are the rows of an archive, which can only be read from the first to
 // the last: ranges are asked for in their order.

@@ -86,7 +86,7 @@ type Overview struct {
 	Entries int64        // of batches, about
 	Days    map[Day]bool // those that have a partition of their own
 	// Archived are those whose checks left the database.
-	Archived map[Day]ArchivedDay
+	Archived map[Day]ArchiveNote
 	// Months are those whose violations are archived.
 	Months map[Month]ArchivedMonth
 }

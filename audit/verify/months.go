@@ -39,10 +39,8 @@ func (m Month) Range() Range {
 
 // ArchivedMonth is a month whose violations are in an archive.
 type ArchivedMonth struct {
-	Rows     int64
-	Manifest spend.Hash // SHA-256 of the archive's manifest
-	At       time.Time
-	Kinds    [len(kinds)]int64 // how many there were of each
+	ArchiveNote
+	Kinds [len(kinds)]int64 // how many there were of each
 }
 
 // kinds are the letters of action type and decision, in the order of the columns of
@@ -70,15 +68,18 @@ func (v *verifier) archivedMonths(r Range) (all []Month) {
 // has all of it.
 func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) error {
 	c := &copies{verifier: v}
-	a, err := v.archiveOfMonth(month)
-	if err != nil {
-		return err
+	a := v.o.Leaving
+	if !v.leavingMonth(month) {
+		var err error
+		if a, err = v.open(archive.ViolationsOf(month.Time()), v.overview.Months[month].ArchiveNote, "month", "violations"); err != nil {
+			return err
+		}
 	}
 	if c.unread = a == nil; !c.unread {
 		c.rows, c.archived = a.Rows, readArchive(c.counting(a.All()), month.Range(), "month")
 		defer c.stop()
 	}
-	err = v.cut(ctx, r, func(part Range) error {
+	err := v.cut(ctx, r, func(part Range) error {
 		err := v.slice(ctx, part, c)
 		c.pass(part.High)
 		return err
@@ -90,7 +91,7 @@ func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) erro
 	c.pass(audit.MaxID()) // to the end: only there is it known whether the files are whole
 	switch noted, is := v.overview.Months[month]; {
 	case errors.Is(c.failed, archive.ErrAltered):
-		v.tally.find(Altered, "archive of "+month.String(), "%v", c.failed)
+		v.tally.find(Altered, archiveName(month), "%v", c.failed)
 	case errors.Is(c.failed, fs.ErrNotExist) && !v.leavingMonth(month):
 		v.tally.find(Unchecked, "month "+month.String(), "%s is not there; its manifest is", a.Path())
 	case c.failed != nil:
@@ -103,32 +104,6 @@ func (v *verifier) archivedMonth(ctx context.Context, month Month, r Range) erro
 
 func (v *verifier) leavingMonth(m Month) bool {
 	return v.o.Leaving != nil && v.o.Leaving.Month == m.String()
-}
-
-// archiveOfMonth opens a month's archive. When there is none that can be compared, it
-// says so and returns nil.
-func (v *verifier) archiveOfMonth(month Month) (*archive.Archive, error) {
-	if v.leavingMonth(month) {
-		return v.o.Leaving, nil
-	}
-	name, noted := "month "+month.String(), v.overview.Months[month]
-	at := noted.At.UTC().Format(time.RFC3339)
-	if v.o.Archives == "" {
-		v.tally.find(Unchecked, name, "its %d violations were archived at %s: give --archive with the folder where they are", noted.Rows, at)
-		return nil, nil //nolint:nilnil // nothing to compare, and it was said
-	}
-	a, err := archive.Open(v.o.Archives, archive.ViolationsOf(month.Time()))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		v.tally.find(Unchecked, name, "its %d violations were archived at %s, and the archive is not in %s", noted.Rows, at, v.o.Archives)
-		return nil, nil //nolint:nilnil // as above
-	case errors.Is(err, archive.ErrAltered):
-		v.tally.find(Altered, "archive of "+month.String(), "%v", err)
-		return nil, nil //nolint:nilnil // as above
-	case err == nil && (a.SHA256 != noted.Manifest || a.Rows != noted.Rows):
-		v.tally.find(Altered, "archive of "+month.String(), "its manifest is not the one with which the month was detached")
-	}
-	return a, err
 }
 
 // loadViolations reads those of the database, or of an archive. What is left of
