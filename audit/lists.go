@@ -18,17 +18,19 @@ func (b *Bounds) Bound() bool {
 	return b.PolicyIDs != nil || b.AgentIDs != nil || b.Principal != ""
 }
 
+// NoOutcome selects allowed checks of which no outcome was reported.
+const NoOutcome spend.Status = "none"
+
 // CheckQuery selects checks. Zero fields do not filter.
 type CheckQuery struct {
 	AgentID  string
 	PolicyID string
 	Effect   *spend.Effect
-	// Unreported selects allowed checks of which no outcome was reported.
-	Unreported bool
-	From       time.Time // inclusive
-	Until      time.Time // exclusive
-	Before     spend.ID  // only smaller IDs: the position of the cursor
-	Limit      int
+	Outcome  spend.Status // of the last report; or NoOutcome
+	From     time.Time    // inclusive
+	Until    time.Time    // exclusive
+	Before   spend.ID     // only smaller IDs: the position of the cursor
+	Limit    int
 	// Examine is how many checks a page may look at, newest first, whatever the
 	// filters leave of them. It is more than Limit.
 	Examine int

@@ -275,22 +275,29 @@ func policyPagesAreBounded(t *testing.T, s Subject) {
 	}
 }
 
-// unreportedListing: allowed checks without an outcome, over several pages.
-func unreportedListing(t *testing.T, s Subject) {
+// outcomeListing: allowed checks by what the last report of them says, over several pages.
+func outcomeListing(t *testing.T, s Subject) {
 	f := fence(t, s)
-	var want []*spend.Check
-	for i := range 12 {
+	want := make(map[spend.Status][]*spend.Check)
+	add := func(status spend.Status, c *spend.Check) { want[status] = slices.Insert(want[status], 0, c) }
+	for range 3 {
+		mustCommit(t, s, blocked(newCheck(f)))
 		c := newCheck(f)
-		switch i % 3 {
-		case 0:
-			mustCommit(t, s, blocked(c))
-		case 1:
+		mustCommit(t, s, c)
+		add(audit.NoOutcome, c)
+		for _, status := range []spend.Status{spend.Executed, spend.Failed, spend.Voided} {
+			c := newCheck(f)
 			mustCommit(t, s, c)
-			mustReport(t, s, report(f, c, 1, spend.Executed, i%2 == 0))
-		default:
-			mustCommit(t, s, c)
-			want = append([]*spend.Check{c}, want...)
+			mustReport(t, s, report(f, c, 1, status, true))
+			add(status, c)
 		}
+		c = newCheck(f)
+		mustCommit(t, s, c)
+		mustReport(t, s, report(f, c, 1, spend.Failed, false))
+		mustReport(t, s, report(f, c, 2, spend.Executed, true))
+		add(spend.Executed, c)
 	}
-	mustWalk(t, s, audit.CheckQuery{Unreported: true, Limit: 2, Examine: 5}, want)
+	for status, checks := range want {
+		mustWalk(t, s, audit.CheckQuery{Outcome: status, Limit: 2, Examine: 5}, checks)
+	}
 }

@@ -121,7 +121,7 @@ func listTests() []test {
 	return []test{
 		{"CounterListing", counterListing},
 		{"PrincipalsExpire", principalsExpire},
-		{"UnreportedListing", unreportedListing},
+		{"OutcomeListing", outcomeListing},
 		{"ApprovalListing", approvalListing},
 		{"ViolationPaging", violationPaging},
 		{"ViolationTotals", violationTotals},

@@ -114,8 +114,13 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	if q.Effect != nil {
 		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")
 	}
-	if q.Unreported {
+	switch q.Outcome {
+	case "":
+	case audit.NoOutcome:
 		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id)")
+	default:
+		text.add(" AND decision = 'a' AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = '" +
+			string(chain.StatusLetter(q.Outcome)) + "'")
 	}
 	text.within(q.Bounds)
 	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(limit))

@@ -23,11 +23,15 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	if q.Effect != nil {
 		w.and("decision = ?", q.Effect.String())
 	}
-	if q.Unreported {
+	switch q.Outcome {
+	case "":
+	case audit.NoOutcome:
 		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes)")
+	default:
+		w.and("decision = 'allow' AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = ?", string(q.Outcome))
 	}
 	w.within(q.Bounds)
-	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+"?) WHERE true"+w.text+
+	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+"?) AS examined WHERE true"+w.text+
 		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)
 	if err != nil {
 		return page, err

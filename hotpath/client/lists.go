@@ -13,6 +13,7 @@ type CheckRecord struct {
 	Result
 	Action    RecordedAction `json:"action"`
 	Principal string         `json:"principal"` // who stands behind the key that asked
+	Outcome   *Outcome       `json:"outcome"`   // the last report; nil before there is one
 }
 
 // RecordedAction is an action as it was evaluated.
@@ -28,6 +29,7 @@ type RecordedAction struct {
 	ReasonText       string          `json:"reason_text,omitempty"`
 	IdempotencyKey   string          `json:"idempotency_key,omitempty"`
 	Metadata         json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
+	ApprovalID       string          `json:"approval_id,omitempty"`
 }
 
 // CheckQuery selects checks; empty fields select all.
@@ -35,6 +37,7 @@ type CheckQuery struct {
 	AgentID  string
 	PolicyID string
 	Decision Decision
+	Outcome  string // none, or the status that was reported last
 	From     string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
 	To       string // likewise
 	Before   string // exclusive; a date is the start of its UTC day
@@ -60,7 +63,7 @@ func (a *RecordedAction) clean() {
 
 func (q CheckQuery) request(cursor string) request {
 	return get("/v1/checks", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(),
+		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
 		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

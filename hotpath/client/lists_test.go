@@ -38,6 +38,14 @@ func lists(t *testing.T, c *client.Client) {
 		r.Action.IdempotencyKey != "listed" || string(r.Action.Metadata) != `{"country":"DE"}` || r.Principal == "" || r.Decision != client.Allow {
 		t.Errorf("%+v", r)
 	}
+	if _, err := c.ReportOutcome(t.Context(), made.CheckID, client.OutcomeReport{Status: "failed", Note: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	query.Outcome = "failed"
+	if page, err := c.Checks(t.Context(), query); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID ||
+		page.Data[0].Outcome == nil || page.Data[0].Outcome.Note != "n" {
+		t.Error(page, err)
+	}
 	query.From = "yesterday"
 	if _, err := c.Checks(t.Context(), query); code(err) != client.CodeValidation {
 		t.Error(err)

@@ -106,8 +106,8 @@ func queryChecks(query []byte) (audit.CheckQuery, filterSum, error) {
 		}
 	}
 	if s, given := values["outcome"]; given {
-		if q.Unreported = true; s != "none" {
-			faults.Add("outcome", "must be none")
+		if q.Outcome = spend.Status(s); q.Outcome != audit.NoOutcome && !q.Outcome.Known() {
+			faults.Add("outcome", "must be none, executed, failed or voided")
 		}
 	}
 	var last time.Time

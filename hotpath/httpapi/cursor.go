@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"strconv"
 	"strings"
 
 	"spendgate/audit"
@@ -48,7 +47,7 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	} else {
 		b = append(b, byte(*q.Effect))
 	}
-	b = strconv.AppendBool(b, q.Unreported)
+	b = append(append(b, q.Outcome...), 0)
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
 	b = append(append(b, q.PolicyID...), 0)

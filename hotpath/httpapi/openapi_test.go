@@ -288,7 +288,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if unreported := d.send("GET", "/v1/checks?outcome=none&policy_id=p", "", 200, true); strings.Contains(unreported, field(t, allowed, "check_id")) {
 		t.Errorf("%s was reported: %s", outcome, unreported)
 	}
-	d.send("GET", "/v1/checks?outcome=voided", "", 422, false)
+	d.send("GET", "/v1/checks?outcome=released", "", 422, false)
 	d.send("GET", "/v1/checks?before=soon", "", 422, true)
 	list = d.send("GET", "/v1/policies?limit=1", "", 200, true)
 	d.send("GET", "/v1/policies?cursor="+field(t, list, "pagination", "next_cursor"), "", 200, true)
