@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	"spendgate/hotpath/spend"
@@ -116,11 +117,12 @@ func ReadEvents(ctx context.Context, from EventSources, rows []EventRow) ([]Even
 
 // eventSources has what some events are about.
 type eventSources struct {
-	violations  map[spend.ID]*Violation
+	violations  map[spend.ID]Violation
 	outcomes    map[spend.ID]*spend.Outcome
-	exhaustions map[spend.ID]*Exhaustion
-	changes     map[int64]*Change
-	approvals   map[spend.ID]*ApprovalEvent
+	exhaustions map[spend.ID]Exhaustion
+	changes     map[int64]Change
+	approvals   map[spend.ID]ApprovalEvent
+	checks      map[spend.ID]*spend.Check // of the approvals
 }
 
 func (s *eventSources) read(ctx context.Context, from EventSources, rows []EventRow) error {
@@ -141,55 +143,43 @@ func (s *eventSources) read(ctx context.Context, from EventSources, rows []Event
 		}
 	}
 	var err error
-	if s.violations, err = sourcesOf(ctx, violations, from.ViolationsOf, func(v *Violation) spend.ID { return v.ID }); err != nil {
+	if s.violations, err = sourcesOf(ctx, violations, from.ViolationsOf, func(v Violation) spend.ID { return v.ID }); err != nil {
 		return err
 	}
-	if s.exhaustions, err = sourcesOf(ctx, exhaustions, from.ExhaustionsOf, func(e *Exhaustion) spend.ID { return e.ID }); err != nil {
+	if s.exhaustions, err = sourcesOf(ctx, exhaustions, from.ExhaustionsOf, func(e Exhaustion) spend.ID { return e.ID }); err != nil {
 		return err
 	}
-	if s.changes, err = sourcesOf(ctx, changes, from.ChangesOf, func(c *Change) int64 { return c.Seq }); err != nil {
+	if s.changes, err = sourcesOf(ctx, changes, from.ChangesOf, func(c Change) int64 { return c.Seq }); err != nil {
 		return err
 	}
-	found, err := sourcesOf(ctx, outcomes, from.OutcomesOf, func(o **spend.Outcome) spend.ID { return (*o).ID })
-	if err != nil {
+	if s.outcomes, err = sourcesOf(ctx, outcomes, from.OutcomesOf, func(o *spend.Outcome) spend.ID { return o.ID }); err != nil {
 		return err
-	}
-	s.outcomes = make(map[spend.ID]*spend.Outcome, len(found))
-	for id, o := range found {
-		s.outcomes[id] = *o
 	}
 	for _, c := range s.changes {
 		if id, err := spend.ParseID(c.Subject, spend.PrefixApproval); err == nil {
 			approvals = append(approvals, id)
 		}
 	}
-	if s.approvals, err = sourcesOf(ctx, approvals, from.ApprovalsOf, func(a *ApprovalEvent) spend.ID { return a.ID }); err != nil {
+	if s.approvals, err = sourcesOf(ctx, approvals, from.ApprovalsOf, func(a ApprovalEvent) spend.ID { return a.ID }); err != nil {
 		return err
 	}
-	checks, err := sourcesOf(ctx, approvals, from.Checks, func(c **spend.Check) spend.ID { return (*c).ID })
-	for id, c := range checks {
-		s.approvals[id].Check = *c
-	}
+	s.checks, err = sourcesOf(ctx, approvals, from.Checks, func(c *spend.Check) spend.ID { return c.ID })
 	return err
 }
 
 // sourcesOf reads some sources, each once, by their keys.
-func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(context.Context, []K) ([]V, error), key func(*V) K) (map[K]*V, error) {
+func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(context.Context, []K) ([]V, error), key func(V) K) (map[K]V, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	found := make(map[K]*V, len(keys))
-	var once []K
+	once := make(map[K]bool, len(keys))
 	for _, k := range keys {
-		if _, twice := found[k]; !twice {
-			found[k] = nil
-			once = append(once, k)
-		}
+		once[k] = true
 	}
-	all, err := read(ctx, once)
-	clear(found)
-	for i := range all {
-		found[key(&all[i])] = &all[i]
+	all, err := read(ctx, slices.Collect(maps.Keys(once)))
+	found := make(map[K]V, len(all))
+	for _, v := range all {
+		found[key(v)] = v
 	}
 	return found, err
 }
@@ -198,17 +188,18 @@ func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(con
 func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 	switch e.Type {
 	case EventViolationRecorded:
-		if e.Violation, ok = s.violations[source]; ok && e.Violation.Archived {
-			e.Violation = nil
+		var v Violation
+		if v, ok = s.violations[source]; !v.Archived {
+			e.Violation = &v
 		}
 		e.At = source.Time()
 	case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
 		e.Outcome, ok = s.outcomes[source]
 		e.At = source.Time()
 	case EventBudgetExhausted:
-		if e.Exhaustion, ok = s.exhaustions[source]; ok {
-			e.At = e.Exhaustion.At
-		}
+		var x Exhaustion
+		x, ok = s.exhaustions[source]
+		e.Exhaustion, e.At = &x, x.At
 	case EventApprovalRequested, EventApprovalUsed:
 		if e.Approval, ok = s.approvalAt(source); !ok {
 			return false
@@ -220,9 +211,9 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 			e.Approval.UsedBy = spend.ID{}
 		}
 	case EventPolicyCreated, EventKeyChanged:
-		if e.Change, ok = s.changes[changeOf(source)]; ok {
-			e.At, e.ID = e.Change.At, changeEventID(e.Type, e.Change)
-		}
+		var c Change
+		c, ok = s.changes[changeOf(source)]
+		e.Change, e.At, e.ID = &c, c.At, changeEventID(e.Type, &c)
 	case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
 		c, there := s.changes[changeOf(source)]
 		if !there {
@@ -235,9 +226,9 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 		if e.Approval, ok = s.approvalAt(id); !ok {
 			return false
 		}
-		e.At, e.ID, e.Approval.UsedBy = c.At, changeEventID(e.Type, c), spend.ID{}
+		e.At, e.ID, e.Approval.UsedBy = c.At, changeEventID(e.Type, &c), spend.ID{}
 		if e.Type != EventApprovalExpired {
-			e.Approval.Decision = decisionOf(c)
+			e.Approval.Decision = decisionOf(&c)
 		}
 	}
 	return ok
@@ -246,9 +237,6 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 // approvalAt returns a copy, which an event makes its own.
 func (s *eventSources) approvalAt(id spend.ID) (*ApprovalEvent, bool) {
 	a, ok := s.approvals[id]
-	if !ok {
-		return nil, false
-	}
-	at := *a
-	return &at, true
+	a.Check = s.checks[id]
+	return &a, ok
 }
