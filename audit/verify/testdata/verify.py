@@ -48,26 +48,42 @@ def sha(domain, *parts):
     return hashlib.sha256(domain.encode() + b"\n" + b"".join(parts)).digest()
 
 
-def copy(url, query):
-    """Yields the rows of a query: each as it is encoded, and its fields."""
-    out = subprocess.run(
-        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", f"COPY ({query}) TO STDOUT (FORMAT binary)"],
-        check=True, stdout=subprocess.PIPE).stdout
-    if out[:11] != b"PGCOPY\n\xff\r\n\0":
-        sys.exit("not what COPY sends")
-    at = 19 + struct.unpack(">I", out[15:19])[0]
-    while True:
-        begin, (count,) = at, struct.unpack(">h", out[at:at + 2])
-        at += 2
-        if count < 0:
-            return
-        fields = []
-        for _ in range(count):
-            (length,) = struct.unpack(">i", out[at:at + 4])
-            at += 4
-            fields.append(None if length < 0 else out[at:at + length])
-            at += max(length, 0)
-        yield out[begin:at], fields
+class Database:
+    """A session of psql, to which the trail is as it was when it began."""
+
+    def __init__(self, url):
+        self.psql = subprocess.Popen(
+            ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.send("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def send(self, statement):
+        self.psql.stdin.write(statement.encode() + b";\n")
+        self.psql.stdin.flush()
+
+    def read(self, n):
+        b = self.psql.stdout.read(n)
+        if len(b) < n:
+            sys.exit("psql ended: see above")
+        return b
+
+    def copy(self, query):
+        """Returns the rows of a query: each as it is encoded, and its fields."""
+        self.send(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+        head = self.read(19)
+        if head[:11] != b"PGCOPY\n\xff\r\n\0":
+            sys.exit("not what COPY sends")
+        self.read(integer(head[15:]))
+        rows = []
+        while (count := integer(row := self.read(2))) >= 0:
+            fields = []
+            for _ in range(count):
+                prefix = self.read(4)
+                length = integer(prefix)
+                field = None if length < 0 else self.read(length)
+                row += prefix + (field or b"")
+                fields.append(field)
+            rows.append((row, fields))
+        return rows
 
 
 def integer(b):
@@ -116,7 +132,7 @@ def action_of(fields):
 
 class Verifier:
     def __init__(self, url):
-        self.url = url
+        self.database = Database(url)
         self.findings = set()
         self.heads = {}  # (chain_id, seq) to head
         self.links = {}  # seq to head, of the changes
@@ -136,7 +152,7 @@ class Verifier:
         """Walks all chains; gives the row hash of each check that is listed."""
         listed, chain_id, seq, before = {}, None, 0, [ZERO]
         query = "SELECT chain_id,seq,version,first_id,last_id,head,entries FROM batches ORDER BY chain_id,seq"
-        for _, (this, number, version, first, last, head, entries) in copy(self.url, query):
+        for _, (this, number, version, first, last, head, entries) in self.database.copy(query):
             if this != chain_id:
                 chain_id, seq, before = this, 0, [ZERO]
             number = integer(number)
@@ -177,7 +193,7 @@ class Verifier:
 
     def archived(self, folder, listed):
         """The rows of days that left. What is listed of a day without an archive is forgotten."""
-        for _, (day, _, note) in copy(self.url, "SELECT day - date '1970-01-01', rows, manifest_sha256 FROM archived_days"):
+        for _, (day, _, note) in self.database.copy("SELECT day - date '1970-01-01', rows, manifest_sha256 FROM archived_days"):
             name = str(datetime.date(1970, 1, 1) + datetime.timedelta(integer(day)))
             lines, whole = self.archive(folder, f"checks-{name}", "day", name, note)
             if lines is None:
@@ -214,10 +230,10 @@ class Verifier:
 
     def violations(self, folder):
         """All violations by identifier, those of archived months from their archives, and the months without one."""
-        violations, unread = {fields[0]: fields for _, fields in copy(self.url, f"SELECT {VIOLATION} FROM violations")}, set()
+        violations, unread = {fields[0]: fields for _, fields in self.database.copy(f"SELECT {VIOLATION} FROM violations")}, set()
         query = """SELECT to_char(month, 'YYYY-MM'), manifest_sha256, refund_blocks, refund_escalations, credit_blocks,
             credit_escalations, discount_blocks, discount_escalations, spend_blocks, spend_escalations FROM archived_violations"""
-        for _, (month, note, *noted) in copy(self.url, query):
+        for _, (month, note, *noted) in self.database.copy(query):
             name = month.decode()
             lines, whole = self.archive(folder, f"violations-{name}", "month", name, note)
             left = {i: violations.pop(i) for i in [i for i in violations if month_of(i) == name]}
@@ -237,7 +253,7 @@ class Verifier:
     def outcomes(self, listed):
         """An identifier of version 8 is one of an outcome."""
         reported = {i: listed.pop(i) for i in [i for i in listed if i[6] >> 4 == 8]}
-        for row, fields in copy(self.url, f"SELECT {OUTCOME} FROM outcomes"):
+        for row, fields in self.database.copy(f"SELECT {OUTCOME} FROM outcomes"):
             stored = reported.pop(fields[0], None)
             if fields[6] == b"d" or fields[7] == b"e":
                 self.corrections.setdefault(fields[1], []).append((fields[5], Decimal((fields[8] or b"0").decode())))
@@ -251,7 +267,7 @@ class Verifier:
     def checks(self, listed, folder):
         violations, unread = self.violations(folder)
         archived = list(self.archived(folder, listed))
-        for row, fields in itertools.chain(copy(self.url, f"SELECT {CHECK} FROM checks"), archived):
+        for row, fields in itertools.chain(self.database.copy(f"SELECT {CHECK} FROM checks"), archived):
             check = fields[0]
             self.take(fields)
             stored = listed.pop(check, None)
@@ -291,14 +307,14 @@ class Verifier:
                     sums[3] += moved - charge["amount"]
 
     def counters(self):
-        (_, (now,)), = copy(self.url, "SELECT (extract(epoch FROM now()) * 1000)::bigint")
+        (_, (now,)), = self.database.copy("SELECT (extract(epoch FROM now()) * 1000)::bigint")
         removable = integer(now) - 47 * 3600 * 1000
         taken = {key: sums for key, sums in self.taken.items() if not 0 < sums[2] <= removable}
 
         def name(names, start):
             return 'counter of budget "%s" of policy "%s" since version %d for %s, start_ms %d' % (names[1], names[0], names[2], names[3], start)
 
-        for _, (counter, start, bucket, end, count, since, used, *names) in copy(self.url, f"SELECT {COUNTER} FROM budget_counters"):
+        for _, (counter, start, bucket, end, count, since, used, *names) in self.database.copy(f"SELECT {COUNTER} FROM budget_counters"):
             start, bucket, end, count, used = integer(start), integer(bucket), integer(end), integer(count), Decimal(used.decode())
             names = names[0].decode(), names[1].decode(), integer(since), names[2].decode()
             sums = taken.pop((counter, start), None)
@@ -329,7 +345,7 @@ class Verifier:
     def approvals(self):
         minute = 60 * 1000000
         query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id"
-        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by) in copy(self.url, query):
+        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by) in self.database.copy(query):
             name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
             if created is None:
                 self.find("inserted", use)
@@ -386,7 +402,7 @@ class Verifier:
 
     def configuration(self):
         created, newest, previous, seq, before = {}, {}, {}, 0, [ZERO]
-        for row, fields in copy(self.url, f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
+        for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
             name = f"change {number} of the configuration"
             if number != seq + 1:
@@ -411,7 +427,7 @@ class Verifier:
                 before = [head, computed[-1]]
             else:
                 before = [head]
-        for row, fields in copy(self.url, f"SELECT {POLICY} FROM policies ORDER BY generation"):
+        for row, fields in self.database.copy(f"SELECT {POLICY} FROM policies ORDER BY generation"):
             name = f'policy "{fields[0].decode()}" version {integer(fields[1])}'
             stored = created.pop((fields[0], fields[1]), None)
             if stored is None:
@@ -429,7 +445,7 @@ class Verifier:
                 if version == before + 1 and b != since:
                     self.find("altered", name)
         for kind, prefix, columns in ("key", "key_", KEY), ("webhook", "whk_", WEBHOOK):
-            for row, fields in copy(self.url, f"SELECT {columns} FROM {kind}s"):
+            for row, fields in self.database.copy(f"SELECT {columns} FROM {kind}s"):
                 key = f"{prefix}{fields[0].hex()}"
                 stored = newest.pop(key.encode(), None)
                 if stored is None:
