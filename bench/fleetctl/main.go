@@ -25,6 +25,8 @@
 //	TEST_POSTGRES_BIN, TEST_POSTGRES_USER
 //	              the folder of PostgreSQL's programs, and who runs them for
 //	              root, whom PostgreSQL refuses
+//	TEST_POSTGRES_SETTINGS
+//	              more settings of the PostgreSQL that with-servers starts
 //
 // The command of with-servers sees all variables that start with TEST_; those
 // of programs that are not installed are unset.
@@ -174,7 +176,8 @@ func withServers(ctx context.Context, args []string) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, closeRedis()) }()
 	closePostgres, err := provide(ctx, "TEST_DATABASE_URL", "postgresql", func() (string, func() error, error) {
-		p, err := fleet.StartPostgres(ctx, filepath.Join(dir, "postgres"), fleet.AdvisedSettings()...)
+		settings := append(fleet.AdvisedSettings(), strings.Fields(os.Getenv("TEST_POSTGRES_SETTINGS"))...)
+		p, err := fleet.StartPostgres(ctx, filepath.Join(dir, "postgres"), settings...)
 		if err != nil {
 			return "", nil, err
 		}
