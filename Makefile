@@ -199,10 +199,6 @@ BEFORE ?= HEAD
 bench-peers: bench-build $(filter .bin/opa .bin/cerbos .bin/before,$(PEERS:%=.bin/%)) ## measure beside PEERS (opa cerbos postgres)
 	@.bin/peers -peers '$(PEERS)' $(BENCHFLAGS)
 
-.PHONY: bench-policy
-bench-policy: ## evaluate one policy with spendgate, OPA's library and cedar-go
-	cd bench/peers/micro && go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) .
-
 # The linter is a module of its own, apart from the service's dependencies.
 LINT_MODULE := deploy/lint
 LINTER      := .bin/golangci-lint

@@ -26,7 +26,6 @@ type report struct {
 	load.Setting
 	Agreed  uint64         `json:"answers_compared_first"`
 	Summary []load.Summary `json:"summary"`
-	Bars    []bar          `json:"bars"`
 	Runs    []load.Result  `json:"runs"`
 }
 
@@ -49,7 +48,6 @@ func (c *comparison) run(ctx context.Context) error {
 		for _, peer := range rounds[1:] {
 			r.Summary = append(r.Summary, load.Summarise(peer))
 		}
-		r.Bars = append(r.Bars, judge(connections, r.Summary[len(r.Summary)-len(rounds)])...)
 		for _, results := range rounds {
 			r.Runs = append(r.Runs, results...)
 		}
@@ -57,7 +55,6 @@ func (c *comparison) run(ctx context.Context) error {
 	if err := load.WriteSummaries(c.Out, r.Summary); err != nil {
 		return err
 	}
-	writeBars(c.Out, r.Bars)
 	return load.WriteJSON(filepath.Join(c.Results, c.file()), r)
 }
 

@@ -8,14 +8,11 @@ import (
 	"spendgate/bench/load"
 )
 
-// RegoPackage is the package of the i-th policy's module.
-func RegoPackage(i int) string { return "bench." + load.PolicyID(i) }
-
 // Rego is the i-th policy as a Rego module. Its rule "decision" is an object
 // of the decision and the rule that fired.
 func Rego(i int) string {
 	return strings.NewReplacer(
-		"$package", RegoPackage(i),
+		"$package", "bench."+load.PolicyID(i),
 		"$cap", fmt.Sprint(load.Cap(i)), "$threshold", fmt.Sprint(load.Threshold(i)),
 		"$days_since", fmt.Sprint(load.MaxDaysSince), "$discount", fmt.Sprint(load.MaxDiscountPercent),
 		"$categories", list(lowered(load.BlockedCategories[:]), "{", "}"),
