@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,25 +223,44 @@ func TestApprovalDecisions(t *testing.T) {
 	})
 }
 
-// S48: who waits on one node hears within a second what was decided on another.
+// S48: who waits on one node hears within a second what was decided on another,
+// also if the store was away meanwhile.
 func TestApprovalIsWaitedFor(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "e", fmt.Sprintf(askRules, 1000))
 		a := refundOf(t, "101", "c")
 		a.PolicyID = "e"
 		approval := f.asked(a)
+		var away atomic.Bool
+		missed := make(chan struct{}, 100)
+		f.nodes[0].faults.approvals = func() error {
+			if !away.Load() {
+				return nil
+			}
+			missed <- struct{}{}
+			return audit.ErrUnavailable
+		}
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				found, waited, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, approval.Check.ID, time.Minute, nil)
+				found, waited, err := f.nodes[0].AwaitApproval(t.Context(), hotpath.Access{}, approval.Check.ID, time.Hour, nil)
 				if err != nil || !waited || found.Status != audit.ApprovalApproved {
 					t.Errorf("%+v, %t, %v", found, waited, err)
 				}
 			})
 		}
 		time.Sleep(100 * time.Millisecond)
+		away.Store(true)
 		f.approve(approval, "bob")
-		wg.Wait()
+		<-missed
+		away.Store(false)
+		woken := make(chan struct{})
+		go func() { wg.Wait(); close(woken) }()
+		select {
+		case <-woken:
+		case <-time.After(10 * time.Second): // long before they end by themselves
+			t.Fatal("who waits is not woken")
+		}
 		stop := make(chan struct{})
 		close(stop)
 		other := f.asked(spend.Action{AgentID: "x", PolicyID: "e", Type: spend.Refund, Amount: a.Amount, Currency: "USD", Counterparty: "y"})

@@ -25,7 +25,7 @@ type faultyStore struct {
 	pages                       func()
 	epoch, config, reads, fence func(context.Context) error
 	keys                        func(context.Context) error // also of policies, when they are written
-	policy                      func() error                // nil from it lets the call go on
+	policy, approvals           func() error                // nil from it lets the call go on
 
 	mu     sync.Mutex
 	commit commitFault
@@ -94,6 +94,15 @@ func (s *faultyStore) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Chec
 		return nil, s.reads(ctx)
 	}
 	return s.Store.Checks(ctx, ids)
+}
+
+func (s *faultyStore) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
+	if s.approvals != nil {
+		if err := s.approvals(); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Approvals(ctx, ids)
 }
 
 func (s *faultyStore) Fence(ctx context.Context, node spend.ID) error {

@@ -19,6 +19,9 @@ var epochStart = time.Date(2026, 3, 1, 12, 0, 0, int(123*time.Millisecond), time
 // clockTolerance is how far a store's clock may be off in a test.
 const clockTolerance = 5 * time.Second
 
+// hostile looks like SQL, a composite value, JSON and a format (S21).
+const hostile = `'); DROP TABLE checks; -- \'; $1 {"a":("b,NULL)} %s \\x00 😀`
+
 func now() time.Time { return time.Now() }
 
 // fence is one under which a new node may commit.

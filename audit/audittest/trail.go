@@ -3,6 +3,7 @@ package audittest
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,13 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	empty.Decision = spend.Decision{Confidence: spend.Medium}
 	empty.Pass, empty.LatencyMS = spend.Pass{}, 0
 
-	batch := []*spend.Check{full, empty}
+	odd := keyed(blocked(newCheck(f)), newKeyText()+hostile)
+	odd.Action.AgentID, odd.Action.Counterparty, odd.Action.PaymentMethod = hostile, hostile, hostile
+	odd.Action.MerchantOrVendor, odd.Action.ReasonText = hostile, hostile
+	odd.Action.Metadata = metadata(`{` + strconv.Quote(hostile) + `:` + strconv.Quote(hostile) + `}`)
+	odd.Decision.RuleID, odd.Decision.Message = hostile, hostile
+
+	batch := []*spend.Check{full, empty, odd}
 	for _, a := range []string{
 		"0", "1", "0.000000001", "999999999.999999999", "100000000000000000.1", "9999", "10000",
 		"0.0001", "0.00001", "123456789012345678", "9999999999.999999999", "1000000000.000000001", "100000000", "0.1",

@@ -34,12 +34,13 @@ func violationPaging(t *testing.T, s Subject) {
 	var want []spend.ID
 	for range 23 {
 		c := blocked(newCheck(f))
+		c.Action.AgentID = hostile
 		mustCommit(t, s, c)
 		want = append(want, c.ID)
 	}
 	slices.Reverse(want)
 	var got []spend.ID
-	q := audit.ViolationQuery{AgentID: "agent-1", Limit: 5}
+	q := audit.ViolationQuery{AgentID: hostile, Limit: 5}
 	for n := int64(len(want)); ; n++ {
 		page := mustList(t, s, q)
 		for _, v := range page.Violations {
@@ -55,7 +56,9 @@ func violationPaging(t *testing.T, s Subject) {
 			t.Fatalf("%d violations on a page that is not the last", len(page.Violations))
 		}
 		q.Before = page.Violations[q.Limit-1].ID
-		mustCommit(t, s, blocked(newCheck(f))) // newer than the first page: not to be seen
+		newer := blocked(newCheck(f)) // than the first page: not to be seen
+		newer.Action.AgentID = hostile
+		mustCommit(t, s, newer)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("walked %d violations, want %d", len(got), len(want))
