@@ -2,30 +2,92 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 )
 
-const userAgent = "spendgate-demo"
+const (
+	keyRPM  = 10000
+	keyLife = time.Hour // nobody takes them away
+)
 
-// node is the running node that is asked.
-type node struct {
-	base string
-	api  *client.Client
+// node is the running node, asked with one key.
+type node struct{ *client.Client }
+
+// newNodes makes a key of each role, as one should for agents and for who maintains
+// policies, both for the demo's policies alone. The admin key is that of the settings
+// or the one that a dev node left.
+func newNodes(ctx context.Context, settings config.Client, policies []policyfile.Policy, run string) (agent, author node, err error) {
+	if settings.AdminKey == "" {
+		content, err := os.ReadFile(filepath.Join(config.DefaultDataDir, "admin.key"))
+		if err != nil {
+			return node{}, node{}, fmt.Errorf("no admin key: start a node with make run, or set SPENDGATE_ADMIN_KEY: %w", err)
+		}
+		settings.AdminKey = config.Secret(strings.TrimSpace(string(content)))
+	}
+	connect := func(o client.Options) (node, error) {
+		o.BaseURL, o.UserAgent = settings.APIURL, "spendgate-demo"
+		c, err := client.New(o)
+		return node{c}, err
+	}
+	admin, err := connect(client.Options{AdminKey: string(settings.AdminKey)})
+	if err != nil {
+		return node{}, node{}, err
+	}
+	grants := client.Grants{ExpiresAt: &client.Timestamp{Time: time.Now().Add(keyLife)}}
+	for _, p := range policies {
+		id, err := policyID(p)
+		if err != nil {
+			return node{}, node{}, err
+		}
+		grants.PolicyIDs = append(grants.PolicyIDs, id)
+	}
+	var made [2]node
+	for i, role := range []string{"agent", "author"} {
+		grants.Role = role
+		k, err := admin.CreateKey(ctx, client.KeyRequest{Name: "demo " + run + " " + role, RateLimitRPM: new(keyRPM), Grants: grants})
+		if err != nil {
+			return node{}, node{}, fmt.Errorf("cannot make a key of role %s: %w", role, err)
+		}
+		if made[i], err = connect(client.Options{APIKey: k.APIKey}); err != nil {
+			return node{}, node{}, err
+		}
+	}
+	return made[0], made[1], nil
 }
 
-func newNode(base string, key config.Secret) (*node, error) {
-	api, err := client.New(client.Options{
-		BaseURL: base, APIKey: string(key), UserAgent: userAgent,
-		MaxWait: time.Nanosecond, // the demo itself waits for the rate limit, and says so
-	})
-	return &node{base: base, api: api}, err
+// policyID returns the name that a policy's body gives it.
+func policyID(p policyfile.Policy) (string, error) {
+	var named struct {
+		PolicyID string `json:"policy_id"`
+	}
+	if err := json.Unmarshal(p.Body, &named); err != nil {
+		return "", fmt.Errorf("%s: %w", p.Source, err)
+	}
+	return named.PolicyID, nil
+}
+
+// ensurePolicy stores a policy unless the node has one of its name.
+func (n node) ensurePolicy(ctx context.Context, p policyfile.Policy) error {
+	id, err := policyID(p)
+	if err != nil {
+		return err
+	}
+	_, err = n.Policy(ctx, id, 0)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodePolicyNotFound {
+		_, err = n.CreatePolicyJSON(ctx, p.Body)
+	}
+	return err
 }
 
 // answer is what the node said to a check, and how long it took.
@@ -35,74 +97,17 @@ type answer struct {
 	took    time.Duration
 }
 
-// check sends one action. A refusal is an answer; an error means that there is
-// none.
-func (n *node) check(ctx context.Context, a client.Action) (answer, error) {
-	for {
-		started := time.Now()
-		result, err := n.api.Check(ctx, a)
-		took := time.Since(started)
-		if err == nil {
-			return answer{Result: *result, took: took}, nil
-		}
-		refused, err := n.refusal(err)
-		if err != nil {
-			return answer{}, err
-		}
-		if refused.Status != http.StatusTooManyRequests {
-			return answer{Result: client.Result{Message: refused.Message}, refusal: refused.Code, took: took}, nil
-		}
-		if err := waitForQuota(ctx, refused.RetryAfter); err != nil {
-			return answer{}, err
-		}
-	}
-}
-
-// ensurePolicy stores a policy unless the node has one of its name.
-func (n *node) ensurePolicy(ctx context.Context, body []byte) (version int, stored bool, err error) {
-	id, err := policyID(body)
-	if err != nil {
-		return 0, false, err
-	}
-	policy, err := n.api.Policy(ctx, id, 0)
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodePolicyNotFound {
-		stored = true
-		policy, err = n.api.CreatePolicyJSON(ctx, body)
+// check sends one action. That its idempotency key is another request's is an
+// answer, too.
+func (n node) check(ctx context.Context, a client.Action) (answer, error) {
+	started := time.Now()
+	result, err := n.Check(ctx, a)
+	took := time.Since(started)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusUnprocessableEntity {
+		return answer{Result: client.Result{Message: refused.Message}, refusal: refused.Code, took: took}, nil
 	}
 	if err != nil {
-		refused, err := n.refusal(err)
-		if err == nil {
-			err = refused
-		}
-		return 0, false, err
+		return answer{}, err
 	}
-	return policy.Version, stored, nil
-}
-
-// refusal returns the node's error; one about the API key ends the demo.
-func (n *node) refusal(err error) (*client.Error, error) {
-	refused, ok := errors.AsType[*client.Error](err)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("%w (make run starts a node)", err)
-	case refused.Code == "":
-		return nil, fmt.Errorf("%s is no spendgate node: it answered with status %d", n.base, refused.Status)
-	case refused.Status == http.StatusUnauthorized:
-		return nil, fmt.Errorf("the node does not accept the API key: %s", refused.Message)
-	case refused.Code == client.CodeForbidden: // every check would be refused
-		return nil, fmt.Errorf("the API key is not for all of the demo: %s; set SPENDGATE_ADMIN_KEY, and the demo makes keys of its own", refused.Message)
-	}
-	return refused, nil
-}
-
-// waitForQuota waits until the API key's next window opens.
-func waitForQuota(ctx context.Context, wait time.Duration) error {
-	wait = max(wait, time.Second)
-	fmt.Fprintf(os.Stderr, "     the key's rate limit is reached: waiting %.0f s\n", wait.Seconds())
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(wait):
-		return nil
-	}
+	return answer{Result: *result, took: took}, nil
 }

@@ -112,7 +112,7 @@ func (t *table) color(effect string) string {
 
 // summary prints decisions by type and by reason, and how long they took.
 func (t *table) summary(elapsed time.Duration) {
-	t.printf("\n%d actions in %.1f s: %d replayed byte for byte, %d with their type inferred from text\n",
+	t.printf("\n%d actions in %.1f s: %d replayed, %d with their type inferred from text\n",
 		len(t.took), elapsed.Seconds(), t.replayed, t.inferred)
 	t.printf("\n%-10s", "type")
 	for _, effect := range effects() {
