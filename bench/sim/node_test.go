@@ -125,6 +125,14 @@ func (s *flaky) call(ctx context.Context) error {
 	return nil
 }
 
+// called returns what a call to the store returns, unless that fails.
+func called[T any](ctx context.Context, s *flaky, do func() (T, error)) (none T, err error) {
+	if err := s.call(ctx); err != nil {
+		return none, err
+	}
+	return do()
+}
+
 type inside struct{}
 
 // Commit fails before, after and in the middle; its connection may be lost
@@ -174,31 +182,19 @@ func (s *flaky) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 }
 
 func (s *flaky) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.PassStates(ctx, ids)
+	return called(ctx, s, func() (map[spend.ID]audit.PassState, error) { return s.memory.PassStates(ctx, ids) })
 }
 
 func (s *flaky) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.Outcomes(ctx, checkIDs)
+	return called(ctx, s, func() ([]*spend.Outcome, error) { return s.memory.Outcomes(ctx, checkIDs) })
 }
 
 func (s *flaky) CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.CounterUsages(ctx, counters)
+	return called(ctx, s, func() ([]spend.Usage, error) { return s.memory.CounterUsages(ctx, counters) })
 }
 
 func (s *flaky) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.Approvals(ctx, ids)
+	return called(ctx, s, func() ([]*audit.Approval, error) { return s.memory.Approvals(ctx, ids) })
 }
 
 // Decide fails before and after the decision.
@@ -214,24 +210,15 @@ func (s *flaky) Decide(ctx context.Context, d audit.DecisionRequest) (audit.Deci
 }
 
 func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {
-	if err := s.call(ctx); err != nil {
-		return spend.ID{}, err
-	}
-	return s.memory.Deployment(ctx)
+	return called(ctx, s, func() (spend.ID, error) { return s.memory.Deployment(ctx) })
 }
 
 func (s *flaky) Epoch(ctx context.Context) (spend.ID, error) {
-	if err := s.call(ctx); err != nil {
-		return spend.ID{}, err
-	}
-	return s.memory.Epoch(ctx)
+	return called(ctx, s, func() (spend.ID, error) { return s.memory.Epoch(ctx) })
 }
 
 func (s *flaky) RotateEpoch(ctx context.Context, seen, next spend.ID) (spend.ID, error) {
-	if err := s.call(ctx); err != nil {
-		return spend.ID{}, err
-	}
-	return s.memory.RotateEpoch(ctx, seen, next)
+	return called(ctx, s, func() (spend.ID, error) { return s.memory.RotateEpoch(ctx, seen, next) })
 }
 
 func (s *flaky) Fence(ctx context.Context, node spend.ID) error {
@@ -242,43 +229,27 @@ func (s *flaky) Fence(ctx context.Context, node spend.ID) error {
 }
 
 func (s *flaky) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.Checks(ctx, ids)
+	return called(ctx, s, func() ([]*spend.Check, error) { return s.memory.Checks(ctx, ids) })
 }
 
 func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.CheckIDsByKey(ctx, hashes)
+	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.memory.CheckIDsByKey(ctx, hashes) })
 }
 
 func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.LivePasses(ctx, fingerprints, nowMS, onlyAllowed)
+	return called(ctx, s, func() (map[spend.Hash]audit.LivePass, error) {
+		return s.memory.LivePasses(ctx, fingerprints, nowMS, onlyAllowed)
+	})
 }
 
 func (s *flaky) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) // so that there are pages
+	return called(ctx, s, func() ([]audit.LivePass, error) { return s.memory.PagePasses(ctx, before, nowMS, min(limit, 2)) }) // so that there are pages
 }
 
 func (s *flaky) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {
-	if err := s.call(ctx); err != nil {
-		return audit.ConfigChanges{}, err
-	}
-	return s.memory.ConfigChanges(ctx, since)
+	return called(ctx, s, func() (audit.ConfigChanges, error) { return s.memory.ConfigChanges(ctx, since) })
 }
 
 func (s *flaky) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
-	if err := s.call(ctx); err != nil {
-		return nil, err
-	}
-	return s.memory.Policy(ctx, policyID, version)
+	return called(ctx, s, func() (*audit.Policy, error) { return s.memory.Policy(ctx, policyID, version) })
 }
