@@ -156,7 +156,7 @@ bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -
 	@.bin/system $(BENCHFLAGS)
 
 .PHONY: bench-scale
-bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component, first bottleneck
+bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component
 	@.bin/system -scale $(BENCHFLAGS)
 
 .PHONY: bench-soak

@@ -32,10 +32,7 @@ func TestLoadAgainstANode(t *testing.T) {
 	}
 	o.FirstSerial = run(t, "closed loop", o)
 	o.Rate, o.Requests, o.Duration = 100, 0, time.Second
-	o.FirstSerial = run(t, "open loop", o)
-	o.Rate, o.Requests, o.Duration = 0, 20, time.Minute
-	o.Target = func() load.Target { return load.NewSimulations(keys, w, 1_000_000, 100) }
-	run(t, "simulations", o)
+	run(t, "open loop", o)
 }
 
 // run returns the serial for the next run.

@@ -190,3 +190,21 @@ func (b *bench) hammeredBudget(ctx context.Context, report *budgetsReport) error
 		return r, errors.Join(err, <-done)
 	})
 }
+
+// changedTarget changes actions before they are sent.
+type changedTarget struct {
+	load.Target
+	change func(*load.Action)
+}
+
+// AppendRequest implements load.Target.
+func (t *changedTarget) AppendRequest(dst []byte, a *load.Action) []byte {
+	t.change(a)
+	return t.Target.AppendRequest(dst, a)
+}
+
+// hotTarget changes actions, and takes any decision about them.
+type hotTarget struct{ changedTarget }
+
+// Judge implements load.Target.
+func (t *hotTarget) Judge(load.Verdict, []byte, []byte) string { return "" }

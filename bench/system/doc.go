@@ -3,17 +3,14 @@
 // on, every answer checked. It starts the servers, and the node in .bin, itself.
 //
 //	system          one node: closed loops, an open loop at half of the
-//	                capacity, a lone client, look-ups and simulations
-//	system -scale   1, 2 and 4 nodes: what each component costs, and what
-//	                becomes the bottleneck
+//	                capacity, a lone client
+//	system -scale   1, 2 and 4 nodes: what each component costs
 //	system -soak N  N checks, and how memory grows with them
 //	system -overload
 //	                up to three times what the node can carry, also on a slow
-//	                database; one key, policy or action for all
+//	                database
 //	system -budgets a budget per agent, one that all checks of three nodes take
 //	                from, and an agent that goes on when its budget is exhausted
 //
-// Closed loops alternate with a server that sends every request the same
-// answer: the ratios to it show what a check costs beyond HTTP, under any other
-// load of the machine. Results are printed and written to bench/results.
+// Results are printed and written to bench/results.
 package main

@@ -21,7 +21,6 @@ type settings struct {
 	soak     uint64
 	overload bool
 	budgets  bool
-	echo     string
 }
 
 func parse(args []string) (settings, error) {
@@ -35,7 +34,6 @@ func parse(args []string) (settings, error) {
 	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
 	flags.BoolVar(&s.budgets, "budgets", false, "measure what budgets cost")
-	flags.StringVar(&s.echo, "echo", "", "be the server of the baseline, on this address")
 	err := flags.Parse(args)
 	return s, err
 }
@@ -44,9 +42,6 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	s, err := parse(args)
 	if err != nil {
 		return err
-	}
-	if s.echo != "" {
-		return serveEcho(ctx, s.echo)
 	}
 	b := &bench{Bench: load.NewBench(s.Plan, out, version)}
 	switch {

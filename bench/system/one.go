@@ -35,9 +35,6 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 	if err := b.quietLoops(ctx, &report, capacity/2); err != nil {
 		return err
 	}
-	if err := b.reads(ctx, &report); err != nil {
-		return err
-	}
 	if err := load.WriteSummaries(b.Out, report.Summary); err != nil {
 		return err
 	}
@@ -48,21 +45,11 @@ func (b *bench) runSystem(ctx context.Context) (err error) {
 	return b.keep("system", report)
 }
 
-// closedLoops alternates the baseline and the node, and returns the node's
-// throughput at the most connections.
+// closedLoops returns the node's throughput at the most connections.
 func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity float64, err error) {
-	server, addr, err := b.startEcho(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.End()) }()
-	echo := load.Options{
-		Addrs: []string{addr}, Processes: []load.Process{{Name: "echo", PID: server.PID()}},
-		Target: func() load.Target { return load.NewEcho(b.Workload.Keys) },
-	}
 	report.Written, err = b.writtenBy(ctx, func() error {
 		for _, connections := range b.Connections {
-			if capacity, err = b.closedLoop(ctx, connections, echo, report); err != nil {
+			if capacity, err = b.closedLoop(ctx, connections, report); err != nil {
 				return err
 			}
 		}
@@ -72,15 +59,9 @@ func (b *bench) closedLoops(ctx context.Context, report *systemReport) (capacity
 }
 
 // closedLoop measures one number of connections and returns the throughput.
-func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Options, report *systemReport) (capacity float64, err error) {
-	var echoes, checks []load.Result
+func (b *bench) closedLoop(ctx context.Context, connections int, report *systemReport) (capacity float64, err error) {
+	var checks []load.Result
 	for range b.Rounds {
-		o := b.options(connections)
-		o.Addrs, o.Processes, o.Target = echo.Addrs, echo.Processes, echo.Target
-		echoed, err := b.Measure(ctx, fmt.Sprint("echo ", connections), o)
-		if err != nil {
-			return 0, err
-		}
 		before, err := b.metrics(ctx)
 		if err != nil {
 			return 0, err
@@ -94,12 +75,10 @@ func (b *bench) closedLoop(ctx context.Context, connections int, echo load.Optio
 			return 0, err
 		}
 		report.count(check.Name, before, after)
-		echoes, checks = append(echoes, echoed), append(checks, check)
+		checks = append(checks, check)
 	}
-	report.Runs = append(append(report.Runs, echoes...), checks...)
-	report.Summary = append(report.Summary,
-		load.Summarise(echoes),
-		load.Summarise(checks, echoes))
+	report.Runs = append(report.Runs, checks...)
+	report.Summary = append(report.Summary, load.Summarise(checks))
 	return load.SpreadOver(checks, load.Throughput).Median, nil
 }
 

@@ -25,7 +25,6 @@ type overloadReport struct {
 // overloadStep is one load and what became of the node under it.
 type overloadStep struct {
 	Database string      `json:"database"` // fast or slow
-	Load     string      `json:"load"`
 	Factor   float64     `json:"times_capacity"`
 	Result   load.Result `json:"result"`
 	Lost     int         `json:"answered_without_a_row"`
@@ -75,20 +74,12 @@ func (b *bench) runOverload(ctx context.Context) (err error) {
 		}
 		report.Capacity[database] = r.PerSecond
 		for _, factor := range overloadFactors() {
-			step, err := b.overload(ctx, node, overloadStep{Database: database, Load: "mixed", Factor: factor}, r.PerSecond, b.mixed)
+			step, err := b.overload(ctx, node, overloadStep{Database: database, Factor: factor}, r.PerSecond)
 			if err != nil {
 				return err
 			}
 			report.Steps = append(report.Steps, step)
 		}
-	}
-	for _, hot := range b.hot() {
-		const factor = 1.5
-		step, err := b.overload(ctx, b.Nodes[0], overloadStep{Database: fast, Load: hot.name, Factor: factor}, report.Capacity[fast], hot.target)
-		if err != nil {
-			return err
-		}
-		report.Steps = append(report.Steps, step)
 	}
 	if err := b.printOverload(report.Steps); err != nil {
 		return err
@@ -110,12 +101,12 @@ func (b *bench) addSlowNode(ctx context.Context) error {
 }
 
 // overload sends an open loop to a node and looks at it meanwhile.
-func (b *bench) overload(ctx context.Context, node *fleet.Node, step overloadStep, capacity float64, target func() load.Target) (overloadStep, error) {
+func (b *bench) overload(ctx context.Context, node *fleet.Node, step overloadStep, capacity float64) (overloadStep, error) {
 	o := b.options(overloadConnections)
 	o.Addrs, o.Rate = []string{node.Addr}, step.Factor*capacity
 	answered := new(answeredTarget)
 	o.Target = func() load.Target {
-		answered.Target = target()
+		answered.Target = load.NewSpendgate(b.keys)
 		return answered
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -123,7 +114,7 @@ func (b *bench) overload(ctx context.Context, node *fleet.Node, step overloadSte
 	var watched sync.WaitGroup
 	watched.Go(func() { step.watch(watching, node) })
 	var err error
-	step.Result, err = b.Measure(ctx, fmt.Sprintf("%s %s x%g", step.Database, step.Load, step.Factor), o)
+	step.Result, err = b.Measure(ctx, fmt.Sprintf("%s x%g", step.Database, step.Factor), o)
 	stop()
 	watched.Wait()
 	if err != nil {
@@ -166,53 +157,12 @@ func (t *answeredTarget) Judge(want load.Verdict, head, body []byte) string {
 	return t.Target.Judge(want, head, body)
 }
 
-func (b *bench) mixed() load.Target { return load.NewSpendgate(b.keys) }
-
-// hotLoad is one thing that all clients have in common.
-type hotLoad struct {
-	name   string
-	target func() load.Target
-}
-
-func (b *bench) hot() []hotLoad {
-	change := func(change func(*load.Action)) func() load.Target {
-		return func() load.Target { return &hotTarget{changedTarget{load.NewSpendgate(b.keys), change}} }
-	}
-	return []hotLoad{
-		{"one policy", change(func(a *load.Action) { a.Policy = 0 })},
-		{"one action", change(func(a *load.Action) {
-			key := a.Key
-			b.Workload.Action(0, a)
-			a.Key, a.Keyed = key, false
-		})},
-		{"one key", change(func(a *load.Action) { a.Key = 0 })}, // last: it is at its limit then
-	}
-}
-
-// changedTarget changes actions before they are sent.
-type changedTarget struct {
-	load.Target
-	change func(*load.Action)
-}
-
-// AppendRequest implements load.Target.
-func (t *changedTarget) AppendRequest(dst []byte, a *load.Action) []byte {
-	t.change(a)
-	return t.Target.AppendRequest(dst, a)
-}
-
-// hotTarget changes actions, and takes any decision about them.
-type hotTarget struct{ changedTarget }
-
-// Judge implements load.Target.
-func (t *hotTarget) Judge(load.Verdict, []byte, []byte) string { return "" }
-
 func (b *bench) printOverload(steps []overloadStep) error {
 	w := tabwriter.NewWriter(b.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\ndatabase\tload\ttimes\toffered/s\tright/s\tp50 ms\tp99\tmax\trefused/s\tp50 ms\tp99\tother\tlost\tMiB\tgoroutines\t")
+	fmt.Fprintln(w, "\ndatabase\ttimes\toffered/s\tright/s\tp50 ms\tp99\tmax\trefused/s\tp50 ms\tp99\tother\tlost\tMiB\tgoroutines\t")
 	for _, s := range steps {
 		r := &s.Result
-		fmt.Fprintf(w, "%s\t%s\t%g\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.0f\t%.0f\t\n", s.Database, s.Load, s.Factor,
+		fmt.Fprintf(w, "%s\t%g\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.0f\t%.0f\t\n", s.Database, s.Factor,
 			r.OfferedRate, r.PerSecond, r.Latency.P50, r.Latency.P99, r.Latency.Max, float64(r.Refused)/r.Seconds, r.Refusal.P50, r.Refusal.P99,
 			r.Failures()-r.Refused, s.Lost, s.Resident, s.Routines)
 	}
