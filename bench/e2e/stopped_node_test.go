@@ -199,31 +199,3 @@ func (s *suite) keyOfStoppedNode(t *testing.T) {
 		t.Errorf("rows of one key: %+v", rows)
 	}
 }
-
-// G7: a check that was recorded, but answered 500 because PostgreSQL's answer
-// was lost, is the answer to the next identical request, on any node: without key
-// once, as a replay, and later ones are its duplicates; with its key each time.
-func (s *suite) recordedThoughRefused(t *testing.T) {
-	d := s.distant(t)
-	for _, action := range []fleet.Action{s.action("81"), s.keyed("82")} {
-		d.network.HoldAnswers()
-		refusedInOutage(t, must(d.Client(s.key).Check(t.Context(), action))(t))
-		rows := s.rows(t, "counterparty = $1", action.Counterparty)
-		if len(rows) != 1 {
-			t.Fatalf("the commit did not arrive: %+v", rows)
-		}
-		first, second := check(t, s.client(0), action), check(t, s.client(1), action)
-		d.network.Release()
-		if !first.Replayed() || first.Result().CheckID != rows[0].CheckID {
-			t.Errorf("%s was recorded and answered 500; its retry is answered %s (replayed: %t)", rows[0].CheckID, first, first.Replayed())
-		}
-		if action.IdempotencyKey == "" {
-			if r := second.Result(); !r.Duplicate() || named(t, r) != rows[0].CheckID {
-				t.Errorf("%s answered its retry; one more is answered %s", rows[0].CheckID, second)
-			}
-		} else if !second.Replayed() || string(second.Body) != string(first.Body) {
-			t.Errorf("the key answered by %s is answered by %s", first, second)
-		}
-		s.warm(t, d)
-	}
-}
