@@ -37,20 +37,19 @@ else
   echo "NOTICE: no Node.js programs, so the tests with the MCP inspector and of TypeScript are skipped" >&2
 fi
 
-go vet ./...
 # What is of one goroutine, so that the detector would only slow it down.
 single=$(go list ./bench/model ./hotpath/policy)
 rest=$(go list ./... | grep -vxF "$single")
 # Much of a test is waiting, so one package more than processors is tested at
 # once, and those that take the longest begin.
 # shellcheck disable=SC2086 # words, or none
-CGO_ENABLED=${race:+1} go test $race -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) ${TEST_FLAGS:-} ./bench/e2e ./audit/postgres ./hotpath $rest
+CGO_ENABLED=${race:+1} go test $race -vet=all -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) ${TEST_FLAGS:-} ./bench/e2e ./audit/postgres ./hotpath $rest
 # shellcheck disable=SC2086
-go test -timeout 30m ${TEST_FLAGS:-} $single
+go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single
 # The schedules that the detector is too slow for.
-go test -count=1 -run Schedule ./bench/sim ./hotpath/webhook
+go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook
 # Allocations, which the detector changes: it empties pools at random.
-go test -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
+go test -vet=off -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
 
 echo
-go test -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'
+go test -vet=off -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'
