@@ -119,8 +119,11 @@ func (d *devNode) namesItsMode(t *testing.T) {
 	if !strings.Contains(d.Log(), "embedded single node") {
 		t.Error("it does not say at start what it is")
 	}
-	sample, err := os.ReadFile(filepath.Join(d.folder, "sample.key"))
-	act(t, err)
+	var sample []byte
+	eventually(t, patience, "there is a sample key", func() bool { // it is made last, after the node began to answer
+		sample, _ = os.ReadFile(filepath.Join(d.folder, "sample.key"))
+		return len(sample) > 0
+	})
 	action := fleet.Action{
 		AgentID: "a", PolicyID: "refund-desk", ActionType: "refund", Amount: "42.50", Currency: "USD",
 		Counterparty: "c", Metadata: map[string]any{"days_since_purchase": json.Number("5")},
