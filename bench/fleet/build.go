@@ -36,7 +36,8 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, "spendgate")
-	args := []string{"build", "-buildvcs=false", "-o", binary}
+	// What go run has linked is kept in the build cache, other than what go build has.
+	args := []string{"run", "-exec", "cp", "-buildvcs=false"}
 	cgo := "CGO_ENABLED=0"
 	if o.Race {
 		// SQLite is C that became Go, and none of it is shared: with the detector
@@ -53,7 +54,7 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 		}
 		args = append(args, "-overlay", file)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/spendgate")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/spendgate", binary)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), cgo)
 	if output, err := cmd.CombinedOutput(); err != nil {

@@ -29,7 +29,7 @@ func newClone(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{dir: dir, binary: filepath.Join(dir, ".bin", "spendgate")}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", n.binary, "./cmd/spendgate")
+	build := exec.Command("go", "run", "-exec", "install -D", "-buildvcs=false", "./cmd/spendgate", n.binary)
 	build.Dir = root()
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build: %v\n%s", err, out)
