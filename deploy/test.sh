@@ -41,9 +41,11 @@ fi
 single=$(go list ./bench/model ./hotpath/policy)
 rest=$(go list ./... | grep -vxF "$single")
 # Much of a test is waiting, so one package more than processors is tested at
-# once, and those that take the longest begin.
+# once, likewise tests of a package, and those that take the longest begin.
+atonce=$(($(getconf _NPROCESSORS_ONLN) + 1))
 # shellcheck disable=SC2086 # words, or none
-CGO_ENABLED=${race:+1} go test $race -vet=all -timeout 30m -p $(($(getconf _NPROCESSORS_ONLN) + 1)) ${TEST_FLAGS:-} ./bench/e2e ./audit/postgres ./hotpath $rest
+CGO_ENABLED=${race:+1} go test $race -vet=all -timeout 30m -p $atonce -parallel $atonce ${TEST_FLAGS:-} \
+  ./bench/e2e ./audit/postgres ./audit/verify ./hotpath $rest
 # shellcheck disable=SC2086
 go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single
 # The schedules that the detector is too slow for.
