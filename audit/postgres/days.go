@@ -230,7 +230,7 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 // holders names the sessions that have had checks for long.
 func (d *days) holders(ctx context.Context) string {
 	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?')) FROM pg_locks AS l
-		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`) // as above
+		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`) // its error is that of the rows
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return "they cannot be named"

@@ -269,9 +269,7 @@ func union(a, b verify.Range) verify.Range {
 	if b.Low.Compare(a.Low) < 0 {
 		a.Low = b.Low
 	}
-	if a.High.Compare(b.High) < 0 {
-		a.High = b.High
-	}
+	a.High = later(a.High, b.High)
 	return a
 }
 
