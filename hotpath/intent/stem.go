@@ -1,7 +1,5 @@
 package intent
 
-import "bytes"
-
 // stem cuts the inflections of a lower-case word: plural, -ed, -ing and a
 // final e. It is deliberately lighter than a full stemmer: "pay" and "payment",
 // or "return" and "returnable", are different evidence. The result aliases w.
@@ -29,7 +27,15 @@ func stem(w []byte) []byte {
 	return w
 }
 
-func hasVowel(w []byte) bool { return bytes.ContainsAny(w, "aeiouy") }
+func hasVowel(w []byte) bool {
+	for _, b := range w {
+		switch b {
+		case 'a', 'e', 'i', 'o', 'u', 'y':
+			return true
+		}
+	}
+	return false
+}
 
 // undouble turns shipp(ed) into ship and cancell(ed) into cancel, so that both
 // spellings meet, but keeps bill, pass and add.
