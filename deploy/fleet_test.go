@@ -69,7 +69,7 @@ func newLocalFleet(t *testing.T, binary string, env ...string) *localFleet {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "run", "-exec", "cp", "-buildvcs=false", "../bench/fleetctl", f.command).CombinedOutput(); err != nil {
+	if out, err := fleet.BuildCommand(t.Context(), "../bench/fleetctl", f.command).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return f

@@ -36,31 +36,37 @@ func Build(ctx context.Context, dir string, o BuildOptions) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, "spendgate")
-	// What go run has linked is kept in the build cache, other than what go build has.
-	args := []string{"run", "-exec", "cp", "-buildvcs=false"}
+	var flags []string
 	cgo := "CGO_ENABLED=0"
 	if o.Race {
 		// SQLite is C that became Go, and none of it is shared: with the detector
 		// it takes ten times as long.
-		args, cgo = append(args, "-race", "-gcflags=modernc.org/...=-race=false"), "CGO_ENABLED=1"
+		flags, cgo = append(flags, "-race", "-gcflags=modernc.org/...=-race=false"), "CGO_ENABLED=1"
 	}
 	if o.Version != "" {
-		args = append(args, "-ldflags", "-X main.version="+o.Version)
+		flags = append(flags, "-ldflags", "-X main.version="+o.Version)
 	}
 	if len(o.Overlay) > 0 {
 		file, err := writeOverlay(dir, root, o.Overlay)
 		if err != nil {
 			return "", err
 		}
-		args = append(args, "-overlay", file)
+		flags = append(flags, "-overlay", file)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/spendgate", binary)...)
+	cmd := BuildCommand(ctx, "./cmd/spendgate", binary, flags...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), cgo)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build the service: %w\n%s", err, bytes.TrimSpace(output))
 	}
 	return binary, nil
+}
+
+// BuildCommand returns the command that compiles a package into a file. What go run
+// has linked is kept in the build cache, other than what go build has.
+func BuildCommand(ctx context.Context, pkg, file string, flags ...string) *exec.Cmd {
+	args := append([]string{"run", "-exec", "cp", "-buildvcs=false"}, flags...)
+	return exec.CommandContext(ctx, "go", append(args, pkg, file)...)
 }
 
 // writeOverlay writes the texts into dir and returns the overlay file for go build.

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"spendgate/bench/fleet"
 )
 
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "fleetctl")
-	if out, err := exec.CommandContext(t.Context(), "go", "run", "-exec", "cp", "-buildvcs=false", ".", binary).CombinedOutput(); err != nil {
+	if out, err := fleet.BuildCommand(t.Context(), ".", binary).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return binary

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"spendgate/bench/fleet"
 )
 
 // node is a single node in a folder that looks like a fresh clone.
@@ -29,7 +31,10 @@ func newClone(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{dir: dir, binary: filepath.Join(dir, ".bin", "spendgate")}
-	build := exec.Command("go", "run", "-exec", "install -D", "-buildvcs=false", "./cmd/spendgate", n.binary)
+	if err := os.Mkdir(filepath.Dir(n.binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := fleet.BuildCommand(t.Context(), "./cmd/spendgate", n.binary)
 	build.Dir = root()
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build: %v\n%s", err, out)
