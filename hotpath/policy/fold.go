@@ -2,7 +2,6 @@ package policy
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"spendgate/hotpath/spend"
@@ -15,7 +14,7 @@ type names struct{ set }
 func newNames(entries []string) names {
 	folded := make([]string, len(entries))
 	for i, entry := range entries {
-		folded[i] = string(appendFold(nil, strings.TrimSpace(entry)))
+		folded[i] = string(spend.AppendFold(nil, strings.TrimSpace(entry)))
 	}
 	return names{newSet(folded)}
 }
@@ -35,7 +34,7 @@ func (n *names) has(s string) bool {
 		return n.hasLong(s)
 	}
 	var buf [shortName]byte
-	return contains(&n.set, appendFold(buf[:0], s))
+	return contains(&n.set, spend.AppendFold(buf[:0], s))
 }
 
 func (n *names) hasLong(s string) bool {
@@ -43,38 +42,5 @@ func (n *names) hasLong(s string) bool {
 		return false // more code points than an entry may have
 	}
 	var buf [longestName]byte
-	return contains(&n.set, appendFold(buf[:0], s))
-}
-
-// appendFold appends the folded form of s. Two strings have the same one
-// exactly when strings.EqualFold holds.
-func appendFold(dst []byte, s string) []byte {
-	for i := range len(s) {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			return appendFoldRunes(dst, s[i:])
-		}
-		if 'a' <= c && c <= 'z' {
-			c -= 'a' - 'A'
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-func appendFoldRunes(dst []byte, s string) []byte {
-	for _, r := range s {
-		dst = utf8.AppendRune(dst, foldRune(r))
-	}
-	return dst
-}
-
-// foldRune returns the least of a code point's case variants. Being the least it
-// is never longer in UTF-8; for a letter of ASCII it is the capital.
-func foldRune(r rune) rune {
-	least := r
-	for variant := unicode.SimpleFold(r); variant != r; variant = unicode.SimpleFold(variant) {
-		least = min(least, variant)
-	}
-	return least
+	return contains(&n.set, spend.AppendFold(buf[:0], s))
 }

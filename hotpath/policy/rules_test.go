@@ -139,7 +139,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("S11 %q and %q: equal is %v, want %v", w, other, got, want)
 			}
 		}
-		if folded := appendFold(nil, w); len(folded) > len(w) {
+		if folded := spend.AppendFold(nil, w); len(folded) > len(w) {
 			t.Errorf("%q is longer when folded: %q", w, folded)
 		}
 	}

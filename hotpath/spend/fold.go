@@ -1,0 +1,67 @@
+package spend
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// NameForm says what ValidName accepts, for messages.
+const NameForm = "must be 1-128 characters in Unicode's form NFKC, without control and format characters and white space around them"
+
+// ValidName reports whether s may name a principal or an owner: two names that
+// look the same are then the same (S62).
+func ValidName(s string) bool {
+	if Blank(s) || TooLong(s, MaxPrincipal) || !norm.NFKC.IsNormalString(s) {
+		return false
+	}
+	first, _ := utf8.DecodeRuneInString(s)
+	last, _ := utf8.DecodeLastRuneInString(s)
+	if unicode.IsSpace(first) || unicode.IsSpace(last) {
+		return false
+	}
+	for _, r := range s {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return false
+		}
+	}
+	return true
+}
+
+// FoldName returns what two names of principals or owners have in common exactly
+// when they are the same one (S62).
+func FoldName(s string) string { return string(AppendFold(nil, norm.NFKC.String(s))) }
+
+// AppendFold appends the folded form of s. Two strings have the same one
+// exactly when strings.EqualFold holds.
+func AppendFold(dst []byte, s string) []byte {
+	for i := range len(s) {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			return appendFoldRunes(dst, s[i:])
+		}
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+func appendFoldRunes(dst []byte, s string) []byte {
+	for _, r := range s {
+		dst = utf8.AppendRune(dst, foldRune(r))
+	}
+	return dst
+}
+
+// foldRune returns the least of a code point's case variants. Being the least it
+// is never longer in UTF-8; for a letter of ASCII it is the capital.
+func foldRune(r rune) rune {
+	least := r
+	for variant := unicode.SimpleFold(r); variant != r; variant = unicode.SimpleFold(variant) {
+		least = min(least, variant)
+	}
+	return least
+}

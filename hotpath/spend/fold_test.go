@@ -1,0 +1,33 @@
+package spend
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestValidName(t *testing.T) {
+	for _, s := range []string{"bot", "Ann Lee", "ann@example.com", "team:payments", "Zoë", "渡辺", strings.Repeat("é", 128)} {
+		if !ValidName(s) {
+			t.Errorf("%q is refused", s)
+		}
+	}
+	for _, s := range []string{
+		"", " ", " bot", "bot ", "bot\u00a0", "bo\u200bt", "bot\u202e", "\ufeffbot", "bo\tt", "bo\nt", "bo\x00t", "bo\u2028t",
+		"Zoe\u0308", "ｂｏｔ", "ﬁn", strings.Repeat("é", 129),
+	} {
+		if ValidName(s) {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+func TestFoldName(t *testing.T) {
+	for _, pair := range [][2]string{{"botA", "BOTa"}, {"Zoë", "ZOË"}, {"K", "\u212a"}, {"σ", "ς"}, {"ｂｏｔ", "Bot"}} {
+		if FoldName(pair[0]) != FoldName(pair[1]) {
+			t.Errorf("%q and %q are two", pair[0], pair[1])
+		}
+	}
+	if FoldName("bot1") == FoldName("bot2") {
+		t.Error("two names are one")
+	}
+}
