@@ -178,6 +178,7 @@ func TestGoodAnswers(t *testing.T) {
 		`{"key_id":"key_01a1f958502270008001020304050607","name":"n","rate_limit_rpm":100,"active":false,`, admin)
 	f("GET", "/health?probe=7", "", 200, `{"status":"ok","version":"1.2.3","timestamp":"`, "X-API-Key: -")
 	f("GET", "/openapi.yaml", "", 200, "openapi: 3.1.", "X-API-Key: -")
+	f("GET", "/openapi.json", "", 200, `{"openapi":"3.1.`, "X-API-Key: -")
 }
 
 func simulationOf(n int) string {

@@ -13,10 +13,3 @@ func (a *API) getHealth(x *exchange) error {
 	x.out = o.end()
 	return x.answer(200)
 }
-
-// getOpenAPI answers GET /openapi.yaml.
-func (a *API) getOpenAPI(x *exchange) error {
-	x.ctx.SetContentType("application/yaml")
-	x.ctx.Response.SetBodyRaw(openAPI)
-	return nil
-}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
 
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
@@ -62,6 +65,33 @@ func TestTheDocumentHasEveryRuleType(t *testing.T) {
 	}
 	if documented := describe(t).doc.Components.Schemas["Rule"].Value.Properties["rule_type"].Value.Enum; !slices.Equal(documented, types) {
 		t.Errorf("openapi.yaml has the rule types %s, want %s", documented, types)
+	}
+}
+
+// The document is plain YAML 1.2, which every parser reads alike, and /openapi.json
+// is the same document.
+func TestTheDocumentIsPlain(t *testing.T) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(openAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	var plain func(n *yaml.Node)
+	plain = func(n *yaml.Node) {
+		if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 || n.ShortTag() == "!!merge" {
+			t.Errorf("openapi.yaml:%d has an alias, an anchor, a tag or a merge key", n.Line)
+			return
+		}
+		for _, inside := range n.Content {
+			plain(inside)
+		}
+	}
+	plain(&document)
+	var fromYAML, fromJSON any
+	if err := errors.Join(document.Decode(&fromYAML), yaml.Unmarshal(openAPIJSON(), &fromJSON)); err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(openAPIJSON()) || !reflect.DeepEqual(fromYAML, fromJSON) {
+		t.Error("openapi.json is not openapi.yaml")
 	}
 }
 
@@ -176,6 +206,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	admin := "X-Admin-Key: " + adminKey
 	d.send("GET", "/health", "", 200, true)
 	d.send("GET", "/openapi.yaml", "", 200, true)
+	d.send("GET", "/openapi.json", "", 200, true)
 
 	created := d.send("POST", "/v1/keys", `{"name":"tests","rate_limit_rpm":1000}`, 201, true, admin)
 	d.key = field(t, created, "api_key")

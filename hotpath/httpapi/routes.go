@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	_ "embed"
 	"runtime/debug"
 	"strings"
 
@@ -75,6 +74,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", endpoint{method: "POST", serve: a.postReplay, admin: true})
 	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
 	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
+	a.at(r, "/openapi.json", endpoint{method: "GET", serve: a.getOpenAPIJSON, free: true})
 
 	a.unrouted = &endpoint{free: true, counters: a.metrics.of("none", "other")}
 	r.NotFound = func(ctx *fasthttp.RequestCtx) { a.fail(exchangeOf(ctx), errPathNotFound) }
@@ -169,6 +169,3 @@ func (a *API) admit(x *exchange, c hotpath.Caller) (err error) {
 	x.access, x.quota, err = a.authorizer.Admit(x.context(), c, x.endpoint.scope, x.endpoint.method == fasthttp.MethodGet)
 	return err
 }
-
-//go:embed openapi.yaml
-var openAPI []byte
