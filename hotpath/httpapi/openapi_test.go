@@ -7,10 +7,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,14 +61,61 @@ func realOptions(t *testing.T) Options {
 	return Options{Authorizer: a, Store: store, AdminKeys: []string{adminKey}, Version: "test", Registerer: reg, Logger: log}
 }
 
-// The document has the rule types that there are.
+// The document has a schema for each rule type, with its parameters.
 func TestTheDocumentHasEveryRuleType(t *testing.T) {
-	var types []any
-	for _, r := range policy.RuleTypes() {
-		types = append(types, r.Name)
+	schemas := describe(t).doc.Components.Schemas
+	mapping := schemas["Rule"].Value.Discriminator.Mapping
+	types := policy.RuleTypes()
+	if len(mapping) != len(types) || len(schemas["Rule"].Value.OneOf) != len(types) {
+		t.Errorf("Rule has %d types, want %d", len(mapping), len(types))
 	}
-	if documented := describe(t).doc.Components.Schemas["Rule"].Value.Properties["rule_type"].Value.Enum; !slices.Equal(documented, types) {
-		t.Errorf("openapi.yaml has the rule types %s, want %s", documented, types)
+	for _, r := range types {
+		one := schemas[path.Base(mapping[r.Name].Ref)]
+		if one == nil || one.Value.Properties["rule_type"].Value.Const != r.Name {
+			t.Errorf("the schema of rule type %s is %v", r.Name, mapping[r.Name].Ref)
+			continue
+		}
+		var names, required []string
+		for _, p := range r.Parameters {
+			names = append(names, p.Name)
+			if p.Required {
+				required = append(required, p.Name)
+			}
+		}
+		slices.Sort(names)
+		parameters := one.Value.Properties["parameters"].Value
+		if documented := slices.Sorted(maps.Keys(parameters.Properties)); !slices.Equal(documented, names) || !slices.Equal(parameters.Required, required) {
+			t.Errorf("%s has the parameters %s, of which %s are required; want %s and %s", r.Name, documented, parameters.Required, names, required)
+		}
+	}
+}
+
+// The document has a schema for each type of events, and the reasons that there are.
+func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
+	schemas := describe(t).doc.Components.Schemas
+	event := schemas["Event"].Value
+	if len(event.OneOf) != len(audit.EventTypes) || len(event.Discriminator.Mapping) != len(audit.EventTypes) {
+		t.Errorf("Event has %d types, want %d", len(event.OneOf), len(audit.EventTypes))
+	}
+	var types, reasons []any
+	for _, name := range audit.EventTypes {
+		types = append(types, string(name))
+		if one := schemas[path.Base(event.Discriminator.Mapping[string(name)].Ref)]; one == nil || one.Value.Properties["type"].Value.Const != string(name) {
+			t.Errorf("the schema of %s is %v", name, event.Discriminator.Mapping[string(name)].Ref)
+		}
+	}
+	if documented := schemas["EventType"].Value.Enum; !slices.Equal(documented, types) {
+		t.Errorf("EventType is %s, want %s", documented, types)
+	}
+	source, err := os.ReadFile("../spend/decision.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "(\w+)"$`).FindAllSubmatch(source, -1) {
+		reasons = append(reasons, string(found[1]))
+	}
+	if documented := schemas["ReasonCode"].Value.Enum; !slices.Equal(documented, reasons) {
+		t.Errorf("ReasonCode is %s, want %s", documented, reasons)
 	}
 }
 
@@ -263,7 +314,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/checks", strings.Replace(check("600.05"), `"a"`, `"b"`, 1), 422, true)
 	d.send("POST", "/v1/checks", strings.Replace(check("7"), `"p"`, `"none"`, 1), 404, true)
 	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":-1,"currency":"usd","counterparty":"c","reason_text":"r"}`, 422, false)
-	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":1,"currency":"usd","counterparty":"c"}`, 422, false)
+	d.send("POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","amount":1,"currency":"usd","counterparty":"c"}`, 422, true)
 	d.send("POST", "/v1/checks", strings.Replace(check("7"), "{", `{"agentid":"x",`, 1), 422, false)
 	d.send("POST", "/v1/checks", `{"agent_id":`, 400, false)
 	d.send("POST", "/v1/checks", check("7"), 401, true, "X-API-Key: svc_live_wrong")
