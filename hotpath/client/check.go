@@ -51,11 +51,12 @@ type Result struct {
 	ApprovalID string `json:"approval_id,omitempty"`
 
 	// Replayed reports that the service repeated an earlier answer, because the
-	// idempotency key was known.
+	// idempotency key was known: without an Outcome the action may have been carried
+	// out all the same.
 	Replayed bool `json:"-"`
-	// Outcome is failed or voided when this repeats the answer of a check that was
-	// reported so and released: the action may not be carried out.
-	Outcome string `json:"-"`
+	// Outcome is what was reported of the check since; zero when nothing was. NextStep
+	// goes by it, unlike that of Body.
+	Outcome CheckOutcome `json:"-"`
 	// Body is the answer as received; that of a replay equals the first one byte
 	// for byte.
 	Body []byte `json:"-"`
@@ -63,11 +64,13 @@ type Result struct {
 	checked bool // is the answer of Check
 }
 
-// Allowed reports whether the action may be carried out: the service answered
-// a Check of it with 200 and allow. It is false of nil, of a simulated result,
-// of one that was read again later and of one that was released since.
+// Allowed reports whether the action may be carried out, once: the service
+// answered a Check of it with 200 and allow, and no outcome was reported. It is
+// false of nil, of a simulated result and of one that was read again later. Of a
+// result that is Replayed it is true also if the action was carried out and
+// nobody reported it: give CheckID to the payment system as its idempotency key.
 func (r *Result) Allowed() bool {
-	return r != nil && r.checked && r.Decision == Allow && r.Outcome == ""
+	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported()
 }
 
 // Check asks whether an action may be carried out. Repetitions carry one
@@ -86,7 +89,6 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if err == nil {
 		var r *Result
 		if r, err = read[Result](from); err == nil {
-			r.Outcome = from.header.Get("Outcome")
 			r.checked = true
 			return r, nil
 		}
@@ -100,7 +102,8 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 // NewIdempotencyKey returns a key of 130 random bits.
 func NewIdempotencyKey() string { return "go-" + rand.Text() }
 
-// GetCheck reads the answer of an earlier check. It is a record, no permission.
+// GetCheck reads the answer of an earlier check, and what was reported of it. It
+// is a record, no permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
 	return fetch[Result](ctx, c, get("/v1/checks/"+url.PathEscape(checkID), nil))
 }
@@ -110,7 +113,10 @@ func (r *Result) accept(from reply) error {
 	if !strings.HasPrefix(r.CheckID, "chk_") || r.Decision == Undecided || r.PolicyVersion < 1 {
 		return misunderstood("it is no check result")
 	}
-	r.Replayed, r.Body = from.replayed(), from.body
+	r.Replayed, r.Outcome, r.Body = from.replayed(), checkOutcome(from.header), from.body
+	if r.Outcome.Reported() {
+		r.NextStep = r.Outcome.nextStep()
+	}
 	return nil
 }
 

@@ -56,7 +56,7 @@ func says(status int, body string, headers ...string) respond {
 	return func(w http.ResponseWriter) {
 		for _, h := range headers {
 			name, value, _ := strings.Cut(h, ": ")
-			w.Header().Set(name, value)
+			w.Header().Add(name, value)
 		}
 		w.WriteHeader(status)
 		io.WriteString(w, body) //nolint:errcheck // the client would notice
@@ -202,6 +202,34 @@ func TestNothingElseAllows(t *testing.T) {
 		c, _ := serve(t, change(`"allow"`, `"`+decision+`"`)).client(t, nil)
 		if r, err := c.Check(t.Context(), action(t)); err != nil || r.Allowed() || r.Decision.String() != decision {
 			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	// Neither does an allow of which an outcome was reported, in whatever words.
+	for header, want := range map[string]CheckOutcome{
+		"executed":                         {"executed", false},
+		"executed;release=pending":         {"executed", true},
+		" failed; release=pending ":        {"failed", true},
+		"voided":                           {"voided", false},
+		"":                                 {UnknownOutcome, false},
+		"Executed":                         {UnknownOutcome, false},
+		"none":                             {UnknownOutcome, false},
+		`"voided"`:                         {UnknownOutcome, false},
+		"voided;":                          {UnknownOutcome, false},
+		"voided;release=done":              {UnknownOutcome, false},
+		"failed, executed":                 {UnknownOutcome, false},
+		"failed;release=pending;more":      {UnknownOutcome, false},
+		"failed ;release=pending":          {UnknownOutcome, false},
+		"executed\nOutcome: failed":        {UnknownOutcome, false},
+		"executed;release=pending;release": {UnknownOutcome, false},
+	} {
+		headers := strings.Split("Idempotent-Replayed: true\nOutcome: "+header, "\n")
+		c, _ := serve(t, says(200, allowed, headers...)).client(t, nil)
+		if r, err := c.Check(t.Context(), action(t)); err != nil || r.Allowed() || r.Outcome != want || r.Decision != Allow || !r.Replayed ||
+			!strings.HasPrefix(r.NextStep, "Do not carry the action out") || string(r.Body) != allowed {
+			t.Errorf("%q: %+v, %v", header, r, err)
+		}
+		if r, err := c.GetCheck(t.Context(), "chk_1"); err != nil || r.Allowed() || r.Outcome != want {
+			t.Errorf("%q: %+v, %v", header, r, err)
 		}
 	}
 	// A result that a program built or read again is no permission either.

@@ -4,7 +4,54 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
+
+	"spendgate/hotpath/spend"
 )
+
+// UnknownOutcome is the Status of a CheckOutcome that cannot be understood: the
+// action is not to be carried out, as with any other.
+const UnknownOutcome = "unknown"
+
+// CheckOutcome is what a response that shows a check says became of it: the header
+// Outcome. The zero value means that nothing was reported.
+type CheckOutcome struct {
+	Status         string // executed, failed, voided or UnknownOutcome
+	ReleasePending bool   // nothing was given back yet
+}
+
+// Reported is false only of the zero value.
+func (o CheckOutcome) Reported() bool { return o != CheckOutcome{} }
+
+// nextStep says what to do with a check of which something was reported.
+func (o CheckOutcome) nextStep() string {
+	switch o.Status {
+	case string(spend.Executed):
+		return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key."
+	case UnknownOutcome:
+		return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
+	}
+	text := "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer."
+	if o.ReleasePending {
+		text += " It may be blocked until somebody who may release has reported, too."
+	}
+	return text
+}
+
+// checkOutcome reads the header, an item of RFC 8941. Whatever else is there is an
+// outcome as well: no check is carried out for a header that was not understood.
+func checkOutcome(h http.Header) CheckOutcome {
+	values := h.Values("Outcome")
+	if len(values) == 0 {
+		return CheckOutcome{}
+	}
+	status, parameter, parameters := strings.Cut(strings.Trim(values[0], " "), ";")
+	pending := strings.TrimLeft(parameter, " ") == "release=pending"
+	if len(values) > 1 || !spend.Status(status).Known() || parameters && !pending {
+		return CheckOutcome{Status: UnknownOutcome}
+	}
+	return CheckOutcome{status, pending}
+}
 
 // OutcomeReport says what became of an allowed action.
 type OutcomeReport struct {

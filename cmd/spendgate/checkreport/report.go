@@ -41,7 +41,7 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 func (r *Report) Write(w io.Writer) error {
 	p := &printer{}
 	c, d := r.Check, &r.Check.Decision
-	fmt.Fprintf(&p.out, "%s: %s\n", c.ID.Text(spend.PrefixCheck), d.Effect)
+	fmt.Fprintf(&p.out, "%s: %s%s\n", c.ID.Text(spend.PrefixCheck), d.Effect, r.becameOf())
 	p.section("Decision")
 	p.line("decision", d.Effect.String()+", confidence "+d.Confidence.String())
 	p.text("reason code", string(d.Reason))
@@ -55,6 +55,19 @@ func (r *Report) Write(w io.Writer) error {
 	r.writeRecord(p)
 	_, err := io.WriteString(w, p.out.String())
 	return err
+}
+
+// becameOf says what was reported last, so that nobody takes an allow for one that
+// is still to be carried out.
+func (r *Report) becameOf() string {
+	if len(r.Outcomes) == 0 {
+		return ""
+	}
+	last := r.Outcomes[len(r.Outcomes)-1]
+	if last.Release == spend.ReleasePending {
+		return fmt.Sprintf(", then %s (release pending)", last.Status)
+	}
+	return ", then " + string(last.Status)
 }
 
 // writeOutcomes prints what was reported, if anything was.

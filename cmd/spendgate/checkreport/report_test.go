@@ -118,6 +118,24 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// The first line says what was reported last, also of a check that was allowed.
+func TestFirstLineHasTheOutcome(t *testing.T) {
+	r := made(t, nil)
+	for _, next := range []struct {
+		outcome spend.Outcome
+		want    string
+	}{
+		{spend.Outcome{Status: spend.Failed, Release: spend.ReleasePending}, "allow, then failed (release pending)\n"},
+		{spend.Outcome{Status: spend.Executed, Release: spend.ReleaseNone}, "allow, then executed\n"},
+	} {
+		r.Outcomes = append(r.Outcomes, &next.outcome)
+		var text bytes.Buffer
+		if err := r.Write(&text); err != nil || !strings.HasPrefix(text.String(), "chk_01a1fbf6687379739bccaf16302b671f: "+next.want) {
+			t.Error(err, text.String())
+		}
+	}
+}
+
 // Of every rule type that judges a check the report says what it read.
 func TestReportHasWhatTheRuleRead(t *testing.T) {
 	for _, ruleType := range policy.RuleTypes() {

@@ -73,16 +73,16 @@ func encodeCanonical(a client.Action) ([]byte, error) {
 }
 
 // take returns the key of an earlier such call without an outcome, which no
-// other call gets then, else a new one.
-func (p *pendingKeys) take(c call) string {
+// other call gets then, else one that is new.
+func (p *pendingKeys) take(c call) (key string, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
 	if pending, ok := p.keys[c]; ok {
 		delete(p.keys, c)
-		return pending.key
+		return pending.key, false
 	}
-	return client.NewIdempotencyKey()
+	return client.NewIdempotencyKey(), true
 }
 
 // keep remembers a key whose outcome is unknown.

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	stdjson "encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -82,6 +83,18 @@ func nullable(s *jsonschema.Schema) {
 	if s.Items != nil {
 		nullable(s.Items)
 	}
+}
+
+// checkedSchema returns the schema of a check's answer. Whether to act is said by
+// proceed alone.
+func checkedSchema() *jsonschema.Schema {
+	s, first := outputSchema[client.Result](), schemaOf[verdict](checkedTexts())
+	first.Properties["outcome"].Type, first.Properties["outcome"].Types = "", []string{"string", "null"}
+	maps.Copy(s.Properties, first.Properties)
+	s.Properties["decision"].Description = checkedTexts()["decision"]
+	s.PropertyOrder = append(first.PropertyOrder, s.PropertyOrder...)
+	s.Required = append(first.Required, s.Required...)
+	return s
 }
 
 // simulatedSchema returns the schema of a simulation, whose results permit

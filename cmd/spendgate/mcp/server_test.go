@@ -35,7 +35,7 @@ type service struct {
 	mu       sync.Mutex
 	requests []string // method, URI, key and body
 	traces   []string // traceparent and tracestate
-	answers  []string // status, a space and the body; "lost" closes the connection
+	answers  []string // status, a space, headers and an empty line if there are any, the body; "lost" closes the connection
 }
 
 func serve(t *testing.T, answers ...string) *service {
@@ -54,6 +54,13 @@ func serve(t *testing.T, answers ...string) *service {
 		status, text, _ := strings.Cut(answer, " ")
 		if status == "lost" {
 			panic(http.ErrAbortHandler)
+		}
+		if headers, body, any := strings.Cut(text, "\n\n"); any {
+			text = body
+			for line := range strings.Lines(headers) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+				w.Header().Set(name, value)
+			}
 		}
 		if status == "429" {
 			w.Header().Set("Retry-After", "17")
@@ -258,7 +265,8 @@ func TestDecisions(t *testing.T) {
 	blocked := strings.NewReplacer(`"allow"`, `"block"`, `"reason_code":null`, `"reason_code":"max_amount_exceeded"`, `"violated_rule_id":null`, `"violated_rule_id":"cap"`).Replace(allowed)
 	got := callTool(t, connect(t, newServer(t, serve(t, "200 "+allowed), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
 	got.check(t, false, "Decision: allow.", "Next step: Proceed.", "Check: chk_1")
-	if text, _, _ := strings.Cut(got.text, "\n"); text != allowed || sortedMembers(t, got.structured) != sortedMembers(t, allowed) {
+	want := strings.Replace(allowed, "{", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":false,`, 1)
+	if text, _, _ := strings.Cut(got.text, "\n"); sortedMembers(t, text) != sortedMembers(t, want) || sortedMembers(t, got.structured) != sortedMembers(t, want) {
 		t.Errorf("%s\n%s", text, got.structured)
 	}
 	got = callTool(t, connect(t, newServer(t, serve(t, "200 "+blocked), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))

@@ -12,15 +12,19 @@ import (
 const checkDescription = `Ask whether a planned movement of money is permitted. Call it BEFORE every refund, credit, discount or payment,
 once per action, with exactly the values that will be carried out. The answer is recorded permanently.
 
-What the decision asks of you:
-- "allow": carry out exactly this action, once.
+Act only if "proceed" is true. What the answer asks of you:
+- "allow", "proceed" true: carry out exactly this action, once. Give the payment system the check_id as its idempotency key, if it takes one; then
+  call report_outcome.
+- "allow", "proceed" and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out first (next_step).
+- an "outcome" (executed, failed, voided), whatever the decision: this check is over. Do not carry the action out.
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
 - "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
 - "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with wait_for_approval. Once it
   is approved, call this again with the same values and the approval_id (and no idempotency_key of before), and carry it out only if that is "allow".
 An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
 
-The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate.`
+The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate. Once a call was answered, the same call again
+without an idempotency_key is a new check; with the same idempotency_key it is the same check.`
 
 const waitDescription = `Wait until people decided about an escalated action: call it with the approval_id that check_financial_action answered. It returns as
 soon as they decided, after 50 seconds at most.
@@ -161,7 +165,7 @@ func waitTexts() map[string]string {
 func outputTexts() map[string]string {
 	return map[string]string{
 		"check_id":                  "Names the check in the record.",
-		"decision":                  "allow: carry out exactly this action. block: do not. escalate: a human decides.",
+		"decision":                  "allow, block or escalate.",
 		"confidence":                "How sure the premises are: low or medium when the action type was taken from reason_text or facts were missing.",
 		"reason_code":               "A label for the reason. Null on allow.",
 		"message":                   "What was found, with figures.",
@@ -223,6 +227,17 @@ func outputTexts() map[string]string {
 		"reference":                 "The payment system's name for it. Null if none was given.",
 		"release":                   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
 		"flags":                     "exceeded or exceeded_pending if more was moved than was allowed.",
+	}
+}
+
+// checkedTexts returns the descriptions that differ for the answer of a check.
+func checkedTexts() map[string]string {
+	return map[string]string{
+		"proceed":         "true: carry out exactly this action, once. false: do not.",
+		"outcome":         "What was reported of this check: executed, failed or voided; unknown if that cannot be understood. Null if nothing was.",
+		"release_pending": "Whether what it took from budgets is still taken, although it was reported.",
+		"replayed":        "Whether an earlier call was answered so: the action may have been carried out since.",
+		"decision":        "allow: permitted. block: refused. escalate: a human decides. proceed says whether to act.",
 	}
 }
 

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -44,7 +41,7 @@ func (s *Server) tools() []tool {
 	return []tool{
 		{
 			name: checkAction, title: "Check a financial action", description: checkDescription, scope: spend.ChecksWrite,
-			input: actionSchema(true), output: outputSchema[client.Result](), run: s.check,
+			input: actionSchema(true), output: checkedSchema(), run: s.check,
 			onError: "There is no decision. Do not carry the action out.",
 		},
 		{
@@ -84,69 +81,6 @@ func (t *tool) definition() *sdk.Tool {
 			Title: t.title, ReadOnlyHint: t.reads, IdempotentHint: t.reads, DestructiveHint: &t.destroys, OpenWorldHint: new(false),
 		},
 	}
-}
-
-// check asks about an action. One that names no idempotency key is given one,
-// kept while the outcome is unknown: the same call again is the same check.
-func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
-	var a client.Action
-	if err := decode(arguments, &a); err != nil {
-		return nil, err
-	}
-	call, err := callOf(a)
-	if err != nil {
-		return nil, err
-	}
-	made := spend.Blank(a.IdempotencyKey)
-	if made {
-		a.IdempotencyKey = s.pending.take(call)
-	}
-	result, err := s.client.Check(ctx, a)
-	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || refusedEarly(err) {
-		if made { // a caller that named a key can name it again; no other gets its answer
-			s.pending.keep(call, a.IdempotencyKey)
-		}
-		return nil, err
-	}
-	s.pending.drop(call, a.IdempotencyKey)
-	if err != nil {
-		return nil, err
-	}
-	return answer(decisionText(result), result.Body), nil
-}
-
-// refusedEarly reports whether a request was refused before its action was read:
-// the outcome of an earlier one is still unknown.
-func refusedEarly(err error) bool {
-	refused, ok := errors.AsType[*client.Error](err)
-	return ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, refused.Status)
-}
-
-// decisionText returns the decision first, then everything a model needs if it
-// sees only the text.
-func decisionText(r *client.Result) string {
-	text := "Decision: " + r.Decision.String() + "."
-	if r.Message != "" {
-		text += "\n" + r.Message
-	}
-	if r.ViolatedRuleID != "" {
-		text += fmt.Sprintf("\nRule: %s (%s), policy version %d. Reason: %s.", r.ViolatedRuleID, r.ViolatedRuleDescription, r.PolicyVersion, r.ReasonCode)
-	}
-	if r.NextStep != "" {
-		text += "\nNext step: " + r.NextStep
-	}
-	if r.ApprovalID != "" {
-		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
-			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
-	}
-	if r.Outcome != "" {
-		text += "\nThis check was reported as " + r.Outcome + " since. Do not carry the action out; a new attempt is a new check, with another idempotency_key."
-	}
-	text += "\nCheck: " + r.CheckID
-	if r.Replayed {
-		text += " (the answer of an earlier request with this idempotency key)"
-	}
-	return text
 }
 
 func (s *Server) createPolicy(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
@@ -227,8 +161,8 @@ func (s *Server) reportOutcome(ctx context.Context, arguments []byte) (*sdk.Call
 	return answer(text, o.Body), nil
 }
 
-// answer returns the endpoint's answer unchanged, structured and, for clients that
-// read only texts, as the first of two; the second is a summary in words.
+// answer returns the endpoint's answer, structured and, for clients that read only
+// texts, as the first of two; the second is a summary in words.
 func answer(words string, body []byte) *sdk.CallToolResult {
 	return &sdk.CallToolResult{
 		Content:           []sdk.Content{&sdk.TextContent{Text: string(bytes.TrimSpace(body))}, &sdk.TextContent{Text: words}},

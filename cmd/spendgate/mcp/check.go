@@ -1,0 +1,137 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client"
+	"spendgate/hotpath/spend"
+)
+
+// check asks about an action. One that names no idempotency key is given one,
+// kept while the outcome is unknown: the same call again is the same check.
+func (s *Server) check(ctx context.Context, arguments []byte) (*sdk.CallToolResult, error) {
+	var a client.Action
+	if err := decode(arguments, &a); err != nil {
+		return nil, err
+	}
+	call, err := callOf(a)
+	if err != nil {
+		return nil, err
+	}
+	made := spend.Blank(a.IdempotencyKey)
+	var unseen bool // whether the client alone has sent the key
+	if made {
+		a.IdempotencyKey, unseen = s.pending.take(call)
+	}
+	result, err := s.client.Check(ctx, a)
+	if _, undecided := errors.AsType[*client.UndecidedError](err); undecided || refusedEarly(err) {
+		if made { // a caller that named a key can name it again; no other gets its answer
+			s.pending.keep(call, a.IdempotencyKey)
+		}
+		return nil, err
+	}
+	s.pending.drop(call, a.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	v := verdictOf(result, result.Replayed && !unseen)
+	body, err := v.encode(result.Body)
+	if err != nil {
+		return nil, err
+	}
+	return answer(v.words(result), body), nil
+}
+
+// refusedEarly reports whether a request was refused before its action was read:
+// the outcome of an earlier one is still unknown.
+func refusedEarly(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, refused.Status)
+}
+
+// verdict is what the headers of a check's answer say, and what follows from them:
+// its body alone is that of the first answer for ever.
+type verdict struct {
+	Proceed        bool    `json:"proceed"`
+	Outcome        *string `json:"outcome"` // nil: nothing was reported
+	ReleasePending bool    `json:"release_pending"`
+	Replayed       bool    `json:"replayed"` // an earlier call may have acted by it
+	nextStep       string
+}
+
+func verdictOf(r *client.Result, replayed bool) *verdict {
+	v := &verdict{
+		Proceed: r.Allowed(), Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending, Replayed: replayed, nextStep: r.NextStep,
+	}
+	if v.Proceed && replayed {
+		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID + ", its idempotency key there, " +
+			"or look into your notes. If it was, report it as executed. Only if it was not, carry out exactly this action, once, with that idempotency key."
+	}
+	return v
+}
+
+// encode returns the endpoint's answer with the verdict, which stands first.
+func (v *verdict) encode(body []byte) ([]byte, error) {
+	var rest map[string]jsontext.Value
+	if err := json.Unmarshal(body, &rest); err != nil {
+		return nil, fmt.Errorf("cannot read the service's answer: %w", err)
+	}
+	for _, own := range []string{"proceed", "outcome", "release_pending", "replayed", "next_step"} {
+		delete(rest, own)
+	}
+	all := struct {
+		verdict
+		NextStep *string                   `json:"next_step"`
+		Rest     map[string]jsontext.Value `json:",embed"`
+	}{*v, optional(v.nextStep), rest}
+	text, err := json.Marshal(all, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the answer: %w", err)
+	}
+	return text, nil
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// words returns first what became of the check, or else the decision, then all
+// that a model needs if it sees only the text.
+func (v *verdict) words(r *client.Result) string {
+	text := "Decision: " + r.Decision.String() + "."
+	switch {
+	case v.Outcome != nil:
+		text = "Outcome: " + *v.Outcome + ". This check is over: do not carry the action out."
+	case v.Proceed && v.Replayed:
+		text += " An earlier call was answered so: the action may have been carried out since."
+	}
+	if r.Message != "" {
+		text += "\n" + r.Message
+	}
+	if r.ViolatedRuleID != "" {
+		text += fmt.Sprintf("\nRule: %s (%s), policy version %d. Reason: %s.", r.ViolatedRuleID, r.ViolatedRuleDescription, r.PolicyVersion, r.ReasonCode)
+	}
+	if v.nextStep != "" {
+		text += "\nNext step: " + v.nextStep
+	}
+	if r.ApprovalID != "" && v.Outcome == nil {
+		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
+			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
+	}
+	text += "\nCheck: " + r.CheckID
+	if v.Replayed {
+		text += " (the answer of an earlier request with this idempotency key)"
+	}
+	return text
+}

@@ -1,0 +1,97 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// again is the first answer repeated, with what was reported since.
+func again(headers, body string) string {
+	return "200 Idempotent-Replayed: true" + headers + "\n\n" + body
+}
+
+// members are those of a check's answer that say whether to act.
+type members struct {
+	Proceed        bool
+	Outcome        string
+	ReleasePending bool `json:"release_pending"`
+	Replayed       bool
+	NextStep       string `json:"next_step"`
+}
+
+// members returns them, which are alike in the structured content and in the
+// first text.
+func (c called) members(t *testing.T) (m members) {
+	t.Helper()
+	var first members
+	text, _, _ := strings.Cut(c.text, "\n")
+	if err := errors.Join(json.Unmarshal([]byte(c.structured), &m), json.Unmarshal([]byte(text), &first)); err != nil || m != first {
+		t.Fatal(err, c.text)
+	}
+	return m
+}
+
+// Whatever was reported of a check, nothing of its answer reads as if it were to
+// be carried out.
+func TestReportedChecksAreOver(t *testing.T) {
+	escalated := strings.Replace(allowed, `"allow"`, `"escalate"`, 1)
+	for header, want := range map[string]members{
+		"executed":                 {Outcome: "executed"},
+		"executed;release=pending": {Outcome: "executed", ReleasePending: true},
+		"failed":                   {Outcome: "failed"},
+		"voided; release=pending":  {Outcome: "voided", ReleasePending: true},
+		"reversed":                 {Outcome: "unknown"},
+	} {
+		for _, body := range []string{allowed, escalated} {
+			session := connect(t, newServer(t, serve(t, again("\nOutcome: "+header, body)), io.Discard, nil))
+			got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"k"`))
+			got.check(t, false, "\nOutcome: "+want.Outcome+". This check is over: do not carry the action out.\n", "\nNext step: Do not carry the action out")
+			m := got.members(t)
+			if want.Replayed, want.NextStep = true, m.NextStep; m != want || !strings.HasPrefix(m.NextStep, "Do not carry the action out") {
+				t.Errorf("%s: %+v", header, m)
+			}
+			for _, invitation := range []string{"Proceed", `"proceed":true`, "Decision: allow", "carry out exactly"} {
+				if strings.Contains(got.text+got.structured, invitation) {
+					t.Errorf("%s: %q in %s", header, invitation, got.text)
+				}
+			}
+		}
+	}
+}
+
+// An answer that an earlier call may have acted by says so, and how to find out;
+// one that only the client itself saw before does not.
+func TestReplayedAllow(t *testing.T) {
+	replayed := again("", allowed)
+	session := connect(t, newServer(t, serve(t, replayed, replayed, "lost", replayed), io.Discard, nil))
+	for _, test := range []struct {
+		more     string
+		replayed bool
+	}{{`,"idempotency_key":"k"`, true}, {"", false}, {"", false}, {"", true}} {
+		got := callTool(t, session, checkAction, fmt.Sprintf(arguments, "1"+test.more))
+		if got.isError {
+			continue // it was lost
+		}
+		m := got.members(t)
+		found := strings.Contains(got.text, "Decision: allow. An earlier call was answered so: the action may have been carried out since.\n") &&
+			strings.HasPrefix(m.NextStep, "Find out whether the action was carried out under this check: ask the payment system for chk_1,")
+		if !m.Proceed || m.Replayed != test.replayed || found != test.replayed || strings.Contains(got.text, "Proceed.") == test.replayed ||
+			strings.Contains(strings.ToLower(got.text), "do not") {
+			t.Errorf("%+v: %s", test, got.text)
+		}
+	}
+}
+
+// What the endpoint says of its own is kept, but for what the headers say better.
+func TestVerdictStandsFirst(t *testing.T) {
+	later := strings.Replace(allowed, "{", `{"later":1.10,"proceed":true,"outcome":"x",`, 1)
+	got := callTool(t, connect(t, newServer(t, serve(t, again("\nOutcome: voided", later)), io.Discard, nil)), checkAction, fmt.Sprintf(arguments, "1"))
+	if !strings.HasPrefix(got.text, `{"proceed":false,"outcome":"voided","release_pending":false,"replayed":`) ||
+		strings.Count(got.text, `"proceed"`) != 1 || !strings.Contains(got.text, `"later":1.10`) {
+		t.Error(got.text)
+	}
+}
