@@ -39,22 +39,38 @@ func special() []netip.Prefix {
 	return prefixes
 }
 
+// metadata are the addresses outside of the link-local ranges at which clouds tell their
+// machines of credentials or control them: of Azure, AWS, Google Cloud and Alibaba
+// Cloud. One looks public, the others private.
+func metadata() []netip.Addr {
+	texts := []string{"168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200"}
+	addresses := make([]netip.Addr, len(texts))
+	for i, text := range texts {
+		addresses[i] = netip.MustParseAddr(text)
+	}
+	return addresses
+}
+
 // addressFilter decides which addresses may be dialled.
 type addressFilter struct {
-	private bool // whether private and loopback addresses may be
-	special []netip.Prefix
-	global6 netip.Prefix
+	private  bool // whether private and loopback addresses may be
+	metadata []netip.Addr
+	special  []netip.Prefix
+	global6  netip.Prefix
 }
 
 func newAddressFilter(private bool) *addressFilter {
-	return &addressFilter{private: private, special: special(), global6: netip.MustParsePrefix("2000::/3")}
+	return &addressFilter{private: private, metadata: metadata(), special: special(), global6: netip.MustParsePrefix("2000::/3")}
 }
 
-// check refuses an address that is not public. Link-local ones are refused even
-// where private ones are allowed: there clouds keep the credentials of their
-// machines.
+// check refuses an address that is not public. Link-local ones and those of clouds'
+// services are refused even where private ones are allowed. Of the spellings of an
+// IPv4 address in IPv6 only the mapped one is looked into: all others are refused.
 func (f *addressFilter) check(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
+	if slices.Contains(f.metadata, a) {
+		return errAddress
+	}
 	if f.private && (a.IsPrivate() || a.IsLoopback() || netip.MustParsePrefix("100.64.0.0/10").Contains(a)) {
 		return nil
 	}

@@ -17,6 +17,11 @@ func TestAddresses(t *testing.T) {
 		"224.0.0.1": never, "239.1.1.1": never, "ff02::1": never, "255.255.255.255": never, "240.0.0.1": never,
 		"192.0.0.1": never, "192.0.2.1": never, "198.18.0.1": never, "198.19.255.255": never, "198.51.100.1": never, "203.0.113.9": never, "192.88.99.1": never,
 		"64:ff9b::7f00:1": never, "64:ff9b::808:808": never, "64:ff9b:1::1": never, "2002:7f00:1::1": never, "2001::1": never, "2001:db8::1": never,
+		"168.63.129.16": never, "100.100.100.200": never, "fd00:ec2::254": never, "fd00:ec2::254%eth0": never, "fd00:ec2::23": never, "fd20:ce::254": never,
+		"::ffff:168.63.129.16": never, "::ffff:100.100.100.200": never, "::168.63.129.16": never,
+		"64:ff9b::168.63.129.16": never, "64:ff9b::100.100.100.200": never, "64:ff9b:1::168.63.129.16": never,
+		"2002:a83f:8110::1": never, "2002:6464:64c8::1": never,
+		"168.63.129.17": always, "100.100.100.201": private, "fd00:ec2::255": private, "fd20:ce::255": private,
 		"3fff::1": never, "100::1": never, "::7f00:1": never, "fec0::1": never, "5f00::1": never,
 	} {
 		a := netip.MustParseAddr(address)

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"spendgate/audit"
@@ -23,6 +27,7 @@ const (
 	// maxResponse is how much of a response is read, so that the connection may be used
 	// again.
 	maxResponse = 4 << 10
+	maxHeader   = 16 << 10
 	// maxError bounds what the log of deliveries says of a failure.
 	maxError = 256
 )
@@ -63,6 +68,8 @@ func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *aud
 	if err != nil {
 		return 0, err
 	}
+	var answered atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { answered.Store(true) }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, task.URL, bytes.NewReader(body))
 	if err != nil {
 		return 0, withoutURL(err)
@@ -73,15 +80,51 @@ func (e *endpoint) post(ctx context.Context, task *audit.WebhookTask, event *aud
 	request.Header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
 	request.Header.Set("webhook-signature", signature)
 	response, err := e.client.Do(request)
-	if err != nil {
+	switch {
+	case err != nil && answered.Load():
+		return 0, errResponse
+	case err != nil:
 		return 0, withoutURL(err)
 	}
-	_, err = io.CopyN(io.Discard, response.Body, maxResponse)
-	_ = response.Body.Close() // nothing more is read
-	if err != nil && !errors.Is(err, io.EOF) {
-		return response.StatusCode, withoutURL(err)
+	defer func() { _ = response.Body.Close() }() // nothing more is read
+	if response.StatusCode < 200 {
+		return response.StatusCode, nil // what follows is another protocol, and no deadline ends its reading
+	}
+	if _, err := io.CopyN(io.Discard, response.Body, maxResponse); err != nil && !errors.Is(err, io.EOF) {
+		return response.StatusCode, errResponse
 	}
 	return response.StatusCode, nil
+}
+
+// errResponse stands for whatever is wrong with a response, since the errors of net/http
+// quote it: where no HTTP is spoken that is another service's greeting.
+var errResponse = fmt.Errorf("the response is not HTTP, breaks off, or has a header over %d bytes", maxHeader)
+
+// askingConn reads nothing before something was written. What a server says unasked is
+// no response: net/http would write it to the standard log.
+type askingConn struct {
+	net.Conn
+	asked chan struct{} // closed by the first Write, or by Close
+	once  sync.Once
+}
+
+// Read implements net.Conn.
+func (c *askingConn) Read(p []byte) (int, error) {
+	<-c.asked
+	return c.Conn.Read(p)
+}
+
+// Write implements net.Conn.
+func (c *askingConn) Write(p []byte) (int, error) {
+	c.once.Do(func() { close(c.asked) })
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *askingConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { close(c.asked) })
+	return err
 }
 
 // withoutURL takes the URL out of an error: it may have a token in it.

@@ -1,17 +1,21 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -69,8 +73,7 @@ func TestAttempts(t *testing.T) {
 		}, "", 200, false},
 		"no response": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF", 0, false},
 		"large header": {
-			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) },
-			"net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 16384 bytes; aborted", 0, false,
+			func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }, errResponse.Error(), 0, false,
 		},
 	} {
 		server, n := counted(t, c.answer)
@@ -84,6 +87,89 @@ func TestAttempts(t *testing.T) {
 	}
 	if r, _ := try(t, true, "http://127.0.0.1:1/?token=secret", NewSecret()); !strings.Contains(r.Error, "refused") || strings.Contains(r.Error, "token") {
 		t.Errorf("logged %q", r.Error)
+	}
+}
+
+// says is a server that says something to whoever connects, at once or when it was
+// asked, and keeps the connection.
+func says(t *testing.T, atOnce bool, text string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			if !atOnce {
+				_, _ = c.Read(make([]byte, 1<<10))
+			}
+			_, _ = io.WriteString(c, text)
+		}
+	}()
+	return "http://" + l.Addr().String() + "/"
+}
+
+// A final status below 200 ends the attempt: what may follow it is read by nobody.
+func TestSwitchedProtocols(t *testing.T) {
+	began := time.Now()
+	r, _ := try(t, true, says(t, false, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), NewSecret())
+	if r.Error != "status 101" || r.StatusCode != 101 || time.Since(began) > attemptTimeout/3 {
+		t.Errorf("%+v after %v", r, time.Since(began))
+	}
+}
+
+// What other services say of themselves is in no error and no log.
+func TestBanners(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged) // where net/http complains
+	defer log.SetOutput(os.Stderr)
+	for _, text := range []string{
+		"SSH-2.0-secret_9.6\r\n", "220 secret ESMTP\r\n", "-ERR secret\r\n", "\x00secret\n", "HTTP/1.1 secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n0\r\nsecret\r\n\r\n",
+	} {
+		for _, atOnce := range []bool{false, true} {
+			r, _ := try(t, true, says(t, atOnce, text), NewSecret())
+			if r.Error != errResponse.Error() {
+				t.Errorf("%q, at once %v: %+v", text, atOnce, r)
+			}
+		}
+		if r, _ := try(t, true, strings.Replace(says(t, true, text), "http", "https", 1), NewSecret()); r.Error == "" || strings.Contains(r.Error, "secret") {
+			t.Errorf("%q, asked for TLS: %+v", text, r)
+		}
+	}
+	if logged.Len() > 0 {
+		t.Errorf("logged %q", logged.String())
+	}
+}
+
+// Nothing is read of a connection before something was asked, or it is closed.
+func TestAskingConn(t *testing.T) {
+	for name, end := range map[string]func(*askingConn){
+		"asked": func(c *askingConn) { _, _ = c.Write([]byte("?")) }, "closed": func(c *askingConn) { _ = c.Close() },
+	} {
+		near, far := net.Pipe()
+		c, done := &askingConn{Conn: near, asked: make(chan struct{})}, make(chan struct{})
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		go func() { _, _ = far.Write([]byte("hello")) }()
+		go func() {
+			defer close(done)
+			_, _ = c.Read(make([]byte, 8))
+		}()
+		select {
+		case <-done:
+			t.Errorf("%s: read before", name)
+		case <-time.After(20 * time.Millisecond):
+		}
+		end(c)
+		<-done
+		_ = far.Close()
 	}
 }
 

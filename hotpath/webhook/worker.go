@@ -87,11 +87,17 @@ func New(o Options) *Worker {
 func transport(f *addressFilter) *http.Transport {
 	dialer := &net.Dialer{ControlContext: f.control}
 	return &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &askingConn{Conn: c, asked: make(chan struct{})}, nil
+		},
 		MaxIdleConns:           audit.MaxWebhooks,
 		MaxIdleConnsPerHost:    1,
 		IdleConnTimeout:        30 * time.Second,
-		MaxResponseHeaderBytes: 16 << 10,
+		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true,
 	}
 }
