@@ -17,7 +17,7 @@ func (a *API) postCheck(x *exchange) error {
 		x.quota = quota
 		return err // a stranger's body is not parsed
 	}
-	if fault := x.decode(func(r *reader) error { return decodeCheck(r, &x.action) }); fault != nil {
+	if fault := x.decode(x.decodeCheckRequest); fault != nil {
 		if err := a.admit(x, x.caller); err != nil {
 			return err
 		}

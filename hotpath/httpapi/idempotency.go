@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"spendgate/hotpath/spend"
+)
+
+// headerIdempotency is as fasthttp spells it.
+const headerIdempotency = "Idempotency-Key"
+
+// decodeCheckRequest reads the body of a check and, where there is one, the header that
+// may stand for the body's idempotency_key (S58).
+func (x *exchange) decodeCheckRequest(r *reader) error {
+	err := decodeCheck(r, &x.action)
+	sent := x.ctx.Request.Header.PeekAll(headerIdempotency)
+	if len(sent) == 0 {
+		return err
+	}
+	r.takeIdempotencyKey(sent, &x.action.IdempotencyKey)
+	return r.faults.Err()
+}
+
+// takeIdempotencyKey takes the header's key where the body has none. A blank one counts as
+// absent, as in the body.
+func (r *reader) takeIdempotencyKey(sent [][]byte, key *string) {
+	if len(sent) > 1 {
+		r.fault(headerIdempotency, "must be given once")
+		return
+	}
+	value, problem := parseIdempotencyKey(string(sent[0]))
+	switch {
+	case problem != "":
+		r.fault(headerIdempotency, problem)
+	case spend.Blank(value):
+	case spend.TooLong(value, spend.MaxIdempotencyKey):
+		r.fault(headerIdempotency, spend.LengthForm(spend.MaxIdempotencyKey))
+	case *key != "" && *key != value:
+		r.fault(headerIdempotency, "must be the same as the body's idempotency_key, or only one of them given")
+	default:
+		*key = value
+	}
+}
+
+// parseIdempotencyKey reads a key that stands bare, or as a string of RFC 8941 without
+// parameters.
+func parseIdempotencyKey(value string) (key, problem string) {
+	value = strings.Trim(value, " \t")
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return "", "must be UTF-8 without control characters"
+	}
+	quoted, ok := strings.CutPrefix(value, `"`)
+	if !ok {
+		return value, ""
+	}
+	const form = `must be a string of RFC 8941 if it begins with a quotation mark: ASCII, only " and \ behind a \, and nothing after the closing mark`
+	var b strings.Builder
+	for i := 0; i < len(quoted); i++ {
+		c := quoted[i]
+		switch {
+		case c == '"' && i == len(quoted)-1:
+			return b.String(), ""
+		case c == '"' || c >= utf8.RuneSelf:
+			return "", form
+		case c == '\\':
+			if i++; i == len(quoted) || quoted[i] != '"' && quoted[i] != '\\' {
+				return "", form
+			}
+			c = quoted[i]
+		}
+		b.WriteByte(c)
+	}
+	return "", form
+}
