@@ -17,6 +17,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/hotpath"
+	"spendgate/hotpath/httpapi/apitest"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
@@ -164,6 +165,8 @@ func (f *fake) UpdateKey(_ context.Context, by audit.Actor, id spend.ID, c audit
 	return k, f.workErr
 }
 
+const fakeRules = `[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5}}]`
+
 // fakeStore knows one of each.
 type fakeStore struct {
 	audit.Store
@@ -190,7 +193,7 @@ func (s *fakeStore) Policy(_ context.Context, id string, version int) (*audit.Po
 	if id != "p:1" || version > 2 {
 		return nil, audit.ErrNotFound
 	}
-	return &audit.Policy{PolicyID: id, Name: "n", Version: 2, Rules: "[]"}, nil
+	return &audit.Policy{PolicyID: id, Name: "n", Version: 2, Rules: fakeRules}, nil
 }
 
 func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
@@ -207,7 +210,7 @@ func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.Che
 
 func (s *fakeStore) ListPolicies(_ context.Context, q audit.PolicyQuery) (audit.PolicyPage, error) {
 	s.policies = q
-	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: "[]"}}, More: q.After == "", Total: 2}, s.err
+	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 2, Rules: fakeRules}}, More: q.After == "", Total: 2}, s.err
 }
 
 func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (audit.PolicyPage, error) {
@@ -215,7 +218,7 @@ func (s *fakeStore) PolicyVersions(_ context.Context, q audit.VersionQuery) (aud
 		return audit.PolicyPage{}, audit.ErrNotFound
 	}
 	s.versions = q
-	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: "[]"}}, More: q.Before == 0, Total: 7}, s.err
+	return audit.PolicyPage{Policies: []audit.Policy{{PolicyID: "p:1", Name: "n", Version: 7, Rules: fakeRules}}, More: q.Before == 0, Total: 7}, s.err
 }
 
 func (s *fakeStore) ListKeys(context.Context, spend.ID, int) ([]audit.Key, bool, int64, error) {
@@ -304,7 +307,21 @@ func (s *served) do(method, path, body string, headers ...string) answer {
 	return doAt(s.t, s.address, method, path, body, headers...)
 }
 
+// doAt sends a request to the API and holds the answer to its document.
 func doAt(t *testing.T, address, method, path, body string, headers ...string) answer {
+	t.Helper()
+	a := sendAt(t, address, method, path, body, headers...)
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.CheckResponse(method, path, apitest.Response{Status: a.status, Header: a.header, Body: []byte(a.body)}); err != nil {
+		t.Error(err)
+	}
+	return a
+}
+
+func sendAt(t *testing.T, address, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body))
 	if err != nil {
@@ -333,6 +350,9 @@ func doAt(t *testing.T, address, method, path, body string, headers ...string) a
 	}
 	return answer{response.StatusCode, response.Header, string(text)}
 }
+
+// document is openapi.yaml, to which every answer that doAt gets is held.
+var document = sync.OnceValues(func() (*apitest.Document, error) { return apitest.Load(openAPI) })
 
 // code is the error code of an answer, after a look at its shape.
 func (a answer) code(t *testing.T) string {

@@ -1,15 +1,12 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,10 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.yaml.in/yaml/v3"
 
@@ -32,6 +25,7 @@ import (
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
+	"spendgate/hotpath/httpapi/apitest"
 	"spendgate/hotpath/policy"
 )
 
@@ -146,65 +140,41 @@ func TestTheDocumentIsPlain(t *testing.T) {
 	}
 }
 
-// described sends requests and holds them and their answers to the document.
+// described sends requests, and tells whether they fit the document; doAt holds the
+// answers to it.
 type described struct {
 	t       *testing.T
 	address string
-	doc     *openapi3.T
-	routes  routers.Router
+	doc     *apitest.Document
 	key     string
 	done    map[string]bool // "POST /v1/checks 200"
 }
 
 func describe(t *testing.T) *described {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
+	doc, err := document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := doc.Validate(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	routes, err := legacy.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &described{t: t, doc: doc, routes: routes, done: map[string]bool{}}
+	return &described{t: t, doc: doc, done: map[string]bool{}}
 }
 
-// send holds an answer to the document, and the request too: it must fit when
-// it is answered well, and must not when fits is false.
+// send holds a request to the document too: it must fit when it is answered well, and
+// must not when fits is false.
 func (d *described) send(method, path, body string, status int, fits bool, headers ...string) string {
 	d.t.Helper()
 	a := doAt(d.t, d.address, method, path, body, append([]string{"X-API-Key: " + d.key}, headers...)...)
 	if a.status != status {
 		d.t.Fatalf("%s %s: %d %s, want %d", method, path, a.status, a.body, status)
 	}
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	route, params, err := d.routes.FindRoute(r)
-	if err != nil {
-		d.t.Fatalf("%s %s is not in the document: %v", method, path, err)
-	}
-	in := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
-	}}
-	if err := openapi3filter.ValidateRequest(context.Background(), in); (err == nil) != fits {
+	if err := d.doc.CheckRequest(method, path, body); (err == nil) != fits {
 		d.t.Errorf("%s %s %s: fits %v: %v", method, path, body, !fits, err)
 	}
-	out := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: a.status, Header: a.header,
-		Body: io.NopCloser(bytes.NewReader([]byte(a.body))), Options: in.Options,
+	route, err := d.doc.Route(method, path)
+	if err != nil {
+		d.t.Fatal(err)
 	}
-	if strings.HasPrefix(a.header.Get("Content-Type"), "application/yaml") {
-		out.Options.ExcludeResponseBody = true // it is the document itself
-	}
-	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
-		d.t.Errorf("%s %s: %s\n%v", method, path, a.body, err)
-	}
-	d.done[method+" "+route.Path+" "+http.StatusText(status)] = true
+	d.done[method+" "+route+" "+http.StatusText(status)] = true
 	return a.body
 }
 

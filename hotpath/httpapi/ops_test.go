@@ -52,7 +52,7 @@ func TestOps(t *testing.T) {
 	}})
 	f := func(method, path string, status int, want string) {
 		t.Helper()
-		if a := doAt(t, address, method, path, ""); a.status != status || !strings.Contains(a.body, want) {
+		if a := sendAt(t, address, method, path, ""); a.status != status || !strings.Contains(a.body, want) {
 			t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
 		}
 	}
@@ -75,11 +75,11 @@ func TestOps(t *testing.T) {
 		"/debug/pprof": `<a href='goroutine?debug=1'>`, "/debug/pprof/": `<a href='goroutine?debug=1'>`,
 		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "test",
 	} {
-		if a := doAt(t, profiled, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
+		if a := sendAt(t, profiled, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
 			t.Errorf("%s: %d %.100s", path, a.status, a.body)
 		}
 	}
-	if a := doAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
+	if a := sendAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
 		t.Errorf("a panic: %d", a.status)
 	}
 }
@@ -121,7 +121,7 @@ spendgate_http_requests_in_flight 0
 	}
 	const got = `spendgate_http_request_duration_seconds_count{method="GET",route="/v1/policies/{policy_id}"} 1`
 	_, address := startOps(t, OpsOptions{Gatherer: s.metrics})
-	if page := doAt(t, address, "GET", "/metrics", ""); !strings.Contains(page.body, got) {
+	if page := sendAt(t, address, "GET", "/metrics", ""); !strings.Contains(page.body, got) {
 		t.Errorf("no %s in\n%s", got, page.body)
 	}
 }

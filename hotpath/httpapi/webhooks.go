@@ -166,7 +166,6 @@ func (a *API) postRotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	return a.changeWebhook(x, id, audit.WebhookChange{Secret: webhook.NewSecret()})
 }
 
@@ -179,6 +178,9 @@ func (a *API) changeWebhook(x *exchange, id spend.ID, change audit.WebhookChange
 		return orAbsent(err, errWebhookNotFound)
 	}
 	a.log.Info("webhook changed", "webhook_id", w.ID.Text(spend.PrefixWebhook), "", &by)
+	if change.Secret != "" {
+		x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	}
 	x.out = appendWebhook(x.out, w, change.Secret)
 	return x.answer(200)
 }

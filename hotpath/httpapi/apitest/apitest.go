@@ -1,0 +1,123 @@
+// Package apitest holds requests and responses to the document of the API, for tests.
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+)
+
+// Document is the document of the API.
+type Document struct {
+	*openapi3.T
+	routes routers.Router
+}
+
+// Load reads a document, which must be valid.
+func Load(text []byte) (*Document, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the document: %w", err)
+	}
+	routes, err := legacy.NewRouter(doc)
+	if err != nil {
+		return nil, fmt.Errorf("the document is not valid: %w", err)
+	}
+	return &Document{T: doc, routes: routes}, nil
+}
+
+// Route returns the path that a request is for, as the document writes it.
+func (d *Document) Route(method, target string) (string, error) {
+	in, err := d.input(method, target, "")
+	if err != nil {
+		return "", err
+	}
+	return in.Route.Path, nil
+}
+
+// CheckRequest returns how a request, with a body of JSON or none, does not fit.
+func (d *Document) CheckRequest(method, target, body string) error {
+	in, err := d.input(method, target, body)
+	if err != nil {
+		return err
+	}
+	return openapi3filter.ValidateRequest(context.Background(), in) //nolint:wrapcheck // it says all
+}
+
+func (d *Document) input(method, target, body string) (*openapi3filter.RequestValidationInput, error) {
+	r := httptest.NewRequest(method, target, bytes.NewReader([]byte(body)))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	route, params, err := d.routes.FindRoute(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/") {
+		err = routers.ErrPathNotFound // the router takes it for the path without
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s is not in the document: %w", method, target, err)
+	}
+	return &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
+	}}, nil
+}
+
+// Response is a response that was read.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+func (r Response) String() string { return fmt.Sprintf("%d %.2000s", r.Status, r.Body) }
+
+// CheckResponse returns what the document does not declare of the response to a
+// request: its status, a header or something of its body. A path or a method that
+// the document does not have is 404 or 405.
+func (d *Document) CheckResponse(method, target string, response Response) error {
+	in, err := d.input(method, target, "")
+	if err != nil {
+		if response.Status == http.StatusNotFound || response.Status == http.StatusMethodNotAllowed {
+			return nil
+		}
+		return fmt.Errorf("%w, and answered with %s", err, response)
+	}
+	if err := checkHeaders(in.Route.Operation.Responses.Status(response.Status), response.Header); err != nil {
+		return fmt.Errorf("%s %s: %s: %w", method, target, response, err)
+	}
+	in.Options.ExcludeResponseBody = response.Header.Get("Content-Type") == "application/yaml" // the document itself
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: response.Status, Header: response.Header,
+		Body: io.NopCloser(bytes.NewReader(response.Body)), Options: in.Options,
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
+		return fmt.Errorf("%s %s: %s: %w", method, target, response, err)
+	}
+	return nil
+}
+
+// checkHeaders finds headers that are not declared; those of HTTP are not.
+func checkHeaders(declared *openapi3.ResponseRef, header http.Header) error {
+	if declared == nil {
+		return errors.New("the status is not declared")
+	}
+	known := map[string]bool{"Connection": true, "Content-Length": true, "Content-Type": true, "Date": true, "Server": true}
+	for name := range declared.Value.Headers {
+		known[http.CanonicalHeaderKey(name)] = true
+	}
+	for name := range header {
+		if !known[name] {
+			return fmt.Errorf("the header %s is not declared", name)
+		}
+	}
+	return nil
+}
