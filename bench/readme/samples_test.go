@@ -1,0 +1,74 @@
+package readme_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// acts is what the samples print where a reader's program moves the money.
+const acts = "refund under"
+
+// The samples move money on a complete 200 allow without an outcome, once: of a
+// replay the provider is asked first.
+func TestSamplesActOnlyOnAnAllow(t *testing.T) {
+	const allowed = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,"message":"fine",` +
+		`"violated_rule_id":null,"violated_rule_description":null,"policy_version":2,"next_step":"Proceed.","latency_ms":1,"timestamp":"2026-01-02T03:04:05.600Z"}`
+	answers := map[string]http.HandlerFunc{
+		"allow":     says(200, allowed),
+		"replay":    says(200, allowed, "Idempotent-Replayed"), // of a refund that the provider knows
+		"201":       says(201, allowed),
+		"block":     says(200, strings.Replace(allowed, "allow", "block", 1)),
+		"escalate":  says(200, strings.Replace(allowed, "allow", "escalate", 1)),
+		"truncated": says(200, allowed, "Content-Length", fmt.Sprint(2*len(allowed))),
+	}
+	for _, outcome := range []string{"executed", "executed;release=pending", "failed", "voided", "voided;release=pending", "reversed", ""} {
+		answers["outcome "+outcome] = says(200, allowed, "Outcome", outcome) // which is enough
+	}
+	samples := 0
+	for _, e := range examplesOf(t, "hotpath/client/README.md") {
+		if e.language == "sh" || !strings.Contains(e.text, acts) {
+			continue
+		}
+		samples++
+		known := strings.NewReplacer("return False", "return True", "return false", "return true", "=> false", "=> true")
+		e.text = known.Replace(e.text) // by the provider
+		t.Run(e.language, func(t *testing.T) {
+			script := program(t, e)
+			if script == "" {
+				t.Skip("it cannot be run here")
+			}
+			for name, answer := range answers {
+				t.Run(name, func(t *testing.T) {
+					node := httptest.NewServer(answer)
+					defer node.Close()
+					run := exec.CommandContext(t.Context(), "bash", "-c", script)
+					run.Env = append(run.Environ(), "SPENDGATE_API_URL="+node.URL, "SPENDGATE_API_KEY=k")
+					printed, err := run.Output()
+					if acted := strings.Contains(string(printed), acts); acted != (name == "allow") || acted && err != nil {
+						t.Errorf("acted: %t, %v\n%s", acted, err, printed)
+					}
+				})
+			}
+		})
+	}
+	if samples != 3 {
+		t.Errorf("%d samples act, want Go, Python and TypeScript", samples)
+	}
+}
+
+// says answers with a status, a body and headers, of which the last may lack its
+// value: true.
+func says(status int, body string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], append(headers, "true")[i+1])
+		}
+		w.WriteHeader(status)
+		io.WriteString(w, body) //nolint:errcheck // the sample would notice
+	}
+}
