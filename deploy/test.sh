@@ -29,12 +29,12 @@ fi
 # Without the detector nothing is C, and packages are those of the binary.
 export CGO_ENABLED=0
 
-# For the tests of the MCP tool server with another implementation, and of the
-# README's TypeScript.
+# For the tests of the MCP tool server with another implementation, of the pages'
+# TypeScript, and of clients generated from openapi.yaml.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES
 else
-  echo "NOTICE: no Node.js programs, so the tests with the MCP inspector and of TypeScript are skipped" >&2
+  echo "NOTICE: no Node.js programs, so the tests with the MCP inspector, of TypeScript and of generated clients are skipped" >&2
 fi
 
 # What is of one goroutine, so that the detector would only slow it down.

@@ -26,6 +26,7 @@ func testDev(t *testing.T, binary string) {
 	d := &devNode{binary: binary, folder: filepath.Join(t.TempDir(), "data"), logs: t.TempDir(), admin: "dev-admin-key-0123456789"}
 	node, err := fleet.NewNode(binary, "dev", "dev", d.logs, fleet.Settings{"DATA_DIR": d.folder, "ADMIN_KEY": d.admin, "LOG_LEVEL": "debug"})
 	act(t, err)
+	node.Seen = documented(t)
 	d.Node = node
 	t.Cleanup(func() {
 		act(t, node.Kill())

@@ -38,6 +38,7 @@ func testFlood(t *testing.T) {
 	const admin = "flood-admin-key-0123456789"
 	node, err := fleet.NewNode(binary, "dev", "flooded", t.TempDir(), fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin})
 	act(t, err)
+	node.Seen = documented(t)
 	f := &flood{Node: node}
 	t.Cleanup(func() {
 		for _, c := range f.open {

@@ -45,6 +45,7 @@ func testStart(t *testing.T, binary string) {
 	s.settings = fleet.Settings{"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true"}
 	s.node, err = fleet.NewNode(binary, "serve", "start", dir, s.settings)
 	act(t, err)
+	s.node.Seen = documented(t)
 	t.Cleanup(func() { act(t, s.node.Kill()) })
 	t.Run("refusals", s.refusals)
 	t.Run("waiting", s.waiting)

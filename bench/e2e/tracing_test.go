@@ -106,6 +106,7 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 	n, err := fleet.NewNode(binary, "dev", "traced", t.TempDir(),
 		fleet.Settings{"DATA_DIR": folder, "ADMIN_KEY": admin, "PPROF": "true"})
 	act(t, err)
+	n.Seen = documented(t)
 	t.Cleanup(func() { act(t, n.Kill()) })
 	act(t, n.Start(limited(t, patience)))
 	_, key, err := n.Admin(admin).CreateKey(t.Context(), "traced", plenty)

@@ -18,7 +18,11 @@ type Client struct {
 	Key      string // X-API-Key; not sent when empty
 	AdminKey string // X-Admin-Key; not sent when empty
 	HTTP     *http.Client
+	Seen     Seen
 }
+
+// Seen is told of each answer to a request; nil is not.
+type Seen func(method, path string, answer Answer)
 
 // Answer is a node's answer, with its times.
 type Answer struct {
@@ -156,6 +160,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (Answer,
 	answer.Done = time.Now()
 	if err != nil {
 		return answer, fmt.Errorf("half an answer to %s %s: %w", method, path, err)
+	}
+	if c.Seen != nil {
+		c.Seen(method, path, answer)
 	}
 	return answer, nil
 }

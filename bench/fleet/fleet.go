@@ -22,6 +22,7 @@ type Options struct {
 	Sentinel bool     // Redis is guarded by Sentinels
 	Postgres []string // settings of the server, such as fsync=off
 	Standby  bool     // PostgreSQL has a synchronous standby
+	Seen     Seen     // of all clients of nodes
 }
 
 // Fleet is some nodes over one Redis and one PostgreSQL.
@@ -37,6 +38,7 @@ type Fleet struct {
 	dir      string
 	binary   string
 	common   Settings
+	seen     Seen
 	programs []*Process
 }
 
@@ -47,7 +49,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the fleet: %w", err)
 	}
-	f := &Fleet{dir: dir, binary: o.Binary, AdminKey: rand.Text()}
+	f := &Fleet{dir: dir, binary: o.Binary, seen: o.Seen, AdminKey: rand.Text()}
 	if err := f.start(ctx, o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -119,10 +121,12 @@ func (f *Fleet) AddNode(s Settings) (*Node, error) {
 	settings := maps.Clone(f.common)
 	maps.Copy(settings, s)
 	n, err := NewNode(f.binary, "serve", fmt.Sprintf("node%d", len(f.Nodes)), f.dir, settings)
-	if err == nil {
-		f.Nodes = append(f.Nodes, n)
+	if err != nil {
+		return nil, err
 	}
-	return n, err
+	n.Seen = f.seen
+	f.Nodes = append(f.Nodes, n)
+	return n, nil
 }
 
 // Logs returns what all processes had to say so far, by their names.

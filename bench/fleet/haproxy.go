@@ -15,6 +15,7 @@ import (
 type Balancer struct {
 	*Process
 	API  string // base URL
+	Seen Seen   // of all clients
 	http *http.Client
 }
 
@@ -61,7 +62,7 @@ func newBalancer(dir, addr string, nodes []*Node) (*Balancer, error) {
 			name: "haproxy", path: path, env: env, args: []string{"-db", "-f", filepath.Join(root, "deploy", "haproxy", "haproxy.cfg")},
 			logPath: filepath.Join(dir, "haproxy.log"),
 		},
-		API: "http://" + addr, http: newHTTPClient(),
+		API: "http://" + addr, Seen: nodes[0].Seen, http: newHTTPClient(),
 	}, nil
 }
 
@@ -78,4 +79,6 @@ func (b *Balancer) Start(ctx context.Context) error {
 const balancerChecks = 600 * time.Millisecond
 
 // Client returns a client of the nodes through the balancer, with an API key.
-func (b *Balancer) Client(key string) *Client { return &Client{Base: b.API, Key: key, HTTP: b.http} }
+func (b *Balancer) Client(key string) *Client {
+	return &Client{Base: b.API, Key: key, HTTP: b.http, Seen: b.Seen}
+}

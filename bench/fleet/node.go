@@ -24,6 +24,7 @@ type Node struct {
 	Addr string // of the API
 	API  string // base URL
 	Ops  string // base URL
+	Seen Seen   // of all clients of the API
 	http *http.Client
 }
 
@@ -137,10 +138,14 @@ func (n *Node) Goroutines(ctx context.Context) (Answer, error) {
 func (n *Node) operations() *Client { return &Client{Base: n.Ops, HTTP: n.http} }
 
 // Client returns a client of the node with an API key; "" sends none.
-func (n *Node) Client(key string) *Client { return &Client{Base: n.API, Key: key, HTTP: n.http} }
+func (n *Node) Client(key string) *Client {
+	return &Client{Base: n.API, Key: key, HTTP: n.http, Seen: n.Seen}
+}
 
 // Admin returns a client of the node with an admin key.
-func (n *Node) Admin(key string) *Client { return &Client{Base: n.API, AdminKey: key, HTTP: n.http} }
+func (n *Node) Admin(key string) *Client {
+	return &Client{Base: n.API, AdminKey: key, HTTP: n.http, Seen: n.Seen}
+}
 
 // Forget closes idle connections.
 func (n *Node) Forget() { n.http.CloseIdleConnections() }
