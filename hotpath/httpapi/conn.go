@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"container/list"
 	"errors"
 	"io"
@@ -67,6 +68,11 @@ type conn struct {
 	readSet, writeSet time.Time
 	answering         bool // and how long that may take was said; like first
 
+	// buffer is fasthttp's, of which Read is given what is free: in front of that are the
+	// bytes of a header that is not whole. Nil before the first Read; like first.
+	buffer []byte
+	bareLF bool // the request line ends with a bare LF; like first
+
 	// excess: there are too many connections. The first request is refused, and
 	// need not be waited for long.
 	excess bool
@@ -95,7 +101,17 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	c.answering = false
+	if c.buffer == nil {
+		c.buffer = p
+	}
+	held := max(len(c.buffer)-len(p), 0)
+	if hasBareLF(c.buffer[:held]) {
+		return 0, errBadHTTP // what would follow is not waited for
+	}
 	n, err := c.Conn.Read(p)
+	if held > 0 || c.first.IsZero() {
+		c.bareLF = endsBare(c.buffer[:min(held+n, len(c.buffer))])
+	}
 	if n > 0 && c.fresh {
 		c.allow(c.server.ReadTimeout)
 	}
@@ -103,6 +119,22 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.first, c.fresh = time.Now(), false
 	}
 	return n, err
+}
+
+// hasBareLF reports whether a line ends with LF alone.
+func hasBareLF(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if endsBare(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsBare reports whether the first line does.
+func endsBare(text []byte) bool {
+	i := bytes.IndexByte(text, '\n')
+	return i == 0 || i > 0 && text[i-1] != '\r'
 }
 
 // allow bounds how long the first request is waited for.
@@ -199,12 +231,12 @@ func heardFrom(ctx *fasthttp.RequestCtx) {
 
 // startOf is when the first byte of a request was read. A pipelined request
 // that had been read along with the one before it starts now.
-func startOf(ctx *fasthttp.RequestCtx) time.Time {
+func startOf(ctx *fasthttp.RequestCtx) (started time.Time, pipelined bool) {
 	c, ok := ctx.Conn().(*conn)
 	if !ok || c.first.IsZero() {
-		return time.Now()
+		return time.Now(), ok
 	}
 	first := c.first
 	c.first = time.Time{}
-	return first
+	return first, false
 }

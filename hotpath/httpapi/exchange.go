@@ -24,19 +24,20 @@ import (
 
 // exchange is one request and its answer while they are at work.
 type exchange struct {
-	ctx      *fasthttp.RequestCtx
-	id       string    // req_ + 12 hex
-	started  time.Time // when the first byte was read (S20)
-	endpoint *endpoint
-	quota    ratelimit.Quota // Limit is 0 while no limit governs the answer
-	unread   error           // why the body was not read; answered in its turn (S1)
-	excess   bool            // its connection is one too many
-	action   spend.Action    // of a check
-	body     []byte          // as it was received
-	budget   *budget         // that the body counts in; nil of a small one
-	held     int             // as how much
-	out      []byte          // where answers are written before they are sent
-	ids      string          // of requests to come
+	ctx       *fasthttp.RequestCtx
+	id        string    // req_ + 12 hex
+	started   time.Time // when the first byte was read (S20)
+	endpoint  *endpoint
+	quota     ratelimit.Quota // Limit is 0 while no limit governs the answer
+	unread    error           // why the body was not read; answered in its turn (S1)
+	excess    bool            // its connection is one too many
+	pipelined bool            // it was sent before the answer to the one before it
+	action    spend.Action    // of a check
+	body      []byte          // as it was received
+	budget    *budget         // that the body counts in; nil of a small one
+	held      int             // as how much
+	out       []byte          // where answers are written before they are sent
+	ids       string          // of requests to come
 
 	caller hotpath.Caller // once it was looked at
 	demo   bool           // the caller has no key and needs none
@@ -89,7 +90,7 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	} else {
 		heardFrom(ctx)
 	}
-	x.started = startOf(ctx)
+	x.started, x.pipelined = startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
 	if a.trace != nil {
 		x.beginTrace()

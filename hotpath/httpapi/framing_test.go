@@ -3,6 +3,7 @@ package httpapi
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // A request with two keys may have been let pass by the other one: neither
@@ -69,5 +70,43 @@ func TestLinesThatSmuggleAreRefused(t *testing.T) {
 	}
 	if len(s.fake.checked) != 0 {
 		t.Errorf("%d of them were checked", len(s.fake.checked))
+	}
+}
+
+// A header whose lines end with a bare LF is refused at once, not when its end did not
+// come in time; the next of some requests, too.
+func TestBareLF(t *testing.T) {
+	s := start(t, nil)
+	for _, text := range []string{
+		"GET /health HTTP/1.1\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\n\n", "GET /health HTTP/1.1\r\nHost: a\r\n\n", "GET /health HTTP/1.1\nHost: a\r\n\r\n",
+		"\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n", "GET /health HTTP/1.1\n\n", post(length(plainCheck)+"X: a\n", plainCheck),
+	} {
+		for _, before := range []string{"", smuggled, post(length("{}\n\n"), "{}\n\n")} {
+			for _, pieces := range [][]string{{before, text}, {before, text[:9], text[9:]}, {before, text[:len(text)-1], text[len(text)-1:]}} {
+				c, began := s.dial(), time.Now()
+				for _, piece := range pieces {
+					c.send(piece)
+					if before != "" && piece == before {
+						c.receive()
+					}
+				}
+				if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest || time.Since(began) > time.Second {
+					t.Errorf("%q: %d %s after %v", pieces, a.status, a.body, time.Since(began))
+				}
+				c.closed()
+			}
+		}
+	}
+	c := s.dial()
+	c.send(smuggled + "GET /health HTTP/1.1\r\nHost: a\n\n")
+	if a, b := c.receive(), c.receive(); a.status != 200 || b.status != 400 {
+		t.Errorf("at once: %d, %d", a.status, b.status)
+	}
+	c = s.dial()
+	c.send(post("Transfer-Encoding: chunked\r\n", "3\r\n{\n\n\r\n"))
+	time.Sleep(20 * time.Millisecond)
+	c.send("1\r\n}\r\n0\r\n\r\n")
+	if a := c.receive(); a.status != 422 {
+		t.Errorf("a body with bare LF: %d %s", a.status, a.body)
 	}
 }

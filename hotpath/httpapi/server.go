@@ -77,7 +77,11 @@ func (a *API) Shutdown(ctx context.Context) error {
 
 // handle is called with every request whose header could be read.
 func (a *API) handle(ctx *fasthttp.RequestCtx) {
-	a.serve(ctx, headerFault(&ctx.Request.Header))
+	fault := headerFault(&ctx.Request.Header)
+	if c, ok := ctx.Conn().(*conn); ok && c.bareLF {
+		fault = errBadHTTP
+	}
+	a.serve(ctx, fault)
 }
 
 // unreadable is called with a request whose header, or the beginning of whose
@@ -106,7 +110,8 @@ func (a *API) unreadable(ctx *fasthttp.RequestCtx, err error) {
 
 // refuse answers what is no request.
 func (a *API) refuse(ctx *fasthttp.RequestCtx, err error) {
-	x := &exchange{ctx: ctx, id: newRequestIDs()[:requestIDSize], started: startOf(ctx), endpoint: a.unrouted}
+	x := &exchange{ctx: ctx, id: newRequestIDs()[:requestIDSize], endpoint: a.unrouted}
+	x.started, _ = startOf(ctx)
 	a.fail(x, err)
 	x.writeHeaders()
 	a.metrics.observe(x)
