@@ -26,7 +26,7 @@ const (
 
 // instructions describe the server to a model.
 const instructions = `spendgate decides whether an AI agent may move money. Before every refund, credit, discount or payment, call
-check_financial_action with exactly the action that is planned, and carry it out only if the decision is "allow".
+check_financial_action with exactly the action that is planned, and carry it out only if "proceed" is true.
 "block": do not, and do not split or reword the action to get round it. "escalate": pause and hand it to a human, or, if the answer has an
 approval_id, call wait_for_approval: pending is not approved.
 A tool error is no decision: do not act. simulate_actions answers what would happen and permits nothing.`
