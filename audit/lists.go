@@ -23,14 +23,19 @@ const NoOutcome spend.Status = "none"
 
 // CheckQuery selects checks. Zero fields do not filter.
 type CheckQuery struct {
-	AgentID  string
-	PolicyID string
-	Effect   *spend.Effect
-	Outcome  spend.Status // of the last report; or NoOutcome
-	From     time.Time    // inclusive
-	Until    time.Time    // exclusive
-	Before   spend.ID     // only smaller IDs: the position of the cursor
-	Limit    int
+	AgentID        string
+	PolicyID       string
+	Counterparty   string
+	IdempotencyKey string
+	ActionType     spend.ActionType // as resolved
+	Reason         spend.Reason
+	ApprovalID     spend.ID // that the check was sent with
+	Effect         *spend.Effect
+	Outcome        spend.Status // of the last report; or NoOutcome
+	From           time.Time    // inclusive
+	Until          time.Time    // exclusive
+	Before         spend.ID     // only smaller IDs: the position of the cursor
+	Limit          int
 	// Examine is how many checks a page may look at, newest first, whatever the
 	// filters leave of them. It is more than Limit.
 	Examine int

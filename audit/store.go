@@ -128,6 +128,7 @@ func PassStateOf(releasable, released bool) PassState {
 // ViolationQuery selects violations. Zero fields do not filter.
 type ViolationQuery struct {
 	AgentID    string
+	PolicyID   string
 	ActionType spend.ActionType
 	Effect     spend.Effect // Block or Escalate; Allow (zero) does not filter
 	From, To   time.Time    // both inclusive, to the millisecond

@@ -112,6 +112,12 @@ func (a Access) principal() string {
 	return cmp.Or(a.key.Grants.Principal, a.key.name)
 }
 
+// KeyHashes are what the caller's checks with an idempotency key are recorded by for 24
+// hours.
+func (a Access) KeyHashes(idempotencyKey string) []spend.Hash {
+	return []spend.Hash{spend.HashKey(idempotencyKey)}
+}
+
 // Sees reports whether the caller may read a check.
 func (a Access) Sees(c *spend.Check) bool {
 	own := a.own()

@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
@@ -38,6 +39,57 @@ func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQue
 		}
 	}
 	return page, nil
+}
+
+const (
+	// eventsLate is by how much an event may come after one that happened later: its
+	// commit was slow, or its node's clock behind.
+	eventsLate = 5 * time.Second
+	// eventsWalk is how many events are looked at one after the other.
+	eventsWalk = 10_000
+	// maxEventPage is how many events are read at once.
+	maxEventPage = 100
+)
+
+// EventsFrom returns the number after which the feed has what happened from then on. It
+// is looked for by halves, since the feed is in the order of time but for what is late.
+func (a *Authorizer) EventsFrom(ctx context.Context, from time.Time) (after int64, err error) {
+	return eventsFrom(ctx, a.store, from)
+}
+
+func eventsFrom(ctx context.Context, feed audit.Events, from time.Time) (after int64, err error) {
+	head, err := feed.EventsHead(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for end := head; after < end; {
+		middle := after + (end-after)/2
+		page, err := feed.Events(ctx, audit.EventQuery{After: middle, Limit: 1})
+		switch {
+		case err != nil:
+			return 0, err
+		case len(page.Events) == 0 || !page.Events[0].At.Before(from.Add(-eventsLate)):
+			end = middle
+		default:
+			after = page.Events[0].Sequence
+		}
+	}
+	for range eventsWalk / maxEventPage {
+		page, err := feed.Events(ctx, audit.EventQuery{After: after, Limit: maxEventPage})
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Events {
+			if !page.Events[i].At.Before(from) {
+				return after, nil
+			}
+			after = page.Events[i].Sequence
+		}
+		if !page.More {
+			break
+		}
+	}
+	return after, nil
 }
 
 // budgetVersion is a version of a policy.

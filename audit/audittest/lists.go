@@ -20,6 +20,11 @@ func selects(q *audit.CheckQuery, c *spend.Check) bool {
 	at := c.Timestamp()
 	return (q.AgentID == "" || q.AgentID == c.Action.AgentID) &&
 		(q.PolicyID == "" || q.PolicyID == c.Action.PolicyID) &&
+		(q.Counterparty == "" || q.Counterparty == c.Action.Counterparty) &&
+		(q.IdempotencyKey == "" || q.IdempotencyKey == c.Action.IdempotencyKey) &&
+		(q.ActionType == spend.Unspecified || q.ActionType == c.ActionType) &&
+		(q.Reason == "" || q.Reason == c.Decision.Reason) &&
+		(q.ApprovalID.IsZero() || q.ApprovalID == c.Action.ApprovalID) &&
 		(q.Effect == nil || *q.Effect == c.Decision.Effect) &&
 		(q.From.IsZero() || !at.Before(q.From)) && (q.Until.IsZero() || at.Before(q.Until)) &&
 		maySee(&q.Bounds, c)
@@ -42,6 +47,13 @@ func checkListing(t *testing.T, s Subject) {
 		c.Action.AgentID, c.Action.PolicyID, c.KeyID = [...]string{"agent-0", hostile, "agent-2"}[i%3], fmt.Sprintf("policy-%d", i%4), fmt.Sprintf("key_%d", i%5)
 		if i%2 == 0 {
 			c.Principal = fmt.Sprintf("principal-%d", i%5)
+		}
+		c.Action.Counterparty, c.ActionType = [...]string{"c", hostile}[i%2], spend.ActionTypes[i%4]
+		if i%3 == 1 {
+			c.Action.IdempotencyKey = fmt.Sprintf("key %d", i)
+		}
+		if i%5 == 1 { // blocked: no approval is used
+			c.Action.ApprovalID = spend.ID{15: byte(i%2 + 1)}
 		}
 		all = append(all, c)
 	}
@@ -71,7 +83,11 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 			}
 		}
 	}
-	return all
+	reason := blocked(newCheck(spend.Fence{})).Decision.Reason
+	return append(all, []audit.CheckQuery{
+		{Counterparty: hostile}, {ActionType: spend.Discount}, {Reason: reason}, {Reason: spend.ReasonBudgetExceeded}, {IdempotencyKey: "key 31"}, {IdempotencyKey: "none"},
+		{ApprovalID: spend.ID{15: 1}}, {ApprovalID: spend.ID{15: 9}}, {Counterparty: "c", ActionType: spend.Refund, Reason: reason, Bounds: audit.Bounds{Principal: "principal-1"}},
+	}...)
 }
 
 func newestFirst(a, b *spend.Check) int { return bytes.Compare(b.ID[:], a.ID[:]) }

@@ -91,6 +91,9 @@ func (h *history) query() audit.ViolationQuery {
 	if h.IntN(2) == 0 {
 		q.AgentID = fmt.Sprintf("agent-%d", h.IntN(6))
 	}
+	if h.IntN(3) == 0 {
+		q.PolicyID = []string{"policy-1", "policy-3", "unknown"}[h.IntN(3)]
+	}
 	q.ActionType = spend.ActionType(h.IntN(len(spend.ActionTypes) + 1))
 	q.Effect = spend.Effect(h.IntN(3))
 	instant := func() time.Time {

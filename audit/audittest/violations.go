@@ -22,6 +22,7 @@ func violation(c *spend.Check) audit.Violation {
 func matches(q audit.ViolationQuery, v audit.Violation) bool {
 	at := v.ID.Time()
 	return (q.AgentID == "" || q.AgentID == v.AgentID) &&
+		(q.PolicyID == "" || q.PolicyID == v.PolicyID) &&
 		(q.ActionType == spend.Unspecified || q.ActionType == v.ActionType) &&
 		(q.Effect == spend.Allow || q.Effect == v.Effect) &&
 		(q.From.IsZero() || !at.Before(q.From.Truncate(time.Millisecond))) &&

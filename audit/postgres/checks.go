@@ -105,11 +105,16 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	text.add("SELECT " + columns + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
 	text.add(" AND check_id < ").arg([16]byte(end))
 	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(examine) + ") AS examined WHERE true")
-	if q.AgentID != "" {
-		text.add(" AND agent_id = ").arg(q.AgentID)
+	text.is("agent_id", q.AgentID)
+	text.is("policy_id", q.PolicyID)
+	text.is("counterparty", q.Counterparty)
+	text.is("idempotency_key", q.IdempotencyKey)
+	text.is("reason_code", string(q.Reason))
+	if t := q.ActionType; t != spend.Unspecified {
+		text.add(" AND action_type = '" + chain.TypeLetters[t:t+1] + "'")
 	}
-	if q.PolicyID != "" {
-		text.add(" AND policy_id = ").arg(q.PolicyID)
+	if !q.ApprovalID.IsZero() {
+		text.add(" AND approval_id = ").arg([16]byte(q.ApprovalID))
 	}
 	if q.Effect != nil {
 		text.add(" AND decision = '" + chain.EffectLetters[*q.Effect:*q.Effect+1] + "'")

@@ -56,11 +56,13 @@ func listedQueries() map[string]audit.CheckQuery {
 		"agent": {AgentID: "agent-17"}, "nobody": {AgentID: "nobody"}, "policy": {PolicyID: "policy-1", AgentID: "rare"},
 		"bound":     {Bounds: audit.Bounds{PolicyIDs: []string{"policy-2"}, AgentIDs: []string{"rare", "agent-3"}}},
 		"principal": {Bounds: audit.Bounds{Principal: "key_3"}}, "stranger": {Bounds: audit.Bounds{Principal: "key_9"}},
-		"from":   {AgentID: "rare", From: day(12)},
-		"until":  {AgentID: "nobody", Until: day(20).Add(time.Hour)},
-		"range":  {AgentID: "rare", From: day(3), Until: day(28)},
-		"hour":   {AgentID: "nobody", From: day(9).Add(time.Hour), Until: day(9).Add(2 * time.Hour)},
-		"sparse": {From: day(31), Until: day(47)}, "future": {From: day(300)}, "past": {Until: day(-300)},
+		"counterparty": {Counterparty: "nobody"}, "key": {IdempotencyKey: "never"}, "type and reason": {ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded},
+		"approval": {ApprovalID: spend.ID{15: 1}},
+		"from":     {AgentID: "rare", From: day(12)},
+		"until":    {AgentID: "nobody", Until: day(20).Add(time.Hour)},
+		"range":    {AgentID: "rare", From: day(3), Until: day(28)},
+		"hour":     {AgentID: "nobody", From: day(9).Add(time.Hour), Until: day(9).Add(2 * time.Hour)},
+		"sparse":   {From: day(31), Until: day(47)}, "future": {From: day(300)}, "past": {Until: day(-300)},
 	}
 	for name, q := range all {
 		q.Limit, q.Examine = listedLimit, listedExamine

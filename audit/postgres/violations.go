@@ -31,7 +31,7 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page au
 
 func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	s := selectionOf(q)
-	if q.Bound() {
+	if q.Bound() || q.PolicyID != "" {
 		return s.readBound(ctx, tx, q)
 	}
 	c, err := readCounted(ctx, tx, s)

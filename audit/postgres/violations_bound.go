@@ -9,8 +9,8 @@ import (
 	"spendgate/audit"
 )
 
-// readBound is readPage for a key that may not see all violations (S31). No
-// counts are kept for what it may see: those of the range are counted one by one.
+// readBound is readPage for a key that may not see all violations (S31), and for those of
+// one policy. No counts are kept for these: those of the range are counted one by one.
 func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	var count query
 	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
@@ -34,7 +34,15 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 // filterBound is filter with the conditions of what the asking key may see.
 func (s selection) filterBound(to *query, q audit.ViolationQuery) {
 	s.filter(to)
+	to.is("policy_id", q.PolicyID)
 	to.within(q.Bounds)
+}
+
+// is adds that a column has a value, unless that is empty.
+func (q *query) is(column, value string) {
+	if value != "" {
+		q.add(" AND " + column + " = ").arg(value)
+	}
 }
 
 // within adds the conditions of what the asking key may see.

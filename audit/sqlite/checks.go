@@ -20,6 +20,13 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	w := where{args: []any{low[:], end[:], q.Examine}}
 	w.is("agent_id", q.AgentID)
 	w.is("policy_id", q.PolicyID)
+	w.is("counterparty", q.Counterparty)
+	w.is("idempotency_key", q.IdempotencyKey)
+	w.is("action_type", q.ActionType.String())
+	w.is("reason_code", string(q.Reason))
+	if !q.ApprovalID.IsZero() {
+		w.and("approval_id = ?", q.ApprovalID[:])
+	}
 	if q.Effect != nil {
 		w.and("decision = ?", q.Effect.String())
 	}

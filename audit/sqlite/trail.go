@@ -209,6 +209,7 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	low, high := q.IDRange()
 	w := where{" WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}}
 	w.is("agent_id", q.AgentID)
+	w.is("policy_id", q.PolicyID)
 	w.is("action_type", q.ActionType.String())
 	if q.Effect != spend.Allow {
 		w.and("decision = ?", q.Effect.String())

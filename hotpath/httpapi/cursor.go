@@ -28,6 +28,7 @@ func violationFilters(q *audit.ViolationQuery) filterSum {
 	b = append(b, byte(q.ActionType), byte(q.Effect))
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.To.IsZero(), q.To.UnixMilli())
+	b = append(append(b, q.PolicyID...), 0)
 	b = append(b, q.AgentID...)
 	return sha256.Sum256(b)
 }
@@ -50,7 +51,10 @@ func checkFilters(q *audit.CheckQuery) filterSum {
 	b = append(append(b, q.Outcome...), 0)
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
-	b = append(append(b, q.PolicyID...), 0)
+	b = append(append(b, byte(q.ActionType)), q.ApprovalID[:]...)
+	for _, s := range []string{q.PolicyID, q.Counterparty, q.IdempotencyKey, string(q.Reason)} {
+		b = append(append(b, s...), 0)
+	}
 	b = append(b, q.AgentID...)
 	return sha256.Sum256(b)
 }

@@ -19,7 +19,9 @@ func TestDocuments(t *testing.T) {
 		} {
 			send := s.do
 			if zipped { // which the document does not describe
-				send = func(method, path, body string, headers ...string) answer { return sendAt(t, s.address, method, path, body, headers...) }
+				send = func(method, path, body string, headers ...string) answer {
+					return sendAt(t, s.address, method, path, body, headers...)
+				}
 			}
 			a := send("GET", path, "", "Accept-Encoding: "+accepted, "If-None-Match: \"x\"")
 			got := a.body

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -9,12 +12,17 @@ import (
 
 // getEvents answers GET /v1/events (S51).
 func (a *API) getEvents(x *exchange) error {
-	query, err := queryEvents(x.query())
+	query, from, err := queryEvents(x.query())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
+	if !from.IsZero() {
+		if query.After, err = a.authorizer.EventsFrom(ctx, from); err != nil {
+			return err
+		}
+	}
 	page, err := a.authorizer.Events(ctx, x.access, query)
 	if err != nil {
 		return err
@@ -28,12 +36,22 @@ func (a *API) getEvents(x *exchange) error {
 	return x.answer(200)
 }
 
-// queryEvents reads the query of GET /v1/events.
-func queryEvents(query []byte) (audit.EventQuery, error) {
+// queryEvents reads the query of GET /v1/events. from is where the feed begins, zero
+// where the cursor says that.
+func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	var faults spend.Faults
-	values := parameters(query, &faults, "after", "limit")
-	var q audit.EventQuery
+	values := parameters(query, &faults, "after", "limit", "type", "from")
+	if s, given := values["type"]; given {
+		for name := range strings.SplitSeq(s, ",") {
+			if q.Types = append(q.Types, audit.EventType(name)); !slices.Contains(audit.EventTypes[:], audit.EventType(name)) {
+				faults.Add("type", "must be a type of event, or some with commas between them")
+				break
+			}
+		}
+	}
+	from, _ = queryInstant("from", values, false, &faults)
 	if s, given := values["after"]; given {
+		from = time.Time{}
 		after, err := strconv.ParseUint(s, 10, 63)
 		if err != nil {
 			faults.Add("after", "must be an integer of 0 or more")
@@ -41,5 +59,5 @@ func queryEvents(query []byte) (audit.EventQuery, error) {
 		q.After = int64(after) //nolint:gosec // of 63 bits
 	}
 	q.Limit, _ = queryPage(values, filterSum{}, &faults)
-	return q, faults.Err()
+	return q, from, faults.Err()
 }

@@ -135,6 +135,8 @@ func (f *fake) Events(_ context.Context, _ hotpath.Access, q audit.EventQuery) (
 	return audit.EventPage{Next: q.After}, f.workErr
 }
 
+func (f *fake) EventsFrom(context.Context, time.Time) (int64, error) { return 41, f.workErr }
+
 func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) ([]hotpath.BudgetCounter, bool, time.Time, error) {
 	f.budgets = append(f.budgets, q)
 	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr

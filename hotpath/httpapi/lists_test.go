@@ -32,7 +32,12 @@ func TestQueryChecks(t *testing.T) {
 	f("from=2026-01-02&to=2026-01-01", "from must not be after to")
 	f("from=2026-01-02&before=2026-01-01", "from must not be after before")
 	f("from=2026-01-01&before=2026-01-01", "")
-	f("action_type=refund", "action_type is not a known query parameter")
+	f("action_type=Refund", "action_type must be")
+	f("reason_code=none", "reason_code must be one")
+	f("approval_id=apr_1", "approval_id must be")
+	f("counterparty="+strings.Repeat("a", 257), "counterparty must be at most")
+	f("idempotency_key="+strings.Repeat("a", 256), "idempotency_key must be at most")
+	f("key_id=k", "key_id is not a known query parameter")
 	f("before=2026-01-01&before=2026-01-01", "before must be given once")
 	f("limit=101", "limit must be")
 
@@ -47,7 +52,7 @@ func TestQueryChecks(t *testing.T) {
 		if want.Limit == 0 {
 			want.Limit = defaultPage
 		}
-		if !reflect.DeepEqual(got, want) {
+		if !reflect.DeepEqual(got.CheckQuery, want) {
 			t.Errorf("%s: %+v\nwant %+v", query, got, want)
 		}
 	}
@@ -61,6 +66,9 @@ func TestQueryChecks(t *testing.T) {
 	}
 	g("", audit.CheckQuery{})
 	g("agent_id=a&policy_id=p&decision=allow&limit=7", audit.CheckQuery{AgentID: "a", PolicyID: "p", Effect: new(spend.Allow), Limit: 7})
+	g("counterparty=c%2B&action_type=credit&reason_code=budget_exceeded&idempotency_key=k&approval_id=apr_"+strings.Repeat("0", 31)+"1", audit.CheckQuery{
+		Counterparty: "c+", ActionType: spend.Credit, Reason: spend.ReasonBudgetExceeded, IdempotencyKey: "k", ApprovalID: spend.ID{15: 1},
+	})
 	g("to=2026-01-31", audit.CheckQuery{Until: at("2026-02-01T00:00:00Z")})
 	g("before=2026-01-31", audit.CheckQuery{Until: at("2026-01-31T00:00:00Z")})
 	g("to=2026-01-30&before=2026-01-31", audit.CheckQuery{Until: at("2026-01-31T00:00:00Z")})
@@ -85,7 +93,8 @@ func TestCursorsOfLists(t *testing.T) {
 	}
 	for _, other := range []string{
 		"", "agent_id=a&decision=allow", "agent_id=a&before=2026-01-31", "agent_id=a&decision=block&before=2026-01-31", "policy_id=a&decision=allow&before=2026-01-31",
-		"agent_id=a&decision=allow&before=2026-01-30", "agent_id=a&decision=allow&before=2026-01-31&from=2026-01-01", "policy_id=p&agent_id=a&decision=allow&before=2026-01-31",
+		"agent_id=a&decision=allow&before=2026-01-31&counterparty=c", "agent_id=a&decision=allow&before=2026-01-31&action_type=refund",
+		"agent_id=a&decision=allow&before=2026-01-31&idempotency_key=k", "agent_id=a&decision=allow&before=2026-01-30", "agent_id=a&decision=allow&before=2026-01-31&from=2026-01-01", "policy_id=p&agent_id=a&decision=allow&before=2026-01-31",
 	} {
 		if _, _, err := queryChecks([]byte(other + "&cursor=" + cursor)); err == nil {
 			t.Errorf("the cursor is taken with %q", other)
@@ -118,7 +127,7 @@ func TestCursorsOfLists(t *testing.T) {
 			t.Errorf("policy %q is taken", forged)
 		}
 	}
-	for _, forged := range []string{string(id[:15]), string(id[:]) + "x"} {
+	for _, forged := range []string{string(id[:15]), string(id[:]) + "x", string(id[:]) + string(id[:15])} {
 		sent := "agent_id=a&decision=allow&before=2026-01-31&cursor=" + newCursor(forged, filters)
 		if _, _, err := queryChecks([]byte(sent)); err == nil {
 			t.Errorf("check %q is taken", forged)

@@ -41,14 +41,15 @@ func TestQueryViolations(t *testing.T) {
 	for _, broken := range []string{"agent_id=%", "agent_id=%2", "agent_id=%zz", "agent_id=%ff", "agent_id=%00", "agent_id=\xff", "%=1", "agent_id=%ed%a0%80"} {
 		f(broken, "query must be well-formed")
 	}
+	f("policy_id=a%20b", "policy_id must be 1-128 characters")
 	f("from=2026-01-02&to=2026-01-01", "from must not be after to")
 	f("from=2026-01-01T00:00:00.001Z&to=2026-01-01T00:00:00Z", "from must not be after to")
 	f("from=x&to=2026-01-01&cursor=zz&limit=0&x=1", "x is not a known query parameter; from must be an RFC 3339 time")
 	f("cursor=zz", "cursor must be")
 	f(strings.Repeat("&x=1", 5000), "x is not a known query parameter")
 
-	q, _, err := queryViolations([]byte("agent_id=a%2Fb+c%2B&action_type=spend&decision=escalate&limit=7"))
-	if err != nil || q.AgentID != "a/b c+" || q.ActionType != spend.Spend || q.Effect != spend.Escalate || q.Limit != 7 || !q.From.IsZero() || !q.To.IsZero() {
+	q, _, err := queryViolations([]byte("agent_id=a%2Fb+c%2B&policy_id=p&action_type=spend&decision=escalate&limit=7"))
+	if err != nil || q.AgentID != "a/b c+" || q.PolicyID != "p" || q.ActionType != spend.Spend || q.Effect != spend.Escalate || q.Limit != 7 || !q.From.IsZero() || !q.To.IsZero() {
 		t.Errorf("%+v, %v", q, err)
 	}
 }

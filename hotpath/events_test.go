@@ -1,0 +1,59 @@
+package hotpath
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+)
+
+// longFeed is a feed whose event i happened i tenths of a second after the Unix epoch,
+// and has the number 3i+3. Every tenth is late by 3 s.
+type longFeed struct {
+	events []audit.Event
+	asked  int
+}
+
+func newLongFeed(n int) *longFeed {
+	f := new(longFeed)
+	for i := range n {
+		at := time.UnixMilli(int64(i) * 100)
+		if i%10 == 0 {
+			at = at.Add(-3 * time.Second)
+		}
+		f.events = append(f.events, audit.Event{Sequence: int64(3*i + 3), At: at})
+	}
+	return f
+}
+
+func (f *longFeed) Events(_ context.Context, q audit.EventQuery) (audit.EventPage, error) {
+	f.asked++
+	i, _ := slices.BinarySearchFunc(f.events, q.After+1, func(e audit.Event, n int64) int { return int(e.Sequence - n) })
+	page := f.events[i:min(i+q.Limit, len(f.events))]
+	return audit.EventPage{Events: page, More: i+q.Limit < len(f.events)}, nil
+}
+
+func (f *longFeed) EventsHead(context.Context) (int64, error) { return 3 * int64(len(f.events)), nil }
+
+// The feed begins with the first event from a time on, found by few looks.
+func TestEventsFrom(t *testing.T) {
+	const n = 200_000
+	f := newLongFeed(n)
+	for _, from := range []time.Duration{-time.Hour, 0, 100 * time.Millisecond, time.Second, 1234567 * time.Millisecond, n * 100 * time.Millisecond / 3, (n - 1) * 100 * time.Millisecond, time.Duration(n) * time.Second} {
+		at := time.UnixMilli(0).Add(from)
+		want := slices.IndexFunc(f.events, func(e audit.Event) bool { return !e.At.Before(at) })
+		if want < 0 {
+			want = n
+		}
+		f.asked = 0
+		got, err := eventsFrom(t.Context(), f, at)
+		if err != nil || want < n && (got >= f.events[want].Sequence || want > 0 && got < f.events[want-1].Sequence) || want == n && got != 3*n || f.asked > 30 {
+			t.Errorf("from %v: %d, %v, after %d looks; event %d is the first", from, got, err, f.asked, want)
+		}
+	}
+	if got, err := eventsFrom(t.Context(), new(longFeed), time.Now()); got != 0 || err != nil {
+		t.Errorf("an empty feed: %d, %v", got, err)
+	}
+}

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
+)
+
+// maxExamined is how many checks a page looks at: one that asks for what is rare
+// costs no more than that, and is short.
+const maxExamined = 5000
+
+// checkQuery is a query for checks, page by page.
+type checkQuery struct {
+	audit.CheckQuery
+	// listed are checks that the first page has although they are older than what it
+	// looked at, so that none of the next has them.
+	listed []spend.ID
+}
+
+// getChecks answers GET /v1/checks.
+func (a *API) getChecks(x *exchange) error {
+	query, filters, err := queryChecks(x.query())
+	if err != nil {
+		return err
+	}
+	query.Bounds = x.access.Bounds()
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, err := a.store.ListChecks(ctx, query.CheckQuery)
+	if err == nil && query.IdempotencyKey != "" {
+		err = a.addRecent(ctx, x.access, &query, &page)
+	}
+	if err != nil {
+		return err
+	}
+	ids := make([]spend.ID, len(page.Checks))
+	for i, c := range page.Checks {
+		ids[i] = c.ID
+	}
+	outcomes, err := a.store.Outcomes(ctx, ids)
+	if err != nil {
+		return err
+	}
+	last := make(map[spend.ID]*spend.Outcome, len(outcomes))
+	for _, o := range outcomes { // in the order of their numbers
+		last[o.CheckID] = o
+	}
+	record := func(dst []byte, c **spend.Check) []byte { return appendCheckRecord(dst, *c, last[(*c).ID]) }
+	position := string(page.Next[:])
+	for i := range query.listed {
+		position += string(query.listed[i][:])
+	}
+	return answerPage(x, page.Checks, record, func(**spend.Check) string { return position }, page.More, filters, noTotal)
+}
+
+// addRecent takes from a page what a page before it had, and gives the first page the
+// checks that the caller made with the idempotency key in the last 24 hours, however
+// many others were made since.
+func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuery, page *audit.CheckPage) error {
+	has := func(id spend.ID) bool {
+		return slices.ContainsFunc(page.Checks, func(c *spend.Check) bool { return c.ID == id })
+	}
+	if !q.Before.IsZero() {
+		page.Checks = slices.DeleteFunc(page.Checks, func(c *spend.Check) bool { return slices.Contains(q.listed, c.ID) })
+		return nil
+	}
+	recent, err := a.store.CheckIDsByKey(ctx, access.KeyHashes(q.IdempotencyKey))
+	if err != nil {
+		return err
+	}
+	low, end := q.IDRange()
+	for _, id := range recent {
+		if !page.More || has(id) || len(page.Checks) == q.Limit || id.Compare(low) < 0 || id.Compare(end) >= 0 {
+			continue
+		}
+		one := q.CheckQuery
+		one.Before, one.Limit, one.Examine = successor(id), 1, 1
+		found, err := a.store.ListChecks(ctx, one)
+		if err != nil {
+			return err
+		}
+		if len(found.Checks) == 1 && found.Checks[0].ID == id {
+			page.Checks, q.listed = append(page.Checks, found.Checks[0]), append(q.listed, id)
+		}
+	}
+	slices.SortFunc(page.Checks, func(a, b *spend.Check) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	return nil
+}
+
+// successor returns the smallest ID that is greater.
+func successor(id spend.ID) spend.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// queryChecks reads the query of GET /v1/checks (S55).
+func queryChecks(query []byte) (checkQuery, filterSum, error) {
+	var faults spend.Faults
+	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
+	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key", "approval_id",
+		"decision", "outcome", "from", "to", "before", "limit", "cursor")
+	q.queryAction(values, &faults)
+	if s, given := values["decision"]; given {
+		effect, ok := spend.ParseEffect(s)
+		if q.Effect = &effect; !ok {
+			faults.Add("decision", "must be allow, block or escalate")
+		}
+	}
+	if s, given := values["outcome"]; given {
+		if q.Outcome = spend.Status(s); q.Outcome != audit.NoOutcome && !q.Outcome.Known() {
+			faults.Add("outcome", "must be none, executed, failed or voided")
+		}
+	}
+	var last time.Time
+	if q.From, last = queryRange(values, &faults); !last.IsZero() {
+		q.Until = last.Add(time.Millisecond)
+	}
+	if before, given := queryInstant("before", values, false, &faults); given {
+		before = firstRecordable(before)
+		if q.From.After(before) {
+			faults.Add("from", "must not be after before")
+		}
+		if q.Until.IsZero() || before.Before(q.Until) {
+			q.Until = before
+		}
+	}
+	filters := checkFilters(&q.CheckQuery)
+	var position string
+	q.Limit, position = queryPage(values, filters, &faults)
+	if len(position)%len(q.Before) != 0 {
+		faults.Add("cursor", cursorForm)
+	} else if position != "" {
+		n := copy(q.Before[:], position)
+		for id := range slices.Chunk([]byte(position[n:]), n) {
+			q.listed = append(q.listed, spend.ID(id))
+		}
+	}
+	return q, filters, faults.Err()
+}
+
+// queryAction reads the filters that compare an action, and the reason.
+func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults) {
+	q.AgentID, q.PolicyID, q.Counterparty, q.IdempotencyKey = values["agent_id"], values["policy_id"], values["counterparty"], values["idempotency_key"]
+	spend.CheckLength(faults, "agent_id", q.AgentID, spend.MaxIdentifier)
+	spend.CheckLength(faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
+	spend.CheckLength(faults, "idempotency_key", q.IdempotencyKey, spend.MaxIdempotencyKey)
+	if q.PolicyID != "" && !spend.ValidPolicyID(q.PolicyID) {
+		faults.Add("policy_id", spend.PolicyIDForm)
+	}
+	if s, given := values["action_type"]; given {
+		var ok bool
+		if q.ActionType, ok = spend.ParseActionType(s); !ok {
+			faults.Add("action_type", actionTypeForm)
+		}
+	}
+	if s, given := values["reason_code"]; given {
+		if q.Reason = spend.Reason(s); !q.Reason.Known() {
+			faults.Add("reason_code", "must be one that decisions have, such as budget_exceeded")
+		}
+	}
+	if s, given := values["approval_id"]; given {
+		var err error
+		if q.ApprovalID, err = spend.ParseID(s, spend.PrefixApproval); err != nil {
+			faults.Add("approval_id", "must be apr_ and 32 hexadecimal digits")
+		}
+	}
+}
