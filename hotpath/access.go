@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,12 +15,6 @@ import (
 type ForbiddenError struct{ message string }
 
 func (e *ForbiddenError) Error() string { return e.message }
-
-// The bindings of a key.
-var (
-	errNotThisPolicy = &ForbiddenError{"the key is not for this policy_id"}
-	errNotThisAgent  = &ForbiddenError{"the key is not for this agent_id"}
-)
 
 // key is an API key as nodes use it.
 type key struct {
@@ -78,11 +73,29 @@ func (a Access) permit(scope spend.Scopes) error {
 func (a Access) permitAction(policyID, agentID string) error {
 	switch {
 	case !a.SeesPolicy(policyID):
-		return errNotThisPolicy
+		return a.notThis("policy_id", a.key.Grants.PolicyIDs)
 	case !a.seesAgent(agentID):
-		return errNotThisAgent
+		return a.notThis("agent_id", a.key.Grants.AgentIDs)
 	}
 	return nil
+}
+
+// maxBindingsShown bounds what a refusal tells of a key's bindings, in bytes.
+const maxBindingsShown = 400
+
+// notThis refuses what is not among the bindings of a key, and tells these.
+func (Access) notThis(member string, bound []string) error {
+	text := "the key is not for this " + member + ", but for "
+	for i, id := range bound {
+		if i > 0 && len(text)+len(id) > maxBindingsShown {
+			return &ForbiddenError{fmt.Sprintf("%s and %d more; GET /v1/keys/self has all", text, len(bound)-i)}
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += id
+	}
+	return &ForbiddenError{text}
 }
 
 // SeesPolicy reports whether the policy is inside of what the key is bound to. A

@@ -32,6 +32,14 @@ var (
 	ErrUnavailable    = guard.ErrUnavailable
 )
 
+// PolicyNotFoundError is ErrPolicyNotFound of a policy that was named well.
+type PolicyNotFoundError struct{ PolicyID string }
+
+func (e *PolicyNotFoundError) Error() string { return ErrPolicyNotFound.Error() + ": " + e.PolicyID }
+
+// Unwrap returns ErrPolicyNotFound.
+func (e *PolicyNotFoundError) Unwrap() error { return ErrPolicyNotFound }
+
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {
 	guard      *guard.Guard

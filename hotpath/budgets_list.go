@@ -40,7 +40,7 @@ type BudgetCounter struct {
 // ErrPolicyNotFound, also of a policy that the caller may not see; ErrUnavailable.
 func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) (page []BudgetCounter, more bool, asOf time.Time, err error) {
 	if !access.SeesPolicy(q.PolicyID) {
-		return nil, false, asOf, ErrPolicyNotFound
+		return nil, false, asOf, &PolicyNotFoundError{q.PolicyID}
 	}
 	program, err := a.catalog.program(q.PolicyID)
 	if err != nil {

@@ -237,7 +237,7 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 	stored, err := c.store.Policy(ctx, policyID, version)
 	switch {
 	case errors.Is(err, audit.ErrNotFound):
-		return nil, ErrPolicyNotFound
+		return nil, &PolicyNotFoundError{policyID}
 	case err != nil:
 		return nil, fmt.Errorf("%w: cannot load policy %s: %w", ErrUnavailable, policyID, err)
 	}

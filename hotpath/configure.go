@@ -35,7 +35,7 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 		return err
 	}
 	if !c.SeesPolicy(p.PolicyID) {
-		return errNotThisPolicy
+		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
 	}
 	p.Budgets = nil
 	for id, identity := range compiled.BudgetIdentities() {

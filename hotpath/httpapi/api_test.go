@@ -224,6 +224,10 @@ func TestErrorTable(t *testing.T) {
 		}
 	}
 	f(fmt.Errorf("cannot: %w", hotpath.ErrPolicyNotFound), 404, "policy_not_found", "")
+	s.fake.workErr = fmt.Errorf("cannot: %w", &hotpath.PolicyNotFoundError{PolicyID: "refunds-eu"})
+	if a := s.do("POST", "/v1/checks", plainCheck); a.status != 404 || !strings.Contains(a.body, "no policy refunds-eu") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 	f(hotpath.ErrKeyReused, 422, codeValidation, "")
 	f(fmt.Errorf("cannot: %w", spend.Faults{{Path: "rules[2].parameters.limit", Problem: "is required"}}), 422, codeValidation, "")
 	f(hotpath.ErrOverloaded, 500, codeInternal, "1")
@@ -243,7 +247,7 @@ func TestErrorTable(t *testing.T) {
 	s.fake.workErr, s.fake.admitErr = nil, hotpath.ErrRateLimited
 	a := s.do("POST", "/v1/checks", plainCheck)
 	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
-	if err != nil || wait < 1 || wait > 30 {
+	if err != nil || wait < 1 || wait > 30 || !strings.Contains(a.body, fmt.Sprintf("wait %d s", wait)) {
 		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 	}
 	s.fake.quota.ResetMS = time.Now().Add(-3 * time.Second).UnixMilli()

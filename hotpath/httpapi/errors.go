@@ -66,7 +66,7 @@ var refusals = [...]struct {
 	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
-	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached; wait as Retry-After says"}},
+	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
 	{hotpath.ErrKeyReused, &refusal{422, codeValidation, "idempotency_key was used for a different request"}},
 	{audit.ErrPoliciesFull, &refusal{422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
 	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
@@ -97,6 +97,9 @@ func (e *bodyError) Error() string { return e.reason }
 func refusalOf(err error) *refusal {
 	if own, ok := errors.AsType[*refusal](err); ok {
 		return own
+	}
+	if missing, ok := errors.AsType[*hotpath.PolicyNotFoundError](err); ok {
+		return &refusal{404, "policy_not_found", "there is no policy " + missing.PolicyID + ", or not in that version"}
 	}
 	for i := range refusals {
 		if errors.Is(err, refusals[i].err) {

@@ -248,13 +248,15 @@ func (x *exchange) answer(status int) error {
 func (a *API) fail(x *exchange, err error) {
 	now := time.Now()
 	x.failure, x.refusal = err, refusalOf(err)
-	x.out = appendError(x.out[:0], x.refusal, x.id, now)
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
-		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, strconv.FormatInt(x.quota.RetryAfter(now), 10))
+		seconds := strconv.FormatInt(x.quota.RetryAfter(now), 10)
+		x.refusal = &refusal{x.refusal.status, x.refusal.code, x.refusal.message + "; wait " + seconds + " s"}
+		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, seconds)
 	case x.refusal.retry():
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
+	x.out = appendError(x.out[:0], x.refusal, x.id, now)
 	_ = x.answer(x.refusal.status)
 	x.ctx.Response.SkipBody = x.ctx.IsHead()
 }

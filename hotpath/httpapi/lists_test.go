@@ -269,4 +269,22 @@ func TestListsHoldWhatIsInside(t *testing.T) {
 	f("/v1/policies", key(`,"agent_ids":["b"]`), "p2", "q1")
 	f("/v1/policies/p/versions", key(`,"policy_ids":["p"]`), "p2", "p1")
 	send("GET", "/v1/policies/p/versions", "", key(`,"policy_ids":["q"]`), 404)
+
+	// Who is refused learns what would not be, within bounds.
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = `"long-name-of-a-policy-` + strconv.Itoa(i) + `"`
+	}
+	action := `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":1,"currency":"usd","counterparty":"c"}`
+	for grants, want := range map[string]string{
+		`,"policy_ids":["q","r"]`: "not for this policy_id, but for q, r", `,"agent_ids":["b"]`: "not for this agent_id, but for b",
+		`,"policy_ids":[` + strings.Join(ids, ",") + `]`: "more; GET /v1/keys/self",
+	} {
+		if body := send("POST", "/v1/checks", action, key(grants), 403); !strings.Contains(body, want) || len(body) > 700 {
+			t.Errorf("%s: %s", grants, body)
+		}
+	}
+	if body := send("GET", "/v1/policies/none", "", full, 404); !strings.Contains(body, "no policy none") {
+		t.Error(body)
+	}
 }

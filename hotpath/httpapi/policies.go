@@ -38,14 +38,17 @@ func (a *API) getPolicy(x *exchange) error {
 		return err
 	}
 	id := x.pathValue("policy_id")
-	if !spend.ValidPolicyID(id) || version == math.MaxInt32 || !x.access.SeesPolicy(id) {
+	switch {
+	case !spend.ValidPolicyID(id):
 		return hotpath.ErrPolicyNotFound
+	case version == math.MaxInt32 || !x.access.SeesPolicy(id):
+		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	p, err := a.store.Policy(ctx, id, version)
 	if err != nil {
-		return orAbsent(err, hotpath.ErrPolicyNotFound)
+		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
 	x.out = appendPolicy(x.out, p)
 	return x.answer(200)
@@ -75,14 +78,17 @@ func (a *API) getPolicyVersions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if !spend.ValidPolicyID(id) || !x.access.SeesPolicy(id) {
+	switch {
+	case !spend.ValidPolicyID(id):
 		return hotpath.ErrPolicyNotFound
+	case !x.access.SeesPolicy(id):
+		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	page, err := a.store.PolicyVersions(ctx, query)
 	if err != nil {
-		return orAbsent(err, hotpath.ErrPolicyNotFound)
+		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
 	position := func(p *audit.Policy) string { return strconv.Itoa(p.Version) }
 	return answerPage(x, page.Policies, appendPolicy, position, page.More, filters, page.Total)

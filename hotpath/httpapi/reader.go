@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -169,9 +170,10 @@ func (r *reader) text() string {
 func (r *reader) amount() (a spend.Amount, present bool) {
 	switch r.kind() {
 	case jsontext.KindNumber:
-		a, err := spend.ParseAmount(r.own(r.value(), 0))
+		text := r.own(r.value(), 0)
+		a, err := spend.ParseAmount(text)
 		if err != nil {
-			r.fault(r.name, err.Error())
+			r.fault(r.name, amountFault(text, err))
 		}
 		return a, true
 	case jsontext.KindNull:
@@ -180,6 +182,14 @@ func (r *reader) amount() (a spend.Amount, present bool) {
 		r.fault(r.name, spend.ErrNotNumber.Error())
 		return a, true
 	}
+}
+
+// amountFault says what to do about 0.1 + 0.2.
+func amountFault(text string, err error) string {
+	if errors.Is(err, spend.ErrTooManyDigits) && strings.Contains(text, ".") {
+		return err.Error() + "; round it to the currency's digits"
+	}
+	return err.Error()
 }
 
 // integer returns a whole number in a range and whether there was one; a fault
