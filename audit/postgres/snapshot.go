@@ -23,7 +23,8 @@ type Snapshot struct {
 	held pgx.Tx // keeps the moment
 	id   string // by which other sessions read the same moment
 
-	schema string // of the deployment, as SQL names it
+	name   string // of the deployment's schema
+	schema string // the same, as SQL names it
 }
 
 var _ verify.Evidence = (*Snapshot)(nil)
@@ -59,7 +60,7 @@ func (s *Snapshot) begin(ctx context.Context) (err error) {
 	if schema == nil {
 		return errors.New("no schema of the search_path exists, or the role may not use it")
 	}
-	s.schema = pgx.Identifier{*schema}.Sanitize()
+	s.name, s.schema = *schema, pgx.Identifier{*schema}.Sanitize()
 	if err := s.prepare(ctx, s.held); err != nil {
 		return err
 	}
@@ -299,8 +300,8 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 		}
 		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations), (SELECT count(*) FROM {schema}.outcomes),
 			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
-			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes)`)).
-			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes)
+			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes), (SELECT count(*) FROM {schema}.events)`)).
+			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes, &t.Events)
 	})
 	return t, err
 }

@@ -24,13 +24,14 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 		var a verify.Approval
 		into := []any{
 			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, bytea(&a.ActionHash), &a.PolicyID, &a.AgentID, &a.Principal, &a.Owner,
-			uuid(&a.UsedBy),
+			uuid(&a.UsedBy), &a.Deadline,
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
 				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, a.action_hash, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
-				coalesce(a.principal, ''), coalesce(a.owner, ''), u.check_id
-				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id ORDER BY 1`))
+				coalesce(a.principal, ''), coalesce(a.owner, ''), u.check_id, d.at
+				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
+				LEFT JOIN {schema}.approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) ORDER BY 1`))
 	})
 }
 

@@ -25,3 +25,22 @@ func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error
 				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
 	})
 }
+
+// Principals implements verify.Evidence.
+func (s *Snapshot) Principals(ctx context.Context, each func(verify.CounterPrincipal) error) error {
+	return s.read(ctx, "the principals of counters", func(ctx context.Context, tx pgx.Tx) error {
+		var p verify.CounterPrincipal
+		return stream(ctx, tx, []any{uuid(&p.Counter), &p.Principal}, func() error { return each(p) },
+			s.in(`SELECT counter_id, principal FROM {schema}.budget_principals
+				ORDER BY substr(sha256(uuid_send(counter_id) || convert_to(principal, 'UTF8')), 1, 16)`))
+	})
+}
+
+// Exhaustions implements verify.Evidence.
+func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion) error) error {
+	return s.read(ctx, "the exhaustions of budgets", func(ctx context.Context, tx pgx.Tx) error {
+		var e verify.Exhaustion
+		return stream(ctx, tx, []any{uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject}, func() error { return each(e) },
+			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM {schema}.budget_exhaustions ORDER BY counter_id, start_ms`))
+	})
+}

@@ -24,6 +24,7 @@ type Approval struct {
 	ActionHash                          spend.Hash
 	PolicyID, AgentID, Principal, Owner string
 	UsedBy                              spend.ID // the check; zero without a use
+	Deadline                            *time.Time
 }
 
 // terms are what the check that asks and the row of its approval have in common.
@@ -150,6 +151,7 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 // approval compares one with all that is noted of it.
 func (v *verifier) approval(a *Approval) {
 	seen, name := &v.approvals, a.ID.Text(spend.PrefixApproval)
+	found := v.tally.count()
 	terms, asked := seen.asked[a.ID]
 	uses, rulings := seen.uses[a.ID], seen.rulings[name]
 	if a.Made {
@@ -170,7 +172,29 @@ func (v *verifier) approval(a *Approval) {
 	case a.CreatedAt.Sub(a.ID.Time()).Abs() > lateCommit:
 		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt), stamp(a.ID.Time()))
 	}
-	v.uses(a, uses, v.rule(a, rulings))
+	r := v.rule(a, rulings)
+	v.uses(a, uses, r)
+	if v.tally.count() == found {
+		v.deadline(a, &r)
+	}
+}
+
+// deadline compares when an approval will expire: what it asks of people, or the use
+// of what they approved. One that was used, denied or has expired has none.
+func (v *verifier) deadline(a *Approval, r *ruled) {
+	due := a.ExpiresAt
+	if !r.approvedAt.IsZero() {
+		due = r.useBy(a)
+	}
+	name, open := "deadline of "+approvalName(a.ID), a.UsedBy.IsZero() && r.ended == ""
+	switch {
+	case open && a.Deadline == nil:
+		v.tally.find(Removed, name, "it expires at %s", stamp(due))
+	case !open && a.Deadline != nil:
+		v.tally.find(Inserted, name, "it is used, or at its end")
+	case open && !a.Deadline.Equal(due):
+		v.tally.find(Altered, name, "it is noted as %s; it expires at %s", stamp(*a.Deadline), stamp(due))
+	}
 }
 
 // ruled is what people made of an approval.

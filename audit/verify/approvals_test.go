@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -91,22 +89,9 @@ func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool)
 	return tr.count("changes")
 }
 
-// both demands the same findings of both verifiers, and takes the tampering back.
 func (tr *approvalTrail) both(tamper string, want ...string) {
 	tr.t.Helper()
-	const tables = "approvals approval_uses changes checks batches violations"
-	for table := range strings.FieldsSeq(tables) {
-		tr.exec("CREATE TEMPORARY TABLE kept_%s AS SELECT * FROM %[1]s", table)
-	}
-	tr.exec("%s", tamper)
-	tr.finds(nil, want...)
-	slices.Sort(want)
-	if found := tr.stranger(false); !slices.Equal(found, want) {
-		tr.t.Errorf("verify.py after %s:\n  %s\nwant\n  %s", tamper, strings.Join(found, "\n  "), strings.Join(want, "\n  "))
-	}
-	for table := range strings.FieldsSeq(tables) {
-		tr.exec("DELETE FROM %s; INSERT INTO %[1]s SELECT * FROM kept_%[1]s; DROP TABLE kept_%[1]s", table)
-	}
+	tr.bothFind("approvals approval_uses approval_deadlines changes checks batches violations", tamper, want...)
 }
 
 // forged has the changes from a number on chained anew, as who owns the database can.
@@ -169,12 +154,16 @@ func TestTamperedApprovals(t *testing.T) {
 		tr.forged(fmt.Sprintf("UPDATE changes SET at = at - interval '62 minutes' WHERE seq = %d", tr.second)):    {use("inserted", tr.used)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.denied' WHERE seq = %d", tr.second)):           {use("inserted", tr.used)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.expired' WHERE seq = %d", tr.over)):            {changed("inserted", tr.over)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)):  {changed("inserted", tr.expiry)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)):  {changed("inserted", tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)): {changed("inserted", tr.first), use("inserted", tr.used)},
 		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)):      {changed("inserted", tr.first), use("inserted", tr.used)},
 	} {
 		tr.both(tamper, want...)
 	}
+	deadline := func(kind string, c *spend.Check) string { return kind + " deadline of " + approvalOf(c) }
+	tr.both(fmt.Sprintf("DELETE FROM approval_deadlines WHERE approval_id = '%s'; UPDATE approval_deadlines SET at = at + interval '1 day' WHERE approval_id = '%s'; "+
+		"INSERT INTO approval_deadlines VALUES ('%s', now())", id(tr.pending), id(tr.approved), id(tr.denied)),
+		deadline("removed", tr.pending), deadline("altered", tr.approved), deadline("inserted", tr.denied))
 	// A check that asks is altered: its approval is not proved.
 	tr.both(fmt.Sprintf("UPDATE checks SET latency_ms = 7777 WHERE check_id = '%s'", id(tr.pending)),
 		check("altered", tr.pending), violation("unchecked", tr.pending), "unchecked "+approvalOf(tr.pending))
@@ -191,7 +180,7 @@ func TestForgedUses(t *testing.T) {
 		INSERT INTO approval_uses (approval_id, check_id) SELECT * FROM unnest(approval_ids, check_ids) ON CONFLICT DO NOTHING $$`)
 	tr.append(again)
 	tr.append(larger)
-	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved))
+	tr.both("SELECT", check("inserted", again), "inserted use of "+approvalOf(tr.approved), "altered function use_approvals(uuid[], uuid[], bytea[])")
 }
 
 // An approval is shown as the store has it.

@@ -48,6 +48,10 @@ func newArchived(t *testing.T) *archived {
 	}
 	act(t, postgres.Detach(t.Context(), options))
 	act(t, postgres.DetachViolations(t.Context(), options))
+	// Their events are numbered as if they had been committed then.
+	a.exec(`CREATE TEMPORARY TABLE ordered AS SELECT source, type, row_number() OVER (ORDER BY type <> 'v' OR source >= first_id(%d), sequence) AS n FROM events;
+		UPDATE events SET sequence = -sequence; UPDATE events AS e SET sequence = o.n FROM ordered AS o WHERE o.source = e.source AND o.type = e.type;
+		DROP TABLE ordered`, begin.AddDate(0, 1, 0).UnixMilli())
 	a.day = files{of: day.Format(time.DateOnly), table: "archived_days", prefix: spend.PrefixCheck}
 	a.month = files{of: begin.Format("2006-01"), table: "archived_violations", prefix: spend.PrefixViolation}
 	a.locate()
@@ -202,6 +206,7 @@ func TestTamperedArchives(t *testing.T) {
 	}
 	const altered = "altered archive of DAY"
 	const allowed = 2 // the line of a check that is no violation
+	const inserted = "inserted principal key_1 of counter " // whose checks are not there
 	const ever, everUnchecked = `altered counter of budget "ever"`, `unchecked counter of budget "ever"`
 	unread := []string{altered, everUnchecked} // what took from the counter is not all there
 	a := newArchived(t)
@@ -217,7 +222,7 @@ func TestTamperedArchives(t *testing.T) {
 		"altered everywhere":          {day(true, inLine(allowed, `"customer"`, `"another"`)), []string{"altered check "}},
 		"null for empty":              {day(true, inLine(allowed, `"payment_method":null`, `"payment_method":""`)), []string{"altered check "}},
 		"another amount's digits":     {day(true, inLine(allowed, `"amount":"125.5"`, `"amount":"125.50"`)), []string{"altered check "}},
-		"removed everywhere":          {day(true, func(lines []string) []string { return slices.Delete(lines, allowed, allowed+1) }), []string{ever, "removed check "}},
+		"removed everywhere":          {day(true, func(lines []string) []string { return slices.Delete(lines, allowed, allowed+1) }), []string{ever, inserted, inserted, inserted, "removed check "}},
 		"the last removed everywhere": {day(true, func(lines []string) []string { return lines[:len(lines)-1] }), []string{"removed check ", "unchecked violation "}},
 		"inserted everywhere": {day(true, func(lines []string) []string {
 			of := lines[allowed][13:45]
@@ -274,7 +279,7 @@ func TestTamperedMonths(t *testing.T) {
 				return lines[:len(lines)-1]
 			})
 			m.exec("UPDATE archived_violations SET refund_escalations = refund_escalations - 1")
-		}, []string{"removed violation "}},
+		}, []string{"altered events of month MONTH", "removed violation "}},
 		"inserted everywhere, on a day without checks": {func(m *archived) {
 			m.lines(&m.month, true, func(lines []string) []string {
 				at, err := time.Parse("2006-01", m.month.of)
@@ -282,17 +287,17 @@ func TestTamperedMonths(t *testing.T) {
 				return append([]string{strings.Replace(lines[0], lines[0][7:39], spend.NewID(at).Text(""), 1)}, lines...)
 			})
 			m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1")
-		}, []string{"inserted violation "}},
+		}, []string{"altered events of month MONTH", "inserted violation "}},
 		"how many of a kind": {func(m *archived) { m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1") }, []string{"altered month MONTH"}},
 		"what is left of a row": {func(m *archived) {
 			m.exec("UPDATE violations SET owner = 'x' WHERE id = (SELECT id FROM violations ORDER BY id LIMIT 1)")
 		}, []string{"inserted violation "}},
 		"the note": {func(m *archived) {
 			m.exec("DELETE FROM archived_violations; DELETE FROM violations WHERE id = (SELECT id FROM violations ORDER BY id LIMIT 1)")
-		}, []string{"removed violation "}},
+		}, []string{"inserted event ", "removed violation "}},
 		"a month that is not": {func(m *archived) {
 			m.exec("DELETE FROM violations WHERE id = (SELECT id FROM violations ORDER BY id DESC LIMIT 1)")
-		}, []string{"removed violation "}},
+		}, []string{"inserted event ", "removed violation "}},
 		"the archive of its day": {func(m *archived) { act(m.t, os.Remove(m.day.manifest)) }, []string{`unchecked counter of budget "ever"`, "unchecked day DAY"}},
 	})
 	a.named(t, false, map[string]tampering{

@@ -34,12 +34,14 @@ type counted struct {
 	BucketMS                  int64
 	EndMS                     int64 // the latest
 	Count                     int64
+	Added                     bool // outcomes added to what the checks took
 
 	used spend.Total
 }
 
 func (c *counted) plus(other *counted) {
 	c.used, c.Count, c.EndMS = c.used.Plus(other.used), c.Count+other.Count, max(c.EndMS, other.EndMS)
+	c.Added = c.Added || other.Added
 }
 
 // counts adds charges up. At most so many counters are kept in memory, the rest
@@ -56,14 +58,18 @@ type counts struct {
 // take adds what a check took from a counter, as it was corrected: no outcome gives
 // back more.
 func (s *counts) take(policyID string, c *spend.Charge, by spend.Correction) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := counterKey{c.Counter.ID, c.Counter.StartMS}
 	one := &counted{
-		counterKey: key, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
-		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count,
+		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
+		BucketMS: c.Counter.BucketMS, EndMS: c.EndMS, Count: 1 - by.Count, Added: !by.Over.IsZero(),
 	}
 	one.used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
+	return s.add(one)
+}
+
+func (s *counts) add(one *counted) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := one.counterKey
 	if known := s.memory[key]; known != nil {
 		known.plus(one)
 		return nil

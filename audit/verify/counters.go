@@ -41,7 +41,11 @@ func (s *slice) take(fields [][]byte, intact bool) error {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
 	outcomes := s.correctionsOf(spend.ID(fields[0]))
+	principal := spend.Check{KeyID: string(fields[29]), Principal: string(fields[31])}
 	for i := range taken {
+		if err := v.meet(string(fields[policyID]), &taken[i], principal.PrincipalName()); err != nil {
+			return err
+		}
 		if v.ended(taken[i].EndMS) {
 			continue
 		}
@@ -207,7 +211,11 @@ func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	switch {
 	case err != nil || !ok:
 		w.tally.find(Unchecked, policyName(p), "since when its budgets count cannot be read: %v", err)
-	case p.Version != previous.version+1: // what is missing is named
+	default:
+		w.limit(p.PolicyID, string(fields[slices.Index(columns, "rules")]), budgets)
+	}
+	switch {
+	case err != nil || !ok, p.Version != previous.version+1: // what is missing is named
 	case audit.BudgetsText(budgets) != audit.BudgetsText(audit.CountSince(budgets, previous.budgets, p.Version, at)):
 		w.tally.find(Altered, policyName(p), "its budgets do not count since the version in which they became what they are")
 	}

@@ -72,12 +72,35 @@ type Evidence interface {
 	// not.
 	Approvals(ctx context.Context, each func(Approval) error) error
 
+	// Principals calls each for every principal of a counter, in the order of the IDs
+	// that stand for both.
+	Principals(ctx context.Context, each func(CounterPrincipal) error) error
+	// Exhaustions calls each for every exhaustion, in the order of counters and starts.
+	Exhaustions(ctx context.Context, each func(Exhaustion) error) error
+
+	// EventState is how far events have numbers.
+	EventState(ctx context.Context) (EventState, error)
+	// Events calls each for every event, in the order of their numbers.
+	Events(ctx context.Context, each func(Event) error) error
+	// StrayEvents calls each for what the events and their sources do not agree on.
+	StrayEvents(ctx context.Context, each func(StrayEvent) error) error
+	// ViolationEvents counts the events of violations of a range.
+	ViolationEvents(ctx context.Context, r Range) (int64, error)
+
+	// Schema returns what there is of the schema that the guarantees rest on, sorted
+	// by name, and what the migrations make of it.
+	Schema(ctx context.Context) (found, made []SchemaObject, err error)
+
 	// Totals counts all rows without a key to find them by.
 	Totals(ctx context.Context) (Totals, error)
 }
 
 // Totals are how many rows the tables hold.
-type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes int64 }
+type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events int64 }
+
+// SchemaObject is a table, trigger, constraint, index or function of the schema, the
+// default of a column, or a setting that switches triggers off.
+type SchemaObject struct{ Name, Definition string }
 
 // Overview is what a reading holds altogether.
 type Overview struct {

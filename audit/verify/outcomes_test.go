@@ -53,6 +53,7 @@ func TestTamperedOutcomes(t *testing.T) {
 		t.Errorf("%d columns", len(columns))
 	}
 	tr.exec("CREATE TABLE kept AS TABLE outcomes; ALTER TABLE outcomes DROP CONSTRAINT outcomes_pkey")
+	tr.altersSchema = true
 	back := func() { tr.exec("DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept") }
 	for _, column := range columns[1:] {
 		name, kind := column[0], column[1]

@@ -34,7 +34,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	q.Set("options", "-csearch_path="+q.Get("search_path"))
 	q.Del("search_path") // psql does not know it
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	args := []string{"testdata/verify.py", u.String()}
+	args := []string{"testdata/verify.py", u.String(), "--schema", "../postgres"}
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}
@@ -53,6 +53,24 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// bothFind demands the same findings of both verifiers, and takes back what was done to
+// the tables.
+func (tr *trail) bothFind(tables, tamper string, want ...string) {
+	tr.t.Helper()
+	for table := range strings.FieldsSeq(tables) {
+		tr.exec("CREATE TEMPORARY TABLE kept_%s AS SELECT * FROM %[1]s", table)
+	}
+	tr.exec("%s", tamper)
+	tr.finds(nil, want...)
+	slices.Sort(want)
+	if found := tr.stranger(false); !slices.Equal(found, want) {
+		tr.t.Errorf("verify.py after %s:\n  %s\nwant\n  %s", tamper, strings.Join(found, "\n  "), strings.Join(want, "\n  "))
+	}
+	for table := range strings.FieldsSeq(tables) {
+		tr.exec("DELETE FROM %s; INSERT INTO %[1]s SELECT * FROM kept_%[1]s; DROP TABLE kept_%[1]s", table)
+	}
 }
 
 // TestStrangerAgrees has two verifiers, of which one knows the document alone,

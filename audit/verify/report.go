@@ -41,6 +41,7 @@ type Summary struct {
 	Counters                     int64 // of budgets, that were compared
 	CountersBeyond               int64 // of windows that reach out of the range
 	Approvals                    int64 // that were compared
+	Events                       int64 // that have a number
 	Checkpoints                  int64
 	LastCheckpoint               time.Time // zero without any
 	LastCheck                    time.Time // that is there, or listed; zero without any
@@ -62,7 +63,7 @@ type tally struct {
 	stored           atomic.Int64 // checks that are in the database
 	storedViolations atomic.Int64
 
-	counters, countersBeyond, approvals int64
+	counters, countersBeyond, approvals, events int64
 
 	lastCheckpoint time.Time
 	torn           int64
@@ -80,6 +81,16 @@ func (t *tally) find(kind Kind, subject, format string, args ...any) {
 	defer t.mu.Unlock()
 	t.findings[kind]++
 	t.found(Finding{kind, subject, fmt.Sprintf(format, args...)})
+}
+
+// count returns how many findings there are.
+func (t *tally) count() (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, found := range t.findings {
+		n += found
+	}
+	return n
 }
 
 // latest notes the time of a check.
@@ -103,7 +114,7 @@ func (t *tally) summary() Summary {
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Outcomes: t.outcomes.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
-		Counters: t.counters, CountersBeyond: t.countersBeyond, Approvals: t.approvals,
+		Counters: t.counters, CountersBeyond: t.countersBeyond, Approvals: t.approvals, Events: t.events,
 		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}

@@ -37,6 +37,8 @@ type trail struct {
 
 	chains  []spend.ID
 	records [][]*spend.Check // of chain 0, then of chain 1
+
+	altersSchema bool // for what the test needs, which is then no finding
 }
 
 const (
@@ -191,6 +193,9 @@ func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary,
 	defer snapshot.Close()
 	o.Evidence = snapshot
 	summary, err := verify.Verify(tr.t.Context(), o)
+	if tr.altersSchema {
+		found = slices.DeleteFunc(found, func(f string) bool { return strings.Contains(f, " constraint ") || strings.Contains(f, " index ") })
+	}
 	slices.Sort(found)
 	return found, summary, err
 }

@@ -43,14 +43,14 @@ type Checkpoints struct {
 // Verify compares everything in the range with what it was recorded with. An
 // error means that it could not be done; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
-	v := &verifier{o: o, known: newKnown(), walked: make(map[spend.ID]int64), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
+	v := &verifier{o: o, known: newKnown(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
 	if v.o.Workers <= 0 {
 		v.o.Workers = runtime.GOMAXPROCS(0)
 	}
 	if v.o.SliceSize <= 0 {
 		v.o.SliceSize = defaultSliceSize
 	}
-	v.counts.most = int(v.o.SliceSize)
+	v.counts.most, v.met.most = int(v.o.SliceSize), int(v.o.SliceSize)
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	if v.overview, err = o.Evidence.Overview(ctx, v.all); err != nil {
@@ -65,12 +65,12 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	for day, count := range v.tally.gone {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
-	for _, compare := range []func(context.Context) error{v.counters, v.compareApprovals, v.totals} {
+	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.events, v.schema, v.totals} {
 		if err == nil {
 			err = compare(ctx)
 		}
 	}
-	return v.tally.summary(), errors.Join(err, v.counts.close())
+	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close())
 }
 
 type verifier struct {
@@ -80,6 +80,8 @@ type verifier struct {
 	tally    tally
 	known    known  // by the checkpoints
 	counts   counts // by the charges of checks
+	met      counts // the principals whose checks took from counters
+	limits   map[budgetSince]limit
 
 	approvals approvals
 
@@ -159,6 +161,7 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"policies", t.policies.Load(), held.Policies},
 		{"keys", t.keys.Load(), held.Keys},
 		{"changes", t.changes.Load(), held.Changes},
+		{"events", t.events, held.Events},
 	} {
 		if table.met != table.held {
 			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held, table.met)

@@ -39,7 +39,7 @@ GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, events TO :"service";
+GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, events, event_state TO :"service";
 
 -- Counts of violations are changed, and events numbered, by functions that can do
 -- nothing else.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A second verifier of spendgate's audit trail, written from deploy/AUDIT-FORMAT.md.
 
-    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64] [--archive DIR]
+    verify.py DATABASE_URL [--checkpoint FILE --public-key BASE64] [--archive DIR] [--schema DIR]
 
 Prints what is not as it was recorded, a line each, and exits 1 if there is any. It keeps all hashes in
 memory: it is there to prove the document right. Needs psql and nothing but Python's standard library.
@@ -39,7 +39,7 @@ WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
 APPROVAL = (
     "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.action_hash,a.policy_id,a.agent_id,"
-    "a.principal,a.owner,u.check_id"
+    "a.principal,a.owner,u.check_id,d.at"
 )
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
@@ -143,6 +143,9 @@ class Verifier:
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
         self.rulings = {}  # approval_id to its changes
+        self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
+        self.added = set()  # (counter_id, start_ms) that outcomes added to
+        self.limits = {}  # (policy_id, rule_id, since) to the limits of its versions
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -295,6 +298,11 @@ class Verifier:
             names = fields[17].decode(), charge["rule_id"], charge["since"], per
             encoded = [struct.pack(">I", len(text)) + text for text in (names[0].encode(), names[1].encode())]
             counter_id = sha("spendgate counter 1", *encoded, struct.pack(">I", names[2]), per.encode())[:16]
+            who = fields[31] or fields[29]
+            if who:
+                end = charge["end_ms"] or 1 << 63
+                known = self.met.get((counter_id, who), (names, 0))
+                self.met[counter_id, who] = names, max(known[1], end)
             sums = self.taken.setdefault((counter_id, charge["start_ms"]), [names, charge["bucket_ms"], 0, 0, 0])
             sums[2] = max(sums[2], charge["end_ms"])
             sums[3] += charge.get("amount", 0)
@@ -305,6 +313,8 @@ class Verifier:
                     sums[4] -= 1
                 elif "amount" in charge:
                     sums[3] += moved - charge["amount"]
+                    if moved > charge["amount"]:
+                        self.added.add((counter_id, charge["start_ms"]))
 
     def counters(self):
         (_, (now,)), = self.database.copy("SELECT (extract(epoch FROM now()) * 1000)::bigint")
@@ -331,6 +341,32 @@ class Verifier:
         for (_, start), sums in taken.items():
             self.find("removed", name(sums[0], start))
 
+        for _, (counter, who) in self.database.copy("SELECT counter_id, principal FROM budget_principals"):
+            if self.met.pop((counter, who), None) is None and not self.days:
+                self.find("inserted", f"principal {who.decode()} of counter {counter.hex()}")
+        for (_, who), (names, end) in self.met.items():
+            if end > removable:
+                self.find("removed", 'principal of budget "%s" of policy "%s" since version %d for %s and principal %s' % (
+                    names[1], names[0], names[2], names[3], who.decode()))
+
+        used_up = {}
+        for key, (names, bucket, end, used, count) in self.taken.items():
+            limits = self.limits.get(names[:3])
+            if bucket or key in self.added or not limits or 0 < end <= removable:
+                continue
+            most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
+            if most[0] is not None and used >= most[0] or most[1] is not None and count >= most[1]:
+                used_up[key] = "exhaustion of " + name(names, key[1])
+        query = "SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM budget_exhaustions"
+        for _, (counter, start, exhaustion, at, *names) in self.database.copy(query):
+            used_up.pop((counter, integer(start)), None)
+            encoded = [struct.pack(">I", len(text)) + text for text in names[:2]]
+            made = sha("spendgate counter 1", *encoded, names[2], names[3])[:16]
+            if made != counter or (integer(at) + EPOCH) // 1000 < integer(start) - 60000:
+                self.find("altered", f"exhaustion {exhaustion.hex()}")
+        for exhaustion in used_up.values():
+            self.find("removed", exhaustion)
+
     def approval(self, fields, intact):
         if fields[35]:
             asks = json.loads(fields[35]) if intact else None
@@ -344,8 +380,9 @@ class Verifier:
 
     def approvals(self):
         minute = 60 * 1000000
-        query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id"
-        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by) in self.database.copy(query):
+        query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id LEFT JOIN approval_deadlines AS d ON d.approval_id = a.id"
+        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by, deadline) in self.database.copy(query):
+            found = len(self.findings)
             name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
             if created is None:
                 self.find("inserted", use)
@@ -391,6 +428,10 @@ class Verifier:
                 other = seen != self.actions.get(a, seen)
                 if other or approved is None or ended or not approved - minute <= at <= approved + within * 1000 + minute:
                     self.find("inserted", use)
+            due = None if used_by or ended else expires if approved is None else approved + within * 1000
+            deadline = None if deadline is None else integer(deadline)
+            if len(self.findings) == found and deadline != due:
+                self.find("removed" if deadline is None else "inserted" if due is None else "altered", f"deadline of {name}")
         for a, terms in self.asked.items():
             if terms:
                 self.find("removed", f"approval apr_{a.hex()}")
@@ -436,6 +477,10 @@ class Verifier:
                 self.find("altered", name)
                 continue
             version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
+            for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
+                if rule.get("rule_id") in budgets:
+                    key = fields[0].decode(), rule["rule_id"], budgets[rule["rule_id"]]["version"]
+                    self.limits.setdefault(key, []).append([rule["parameters"].get(limit) for limit in ("limit", "max_count")])
             before, known = previous.get(fields[0], (0, {}))
             previous[fields[0]] = version, budgets
             updated = integer(fields[7]) // 1000 + 946684800000
@@ -456,6 +501,133 @@ class Verifier:
             self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
         for key in newest:
             self.find("removed", f"{'webhook' if key.startswith(b'whk_') else 'key'} {key.decode()}")
+
+    def source(self, kind, source):
+        """What an event of that type is of."""
+        number = int.from_bytes(source[8:], "big")
+        return {
+            "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
+            "o": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
+        }.get(kind, f"change {number} of the configuration")
+
+    def due(self):
+        """What has a number by event_state: (source, type) to its policy and agent, None where these are not known, and its time."""
+        counted, due = {}, {}
+        for _, (rows, last, below) in self.database.copy("SELECT count(*), max(last), max(below::text) FROM event_state"):
+            state = integer(rows), integer(last or b"\0")
+        numbered = "(SELECT below FROM event_state) > %s AND xid <> ALL ((SELECT pending FROM event_state)::xid8[])"
+        hidden = "(SELECT cluster FROM event_state) = (SELECT system_identifier FROM pg_control_system()) AND greatest(xid, %s) >= pg_snapshot_xmax(pg_current_snapshot())"
+
+        def rows(columns, table, position="xid"):
+            query = f"SELECT {columns}, {numbered % position}, {hidden % position} FROM {table}"
+            return (fields for _, fields in self.database.copy(query))
+
+        def note(source, kinds, of, at, is_due, is_hidden):
+            if is_hidden == b"\1":
+                self.find("altered", f"event of {self.source(kinds[0], source)}")
+            for kind in kinds if is_due == b"\1" else ():
+                due[source, kind] = of
+            return at
+
+        approvals = {}
+        for a, policy, agent, required, *end in rows("id, policy_id, agent_id, required", "approvals"):
+            approvals[a.hex().encode()] = policy, agent, integer(required)
+            note(a, "r", (policy, agent), None, *end)
+        for a, *end in rows("approval_id", "approval_uses", "position"):
+            note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
+        for seq, kind, subject, *end in sorted(rows("seq, kind, subject", "changes", "position")):
+            policy, agent, required = approvals.get(subject[4:], (None, None, 0))
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
+            if kind == b"approval.approved":
+                counted[subject] = counted.get(subject, 0) + 1
+                letter = "a" if counted[subject] == required else ""
+            note(bytes(8) + seq, letter or "k", (subject if letter == "c" else policy, agent), None, end[0] if letter else b"\0", end[1])
+        for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):
+            for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
+                note(source, letter, (policy, agent), None, *end)
+        of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
+        for source, check, release, excess, *end in rows("outcome_id, check_id, release, excess", "outcomes"):
+            note(source, "o" + ("p" if release == b"p" else "") + ("x" if excess else ""), of.get(check), None, *end)
+        return due, state
+
+    def events(self):
+        due, (rows, last) = self.due()
+        months = {month.decode(): [0, integer(n)] for _, (month, n) in self.database.copy("SELECT to_char(month, 'YYYY-MM'), rows FROM archived_violations")}
+        times = {bytes(8) + seq: integer(at) for _, (seq, at) in self.database.copy("SELECT seq, at FROM changes")}
+        times.update({source: integer(at) for _, (source, at) in self.database.copy("SELECT id, at FROM budget_exhaustions")})
+        used = {a: check for _, (a, check) in self.database.copy("SELECT approval_id, check_id FROM approval_uses")}
+        before, latest, change, asked = 0, None, bytes(16), set()
+        for _, (number, source, kind, policy, agent) in self.database.copy("SELECT sequence, source, type, policy_id, agent_id FROM events ORDER BY sequence"):
+            number, kind = integer(number), kind.decode()
+            if (number - before - 1) % 1000000:
+                self.find("removed", f"event {before + 1}")
+            before, archived = number, kind == "v" and months.get(month_of(source))
+            if archived:
+                archived[0] += 1
+            if (source, kind) not in due:
+                if not archived:
+                    self.find("inserted", f"event {number}")
+            elif due.pop((source, kind)) not in (None, (policy, agent)):
+                self.find("altered", f"event {number}")
+            at = int.from_bytes(source[:6], "big") * 1000 - EPOCH
+            if kind in "adeckb":
+                at = times.get(source)
+            if kind in "adeck":
+                if source <= change:
+                    self.find("altered", f"event {number}")
+                change = source
+            elif kind == "r":
+                asked.add(source)
+            elif kind == "u":
+                at = int.from_bytes(used[source][:6], "big") * 1000 - EPOCH if source in used else None
+                if source not in asked:
+                    self.find("altered", f"event {number}")
+            if at is None:
+                continue
+            if latest is not None and at < latest - 60 * 1000000:
+                self.find("altered", f"event {number}")
+                latest = at
+            latest = at if latest is None else max(at, latest)
+        for source, kind in [key for key in due]:
+            self.find("removed", f"event of {self.source(kind, source)}")
+        for month, (n, noted) in months.items():
+            if n != noted:
+                self.find("altered", f"events of month {month}")
+        if rows != 1 or last < before:
+            self.find("altered", "table event_state")
+        elif (last - before) % 1000000:
+            self.find("removed", f"event {before + 1}")
+
+    def schema(self, folder):
+        """Holds the catalogue to schema.txt, by the statement of snapshot_schema.sql."""
+        with open(os.path.join(folder, "schema.txt"), encoding="utf-8") as f:
+            made = [line.rstrip("\n").split(" = ", 1) for line in f]
+        with open(os.path.join(folder, "snapshot_schema.sql"), encoding="utf-8") as f:
+            query = f.read().strip()
+        (_, (schema,)), = self.database.copy("SELECT current_schema()")
+        found = self.database.copy(query.replace("{schema}", "'" + schema.decode().replace("'", "''") + "'"))
+        found = [(name.decode(), (definition or b"").decode()) for _, (name, definition) in found]
+        days = sorted({name[6:] for name, _ in found if name.startswith("table checks_2")})
+        expected = {}
+        for name, definition in made:
+            for day in days if "checks_DAY" in name else [""]:
+                expected.setdefault(name.replace("checks_DAY", day), []).append(definition)
+        overloaded = {name.split("(")[0] for name in expected if name.startswith("function ")}
+        rest = []
+        for name, definition in found:
+            if definition in expected.get(name, []):
+                expected[name].remove(definition)
+            elif expected.get(name):
+                self.find("altered", name)
+                expected[name].pop(0)
+            else:
+                rest.append(name)
+        for name in rest:
+            if name.split(" ")[0] in ("trigger", "default", "constraint", "unique", "setting") or name in expected or name.split("(")[0] in overloaded:
+                self.find("inserted", name)
+        for name, left in expected.items():
+            if left and not name.startswith("trigger closed on "):
+                self.find("removed", name)
 
     def checkpoints(self, lines, key):
         previous, state = ZERO, {}
@@ -544,14 +716,17 @@ def main():
     parser.add_argument("--checkpoint")
     parser.add_argument("--public-key")
     parser.add_argument("--archive")
+    parser.add_argument("--schema")
     args = parser.parse_args()
     v = Verifier(args.url)
     listed = v.batches()
     v.outcomes(listed)
     v.checks(listed, args.archive)
-    v.counters()
     v.configuration()
+    v.counters()
     v.approvals()
+    v.events()
+    v.schema(args.schema)
     if args.checkpoint:
         with open(args.checkpoint, "rb") as lines:
             v.checkpoints(lines, base64.b64decode(args.public_key))

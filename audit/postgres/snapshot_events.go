@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit/verify"
+)
+
+// dueEvents are the events that have a number, by the bound of event_state, as
+// their sources say them: see event_sources.
+const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source,
+		CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+			WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char" AS type,
+		CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known
+		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
+			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
+		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND CASE c.kind
+			WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM {schema}.changes AS d
+				WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+			ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END
+	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true
+		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
+		WHERE u.position < s.below AND u.xid <> ALL (s.pending)
+	UNION ALL SELECT b.id, 'b', b.policy_id, b.agent_id, true
+		FROM state AS s, {schema}.budget_exhaustions AS b WHERE b.xid < s.below AND b.xid <> ALL (s.pending)
+	UNION ALL SELECT v.id, 'v', v.policy_id, v.agent_id, true
+		FROM state AS s, {schema}.violations AS v WHERE v.xid < s.below AND v.xid <> ALL (s.pending)
+	UNION ALL SELECT a.id, 'r', a.policy_id, a.agent_id, true
+		FROM state AS s, {schema}.approvals AS a WHERE a.xid < s.below AND a.xid <> ALL (s.pending)
+	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL
+		FROM state AS s CROSS JOIN {schema}.outcomes AS o LEFT JOIN {schema}.checks AS k ON k.check_id = o.check_id
+			CROSS JOIN LATERAL (VALUES ('o'::"char", true), ('p', o.release = 'p'), ('x', o.excess IS NOT NULL)) AS n (type, occurred)
+		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
+
+// strayEvents are events without a source that has a number, sources without their
+// event, and events of another policy or agent. An event of an archived month stays.
+const strayEvents = `WITH state AS MATERIALIZED (SELECT below, pending FROM {schema}.event_state),
+	due AS (` + dueEvents + `)
+	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type)::text, e.sequence IS NOT NULL, d.source IS NOT NULL
+	FROM {schema}.events AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
+	WHERE e.sequence IS NULL
+		OR d.source IS NULL AND NOT (e.type = 'v' AND EXISTS (SELECT FROM {schema}.archived_violations AS m WHERE e.source >= ` + monthID + `
+			AND e.source < ` + nextMonthID + `))
+		OR d.source IS NOT NULL AND d.known AND (e.policy_id, e.agent_id) IS DISTINCT FROM (d.policy_id, d.agent_id)`
+
+const (
+	monthID     = `(lpad(to_hex((extract(epoch FROM m.month::timestamp) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
+	nextMonthID = `(lpad(to_hex((extract(epoch FROM m.month::timestamp + interval '1 month') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
+)
+
+// hiddenSources are those whose transaction has not begun, so that no event would
+// ever be made of them. Numbers of another cluster mean nothing.
+const hiddenSources = `SELECT h.source, h.type::text
+	FROM {schema}.event_state AS s, pg_control_system() AS c, pg_snapshot_xmax(pg_current_snapshot()) AS next, LATERAL (
+		SELECT lpad(to_hex(seq), 32, '0')::uuid, 'k'::"char" FROM {schema}.changes WHERE xid >= next OR position >= next
+		UNION ALL SELECT approval_id, 'u' FROM {schema}.approval_uses WHERE xid >= next OR position >= next
+		UNION ALL SELECT id, 'b' FROM {schema}.budget_exhaustions WHERE xid >= next
+		UNION ALL SELECT id, 'v' FROM {schema}.violations WHERE xid >= next
+		UNION ALL SELECT id, 'r' FROM {schema}.approvals WHERE xid >= next
+		UNION ALL SELECT outcome_id, 'o' FROM {schema}.outcomes WHERE xid >= next) AS h (source, type)
+	WHERE s.cluster = c.system_identifier`
+
+// EventState implements verify.Evidence.
+func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err error) {
+	err = s.read(ctx, "how far events have numbers", func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, s.in("SELECT count(*), coalesce(max(last), 0) FROM {schema}.event_state")).Scan(&state.Rows, &state.Last)
+	})
+	return state, err
+}
+
+// Events implements verify.Evidence.
+func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
+	return s.read(ctx, "the events", func(ctx context.Context, tx pgx.Tx) error {
+		var e verify.Event
+		return stream(ctx, tx, []any{&e.Sequence, &e.Type, uuid(&e.Source), &e.At, uuid(&e.Used)}, func() error { return each(e) },
+			s.in(`SELECT e.sequence, e.type::text, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
+				LEFT JOIN {schema}.changes AS c ON e.type IN ('a', 'd', 'e', 'c', 'k') AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
+				LEFT JOIN {schema}.budget_exhaustions AS b ON e.type = 'b' AND b.id = e.source
+				LEFT JOIN {schema}.approval_uses AS u ON e.type = 'u' AND u.approval_id = e.source
+				ORDER BY e.sequence`))
+	})
+}
+
+// StrayEvents implements verify.Evidence.
+func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
+	return s.readChecks(ctx, "the events and their sources", func(ctx context.Context, tx pgx.Tx) error {
+		var e verify.StrayEvent
+		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), &e.Type, &e.Numbered, &e.Due}, func() error { return each(e) }, s.in(strayEvents))
+		if err != nil {
+			return err
+		}
+		e = verify.StrayEvent{Hidden: true}
+		return stream(ctx, tx, []any{uuid(&e.Source), &e.Type}, func() error { return each(e) }, s.in(hiddenSources))
+	})
+}
+
+// ViolationEvents implements verify.Evidence.
+func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range) (n int64, err error) {
+	err = s.read(ctx, "the events of a month", func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, s.in("SELECT count(*) FROM {schema}.events WHERE type = 'v' AND source BETWEEN $1 AND $2"),
+			[16]byte(r.Low), [16]byte(r.High)).Scan(&n)
+	})
+	return n, err
+}

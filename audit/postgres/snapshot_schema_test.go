@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"spendgate/bench/fleet"
+)
+
+var writeSchema = flag.Bool("write-schema", false, "write schema.txt instead of comparing with it")
+
+// TestMadeSchema holds what verifications expect of the schema to what the
+// migrations make.
+func TestMadeSchema(t *testing.T) {
+	url := fleet.TestSchema(t)
+	open(t, url, true)
+	statement(t, url, "SELECT make_partition('2001-01-01'), close_day('2001-01-01')")
+	s, err := OpenSnapshot(t.Context(), url, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	found, _, err := s.Schema(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	day := regexp.MustCompile(`checks_\d{8}`)
+	for _, o := range found {
+		if name := day.ReplaceAllString(o.Name, "checks_DAY"); name == o.Name || strings.Contains(o.Name, "checks_20010101") {
+			lines = append(lines, name+" = "+o.Definition+"\n")
+		}
+	}
+	slices.Sort(lines)
+	got := strings.Join(lines, "")
+	if *writeSchema {
+		if err := os.WriteFile("schema.txt", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != madeSchema {
+		t.Error("schema.txt is not what the migrations make: go test ./audit/postgres -run TestMadeSchema -write-schema")
+	}
+}

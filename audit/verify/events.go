@@ -1,0 +1,162 @@
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// EventState is how far events have numbers.
+type EventState struct {
+	Rows int64 // of the table: 1
+	Last int64 // the greatest number
+}
+
+// Event is one that has a number.
+type Event struct {
+	Sequence int64
+	Type     string // a letter
+	Source   spend.ID
+	At       *time.Time // of a change or an exhaustion
+	Used     spend.ID   // of the use of an approval, the check
+}
+
+// StrayEvent is an event without its source, a source without its event, or an event
+// that says another policy or agent than its source.
+type StrayEvent struct {
+	Sequence int64
+	Source   spend.ID
+	Type     string
+	Numbered bool // there is the event
+	Due      bool // there is the source, at a position below the bound
+	Hidden   bool // the source's transaction is none that there was
+}
+
+// lostAtMost is what a promoted standby leaves out of the numbers (E11 in EVENTS.md).
+const lostAtMost = 1_000_000
+
+// events compares the feed with what it is made of, and its numbers with the order
+// in which that was recorded.
+func (v *verifier) events(ctx context.Context) error {
+	if !v.whole() {
+		return nil
+	}
+	if err := v.o.Evidence.StrayEvents(ctx, v.strayEvent); err != nil {
+		return err
+	}
+	for month, noted := range v.overview.Months {
+		n, err := v.o.Evidence.ViolationEvents(ctx, month.Range())
+		if err != nil {
+			return err
+		}
+		if n != noted.Rows {
+			v.tally.find(Altered, "events of month "+month.String(), "there are %d of violations, of which %d were archived", n, noted.Rows)
+		}
+	}
+	walk := eventWalk{verifier: v, approvals: make(map[spend.ID]int64)}
+	if err := v.o.Evidence.Events(ctx, walk.event); err != nil {
+		return err
+	}
+	state, err := v.o.Evidence.EventState(ctx)
+	switch {
+	case err != nil:
+		return err
+	case state.Rows != 1 || state.Last < walk.last:
+		v.tally.find(Altered, "table event_state", "it has %d rows, and %d as the greatest number; there is event %d", state.Rows, state.Last, walk.last)
+	default:
+		walk.gap(state.Last + 1)
+	}
+	return nil
+}
+
+func (v *verifier) strayEvent(e StrayEvent) error {
+	switch source := sourceName(e.Type, e.Source); {
+	case e.Hidden:
+		v.tally.find(Altered, "event of "+source, "its transaction has not begun yet: it would never have a number")
+	case !e.Numbered:
+		v.tally.find(Removed, "event of "+source, "type %s: by table event_state it has a number", e.Type)
+	case e.Numbered && !e.Due:
+		v.tally.find(Inserted, eventName(e.Sequence), "its source, %s, is not there, or has no number by table event_state", source)
+	case e.Numbered:
+		v.tally.find(Altered, eventName(e.Sequence), "it is not noted as of the policy and agent of %s", source)
+	}
+	return nil
+}
+
+// eventWalk goes through the feed.
+type eventWalk struct {
+	*verifier
+	last      int64
+	latest    time.Time
+	change    uint64
+	approvals map[spend.ID]int64 // number of the request
+}
+
+func (w *eventWalk) event(e Event) error {
+	w.tally.events++
+	w.gap(e.Sequence)
+	w.last = e.Sequence
+	at, known := e.Source.Time(), true
+	switch e.Type {
+	case "a", "d", "e", "c", "k":
+		// Changes are made one after the other.
+		change := binary.BigEndian.Uint64(e.Source[8:])
+		if change <= w.change {
+			w.tally.find(Altered, eventName(e.Sequence), "%s has a number below it, and was made later", changeName(int64(w.change)))
+		}
+		w.change, known = change, false
+	case "r":
+		w.approvals[e.Source] = e.Sequence
+	case "u":
+		if asked := w.approvals[e.Source]; asked == 0 {
+			w.tally.find(Altered, eventName(e.Sequence), "%s was used before it was asked for", approvalName(e.Source))
+		}
+		at, known = e.Used.Time(), !e.Used.IsZero()
+	case "b":
+		known = false
+	}
+	if e.At != nil {
+		at, known = *e.At, true
+	}
+	if !known {
+		return nil // its source is not there, which is named
+	}
+	// One that is out of order is named once: what comes after it is held to it.
+	if at.Before(w.latest.Add(-lateCommit)) {
+		w.tally.find(Altered, eventName(e.Sequence), "it is of %s, and one of %s has a number below it; or a commit was held up, or a clock was off", stamp(at), stamp(w.latest))
+		w.latest = at
+	}
+	if at.After(w.latest) {
+		w.latest = at
+	}
+	return nil
+}
+
+// gap names the numbers between the last one and the next.
+func (w *eventWalk) gap(next int64) {
+	if missing := next - w.last - 1; missing%lostAtMost != 0 {
+		w.tally.find(Removed, eventName(w.last+1), "and all up to number %d", next-1)
+	}
+}
+
+func eventName(sequence int64) string { return fmt.Sprintf("event %d", sequence) }
+
+// sourceName names what an event is of.
+func sourceName(kind string, id spend.ID) string {
+	switch kind {
+	case "v":
+		return violationName(id)
+	case "r":
+		return approvalName(id)
+	case "u":
+		return useName(id)
+	case "o", "p", "x":
+		return outcomeName(id)
+	case "b":
+		return exhaustionName(id)
+	}
+	return changeName(int64(binary.BigEndian.Uint64(id[8:])))
+}
