@@ -28,9 +28,9 @@ const (
 
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
-// With ErrUnauthorized, ErrKeyInactive, a ForbiddenError, ErrPolicyNotFound, ErrRateLimited,
-// ErrKeyReused and ErrOverloaded nothing was decided; with ErrUnavailable the
-// check may be recorded all the same (G7).
+// With ErrUnauthorized, ErrKeyInactive, ErrRateLimited, a ForbiddenError, ErrPolicyNotFound,
+// ErrKeyReused, ErrApprovalNotFound, an audit.ApprovalError and ErrOverloaded nothing was
+// decided; with ErrUnavailable the check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	soFar, ok := a.writer.Reserve() // before any claim (G9)
 	if !ok {

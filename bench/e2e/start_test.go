@@ -115,6 +115,14 @@ func (s *start) waiting(t *testing.T) {
 	if said := s.run(t, 1, nil, "healthcheck"); !strings.Contains(said, "connection refused") {
 		t.Errorf("healthcheck says\n%s", said)
 	}
+	if said := s.run(t, 1, nil, "serve", "--check"); strings.Count(said, "\n") != 1 { // nothing of go-redis
+		t.Errorf("--check says\n%s", said)
+	}
+	for line := range strings.Lines(s.node.Log()) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("logged %q", line)
+		}
+	}
 	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP)) // must not end it
 	act(t, s.redis.Start(t.Context()))
 	act(t, s.node.WaitReady(limited(t, patience)))

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
+
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
 	"spendgate/cmd/spendgate/policyfile"
@@ -60,6 +62,7 @@ func dev(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
+	redis.SetLogger(redisLog{log})
 	server, err := embedded.Start()
 	if err != nil {
 		return err

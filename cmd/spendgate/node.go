@@ -81,7 +81,6 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
 	}
-	redis.SetLogger(redisLog{log})
 	n := &node{backends: b, log: log}
 	var record func(*trace.Record) trace.ID
 	if c.Traces.URL != "" {

@@ -56,6 +56,7 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 		return err
 	}
 	level.Set(c.LogLevel)
+	redis.SetLogger(redisLog{log}) // before there is a client
 	ops, err := startOperations(c, "node of a fleet", log)
 	if err != nil {
 		return err
@@ -166,6 +167,7 @@ func checkServe(ctx context.Context, p process) error {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
+	redis.SetLogger(redisLog{log}) // before there is a client
 	store, err := postgres.Open(ctx, postgres.Options{URL: string(c.DatabaseURL), Logger: log})
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@
 //
 // One request, top to bottom: serve makes an exchange, the router finds the
 // resource (404) and the resource its endpoint (405), the caller is admitted
-// (401, 403, 429), and the endpoint's handler reports what is wrong with the body
+// (401, 429, 403), and the endpoint's handler reports what is wrong with the body
 // (400, 411, 413, 422), then works (404). That is the order of S1. A handler writes
 // a good answer or returns an error;
 // errors.go maps every error to its answer, in one table.
