@@ -123,4 +123,6 @@ type Exhaustion struct {
 	TimeZone       string   // likewise
 	RollingMinutes int64    // 0 of a calendar window
 	WindowStart    time.Time
+
+	Veiled bool // what was taken, and by whom, is not for the one that asks
 }

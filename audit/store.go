@@ -217,6 +217,8 @@ type Policy struct {
 type Budgets interface {
 	// CounterUsages returns what was taken, in the order of the counters.
 	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
+	// CountersMet returns those of the counters from which checks of a principal took.
+	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.
 	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)

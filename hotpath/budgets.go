@@ -179,11 +179,12 @@ func (a *Authorizer) exceed(ctx context.Context, c *checking, p *policy.Program,
 	return &check, nil
 }
 
-// countersOf reads the counters of the actions' charges as they stand.
-func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, principal string, at time.Time) (map[spend.Counter]spend.Usage, error) {
+// countersOf reads the counters of the actions' charges as they stand. Those that the
+// caller may not read (S38) are as if nothing was used.
+func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, access Access, at time.Time) (map[spend.Counter]spend.Usage, error) {
 	var charges []spend.Charge
 	for i, action := range actions {
-		charges = p.Charges(charges, action, types[i], principal, at)
+		charges = p.Charges(charges, action, types[i], access.principal(), at)
 	}
 	usages := make(map[spend.Counter]spend.Usage, len(charges))
 	var counters []spend.Counter
@@ -200,8 +201,31 @@ func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions 
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
 	}
+	readable, err := a.readableOf(ctx, access, counters)
+	if err != nil {
+		return nil, err
+	}
 	for i, counter := range counters {
-		usages[counter] = found[i]
+		if readable == nil || slices.Contains(readable, counter.ID) {
+			usages[counter] = found[i]
+		}
 	}
 	return usages, nil
+}
+
+// readableOf returns the counters of which the caller may read what was used; nil is all.
+func (a *Authorizer) readableOf(ctx context.Context, access Access, counters []spend.Counter) ([]spend.ID, error) {
+	own := access.own()
+	if own == "" {
+		return nil, nil
+	}
+	ids := make([]spend.ID, len(counters))
+	for i, c := range counters {
+		ids[i] = c.ID
+	}
+	met, err := a.store.CountersMet(ctx, own, ids)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the counters of budgets: %w", ErrUnavailable, err)
+	}
+	return append([]spend.ID{}, met...), nil
 }

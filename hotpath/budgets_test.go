@@ -268,5 +268,15 @@ func TestBudgetListing(t *testing.T) {
 		if got := list(stranger, hotpath.BudgetQuery{}); got != nil {
 			t.Errorf("of another principal: %v", got)
 		}
+		// A simulation tells no more.
+		own := hotpath.AccessOf(&audit.Key{Grants: spend.Grants{Role: spend.Agent, Principal: f.keyID.Text(spend.PrefixKey)}})
+		for access, want := range map[hotpath.Access]spend.Effect{{}: spend.Block, own: spend.Block, stranger: spend.Allow} {
+			a := refundOf(t, "990", "c-9")
+			a.PolicyID, a.AgentID = "b", "agent-0"
+			simulated, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: f.key, Access: access, Started: time.Now()}, "b", []*spend.Action{&a})
+			if err != nil || simulated[0].Decision.Effect != want {
+				t.Errorf("simulated %+v, %v; want %v", simulated[0].Decision, err, want)
+			}
+		}
 	})
 }

@@ -23,6 +23,7 @@ func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQue
 		return page, err
 	}
 	readsChecks := access.permit(spend.ChecksRead) == nil
+	readsCounters := readsChecks || access.permit(spend.BudgetsRead) == nil
 	programs := make(map[budgetVersion]*policy.Program)
 	for i := range page.Events {
 		e := &page.Events[i]
@@ -30,6 +31,7 @@ func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQue
 			if err := a.describeExhaustion(e.Exhaustion, programs); err != nil {
 				return page, err
 			}
+			e.Exhaustion.Veiled = !readsCounters
 		}
 		if !readsChecks {
 			e.Violation, e.Outcome = nil, nil

@@ -50,7 +50,7 @@ func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program,
 	var usages map[spend.Counter]spend.Usage
 	if p.HasBudgets() && r.Caller.keyed { // a stranger could find out what was used
 		var err error
-		if usages, err = a.countersOf(ctx, p, actions, types, r.Access.principal(), now); err != nil {
+		if usages, err = a.countersOf(ctx, p, actions, types, r.Access, now); err != nil {
 			return nil, err
 		}
 	}

@@ -269,6 +269,10 @@ func principalsExpire(t *testing.T, s Subject) {
 			if err != nil || (len(got) == 1) != want {
 				t.Errorf("%s met %s: %v, %v; want %v", rule, principal, got, err, want)
 			}
+			id := spend.CounterID("refunds", rule, 1, "[]")
+			if met, err := s.CountersMet(t.Context(), principal, []spend.ID{{1}, id}); err != nil || (len(met) == 1 && met[0] == id) != want || len(met) > 1 {
+				t.Errorf("%s met %s: %v, %v; want %v", rule, principal, met, err, want)
+			}
 		}
 	}
 	for _, principal := range []string{"ann", "bob"} {

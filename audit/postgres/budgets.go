@@ -30,6 +30,13 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		GROUP BY c.place ORDER BY c.place`, ids, starts, buckets, int64(spend.RollingBuckets))
 }
 
+// CountersMet implements audit.Budgets.
+func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
+	return collect(ctx, s, "cannot read whose counters are met", func(row pgx.CollectableRow) (id spend.ID, err error) {
+		return id, row.Scan(uuid(&id))
+	}, "SELECT counter_id FROM budget_principals WHERE counter_id = ANY ($1::uuid[]) AND principal = $2", uuids(counters), principal)
+}
+
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
 	query, args := counterListing(&q)

@@ -128,6 +128,12 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 	return usages, nil
 }
 
+// CountersMet implements audit.Budgets.
+func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
+	return collect(ctx, s.reader, "cannot read whose counters are met", scanID,
+		"SELECT counter_id FROM budget_principals WHERE counter_id IN ("+marks(len(counters))+") AND principal = ?", append(idArgs(counters), principal)...)
+}
+
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
 	w := where{"subject > ?", []any{q.After}}

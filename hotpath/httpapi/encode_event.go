@@ -78,11 +78,15 @@ func (o *object) approvalEvent(e *audit.Event) {
 func (o *object) exhaustion(e *audit.Exhaustion) {
 	o.text("policy_id", e.PolicyID)
 	o.text("rule_id", e.RuleID)
-	o.per(e.Per, e.Values)
+	if e.Veiled {
+		o.null("per")
+	} else {
+		o.per(e.Per, e.Values)
+	}
 	o.optional("currency", e.Currency)
 	sum(o, "limit", e.Limited, e.Limit)
-	sum(o, "used", true, e.Usage.Used)
-	o.integer("count", e.Usage.Count)
+	sum(o, "used", !e.Veiled, e.Usage.Used)
+	o.count("count", !e.Veiled, e.Usage.Count)
 	o.count("max_count", e.Counted, e.MaxCount)
 	o.window(e.WindowName, e.TimeZone, e.RollingMinutes)
 	o.time("window_start", e.WindowStart)

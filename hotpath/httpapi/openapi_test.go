@@ -407,10 +407,11 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/events?after=-1", "", 422, false)
 	d.send("GET", "/v1/events?cursor=x", "", 422, true)
 	d.send("GET", "/v1/events", "", 403, true, narrowKey)
-	eventsKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"events","scopes":["events:read"],"policy_ids":["p","e"]}`, admin)
+	eventsKey := doAt(t, d.address, "POST", "/v1/keys", `{"name":"events","scopes":["events:read"],"policy_ids":["p","e","r"]}`, admin)
 	blind := d.send("GET", "/v1/events?limit=100", "", 200, true, "X-API-Key: "+field(t, eventsKey.body, "api_key"))
 	if strings.Contains(blind, `"amount"`) || strings.Contains(blind, "key.changed") || strings.Contains(blind, `"b"`) ||
-		!strings.Contains(blind, `"data":{"policy_id":"p","agent_id":"a"}}`) || !strings.Contains(blind, `"policy_id":"e","agent_id":"a","action":null,"rule_ids":null,`) {
+		!strings.Contains(blind, `"data":{"policy_id":"p","agent_id":"a"}}`) || !strings.Contains(blind, `"policy_id":"e","agent_id":"a","action":null,"rule_ids":null,`) ||
+		strings.Contains(blind, `"per":{`) || !strings.Contains(blind, `"rule_id":"hour","per":null,"currency":"USD","limit":10,"used":null,"count":null,"max_count":null,`) {
 		t.Error(blind)
 	}
 
