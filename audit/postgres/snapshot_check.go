@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/verify"
 	"spendgate/hotpath/spend"
 )
 
@@ -26,6 +27,15 @@ func (s *Snapshot) Policy(ctx context.Context, policyID string, version int) (*a
 func (s *Snapshot) KeyName(ctx context.Context, id spend.ID) (name string, err error) {
 	err = s.one(ctx, "an API key", []any{&name}, "SELECT name FROM {schema}.keys WHERE id = $1", [16]byte(id))
 	return name, err
+}
+
+// IdempotencyKeys implements verify.Evidence.
+func (s *Snapshot) IdempotencyKeys(ctx context.Context, each func(verify.IdempotencyKey) error) error {
+	return s.read(ctx, "the idempotency keys", func(ctx context.Context, tx pgx.Tx) error {
+		var k verify.IdempotencyKey
+		return stream(ctx, tx, []any{bytea(&k.Hash), uuid(&k.Check), utc(&k.Expires)}, func() error { return each(k) },
+			s.in("SELECT key_hash, check_id, expires_at FROM {schema}.idempotency_keys ORDER BY key_hash"))
+	})
 }
 
 func (s *Snapshot) one(ctx context.Context, what string, into []any, query string, args ...any) error {

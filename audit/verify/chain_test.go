@@ -48,7 +48,7 @@ func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.t.Helper()
 	for seq := from; seq <= tr.last(chainID); seq++ {
 		for _, e := range tr.entries(chainID, seq) {
-			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'", e.ID.Text(""))
+			tr.exec("DELETE FROM checks WHERE check_id = '%s'; DELETE FROM violations WHERE id = '%[1]s'; DELETE FROM idempotency_keys WHERE check_id = '%[1]s'", e.ID.Text(""))
 		}
 	}
 	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq >= %d", chainID.Text(""), from)

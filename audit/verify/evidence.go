@@ -78,6 +78,9 @@ type Evidence interface {
 	// Exhaustions calls each for every exhaustion, in the order of counters and starts.
 	Exhaustions(ctx context.Context, each func(Exhaustion) error) error
 
+	// IdempotencyKeys calls each for every idempotency key, in the order of their hashes.
+	IdempotencyKeys(ctx context.Context, each func(IdempotencyKey) error) error
+
 	// EventState is how far events have numbers.
 	EventState(ctx context.Context) (EventState, error)
 	// Events calls each for every event, in the order of their numbers.
@@ -96,7 +99,7 @@ type Evidence interface {
 }
 
 // Totals are how many rows the tables hold.
-type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events int64 }
+type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events, IdempotencyKeys int64 }
 
 // SchemaObject is a table, trigger, constraint, index or function of the schema, the
 // default of a column, or a setting that switches triggers off.

@@ -92,6 +92,16 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy SET outcome_id = '%s', number = 7; INSERT INTO outcomes SELECT * FROM copy",
 				spend.NewOutcomeID(time.Now()).Text(""))
 		},
+		"idempotency keys": func(tr *trail) {
+			of := func(i int) string { return tr.records[i][0].ID.Text("") }
+			tr.exec("DELETE FROM idempotency_keys WHERE check_id IN ('%s', '%s')", of(0), of(1))
+			again := checksOfAllSorts(tr.records[0][0].Fence)[0]
+			again.Action.IdempotencyKey, again.Fence.Node = tr.records[0][0].Action.IdempotencyKey, spend.NewID(time.Now())
+			act(tr.t, tr.writer.Append(again).Final())
+			tr.exec("UPDATE idempotency_keys SET check_id = '%s' WHERE check_id = '%s'", of(0), of(2))
+			tr.exec("UPDATE idempotency_keys SET expires_at = now() WHERE check_id = '%s'", of(3))
+			tr.exec("INSERT INTO idempotency_keys VALUES ('\\xee', '%s', now() + interval '1 hour')", of(4))
+		},
 		"null and empty": func(tr *trail) {
 			tr.exec("UPDATE checks SET reason_text = '' WHERE check_id = '%s'", tr.records[0][1].ID.Text(""))
 			tr.exec("UPDATE checks SET metadata = NULL WHERE check_id = '%s'", tr.records[1][0].ID.Text(""))

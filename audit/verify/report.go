@@ -42,6 +42,7 @@ type Summary struct {
 	CountersBeyond               int64 // of windows that reach out of the range
 	Approvals                    int64 // that were compared
 	Events                       int64 // that have a number
+	IdempotencyKeys              int64 // that have a row
 	Checkpoints                  int64
 	LastCheckpoint               time.Time // zero without any
 	LastCheck                    time.Time // that is there, or listed; zero without any
@@ -63,7 +64,7 @@ type tally struct {
 	stored           atomic.Int64 // checks that are in the database
 	storedViolations atomic.Int64
 
-	counters, countersBeyond, approvals, events int64
+	counters, countersBeyond, approvals, events, idempotencyKeys int64
 
 	lastCheckpoint time.Time
 	torn           int64
@@ -114,7 +115,7 @@ func (t *tally) summary() Summary {
 	return Summary{
 		Checks: t.checks.Load(), Violations: t.violations.Load(), Outcomes: t.outcomes.Load(), Batches: t.batches.Load(), Chains: t.chains.Load(),
 		Policies: t.policies.Load(), Keys: t.keys.Load(), Changes: t.changes.Load(),
-		Counters: t.counters, CountersBeyond: t.countersBeyond, Approvals: t.approvals, Events: t.events,
+		Counters: t.counters, CountersBeyond: t.countersBeyond, Approvals: t.approvals, Events: t.events, IdempotencyKeys: t.idempotencyKeys,
 		Checkpoints: t.checkpoints.Load(), LastCheckpoint: t.lastCheckpoint, LastCheck: last, TornCheckpoints: t.torn,
 		Findings: t.findings,
 	}

@@ -266,10 +266,10 @@ func (s *slice) row(row []byte) error {
 	}
 	id := spend.ID(s.fields[0])
 	s.before(&id)
-	intact := true
+	intact, listed := true, false
 	if len(s.entries) > 0 && s.entries[0].ID == id {
 		e := s.entries[0]
-		s.entries = s.entries[1:]
+		s.entries, listed = s.entries[1:], true
 		if intact = chain.HashRow(row) == e.Row; !intact {
 			s.tally.find(Altered, checkName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
 		}
@@ -278,6 +278,9 @@ func (s *slice) row(row []byte) error {
 	}
 	s.violation(id, intact)
 	s.approval(s.fields, intact)
+	if err := s.key(s.fields, listed && intact); err != nil {
+		return err
+	}
 	return s.take(s.fields, intact)
 }
 
@@ -318,6 +321,7 @@ func (s *slice) before(id *spend.ID) {
 			return
 		}
 		if entry {
+			s.lose(at)
 			s.removed(s.entries[0])
 			s.entries = s.entries[1:]
 		}

@@ -244,6 +244,24 @@ func TestTamperedChecks(t *testing.T) {
 			}
 			return want
 		},
+		"idempotency keys": func(tr *trail) []string {
+			// The same key passes twice, a row is gone, one is of another check, one expires at another time, one is of none.
+			var want []string
+			of := func(i int, kind string) string {
+				want = append(want, kind+" idempotency key of "+check("", tr.records[i][0])[1:])
+				return tr.records[i][0].ID.Text("")
+			}
+			tr.exec("DELETE FROM idempotency_keys WHERE check_id IN ('%s', '%s')", of(0, "removed"), of(1, "removed"))
+			again := checksOfAllSorts(tr.records[0][0].Fence)[0]
+			again.Action.IdempotencyKey = tr.records[0][0].Action.IdempotencyKey
+			again.Fence.Node = spend.NewID(time.Now())
+			act(tr.t, tr.writer.Append(again).Final())
+			tr.exec("UPDATE idempotency_keys SET check_id = '%s' WHERE check_id = '%s'", tr.records[1][1].ID.Text(""), of(2, "altered"))
+			tr.exec("UPDATE idempotency_keys SET expires_at = expires_at - interval '2 hours' WHERE check_id = '%s'", of(3, "altered"))
+			tr.exec("UPDATE idempotency_keys SET expires_at = now() WHERE check_id = '%s'", of(4, "altered"))
+			tr.exec("INSERT INTO idempotency_keys VALUES ('\\x%s', '%s', now() + interval '1 hour')", strings.Repeat("ee", 32), of(5, "inserted"))
+			return want
+		},
 		"violation altered": func(tr *trail) []string {
 			c := tr.find((*spend.Check).Violation)
 			tr.exec("UPDATE violations SET agent_id = 'x' WHERE id = '%s'", c.ID.Text(""))
@@ -277,7 +295,7 @@ func (tr *trail) alter(t *testing.T, name string, test func(*trail)) {
 	t.Run(name, func(t *testing.T) {
 		altered := *tr
 		altered.t, altered.chains = t, slices.Clone(tr.chains)
-		tables := []string{"checks", "violations", "batches", "policies", "changes", "archived_days", "archived_violations"}
+		tables := []string{"checks", "violations", "batches", "policies", "changes", "archived_days", "archived_violations", "idempotency_keys"}
 		for _, table := range tables {
 			tr.exec("CREATE TEMPORARY TABLE kept_%s AS TABLE %[1]s", table)
 		}

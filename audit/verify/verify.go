@@ -65,12 +65,12 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	for day, count := range v.tally.gone {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
-	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.events, v.schema, v.totals} {
+	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.events, v.schema, v.totals} {
 		if err == nil {
 			err = compare(ctx)
 		}
 	}
-	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close())
+	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close())
 }
 
 type verifier struct {
@@ -80,6 +80,7 @@ type verifier struct {
 	tally    tally
 	known    known  // by the checkpoints
 	counts   counts // by the charges of checks
+	keys     keys
 	met      counts // the principals whose checks took from counters
 	limits   map[budgetSince]limit
 
@@ -162,6 +163,7 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"keys", t.keys.Load(), held.Keys},
 		{"changes", t.changes.Load(), held.Changes},
 		{"events", t.events, held.Events},
+		{"idempotency_keys", t.idempotencyKeys, held.IdempotencyKeys},
 	} {
 		if table.met != table.held {
 			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held, table.met)

@@ -146,6 +146,8 @@ class Verifier:
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
         self.added = set()  # (counter_id, start_ms) that outcomes added to
         self.limits = {}  # (policy_id, rule_id, since) to the limits of its versions
+        self.keyed = {}  # the hash of an idempotency key to the checks that have it
+        self.lost = set()  # checks that are named
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -276,6 +278,10 @@ class Verifier:
             stored = listed.pop(check, None)
             intact = stored is None or sha("spendgate check 1", row) == stored
             self.approval(fields, intact)
+            if stored is None or not intact:
+                self.lost.add(check)
+            elif fields[22]:
+                self.keyed.setdefault(hashlib.sha256(fields[22]).digest(), []).append(check)
             if stored is None:
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
@@ -288,6 +294,7 @@ class Verifier:
                 kind = "unchecked" if not intact else "removed" if there is None else "inserted" if wanted is None else "altered"
                 self.find(kind, f"violation viol_{check.hex()}")
         for check in listed:
+            self.lost.add(check)
             self.find("removed", f"check chk_{check.hex()}")
         for check in violations.keys() - self.left:
             self.find("unchecked" if check in listed else "inserted", f"violation viol_{check.hex()}")
@@ -501,6 +508,37 @@ class Verifier:
             self.find("removed", f'policy "{policy.decode()}" version {integer(version)}')
         for key in newest:
             self.find("removed", f"{'webhook' if key.startswith(b'whk_') else 'key'} {key.decode()}")
+
+    def keys(self):
+        """Of two checks with one idempotency key the second is a day after the first, and until then the key has its row."""
+        (_, (now,)), = self.database.copy("SELECT now()")
+        now, minute, day = integer(now), 60 * 1000000, 86400 * 1000000
+
+        def at(check):
+            return int.from_bytes(check[:6], "big") * 1000 - EPOCH
+
+        def name(check):
+            return f"idempotency key of check chk_{check.hex()}"
+
+        newest = {}
+        for key, checks in self.keyed.items():
+            checks.sort()
+            for first, second in itertools.pairwise(checks):
+                if at(second) - at(first) < day - minute:
+                    self.find("removed", name(first))
+            newest[key] = checks[-1]
+        for _, (key, check, expires) in self.database.copy("SELECT key_hash, check_id, expires_at FROM idempotency_keys"):
+            expires, last = integer(expires), newest.pop(key, None)
+            if check == last:
+                if abs(expires - at(check) - day) > minute:
+                    self.find("altered", name(check))
+            elif last and at(last) + day - minute > now:
+                self.find("altered", name(last))
+            elif expires > now and check not in self.lost and int.from_bytes(check[:6], "big") // 86400000 not in self.days:
+                self.find("inserted", name(check))
+        for check in newest.values():
+            if at(check) + day - minute > now:
+                self.find("removed", name(check))
 
     def source(self, kind, source):
         """What an event of that type is of."""
@@ -725,6 +763,7 @@ def main():
     v.configuration()
     v.counters()
     v.approvals()
+    v.keys()
     v.events()
     v.schema(args.schema)
     if args.checkpoint:
