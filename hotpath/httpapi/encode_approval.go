@@ -80,7 +80,7 @@ func nextStepOf(a *audit.Approval, now time.Time) string {
 	case audit.ApprovalPending:
 		return "Pending is not approved. Ask again in " + strconv.Itoa(askAgainIn(a, now)) + " s."
 	case audit.ApprovalApproved:
-		return "Check the same action under the same idempotency key with approval_id " + a.Check.ID.Text(spend.PrefixApproval) + " by " +
+		return "Check the same action again with approval_id " + a.Check.ID.Text(spend.PrefixApproval) + " by " +
 			a.UseBy().UTC().Format(time.RFC3339) + ", and proceed only if that is allowed."
 	case audit.ApprovalDenied:
 		return "Do not proceed: a person denied it."
