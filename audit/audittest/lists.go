@@ -85,8 +85,15 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 	}
 	reason := blocked(newCheck(spend.Fence{})).Decision.Reason
 	return append(all, []audit.CheckQuery{
-		{Counterparty: hostile}, {ActionType: spend.Discount}, {Reason: reason}, {Reason: spend.ReasonBudgetExceeded}, {IdempotencyKey: "key 31"}, {IdempotencyKey: "none"},
-		{ApprovalID: spend.ID{15: 1}}, {ApprovalID: spend.ID{15: 9}}, {Counterparty: "c", ActionType: spend.Refund, Reason: reason, Bounds: audit.Bounds{Principal: "principal-1"}},
+		{Counterparty: hostile},
+		{ActionType: spend.Discount},
+		{Reason: reason},
+		{Reason: spend.ReasonBudgetExceeded},
+		{IdempotencyKey: "key 31"},
+		{IdempotencyKey: "none"},
+		{ApprovalID: spend.ID{15: 1}},
+		{ApprovalID: spend.ID{15: 9}},
+		{Counterparty: "c", ActionType: spend.Refund, Reason: reason, Bounds: audit.Bounds{Principal: "principal-1"}},
 	}...)
 }
 

@@ -52,11 +52,11 @@ func (a *API) getChecks(x *exchange) error {
 		last[o.CheckID] = o
 	}
 	record := func(dst []byte, c **spend.Check) []byte { return appendCheckRecord(dst, *c, last[(*c).ID]) }
-	position := string(page.Next[:])
-	for i := range query.listed {
-		position += string(query.listed[i][:])
+	position := page.Next[:]
+	for _, id := range query.listed {
+		position = append(position, id[:]...)
 	}
-	return answerPage(x, page.Checks, record, func(**spend.Check) string { return position }, page.More, filters, noTotal)
+	return answerPage(x, page.Checks, record, func(**spend.Check) string { return string(position) }, page.More, filters, noTotal)
 }
 
 // addRecent takes from a page what a page before it had, and gives the first page the

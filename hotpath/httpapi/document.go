@@ -49,6 +49,7 @@ func appendYAML(dst []byte, n *yaml.Node) []byte {
 		case "!!int", "!!float", "!!bool", "!!null":
 			return append(dst, n.Value...)
 		}
+	case yaml.DocumentNode, yaml.AliasNode:
 	}
 	panic(fmt.Sprintf("BUG: openapi.yaml:%d: %s is not understood", n.Line, n.ShortTag()))
 }

@@ -116,7 +116,7 @@ func says(t *testing.T, atOnce bool, text string) (url string) {
 func TestSwitchedProtocols(t *testing.T) {
 	began := time.Now()
 	r, _ := try(t, true, says(t, false, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), NewSecret())
-	if r.Error != "status 101" || r.StatusCode != 101 || time.Since(began) > attemptTimeout/3 {
+	if r.Error != "status 101" || r.StatusCode != http.StatusSwitchingProtocols || time.Since(began) > attemptTimeout/3 {
 		t.Errorf("%+v after %v", r, time.Since(began))
 	}
 }
