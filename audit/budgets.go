@@ -2,8 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -246,79 +244,4 @@ func exceededOf(c *spend.Check, used map[spend.Counter]spend.Usage) (exceeded []
 		}
 	}
 	return nil
-}
-
-// BudgetSince says since when a budget counts: since the first of the versions,
-// up to this one, in which it is the same (S37).
-type BudgetSince struct {
-	Identity spend.Hash // of what makes it the same
-	Version  int
-	At       time.Time // when that version was created
-}
-
-// CountSince returns the budgets of a new version, whose identities are known:
-// those that are the same in the version before go on counting.
-func CountSince(budgets, previous map[string]BudgetSince, version int, at time.Time) map[string]BudgetSince {
-	counted := make(map[string]BudgetSince, len(budgets))
-	for id, b := range budgets {
-		if before, ok := previous[id]; ok && before.Identity == b.Identity {
-			counted[id] = before
-		} else {
-			counted[id] = BudgetSince{b.Identity, version, at}
-		}
-	}
-	return counted
-}
-
-// sinceText is a BudgetSince as a policy's row keeps it.
-type sinceText struct {
-	Identity string `json:"identity"` // hexadecimal
-	Version  int    `json:"version"`
-	AtMS     int64  `json:"at_ms"`
-}
-
-// BudgetsText returns since when a policy's budgets count as its row keeps that,
-// JSON; empty when it has none.
-func BudgetsText(budgets map[string]BudgetSince) string {
-	if len(budgets) == 0 {
-		return ""
-	}
-	kept := make(map[string]sinceText, len(budgets))
-	for id, b := range budgets {
-		kept[id] = sinceText{hex.EncodeToString(b.Identity[:]), b.Version, b.At.UnixMilli()}
-	}
-	return jsonText(kept)
-}
-
-// ParseBudgets is the inverse of BudgetsText.
-func ParseBudgets(text string) (map[string]BudgetSince, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var kept map[string]sinceText
-	if err := json.Unmarshal([]byte(text), &kept); err != nil {
-		return nil, fmt.Errorf("cannot read the budgets of a policy: %w", err)
-	}
-	budgets := make(map[string]BudgetSince, len(kept))
-	for id, k := range kept {
-		identity, err := hex.DecodeString(k.Identity)
-		if err != nil || len(identity) != len(spend.Hash{}) {
-			return nil, fmt.Errorf("cannot read the budgets of a policy: %q identifies none", k.Identity)
-		}
-		budgets[id] = BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
-	}
-	return budgets, nil
-}
-
-// IdentitiesText returns the identities of a policy's budgets by rule_id, JSON;
-// empty when it has none.
-func IdentitiesText(budgets map[string]BudgetSince) string {
-	if len(budgets) == 0 {
-		return ""
-	}
-	identities := make(map[string]string, len(budgets))
-	for id, b := range budgets {
-		identities[id] = hex.EncodeToString(b.Identity[:])
-	}
-	return jsonText(identities)
 }

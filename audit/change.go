@@ -106,12 +106,19 @@ func orNil(s string) any {
 	return s
 }
 
-// ChangeOfPolicy returns the record of a new version of a policy, without its
-// head. PostgreSQL makes its own (create_policy).
-func ChangeOfPolicy(p *Policy, generation int64, by Actor, at time.Time) Change {
+// ChangeOfPolicy returns the record of a new version of a policy, and of the budgets
+// that were dropped, without its head. PostgreSQL makes its own (create_policy).
+func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation,
 		orNil(BudgetsText(p.Budgets)))
-	c := newChange(PolicyCreated, p.PolicyID, generation, by, at, map[string]any{"name": p.Name}, chain.HashPolicy(row))
+	details := map[string]any{"name": p.Name}
+	if p.Note != "" {
+		details["note"] = p.Note
+	}
+	if len(dropped) > 0 {
+		details["drop_budgets"] = dropped
+	}
+	c := newChange(PolicyCreated, p.PolicyID, generation, by, at, details, chain.HashPolicy(row))
 	c.Version = p.Version
 	return c
 }

@@ -181,38 +181,6 @@ type Fences interface {
 	Fence(ctx context.Context, node spend.ID) error
 }
 
-// Policies keeps every version of every policy for ever.
-type Policies interface {
-	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
-	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
-	// consecutive under any concurrency (S8). It raises the generation and
-	// records the change with its actor.
-	CreatePolicy(ctx context.Context, by Actor, p *Policy, now time.Time) error
-	// Policy returns a version, 0 the latest, or ErrNotFound.
-	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
-	// ListPolicies returns a page of the latest versions, by ID in the order of
-	// bytes.
-	ListPolicies(ctx context.Context, q PolicyQuery) (PolicyPage, error)
-	// PolicyVersions returns a page of a policy's versions, newest first, or
-	// ErrNotFound.
-	PolicyVersions(ctx context.Context, q VersionQuery) (PolicyPage, error)
-}
-
-// Policy is one version of a policy as it was posted.
-type Policy struct {
-	PolicyID    string
-	Version     int
-	Name        string
-	Description string // empty when absent
-	Rules       string // the JSON array, parameters as they were sent
-	Metadata    string // the JSON object; empty when absent
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
-	// is given their identities and completes them.
-	Budgets map[string]BudgetSince
-}
-
 // Budgets are the counters from which commits take.
 type Budgets interface {
 	// CounterUsages returns what was taken, in the order of the counters.
@@ -287,6 +255,7 @@ type CounterQuery struct {
 	Since    int
 	StartMS  int64
 	BucketMS int64
+	Past     bool   // of a rolling window: no buckets after StartMS
 	After    string // only greater subjects: the position of the cursor
 	Limit    int
 

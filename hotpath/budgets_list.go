@@ -15,8 +15,9 @@ import (
 type BudgetQuery struct {
 	PolicyID     string
 	RuleID       string
-	AgentID      string // a budget that is not per agent has no counter of one
-	Counterparty string // likewise
+	AgentID      string    // of budgets per agent, and those that count for all together
+	Counterparty string    // of budgets per counterparty
+	At           time.Time // which the windows hold; zero: now
 	After        BudgetPosition
 	Limit        int
 }
@@ -24,7 +25,7 @@ type BudgetQuery struct {
 // BudgetPosition is a place in the order of counters.
 type BudgetPosition struct{ RuleID, Subject string }
 
-// BudgetCounter is one counter in its present window (S38).
+// BudgetCounter is one counter in one of its windows (S38).
 type BudgetCounter struct {
 	policy.BudgetInfo
 	Subject     string
@@ -32,7 +33,7 @@ type BudgetCounter struct {
 	Used        spend.Total
 	Count       int64
 	WindowStart time.Time
-	ResetsAt    time.Time // zero of a lifetime
+	ResetsAt    time.Time // zero of a lifetime, and of a rolling window without usage
 }
 
 // Budgets returns a page of the counters that the newest version of a policy
@@ -47,22 +48,29 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 		return nil, false, asOf, err
 	}
 	asOf = a.now()
+	if q.AgentID != "" && !access.seesAgent(q.AgentID) {
+		return nil, false, asOf, nil
+	}
+	at := cmp.Or(q.At, asOf)
 	budgets := program.Budgets()
 	slices.SortFunc(budgets, func(a, b policy.BudgetInfo) int { return cmp.Compare(a.RuleID, b.RuleID) })
 	for _, b := range budgets {
 		if b.RuleID < q.After.RuleID || q.RuleID != "" && b.RuleID != q.RuleID {
 			continue
 		}
-		query, possible := counterQuery(access, &q, &b, asOf)
-		if !possible {
+		query, possible := counterQuery(access, &q, &b, at)
+		if !possible || !q.At.IsZero() && !b.CountedAt(at) {
 			continue
 		}
 		subjects, moreOfIt, err := a.store.ListCounters(ctx, query)
+		if err == nil && len(subjects) == 0 {
+			subjects, err = a.untouched(ctx, &q, &b, query, at, asOf)
+		}
 		if err != nil {
 			return nil, false, asOf, err
 		}
 		for _, s := range subjects {
-			c, err := newBudgetCounter(b, s, asOf)
+			c, err := newBudgetCounter(b, s, at)
 			if err != nil {
 				return nil, false, asOf, err
 			}
@@ -75,17 +83,46 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 	return page, false, asOf, nil
 }
 
+// untouched returns the one counter of a named agent that can be meant if nobody used
+// it. Nothing is said of a window whose counters may have been removed: by some node's
+// clock, or the store's.
+func (a *Authorizer) untouched(ctx context.Context, q *BudgetQuery, b *policy.BudgetInfo, query audit.CounterQuery, at, asOf time.Time) ([]audit.SubjectUsage, error) {
+	const clocks = time.Hour
+	_, end := b.Window(at)
+	gone := !end.IsZero() && !end.Add(audit.KeepCounters-clocks).After(asOf)
+	if q.AgentID == "" || b.RuleID == q.After.RuleID || gone {
+		return nil, nil
+	}
+	named := make([]string, len(b.Per))
+	for i, values := range query.Subject {
+		if len(values) != 1 {
+			return nil, nil
+		}
+		named[i] = values[0]
+	}
+	if query.Principal != "" { // used, perhaps, by others
+		query.Principal = ""
+		if others, _, err := a.store.ListCounters(ctx, query); err != nil || len(others) > 0 {
+			return nil, err
+		}
+	}
+	return []audit.SubjectUsage{{Subject: spend.SubjectOf(named...)}}, nil
+}
+
 // counterQuery asks for one more counter than the page has left. Not possible
 // means that no counter of the budget can be meant.
 func counterQuery(access Access, q *BudgetQuery, b *policy.BudgetInfo, at time.Time) (query audit.CounterQuery, possible bool) {
 	query = audit.CounterQuery{
 		PolicyID: q.PolicyID, RuleID: b.RuleID, Since: b.Since.Version, Principal: access.own(),
-		Subject: make([][]string, len(b.Per)), Limit: q.Limit + 1,
+		Subject: make([][]string, len(b.Per)), Limit: q.Limit + 1, Past: !q.At.IsZero(),
 	}
 	counter := b.Counter(q.PolicyID, "", at)
 	query.StartMS, query.BucketMS = counter.StartMS, counter.BucketMS
 	if b.RuleID == q.After.RuleID {
 		query.After = q.After.Subject
+	}
+	if len(b.Per) == 0 && q.AgentID != "" {
+		return query, true
 	}
 	wanted := map[string]string{"agent_id": q.AgentID, "counterparty": q.Counterparty}
 	for i, name := range b.Per {
@@ -114,6 +151,10 @@ func newBudgetCounter(b policy.BudgetInfo, s audit.SubjectUsage, at time.Time) (
 	c.WindowStart, c.ResetsAt = b.Window(at)
 	if bucket := c.ResetsAt.Sub(c.WindowStart); b.RollingMinutes > 0 { // until the oldest bucket that counts leaves
 		c.WindowStart = c.WindowStart.Add(-spend.RollingBuckets * bucket)
+		if s.Usage == (spend.Usage{}) {
+			c.ResetsAt = time.Time{}
+			return c, nil
+		}
 		c.ResetsAt = time.UnixMilli(s.FirstMS).UTC().Add((spend.RollingBuckets + 1) * bucket)
 	}
 	return c, nil

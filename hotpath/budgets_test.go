@@ -214,14 +214,57 @@ func TestBudgetsOverVersions(t *testing.T) {
 		f.post(0, "b", rules(`{"limit":100,"currency":"usd","window":"lifetime"}`))
 		spendOf("90", spend.Allow)
 		spendOf("20", spend.Block)
-		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime","per":[],"time_zone":"UTC"}`))
+		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime","per":[],"time_zone":"Etc/UTC"}`))
 		spendOf("20", spend.Allow)
 		spendOf("1", spend.Block)
-		f.post(1, "b", rules(`{"limit":110,"currency":"USD","window":"year"}`))
-		spendOf("110", spend.Allow)
-		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime"}`))
+		f.post(1, "b", rules(`{"limit":110,"currency":"USD","window":"year"}`), "daily")
+		spendOf("100", spend.Allow)
+		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"year","time_zone":"Etc/UCT"}`))
+		spendOf("10", spend.Allow)
+		spendOf("1", spend.Block)
+		f.post(0, "b", rules(`{"limit":110,"currency":"USD","window":"lifetime"}`), "daily")
 		spendOf("110", spend.Allow)
 		spendOf("1", spend.Block)
+	})
+}
+
+// S63: a version that would empty budgets is refused, and tells of their counters what
+// the caller may read.
+func TestBudgetsInUse(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		for i := range 12 {
+			a := refundOf(t, "0.5", fmt.Sprint("c-", i))
+			a.PolicyID, a.AgentID = "b", fmt.Sprintf("agent-%02d", i)
+			if o := f.check(i%2, a); !o.passed() {
+				t.Fatal(o)
+			}
+		}
+		refused := func(access hotpath.Access, rules string, drop []string, want string) {
+			t.Helper()
+			p := &audit.Policy{PolicyID: "b", Name: "b", Rules: rules}
+			err := f.nodes[1].CreatePolicy(t.Context(), access, audit.Actor{}, p, drop, nil)
+			if err == nil || err.Error() != want {
+				t.Errorf("dropping %q: got  %v\nwant %s", drop, err, want)
+			}
+		}
+		key := func(g spend.Grants) hotpath.Access { return hotpath.AccessOf(&audit.Key{Grants: g}) }
+		const begins = "this version would empty budgets that are in use; list them in drop_budgets if that is meant: "
+		var nine, ten []string
+		for i := range 10 {
+			ten = append(ten, fmt.Sprintf(`0.5 USD and count 1 of agent_id "agent-%02d"`, i))
+		}
+		nine = ten[:9]
+		other := `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`
+		daily := strings.Replace(budgetRules, `"daily"`, `"Daily"`, 1)
+		refused(hotpath.Access{}, other, nil, begins+`rule "all": count 12; rule "daily": `+strings.Join(nine, ", ")+", and 3 more")
+		refused(hotpath.Access{}, daily, nil, begins+`rule "daily": `+strings.Join(ten, ", ")+", and 2 more")
+		refused(key(spend.Grants{AgentIDs: []string{"agent-11", "agent-03"}}), daily, nil,
+			begins+`rule "daily": 0.5 USD and count 1 of agent_id "agent-03", 0.5 USD and count 1 of agent_id "agent-11", and 10 more`)
+		refused(key(spend.Grants{Scopes: spend.PoliciesWrite}), other, []string{"daily"}, begins+`rule "all": counters in use: 1`)
+		refused(hotpath.Access{}, daily, []string{"all", "daily"}, "drop_budgets[0] is no budget of the version before that ends with this one")
+		f.post(0, "b", daily, "daily")
+		refused(hotpath.Access{}, other, nil, begins+`rule "all": count 12`)
 	})
 }
 
@@ -257,8 +300,11 @@ func TestBudgetListing(t *testing.T) {
 		if got := list(hotpath.Access{}, hotpath.BudgetQuery{}); !slices.Equal(got, all) {
 			t.Errorf("got %v", got)
 		}
-		if got := list(hotpath.Access{}, hotpath.BudgetQuery{AgentID: "agent-2"}); !slices.Equal(got, all[3:]) {
+		if got := list(hotpath.Access{}, hotpath.BudgetQuery{AgentID: "agent-2"}); !slices.Equal(got, []string{all[0], all[3]}) {
 			t.Errorf("of an agent: %v", got)
+		}
+		if got := list(hotpath.Access{}, hotpath.BudgetQuery{AgentID: "agent-2", Counterparty: "c-2", RuleID: "daily"}); got != nil {
+			t.Errorf("of no budget per counterparty: %v", got)
 		}
 		bound := hotpath.AccessOf(&audit.Key{Grants: spend.Grants{AgentIDs: []string{"agent-1"}}})
 		if got := list(bound, hotpath.BudgetQuery{RuleID: "daily"}); !slices.Equal(got, all[2:3]) {
@@ -278,5 +324,68 @@ func TestBudgetListing(t *testing.T) {
 				t.Errorf("simulated %+v, %v; want %v", simulated[0].Decision, err, want)
 			}
 		}
+	})
+}
+
+// A named agent sees what it may use before it used any (S64).
+func TestUntouchedBudgets(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		const per = `[{"rule_id":"all","rule_type":"budget","parameters":{"max_count":4,"window":"day"}},
+			{"rule_id":"both","rule_type":"budget","parameters":{"max_count":3,"per":["agent_id","counterparty"],"window":"lifetime"}},
+			{"rule_id":"key","rule_type":"budget","parameters":{"max_count":2,"per":["agent_id","api_key"],"rolling_minutes":60}},
+			{"rule_id":"own","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","per":["agent_id"],"rolling_minutes":60}},
+			{"rule_id":"to","rule_type":"budget","parameters":{"max_count":9,"per":["counterparty"],"window":"hour"}}]`
+		f.post(0, "b", per)
+		list := func(access hotpath.Access, q hotpath.BudgetQuery, want ...string) {
+			t.Helper()
+			var rows []string
+			for q.PolicyID, q.Limit = "b", 1; ; {
+				page, more, _, err := f.nodes[0].Budgets(t.Context(), access, q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range page {
+					rows = append(rows, fmt.Sprint(c.RuleID, c.Values, c.Count))
+					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}
+					if c.ResetsAt.IsZero() != (c.RuleID == "both" || c.RuleID == "own" && c.Count == 0) || c.WindowStart.IsZero() {
+						t.Errorf("%s resets at %v, began at %v", c.RuleID, c.ResetsAt, c.WindowStart)
+					}
+				}
+				if !more {
+					break
+				}
+			}
+			if !slices.Equal(rows, want) {
+				t.Errorf("%+v: got %q, want %q", q, rows, want)
+			}
+		}
+		a, both := hotpath.BudgetQuery{AgentID: "a"}, hotpath.BudgetQuery{AgentID: "a", Counterparty: "c"}
+		bound := hotpath.AccessOf(&audit.Key{Grants: spend.Grants{AgentIDs: []string{"a", "b"}}})
+		elsewhere := hotpath.AccessOf(&audit.Key{Grants: spend.Grants{AgentIDs: []string{"b"}}})
+		agent := hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Agent}})
+		list(hotpath.Access{}, hotpath.BudgetQuery{})
+		list(hotpath.Access{}, hotpath.BudgetQuery{Counterparty: "c"})
+		for _, access := range []hotpath.Access{{}, bound, agent} {
+			list(access, a, "all[] 0", "own[a] 0")
+			list(access, both, "all[] 0", "both[a c] 0")
+		}
+		list(elsewhere, a)
+		began := time.Now()
+		action := refundOf(t, "60", "c")
+		action.PolicyID, action.AgentID = "b", "a"
+		if o := f.check(0, action); !o.passed() {
+			t.Fatal(o)
+		}
+		key := f.recorded(f.check(0, action).answer.Check.ID).KeyID
+		list(bound, a, "all[] 1", "both[a c] 1", "key[a "+key+"] 1", "own[a] 1")
+		list(agent, a) // of others
+		list(agent, hotpath.BudgetQuery{AgentID: "b"}, "own[b] 0")
+
+		// Windows that held a time, as far as their counters are there and the budget counted.
+		at := func(q hotpath.BudgetQuery, t time.Time) hotpath.BudgetQuery { q.At = t; return q }
+		list(bound, at(a, time.Now()), "all[] 1", "both[a c] 1", "key[a "+key+"] 1", "own[a] 1")
+		list(bound, at(a, began.Add(-2*time.Hour*24)))
+		list(bound, at(a, began.Add(72*time.Hour)), "all[] 0", "both[a c] 1", "own[a] 0")
+		list(bound, at(hotpath.BudgetQuery{}, began.Add(72*time.Hour)), "both[a c] 1")
 	})
 }

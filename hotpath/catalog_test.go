@@ -58,7 +58,7 @@ func TestCompilesAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		a := &Authorizer{catalog: c, now: time.Now}
-		if err := a.CreatePolicy(canceled(), Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p"}, nil); !errors.Is(err, ErrOverloaded) {
+		if err := a.CreatePolicy(canceled(), Access{}, audit.Actor{}, &audit.Policy{PolicyID: "p"}, nil, nil); !errors.Is(err, ErrOverloaded) {
 			t.Errorf("a new policy: %v", err)
 		}
 		wg.Wait()

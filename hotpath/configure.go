@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"spendgate/audit"
 	"spendgate/hotpath/policy"
@@ -20,10 +21,11 @@ const rawKeyPrefix = "svc_live_"
 // it returns, every check that starts later on any node is judged by it (G4).
 // The faults that were found in the rest of the policy, and those in the rules
 // with paths rules[i], are returned together as spend.Faults; a key that is bound
-// to other policies is refused by a ForbiddenError. After another error the
+// to other policies is refused by a ForbiddenError, and a version that would empty
+// budgets by a BudgetsInUseError, unless it drops them. After another error the
 // version may exist all the same; versions stay consecutive. The caller was
 // admitted, with that access; by says from where it asks.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
+func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := a.catalog.compiles.take(stored); err != nil {
@@ -37,26 +39,37 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	if !c.SeesPolicy(p.PolicyID) {
 		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
 	}
-	p.Budgets = nil
-	for id, identity := range compiled.BudgetIdentities() {
-		if p.Budgets == nil {
-			p.Budgets = make(map[string]audit.BudgetSince)
-		}
-		p.Budgets[id] = audit.BudgetSince{Identity: identity}
-	}
 	c.used().note(a.now())
 	if c.key != nil {
 		by.KeyID, by.Principal = c.key.name, c.principal()
 	}
-	err := a.store.CreatePolicy(stored, by, p, a.now())
-	if errors.Is(err, audit.ErrPoliciesFull) {
-		return err
+	err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+	if refused := a.refusedPolicy(stored, c, p.PolicyID, drop, err); refused != nil {
+		return refused
 	}
 	if err != nil {
 		return fmt.Errorf("%w: cannot store policy %s: %w", ErrUnavailable, p.PolicyID, err)
 	}
 	a.log.Info("policy created", "policy_id", p.PolicyID, "version", p.Version, "", &by)
 	return a.guard.RaiseGeneration(ctx)
+}
+
+// refusedPolicy returns why the store refused a version of a policy; nil if it did not.
+func (a *Authorizer) refusedPolicy(ctx context.Context, c Access, policyID string, drop []string, err error) error {
+	if notEnded, ok := errors.AsType[*audit.NotEndedError](err); ok {
+		var faults spend.Faults
+		for _, id := range notEnded.RuleIDs {
+			faults.Add(fmt.Sprintf("drop_budgets[%d]", slices.Index(drop, id)), "is no budget of the version before that ends with this one")
+		}
+		return faults
+	}
+	if inUse, ok := errors.AsType[*audit.BudgetsInUseError](err); ok {
+		return a.budgetsInUse(ctx, c, policyID, inUse.RuleIDs)
+	}
+	if errors.Is(err, audit.ErrPoliciesFull) {
+		return err
+	}
+	return nil
 }
 
 // NewKey is what an API key is made from.

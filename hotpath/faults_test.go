@@ -61,11 +61,11 @@ func (s *faultyStore) Policy(ctx context.Context, policyID string, version int) 
 	return s.Store.Policy(ctx, policyID, version)
 }
 
-func (s *faultyStore) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
+func (s *faultyStore) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	if s.keys != nil {
 		return s.keys(ctx)
 	}
-	return s.Store.CreatePolicy(ctx, by, p, now)
+	return s.Store.CreatePolicy(ctx, by, p, b, now)
 }
 
 func (s *faultyStore) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {

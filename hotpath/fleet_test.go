@@ -110,10 +110,10 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	return n
 }
 
-func (f *fleet) post(node int, policyID, rules string) int {
+func (f *fleet) post(node int, policyID, rules string, drop ...string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil {
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, drop, nil); err != nil {
 		f.t.Fatal(err)
 	}
 	return p.Version

@@ -130,6 +130,13 @@ func rollingBudgets(t *testing.T, s Subject) {
 	mustUse(t, s, at(161, "0"), "1000", 2)
 	// A clock that is behind finds what others took later.
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(159, "1"))}, usage(at(159, "0"), "1600", 3))
+	for past, want := range map[bool]string{false: "[] 1600 3 100", true: "[] 1000 2 100"} {
+		q := audit.CounterQuery{PolicyID: "refunds", RuleID: "rolling", Since: 1, StartMS: 160 * minute, BucketMS: minute, Past: past, Limit: 1}
+		if got, _, err := s.ListCounters(t.Context(), q); err != nil || len(got) != 1 ||
+			fmt.Sprint(got[0].Subject, " ", got[0].Used, " ", got[0].Count, " ", got[0].FirstMS/minute) != want {
+			t.Errorf("past %v: %+v, %v; want %s", past, got, err, want)
+		}
+	}
 	// Two buckets in one commit.
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), at(221, "300")), charged(newCheck(f), at(222, "701"))}, usage(at(222, "0"), "300", 1))
 }
@@ -291,12 +298,11 @@ func principalsExpire(t *testing.T, s Subject) {
 // budgetsCountSince: a budget that stays the same goes on counting.
 func budgetsCountSince(t *testing.T, s Subject) {
 	ctx := t.Context()
-	identity := func(b byte) audit.BudgetSince { return audit.BudgetSince{Identity: spend.Hash{b}} }
-	create := func(budgets map[string]audit.BudgetSince, at time.Time) map[string]audit.BudgetSince {
+	type identities = map[string][]spend.Hash
+	create := func(given identities, at time.Time) map[string]audit.BudgetSince {
 		t.Helper()
 		p := newPolicy("refunds")
-		p.Budgets = budgets
-		must(t, s.CreatePolicy(ctx, actor(), p, at))
+		must(t, s.CreatePolicy(ctx, actor(), p, audit.NewBudgets{Identities: given}, at))
 		read, err := s.Policy(ctx, "refunds", p.Version)
 		if err != nil || !reflect.DeepEqual(read, p) {
 			t.Errorf("read %+v, %v; created %+v", read, err, p)
@@ -306,12 +312,16 @@ func budgetsCountSince(t *testing.T, s Subject) {
 	day := func(version int, b byte) audit.BudgetSince {
 		return audit.BudgetSince{Identity: spend.Hash{b}, Version: version, At: epochStart.Add(time.Duration(version) * time.Hour)}
 	}
-	for version, c := range []struct{ given, want map[string]audit.BudgetSince }{
+	for version, c := range []struct {
+		given identities
+		want  map[string]audit.BudgetSince
+	}{
 		{nil, nil},
-		{map[string]audit.BudgetSince{"a": identity(1), `b"`: identity(2)}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(1, 2)}},
-		{map[string]audit.BudgetSince{"a": identity(1), `b"`: identity(3)}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(2, 3)}},
-		{map[string]audit.BudgetSince{`b"`: identity(3)}, map[string]audit.BudgetSince{`b"`: day(2, 3)}},
-		{map[string]audit.BudgetSince{"a": identity(1)}, map[string]audit.BudgetSince{"a": day(4, 1)}},
+		{identities{"a": {{1}}, `b"`: {{2}}}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(1, 2)}},
+		{identities{"a": {{1}}, `b"`: {{3}}}, map[string]audit.BudgetSince{"a": day(1, 1), `b"`: day(2, 3)}},
+		{identities{`b"`: {{3}}}, map[string]audit.BudgetSince{`b"`: day(2, 3)}},
+		{identities{"a": {{1}}, `b"`: {{4}, {3}}}, map[string]audit.BudgetSince{"a": day(4, 1), `b"`: day(2, 3)}},
+		{identities{"a": {{5}, {6}}, `b"`: {{3}, {4}}}, map[string]audit.BudgetSince{"a": day(5, 5), `b"`: day(2, 3)}},
 	} {
 		for id, want := range c.want { // versions begin at 1
 			want.Version++
@@ -320,5 +330,63 @@ func budgetsCountSince(t *testing.T, s Subject) {
 		if got := create(c.given, epochStart.Add(time.Duration(version)*time.Hour)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("version %d: got %+v, want %+v", version+1, got, c.want)
 		}
+	}
+}
+
+// budgetsInUse: a version in which a budget ends from whose open counters something was
+// taken is refused, unless it is dropped (S63).
+func budgetsInUse(t *testing.T, s Subject) {
+	ctx, f := t.Context(), fence(t, s)
+	create := func(want string, rules, drop []string) {
+		t.Helper()
+		b := audit.NewBudgets{Identities: make(map[string][]spend.Hash), Drop: drop}
+		for _, id := range rules {
+			b.Identities[id] = []spend.Hash{{byte(len(id))}}
+		}
+		before, _ := s.Policy(ctx, "refunds", 0)
+		err := s.CreatePolicy(ctx, actor(), newPolicy("refunds"), b, now())
+		got := "stored"
+		if inUse, ok := errors.AsType[*audit.BudgetsInUseError](err); ok {
+			got = fmt.Sprint("in use ", inUse.RuleIDs)
+		} else if notEnded, ok := errors.AsType[*audit.NotEndedError](err); ok {
+			got = fmt.Sprint("not ended ", notEnded.RuleIDs)
+		} else if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q, dropping %q: %s; want %s", rules, drop, got, want)
+		}
+		if after, err := s.Policy(ctx, "refunds", 0); err != nil || before != nil && got != "stored" && after.Version != before.Version {
+			t.Errorf("refused, and version %d is there, %v", after.Version, err)
+		}
+	}
+	all := []string{"all", "ended", "lifetime", "other", "over", "rolling", "unused"}
+	create("stored", all, nil)
+	lifetime, ended, over, rolling := charge("lifetime", "[]", "0"), charge("ended", "[]", "5"), charge("over", "[]", "5"), charge("rolling", "[]", "5")
+	lifetime.EndMS, ended.EndMS = 0, now().Add(-time.Second).UnixMilli()
+	rolling.Counter.StartMS, rolling.Counter.BucketMS = now().Add(-time.Hour).UnixMilli(), 60_000
+	over.Since = 2 // of another version
+	taken := charged(newCheck(f), charge("all", "[]", "5"), lifetime, ended, over, rolling)
+	other := charged(newCheck(f), charge("other", `["a"]`, "5"))
+	mustCommit(t, s, taken, other)
+	elsewhere := charged(newCheck(f), charge("unused", "[]", "5"))
+	elsewhere.Action.PolicyID = "another"
+	mustCommit(t, s, elsewhere)
+
+	create("in use [all lifetime other rolling]", nil, nil)
+	create("in use [lifetime]", []string{"all", "other", "rolling"}, nil)
+	create("in use [other rolling]", nil, []string{"lifetime", "all"})
+	create(`not ended [nobody all]`, []string{"all"}, []string{"nobody", "lifetime", "all"})
+	mustReport(t, s, report(f, other, 1, spend.Voided, true)) // nothing is used any more
+	create("stored", []string{"all", "lifetime", "rolling"}, nil)
+	create("not ended [other]", []string{"all", "lifetime", "rolling"}, []string{"other"})
+	create("stored", []string{"all", "rolling"}, []string{"lifetime"})
+	create("in use [all rolling]", nil, nil)
+	create("stored", nil, []string{"rolling", "all"})
+	create("stored", all, nil) // which count anew
+	create("stored", nil, nil)
+	changes := mustRecord(t, s, audit.ChangeQuery{PolicyID: "refunds"})
+	if got := details(t, changes[3].Details); got != details(t, `{"name":"`+newPolicy("").Name+`","drop_budgets":["rolling","all"]}`) {
+		t.Errorf("the record has %s", got)
 	}
 }

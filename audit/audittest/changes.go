@@ -20,8 +20,9 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	admin, key, system := actor(), actor(), audit.Actor{Principal: "test"}
 	key.Credential = ""
 	p, k := newPolicy("p"), newKey()
+	p.Note = "because\nof \"it\" <ü>"
 	k.Name = `Kasse – ゼロ <"\\">`
-	must(t, s.CreatePolicy(ctx, key, p, epochStart))
+	must(t, s.CreatePolicy(ctx, key, p, audit.NewBudgets{}, epochStart))
 	must(t, s.CreateKey(ctx, system, k))
 	if _, err := s.UpdateKey(ctx, admin, spend.NewID(now()), audit.KeyChange{Active: new(false)}); !errors.Is(err, audit.ErrNotFound) {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	must(t, updateAndDelete(t, s, admin, system, &rotated))
 	got := mustRecord(t, s, audit.ChangeQuery{})
 	want := []audit.Change{
-		audit.ChangeOfPolicy(p, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
+		audit.ChangeOfPolicy(p, nil, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
 		audit.ChangeOfKey(audit.KeyChanged, changed, 3, admin, time.Time{}),
 		audit.ChangeOfWebhook(audit.WebhookCreated, made, 4, admin, time.Time{}), audit.ChangeOfWebhook(audit.WebhookChanged, &rotated, 5, admin, time.Time{}),
 		audit.ChangeOfWebhook(audit.WebhookDeleted, &rotated, 6, system, time.Time{}),
@@ -128,7 +129,7 @@ func details(t *testing.T, object string) string {
 func noChangeWithoutRecord(t *testing.T, s Subject) {
 	ctx := t.Context()
 	k := newKey()
-	must(t, s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart))
+	must(t, s.CreatePolicy(ctx, actor(), newPolicy("p"), audit.NewBudgets{}, epochStart))
 	must(t, s.CreateKey(ctx, actor(), k))
 	mustCreateWebhook(t, s, 0)
 	const policy = "INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation) " +

@@ -16,10 +16,10 @@ import (
 func policyVersions(t *testing.T, s Subject) {
 	ctx := t.Context()
 	first := newPolicy("refunds")
-	must(t, s.CreatePolicy(ctx, actor(), first, epochStart.Add(300*time.Microsecond)))
+	must(t, s.CreatePolicy(ctx, actor(), first, audit.NewBudgets{}, epochStart.Add(300*time.Microsecond)))
 	second := &audit.Policy{PolicyID: "refunds", Name: "Second", Rules: "[]"} // nothing optional
 	later := epochStart.Add(time.Hour)
-	must(t, s.CreatePolicy(ctx, actor(), second, later))
+	must(t, s.CreatePolicy(ctx, actor(), second, audit.NewBudgets{}, later))
 	want := *newPolicy("refunds")
 	want.Version, want.CreatedAt, want.UpdatedAt = 1, epochStart, epochStart
 	wantSecond := audit.Policy{
@@ -53,7 +53,7 @@ func policyVersionsRace(t *testing.T, s Subject) {
 		wg.Go(func() {
 			p := newPolicy(fmt.Sprintf("policy-%d", i%2))
 			p.Name = fmt.Sprintf("name %d", i)
-			if err := s.CreatePolicy(t.Context(), actor(), p, now()); err != nil {
+			if err := s.CreatePolicy(t.Context(), actor(), p, audit.NewBudgets{}, now()); err != nil {
 				t.Error(err)
 				return
 			}
@@ -173,8 +173,8 @@ func configChanges(t *testing.T, s Subject) {
 	}{
 		{func() error { return s.CreateKey(ctx, actor(), a) }, 1, nil},
 		{func() error { return s.CreateKey(ctx, actor(), b) }, 1, nil},
-		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) }, 0, []string{"p"}},
-		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) }, 0, []string{"p"}},
+		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), audit.NewBudgets{}, epochStart) }, 0, []string{"p"}},
+		{func() error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), audit.NewBudgets{}, epochStart) }, 0, []string{"p"}},
 		{func() error { _, err := s.UpdateKey(ctx, actor(), a.ID, audit.KeyChange{Active: &active}); return err }, 1, nil},
 	} {
 		before := read(0).Generation

@@ -86,7 +86,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	news("at first")
 	ctx, f := t.Context(), fence(t, s)
 	policy := newPolicy("refunds")
-	must(t, s.CreatePolicy(ctx, actor(), policy, now()))
+	must(t, s.CreatePolicy(ctx, actor(), policy, audit.NewBudgets{}, now()))
 	e := news("a policy", audit.EventPolicyCreated)[0]
 	if e.PolicyID != "refunds" || e.AgentID != "" || e.Change.Subject != "refunds" || e.Change.Version != 1 || e.Change.By != actor() || !e.At.Equal(e.Change.At) {
 		t.Errorf("policy: %+v", e)
@@ -198,7 +198,7 @@ func outcomeEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ...
 // where nothing is for it.
 func eventsAreBound(t *testing.T, s Subject) {
 	f := fence(t, s)
-	must(t, s.CreatePolicy(t.Context(), actor(), newPolicy("p-0"), now()))
+	must(t, s.CreatePolicy(t.Context(), actor(), newPolicy("p-0"), audit.NewBudgets{}, now()))
 	must(t, s.CreateKey(t.Context(), actor(), newKey()))
 	checks := make([]*spend.Check, 0, 300)
 	for i := range cap(checks) {
@@ -283,7 +283,7 @@ const eventsOfRound = 11
 func writeCausally(t *testing.T, s Subject, f spend.Fence) {
 	asked, doubted := asking(f, 1), asking(f, 1)
 	mustCommit(t, s, asked, doubted)
-	if err := s.CreatePolicy(t.Context(), actor(), newPolicy("shared"), now()); err != nil {
+	if err := s.CreatePolicy(t.Context(), actor(), newPolicy("shared"), audit.NewBudgets{}, now()); err != nil {
 		t.Error(err)
 	}
 	var racing sync.WaitGroup

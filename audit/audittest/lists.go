@@ -232,9 +232,19 @@ func policyListing(t *testing.T, s Subject) {
 			}
 			p := newPolicy(id)
 			p.Name = fmt.Sprintf("name %d", round)
-			p.Budgets = map[string]audit.BudgetSince{"day": {Identity: spend.Hash{byte(round)}}}
-			must(t, s.CreatePolicy(ctx, actor(), p, epochStart.Add(time.Duration(round)*time.Minute)))
-			latest[id], all[id] = *p, append([]audit.Policy{*p}, all[id]...)
+			day := audit.NewBudgets{Identities: map[string][]spend.Hash{"day": {{byte(round)}}}}
+			by := audit.Actor{KeyID: "key_1", Principal: "author of " + id}
+			if round == 2 {
+				by = audit.Actor{Credential: "01234567"}
+			}
+			if round == 3 {
+				p.Note = "wider\nfor \"Kasse – ゼロ\""
+			}
+			must(t, s.CreatePolicy(ctx, by, p, day, epochStart.Add(time.Duration(round)*time.Minute)))
+			made := *p
+			made.Author = by
+			p.Note = "" // only versions tell
+			latest[id], all[id] = *p, append([]audit.Policy{made}, all[id]...)
 		}
 	}
 	for _, bound := range [][]string{nil, {"b", "a:b", "unknown", "B"}, {"unknown"}} {
@@ -285,7 +295,7 @@ func policyPagesAreBounded(t *testing.T, s Subject) {
 		p := newPolicy(id)
 		p.Rules = large
 		for range 3 {
-			must(t, s.CreatePolicy(ctx, actor(), p, epochStart))
+			must(t, s.CreatePolicy(ctx, actor(), p, audit.NewBudgets{}, epochStart))
 		}
 	}
 	page, err := s.ListPolicies(ctx, audit.PolicyQuery{Limit: 3})

@@ -77,7 +77,7 @@ func checkTests() []test {
 		{"BudgetsAreTaken", budgetsAreTaken},
 		{"RollingBudgets", rollingBudgets},
 		{"BudgetsRace", budgetsRace},
-		{"BudgetsCountSince", budgetsCountSince},
+		{"BudgetsCountSince", budgetsCountSince}, {"BudgetsInUse", budgetsInUse},
 		{"CountersExpire", countersExpire},
 		{"ApprovalStates", approvalStates},
 		{"ApprovalExpires", approvalExpires},
@@ -148,7 +148,7 @@ func immutable(t *testing.T, s Subject) {
 	mustCommit(t, s, asked)
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
 	mustCommit(t, s, using(f, asked))
-	must(t, s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart))
+	must(t, s.CreatePolicy(ctx, actor(), newPolicy("p"), audit.NewBudgets{}, epochStart))
 	for _, statement := range append([]string{
 		"UPDATE checks SET agent_id = 'x'",
 		"DELETE FROM checks",

@@ -127,8 +127,10 @@ func contextEnds(t *testing.T, s Subject) {
 	}
 	mustLack(t, s, c)
 	for what, call := range map[string]func(context.Context) error{
-		"fence":  func(ctx context.Context) error { return s.Fence(ctx, f.Node) },
-		"policy": func(ctx context.Context) error { return s.CreatePolicy(ctx, actor(), newPolicy("p"), epochStart) },
+		"fence": func(ctx context.Context) error { return s.Fence(ctx, f.Node) },
+		"policy": func(ctx context.Context) error {
+			return s.CreatePolicy(ctx, actor(), newPolicy("p"), audit.NewBudgets{}, epochStart)
+		},
 		"key":    func(ctx context.Context) error { return s.CreateKey(ctx, actor(), newKey()) },
 		"checks": func(ctx context.Context) error { _, err := s.Checks(ctx, []spend.ID{c.ID}); return err },
 		"epoch":  func(ctx context.Context) error { _, err := s.Epoch(ctx); return err },

@@ -63,6 +63,9 @@ func counterListing(q *audit.CounterQuery) (query string, args []any) {
 	if q.BucketMS > 0 {
 		args[1] = max(q.StartMS-spend.RollingBuckets*q.BucketMS, 0)
 		and("start_ms >= $2")
+		if q.Past {
+			and("start_ms <= ?", q.StartMS)
+		}
 	} else {
 		and("start_ms = $2")
 	}

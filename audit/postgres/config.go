@@ -13,11 +13,11 @@ import (
 )
 
 // CreatePolicy implements audit.Policies.
-func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
+func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	var createdMS int64
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), []any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets)},
-		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, ", by, p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata,
-			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets))))
+		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata,
+			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note))
 	if err == nil {
 		p.CreatedAt, p.UpdatedAt = fromMilli(createdMS), fromMilli(now.UnixMilli())
 	}

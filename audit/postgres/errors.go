@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,6 +26,8 @@ const (
 	codeUnapproved    = "SG009"
 	codeCounters      = "SG010"
 	codeWebhooksFull  = "SG012"
+	codeNotEnded      = "SG013"
+	codeBudgetsInUse  = "SG014"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -59,6 +62,8 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrPoliciesFull
 	case err.Code == codeWebhooksFull:
 		return audit.ErrWebhooksFull
+	case err.Code == codeNotEnded || err.Code == codeBudgetsInUse:
+		return budgetsRefused(err)
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
 	case err.Code == codeCounters:
@@ -73,6 +78,18 @@ func refusal(err *pgconn.PgError) error {
 		return &audit.RowError{Err: err}
 	}
 	return fmt.Errorf("%w: %w", audit.ErrUnavailable, err)
+}
+
+// budgetsRefused reads a JSON array of rule_ids.
+func budgetsRefused(refusal *pgconn.PgError) error {
+	var ids []string
+	if err := json.Unmarshal([]byte(refusal.Detail), &ids); err != nil {
+		return fmt.Errorf("cannot read the budgets that are refused %q: %w", refusal.Detail, audit.ErrUnavailable)
+	}
+	if refusal.Code == codeNotEnded {
+		return &audit.NotEndedError{RuleIDs: ids}
+	}
+	return &audit.BudgetsInUseError{RuleIDs: ids}
 }
 
 // errCounters says that a commit is to be made again with all rows of its counters:

@@ -33,7 +33,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 * room {
 		wg.Go(func() {
-			err := s.CreatePolicy(t.Context(), audit.Actor{}, policy(i), time.Now())
+			err := s.CreatePolicy(t.Context(), audit.Actor{}, policy(i), audit.NewBudgets{}, time.Now())
 			if err == nil {
 				stored.Add(1)
 			} else if !errors.Is(err, audit.ErrPoliciesFull) {
@@ -49,7 +49,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreatePolicy(t.Context(), audit.Actor{}, policy(0), time.Now()); !errors.Is(err, audit.ErrPoliciesFull) {
+	if err := s.CreatePolicy(t.Context(), audit.Actor{}, policy(0), audit.NewBudgets{}, time.Now()); !errors.Is(err, audit.ErrPoliciesFull) {
 		t.Errorf("one more: %v", err)
 	}
 	after, err := s.ConfigChanges(t.Context(), 0)
@@ -57,7 +57,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 		t.Errorf("a policy that was refused made generation %d of %d, %v", after.Generation, before.Generation, err)
 	}
 	wider := open(t, url, false) // another node, without a bound
-	if err := wider.CreatePolicy(t.Context(), audit.Actor{}, policy(0), time.Now()); err != nil {
+	if err := wider.CreatePolicy(t.Context(), audit.Actor{}, policy(0), audit.NewBudgets{}, time.Now()); err != nil {
 		t.Error(err)
 	}
 }

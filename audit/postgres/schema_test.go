@@ -351,7 +351,7 @@ func TestRunbookSQL(t *testing.T) {
 		}
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
-	if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
+	if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	leaked := sha256.Sum256([]byte("svc_live_0123456789abcdef0123456789abcdef")) // the page's

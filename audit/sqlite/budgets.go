@@ -139,6 +139,9 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 	w := where{"subject > ?", []any{q.After}}
 	if q.BucketMS > 0 {
 		w.and("start_ms >= ?", q.StartMS-spend.RollingBuckets*q.BucketMS)
+		if q.Past {
+			w.and("start_ms <= ?", q.StartMS)
+		}
 	} else {
 		w.and("start_ms = ?", q.StartMS)
 	}

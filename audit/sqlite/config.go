@@ -19,7 +19,7 @@ func raise(tx *sql.Tx) (generation int64, err error) {
 }
 
 // CreatePolicy implements audit.Policies.
-func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
+func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	stored := *p
 	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) error {
 		generation, err := raise(tx)
@@ -36,7 +36,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		}
 		stored.Version = int(last.Int64) + 1
 		stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
-		if stored.Budgets, err = countSince(tx, &stored); err != nil {
+		if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
 			return err
 		}
 		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
@@ -45,7 +45,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		if err != nil {
 			return err
 		}
-		return record(tx, audit.ChangeOfPolicy(&stored, generation, by, time.Now()))
+		return record(tx, audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now()))
 	})
 	if err == nil {
 		*p = stored
@@ -54,11 +54,8 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 }
 
 // countSince returns the budgets of a new version: those that are the same in the
-// version before go on counting.
-func countSince(tx *sql.Tx, p *audit.Policy) (map[string]audit.BudgetSince, error) {
-	if p.Budgets == nil {
-		return nil, nil
-	}
+// version before go on counting, and no other is in use unless it is dropped (S63).
+func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]audit.BudgetSince, error) {
 	var text sql.NullString
 	err := tx.QueryRow("SELECT budgets FROM policies WHERE policy_id = ? AND version = ?", p.PolicyID, p.Version-1).Scan(&text)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -68,7 +65,14 @@ func countSince(tx *sql.Tx, p *audit.Policy) (map[string]audit.BudgetSince, erro
 	if err != nil {
 		return nil, err
 	}
-	return audit.CountSince(p.Budgets, previous, p.Version, p.UpdatedAt), nil
+	budgets := audit.CountSince(b.Identities, previous, p.Version, p.UpdatedAt)
+	err = b.Refuse(budgets, previous, func(ruleID string) (used bool, err error) {
+		err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM budget_counters WHERE policy_id = ? AND rule_id = ? AND since = ?
+			AND (used <> '0' OR count > 0) AND (end_ms IS NULL OR end_ms > ?))`,
+			p.PolicyID, ruleID, previous[ruleID].Version, p.UpdatedAt.UnixMilli()).Scan(&used)
+		return used, err
+	})
+	return budgets, err
 }
 
 const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants"

@@ -51,6 +51,16 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 	}
 	err = s.readPolicies(ctx, doing, &page, q.Limit, "version DESC",
 		"SELECT policy_id, version FROM policies WHERE policy_id = ?1 AND (version < ?2 OR ?2 = 0)", q.PolicyID, q.Before)
+	if err != nil {
+		return page, err
+	}
+	oldest, newest := page.Bounds()
+	made, err := collect(ctx, s.reader, doing, func(row scanner) (m audit.VersionMade, err error) {
+		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, &m.Note)
+		return m, err
+	}, `SELECT version, coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''), coalesce(details ->> 'note', '')
+		FROM changes WHERE subject = ? AND kind = 'policy.created' AND version BETWEEN ? AND ?`, q.PolicyID, oldest, newest)
+	page.Complete(made)
 	return page, err
 }
 

@@ -288,6 +288,7 @@ func classify(err error) error {
 	}
 	for _, own := range []any{
 		new(*audit.KeysTakenError), new(*audit.ReportedError), new(*audit.ExceededError), new(*audit.ApprovalsError), new(*audit.RowError),
+		new(*audit.BudgetsInUseError), new(*audit.NotEndedError),
 	} {
 		if errors.As(err, own) {
 			return err

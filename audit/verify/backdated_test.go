@@ -53,7 +53,7 @@ func TestBackdatedPolicy(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	p := &audit.Policy{PolicyID: "refunds", Name: "of an hour ago", Rules: `[]`, Metadata: `{}`}
-	if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, time.Now().Add(-time.Hour)); err != nil {
+	if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	tr.finds(nil)

@@ -216,9 +216,17 @@ func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	}
 	switch {
 	case err != nil || !ok, p.Version != previous.version+1: // what is missing is named
-	case audit.BudgetsText(budgets) != audit.BudgetsText(audit.CountSince(budgets, previous.budgets, p.Version, at)):
+	case audit.BudgetsText(budgets) != audit.BudgetsText(audit.CountSince(identitiesOf(budgets), previous.budgets, p.Version, at)):
 		w.tally.find(Altered, policyName(p), "its budgets do not count since the version in which they became what they are")
 	}
+}
+
+func identitiesOf(budgets map[string]audit.BudgetSince) map[string][]spend.Hash {
+	identities := make(map[string][]spend.Hash, len(budgets))
+	for id, b := range budgets {
+		identities[id] = []spend.Hash{b.Identity}
+	}
+	return identities
 }
 
 // versionBudgets are the budgets of a policy's version.

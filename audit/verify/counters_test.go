@@ -144,8 +144,8 @@ func TestTamperedCountSince(t *testing.T) {
 	tr := newTrail(t)
 	create := func(identity byte) {
 		t.Helper()
-		p := &audit.Policy{PolicyID: "counted", Name: "c", Rules: `[]`, Budgets: map[string]audit.BudgetSince{"day": {Identity: spend.Hash{identity}}}}
-		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, time.Now()); err != nil {
+		p := &audit.Policy{PolicyID: "counted", Name: "c", Rules: `[]`}
+		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{Identities: map[string][]spend.Hash{"day": {{identity}}}}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

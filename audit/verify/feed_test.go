@@ -29,9 +29,9 @@ func (tr *trail) recordCapped() *spend.Check {
 	tr.t.Helper()
 	p := &audit.Policy{
 		PolicyID: "capped", Name: "c", Rules: `[{"rule_id": "cap", "rule_type": "budget", "parameters": {"limit": 251, "window": "day", "max_count": 9}}]`,
-		Budgets: map[string]audit.BudgetSince{"cap": {Identity: spend.Hash{7}}},
 	}
-	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, time.Now()); err != nil {
+	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
+	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, time.Now()); err != nil {
 		tr.t.Fatal(err)
 	}
 	epoch, err := tr.store.Epoch(tr.t.Context())

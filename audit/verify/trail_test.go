@@ -66,7 +66,7 @@ func newTrailIn(t *testing.T, url string) *trail {
 	tr.exec("SET session_replication_role = replica") // no trigger fires
 	for i := range 3 {
 		p := &audit.Policy{PolicyID: "refunds", Name: fmt.Sprint("Refunds ", i), Rules: `[]`, Metadata: `{"ü":1}`}
-		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, time.Now()); err != nil {
+		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
@@ -66,4 +67,15 @@ func (m *memory) CounterUsages(ctx context.Context, counters []spend.Counter) ([
 		usages[i] = m.usage(c)
 	}
 	return usages, ended(ctx)
+}
+
+// inUse reports whether something was taken from an open counter of a budget.
+func (m *memory) inUse(policyID, ruleID string, since int, now time.Time) bool {
+	for _, c := range m.counters {
+		if charge := c.change.Charge; c.change.PolicyID == policyID && charge.RuleID == ruleID && charge.Since == since && c.Usage != (spend.Usage{}) &&
+			(charge.EndMS == 0 || charge.EndMS > now.UnixMilli()) {
+			return true
+		}
+	}
+	return false
 }

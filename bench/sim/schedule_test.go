@@ -191,7 +191,7 @@ func policies() map[string]int {
 func (f *simulation) post(node int, policyID string) {
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: fmt.Sprintf(
 		`[{"rule_id":"repeats","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, policies()[policyID], f.otherRules(policyID))}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil); err != nil || f.nodes[node].store.isDead() {
+	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil || f.nodes[node].store.isDead() {
 		return // there is no guarantee
 	}
 	f.mu.Lock()

@@ -297,7 +297,7 @@ func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, l
 	return page, ended(ctx)
 }
 
-func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, now time.Time) error {
+func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -309,17 +309,20 @@ func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Poli
 	if len(versions) > 0 {
 		p.CreatedAt = versions[0].CreatedAt
 	}
-	if p.Budgets != nil {
-		var previous map[string]audit.BudgetSince
-		if len(versions) > 0 {
-			previous = versions[len(versions)-1].Budgets
-		}
-		p.Budgets = audit.CountSince(p.Budgets, previous, p.Version, p.UpdatedAt)
+	var previous map[string]audit.BudgetSince
+	if len(versions) > 0 {
+		previous = versions[len(versions)-1].Budgets
+	}
+	p.Budgets = audit.CountSince(b.Identities, previous, p.Version, p.UpdatedAt)
+	if err := b.Refuse(p.Budgets, previous, func(ruleID string) (bool, error) {
+		return m.inUse(p.PolicyID, ruleID, previous[ruleID].Version, now), nil
+	}); err != nil {
+		return err
 	}
 	m.policies[p.PolicyID] = append(versions, *p)
 	m.generation++
 	m.changed[p.PolicyID] = m.generation
-	m.recordChange(audit.ChangeOfPolicy(p, m.generation, by, time.Now()))
+	m.recordChange(audit.ChangeOfPolicy(p, b.Drop, m.generation, by, time.Now()))
 	return nil
 }
 

@@ -38,8 +38,9 @@ type Budget struct {
 type BudgetQuery struct {
 	PolicyID     string // required
 	RuleID       string
-	AgentID      string
+	AgentID      string // also shows what this agent may use and has not
 	Counterparty string
+	At           string // an RFC 3339 time that the windows held; now if empty
 	Limit        int    // a page's, 1 to 100; 0 is the service's default of 20
 	Cursor       string // Pagination.NextCursor of a page of the same query
 }
@@ -49,7 +50,7 @@ type BudgetPage = Page[Budget]
 
 func (q BudgetQuery) request(cursor string) request {
 	return get("/v1/budgets", map[string]string{
-		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty,
+		"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "counterparty": q.Counterparty, "at": q.At,
 		"limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

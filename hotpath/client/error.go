@@ -21,6 +21,7 @@ const (
 	CodeCheckNotFound  = "check_not_found"
 	CodeKeyNotFound    = "key_not_found"
 	CodeRateLimited    = "rate_limit_exceeded"
+	CodeBudgetInUse    = "budget_in_use" // a new version would empty it
 
 	CodeApprovalNotFound    = "approval_not_found"
 	CodeApprovalNotApproved = "approval_not_approved" // pending or denied

@@ -88,6 +88,9 @@ type PolicyQuery struct {
 // PolicyPage is one page. It may be short where policies are large.
 type PolicyPage = Page[Policy]
 
+// PolicyVersionPage is one page, and may be short likewise.
+type PolicyVersionPage = Page[PolicyVersion]
+
 func (q PolicyQuery) of(path string) func(cursor string) request {
 	return func(cursor string) request {
 		return get(path, map[string]string{"limit": optionalInt(q.Limit), "cursor": cursor})
@@ -106,14 +109,14 @@ func (c *Client) AllPolicies(ctx context.Context, q PolicyQuery) iter.Seq2[Polic
 }
 
 // PolicyVersions reads a page of a policy's versions, newest first.
-func (c *Client) PolicyVersions(ctx context.Context, policyID string, q PolicyQuery) (*PolicyPage, error) {
-	return fetch[PolicyPage](ctx, c, q.of(versionsPath(policyID))(q.Cursor))
+func (c *Client) PolicyVersions(ctx context.Context, policyID string, q PolicyQuery) (*PolicyVersionPage, error) {
+	return fetch[PolicyVersionPage](ctx, c, q.of(versionsPath(policyID))(q.Cursor))
 }
 
 // AllPolicyVersions reads a policy's versions page by page. An error is the last
 // that it yields.
-func (c *Client) AllPolicyVersions(ctx context.Context, policyID string, q PolicyQuery) iter.Seq2[Policy, error] {
-	return pages[Policy](ctx, c, q.Cursor, q.of(versionsPath(policyID)))
+func (c *Client) AllPolicyVersions(ctx context.Context, policyID string, q PolicyQuery) iter.Seq2[PolicyVersion, error] {
+	return pages[PolicyVersion](ctx, c, q.Cursor, q.of(versionsPath(policyID)))
 }
 
 func versionsPath(policyID string) string {

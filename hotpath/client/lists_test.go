@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,10 @@ func lists(t *testing.T, c *client.Client) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions = append(versions, fmt.Sprint(p.PolicyID, " ", p.Version, " ", string(p.Metadata)))
+		versions = append(versions, fmt.Sprint(p.PolicyID, " ", p.Version, " ", string(p.Metadata), " ", p.Note))
+		if p.Author == nil || !strings.HasPrefix(p.Author.KeyID, "key_") || p.Author.Principal != p.Author.KeyID {
+			t.Errorf("author %+v", p.Author)
+		}
 	}
 	for p, err := range c.AllPolicies(t.Context(), client.PolicyQuery{Limit: 1}) {
 		if err != nil {
@@ -66,7 +70,7 @@ func lists(t *testing.T, c *client.Client) {
 			latest = append(latest, fmt.Sprint(p.Version))
 		}
 	}
-	if fmt.Sprint(versions) != `[p:1 2 {"k":1.50} p:1 1 {"k":1.50}]` || fmt.Sprint(latest) != "[2]" {
+	if fmt.Sprint(versions) != `[p:1 2 {"k":1.50} why p:1 1 {"k":1.50} ]` || fmt.Sprint(latest) != "[2]" {
 		t.Error(versions, latest)
 	}
 	if page, err := c.Policies(t.Context(), client.PolicyQuery{}); err != nil || page.Pagination.TotalCount < 2 {

@@ -80,7 +80,7 @@ func policies(t *testing.T, c *client.Client) {
 	}
 	for want := range 2 {
 		p, err := c.CreatePolicy(t.Context(), client.NewPolicy{
-			PolicyID: "p:1", Name: "n", Description: "d", Rules: rules, Metadata: json.RawMessage(`{"k":1.50}`),
+			PolicyID: "p:1", Name: "n", Description: "d", Rules: rules, Metadata: json.RawMessage(`{"k":1.50}`), Note: strings.Repeat("why", want),
 		})
 		if err != nil || p.Version != want+1 {
 			t.Fatal(p, err)
@@ -100,6 +100,24 @@ func policies(t *testing.T, c *client.Client) {
 	if _, err := c.CreatePolicyJSON(t.Context(), []byte(`{"name":"n","rules":[],"nope":1}`)); code(err) != client.CodeValidation ||
 		!strings.Contains(err.Error(), "nope") {
 		t.Error(err)
+	}
+	budget := client.NewPolicy{PolicyID: "b", Name: "n", Rules: []client.Rule{
+		{RuleID: "day", RuleType: "budget", Parameters: json.RawMessage(`{"max_count":9,"window":"day"}`)},
+	}}
+	if _, err := c.CreatePolicy(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	spent := client.Action{AgentID: "a", PolicyID: "b", ActionType: client.Spend, Amount: amount(t, "1"), Currency: "USD", Counterparty: "c"}
+	if d, err := c.Check(t.Context(), spent); err != nil || !d.Allowed() {
+		t.Fatal(d, err)
+	}
+	budget.Rules = rules
+	if _, err := c.CreatePolicy(t.Context(), budget); code(err) != client.CodeBudgetInUse {
+		t.Error(err)
+	}
+	budget.DropBudgets = []string{"day"}
+	if p, err := c.CreatePolicy(t.Context(), budget); err != nil || p.Version != 2 {
+		t.Error(p, err)
 	}
 	if p, err := c.CreatePolicy(t.Context(), client.NewPolicy{Name: "n", Rules: rules}); err != nil || !strings.HasPrefix(p.PolicyID, "pol_") {
 		t.Error(p, err)

@@ -24,6 +24,12 @@ type NewPolicy struct {
 	Description string          `json:"description,omitempty"`
 	Rules       []Rule          `json:"rules"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
+
+	// Note is shown with the versions, and no part of them.
+	Note string `json:"note,omitempty"`
+	// DropBudgets are the rule_ids of budgets that end with the version though they are
+	// in use; without it such a version is refused with CodeBudgetInUse (S63).
+	DropBudgets []string `json:"drop_budgets,omitempty"`
 }
 
 // Policy is one version of a policy.
@@ -38,6 +44,19 @@ type Policy struct {
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
 	Body []byte `json:"-"` // the answer as it came; nil in a list
+}
+
+// PolicyVersion is one of the versions of a policy.
+type PolicyVersion struct {
+	Policy
+	Author *PolicyAuthor `json:"author,omitempty"` // nil of what spendgate made itself
+	Note   string        `json:"note,omitempty"`
+}
+
+// PolicyAuthor is whose API key made a version of a policy.
+type PolicyAuthor struct {
+	Principal string `json:"principal"`
+	KeyID     string `json:"key_id"`
 }
 
 // CreatePolicy stores a policy's next version. When it returns without an

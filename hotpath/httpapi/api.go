@@ -34,7 +34,7 @@ type authorizer interface {
 	Events(ctx context.Context, c hotpath.Access, q audit.EventQuery) (audit.EventPage, error)
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
-	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error
+	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 }

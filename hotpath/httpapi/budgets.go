@@ -27,7 +27,7 @@ func (a *API) getBudgets(x *exchange) error {
 // queryBudgets reads the query of GET /v1/budgets.
 func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 	var faults spend.Faults
-	values := parameters(query, &faults, "policy_id", "rule_id", "agent_id", "counterparty", "limit", "cursor")
+	values := parameters(query, &faults, "policy_id", "rule_id", "agent_id", "counterparty", "at", "limit", "cursor")
 	q := hotpath.BudgetQuery{
 		PolicyID: values["policy_id"], RuleID: values["rule_id"], AgentID: values["agent_id"], Counterparty: values["counterparty"],
 	}
@@ -40,7 +40,10 @@ func queryBudgets(query []byte) (hotpath.BudgetQuery, filterSum, error) {
 	spend.CheckLength(&faults, "rule_id", q.RuleID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
 	spend.CheckLength(&faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
-	filters := sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty)
+	if at, given := queryInstant("at", values, false, &faults); given {
+		q.At = recordable(at)
+	}
+	filters := sumOf("budgets 1", q.PolicyID, q.RuleID, q.AgentID, q.Counterparty, values["at"])
 	var position string
 	q.Limit, position = queryPage(values, filters, &faults)
 	if position != "" {

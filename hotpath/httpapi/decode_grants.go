@@ -49,7 +49,7 @@ func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
 			}
 		}
 	case spend.MemberScopes:
-		r.list(func(path, s string) {
+		r.bindings(func(path, s string) {
 			scope, ok := spend.ParseScope(s)
 			if !ok {
 				r.fault(path, spend.ScopeForm())
@@ -57,13 +57,13 @@ func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
 			g.Scopes |= scope
 		})
 	case spend.MemberPolicyIDs:
-		g.PolicyIDs = r.list(func(path, s string) {
+		g.PolicyIDs = r.bindings(func(path, s string) {
 			if !spend.ValidPolicyID(s) {
 				r.fault(path, spend.PolicyIDForm)
 			}
 		})
 	case spend.MemberAgentIDs:
-		g.AgentIDs = r.list(func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
+		g.AgentIDs = r.bindings(func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
 	case spend.MemberPrincipal:
 		g.Principal = r.principal()
 	case spend.MemberOwner:
@@ -142,20 +142,24 @@ func (r *reader) future(now time.Time) time.Time {
 	return at
 }
 
-// list returns a list of 1 to spend.MaxBindings strings, no two of them equal, and
-// has each judged.
-func (r *reader) list(judge func(path, s string)) []string {
+// bindings returns a list of what a key or a webhook is bound to.
+func (r *reader) bindings(judge func(path, s string)) []string {
+	return r.list(1, spend.MaxBindings, judge)
+}
+
+// list returns a list of so many strings, no two of them equal, and has each judged.
+func (r *reader) list(least, most int, judge func(path, s string)) []string {
 	name := r.name
 	if r.kind() != jsontext.KindBeginArray {
 		r.fault(name, "must be a list of strings")
 		return nil
 	}
-	form := fmt.Sprintf("must have 1-%d entries", spend.MaxBindings)
+	form := fmt.Sprintf("must have %d-%d entries", least, most)
 	all := []string{}
 	r.token()
 	for n := 0; r.failed == nil && r.kind() != jsontext.KindEndArray; n++ {
-		if n >= spend.MaxBindings {
-			if n == spend.MaxBindings {
+		if n >= most {
+			if n == most {
 				r.fault(name, form)
 			}
 			r.skip()
@@ -175,7 +179,7 @@ func (r *reader) list(judge func(path, s string)) []string {
 		judge(path, s)
 	}
 	r.token()
-	if len(all) == 0 && r.failed == nil {
+	if len(all) < least && r.failed == nil {
 		r.fault(name, form)
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,11 +188,15 @@ func TestFaultsAreBounded(t *testing.T) {
 }
 
 func TestDecodePolicy(t *testing.T) {
+	var drop []string
 	f := func(body, want string) *audit.Policy {
 		t.Helper()
 		p := new(audit.Policy)
 		got := ""
-		if err := readObject([]byte(body), func(r *reader) error { return decodePolicy(r, p) }); err != nil {
+		if err := readObject([]byte(body), func(r *reader) (err error) {
+			drop, err = decodePolicy(r, p)
+			return err
+		}); err != nil {
 			got = err.Error()
 		}
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
@@ -205,6 +210,17 @@ func TestDecodePolicy(t *testing.T) {
 	}
 	// Rules are compiled when the policy is created.
 	f(`{"name":"n"}`, "")
+	if p := f(`{"name":"n","note":" why ","drop_budgets":["b","a\u0062"]}`, ""); p.Note != " why " || !slices.Equal(drop, []string{"b", "ab"}) {
+		t.Errorf("%q, %q", p.Note, drop)
+	}
+	if p := f(`{"name":"n","note":" ","drop_budgets":[]}`, ""); p.Note != "" || len(drop) > 0 {
+		t.Errorf("%q, %q", p.Note, drop)
+	}
+	f(`{"name":"n","note":null,"drop_budgets":null}`, "")
+	f(`{"name":"n","note":"`+strings.Repeat("ü", 4097)+`","drop_budgets":["a","a"," ",1]}`,
+		"note must be at most 4096 characters; drop_budgets[1] is there twice; drop_budgets[2] must be 1-256 characters that are not all white space; "+
+			"drop_budgets[3] must be a string")
+	f(`{"name":"n","drop_budgets":"a"}`, "drop_budgets must be a list of strings")
 	f(`{"policy_id":"a b","name":"`+strings.Repeat("n", 256)+`","description":"`+strings.Repeat("d", 4097)+`","metadata":[],`+simplePolicy[len(`{"policy_id":"p:1","name":"n",`):],
 		"metadata must be an object; policy_id must be 1-128 characters of A-Z a-z 0-9 . _ : - and start with a letter or digit; "+
 			"name must be at most 255 characters; description must be at most 4096 characters")

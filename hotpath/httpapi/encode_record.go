@@ -11,6 +11,27 @@ import (
 // appendPolicy writes a policy. Its rules and its metadata are the text that was
 // sent.
 func appendPolicy(dst []byte, p *audit.Policy) []byte {
+	o := policyObject(dst, p)
+	return o.end()
+}
+
+// appendVersion writes a policy with who made the version, and why (S65).
+func appendVersion(dst []byte, p *audit.Policy) []byte {
+	o := policyObject(dst, p)
+	if p.Author.KeyID == "" {
+		o.null("author")
+	} else {
+		o.name("author")
+		author := newObject(o)
+		author.text("principal", p.Author.Principal)
+		author.text("key_id", p.Author.KeyID)
+		o = author.end()
+	}
+	o.optional("note", p.Note)
+	return o.end()
+}
+
+func policyObject(dst []byte, p *audit.Policy) object {
 	o := newObject(dst)
 	o.text("policy_id", p.PolicyID)
 	o.text("name", p.Name)
@@ -20,7 +41,7 @@ func appendPolicy(dst []byte, p *audit.Policy) []byte {
 	o.time("created_at", p.CreatedAt)
 	o.time("updated_at", p.UpdatedAt)
 	o.raw("metadata", p.Metadata)
-	return o.end()
+	return o
 }
 
 // appendViolation writes a violation.

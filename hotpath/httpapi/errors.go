@@ -112,6 +112,9 @@ func refusalOf(err error) *refusal {
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return &refusal{403, "forbidden", forbidden.Error()}
 	}
+	if inUse, ok := errors.AsType[*hotpath.BudgetsInUseError](err); ok {
+		return &refusal{409, "budget_in_use", inUse.Error()}
+	}
 	if late, ok := errors.AsType[*hotpath.NotPendingError](err); ok {
 		return &refusal{409, "approval_not_pending", "the approval takes no decision: it is " + string(late.Status)}
 	}

@@ -38,6 +38,7 @@ type fake struct {
 	demo     []hotpath.Caller
 	keys     int
 	by       []audit.Actor // of changes
+	drop     []string      // of the last policy
 	budgets  []hotpath.BudgetQuery
 	counters []hotpath.BudgetCounter
 
@@ -142,8 +143,8 @@ func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuer
 	return f.counters, len(f.counters) > 1, time.UnixMilli(1_700_000_000_000), f.workErr
 }
 
-func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, faults spend.Faults) error {
-	f.by = append(f.by, by)
+func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error {
+	f.by, f.drop = append(f.by, by), drop
 	if policy.Compile(p.PolicyID, 1, p.Rules, &faults); faults != nil {
 		return faults
 	}

@@ -9,7 +9,10 @@ import (
 // the rules. Faults of fields are spend.Faults; the policy has what could be read.
 func ReadPolicy(body []byte) (*audit.Policy, error) {
 	p := new(audit.Policy)
-	return p, readObject(body, func(r *reader) error { return decodePolicy(r, p) })
+	return p, readObject(body, func(r *reader) error {
+		_, err := decodePolicy(r, p)
+		return err
+	})
 }
 
 // ReadCheck reads the body of POST /v1/checks as that does. Faults of fields

@@ -308,10 +308,11 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
 
-	d.send("POST", "/v1/policies", `{"policy_id":"b","name":"n","rules":[
+	const withBudgets = `{"policy_id":"b","name":"n","rules":[
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"usd","max_count":50,"per":["agent_id"],"window":"day"}},
 		{"rule_id":"ever","rule_type":"budget","parameters":{"max_count":1,"window":"lifetime"}},
-		{"rule_id":"hour","rule_type":"budget","parameters":{"limit":100,"currency":"USD","rolling_minutes":60}}]}`, 201, true)
+		{"rule_id":"hour","rule_type":"budget","parameters":{"limit":100,"currency":"USD","rolling_minutes":60}}]}`
+	d.send("POST", "/v1/policies", withBudgets, 201, true)
 	budgeted := strings.Replace(check("11"), `"p"`, `"b"`, 1)
 	if answer := d.send("POST", "/v1/checks", budgeted, 200, true); field(t, answer, "decision") != "allow" {
 		t.Error(answer)
@@ -328,7 +329,27 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if !strings.Contains(next, `{"data":[{"policy_id":"b","rule_id":"hour","per":{},"currency":"USD","limit":100,"used":11,"remaining":89,"count":1,"max_count":null,"remaining_count":null,"window":null,"rolling_minutes":60,`) {
 		t.Error(next)
 	}
+	without := strings.Replace(withBudgets, `"day",`, `"Day",`, 1)
+	if refused := d.send("POST", "/v1/policies", without, 409, true); field(t, refused, "error", "code") != "budget_in_use" ||
+		!strings.Contains(refused, `rule \"day\": 11 USD and count 1 of agent_id \"a\""`) {
+		t.Error(refused)
+	}
+	d.send("POST", "/v1/policies", `{"drop_budgets":["ever"],`+without[1:], 422, true)
+	if made := d.send("POST", "/v1/policies", `{"note":"because","drop_budgets":[],`+withBudgets[1:], 201, true); strings.Contains(made, "because") {
+		t.Error(made)
+	}
+	if versions := d.send("GET", "/v1/policies/b/versions", "", 200, true); !strings.Contains(versions, `,"note":"because"},{`) || !strings.Contains(versions, `,"author":{"principal":"key_`) {
+		t.Error(versions)
+	}
 	d.send("GET", "/v1/budgets?policy_id=b&rule_id=day&agent_id=other&counterparty=c", "", 200, true)
+	if free := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other", "", 200, true); !strings.Contains(free, `"per":{"agent_id":"other"},"currency":"USD","limit":1000,"used":0,"remaining":1000,"count":0,`) ||
+		!strings.Contains(free, `"rule_id":"ever","per":{},`) {
+		t.Error(free)
+	}
+	if past := d.send("GET", "/v1/budgets?policy_id=b&agent_id=other&at=2026-01-01T00:00:00%2B02:00", "", 200, true); !strings.HasPrefix(past, `{"data":[],`) {
+		t.Error(past)
+	}
+	d.send("GET", "/v1/budgets?policy_id=b&at=soon", "", 422, true)
 	d.send("GET", "/v1/budgets", "", 422, false)
 	d.send("GET", "/v1/budgets?policy_id=none", "", 404, true)
 

@@ -16,7 +16,11 @@ import (
 // postPolicy answers POST /v1/policies.
 func (a *API) postPolicy(x *exchange) error {
 	p := new(audit.Policy)
-	err := x.decode(func(r *reader) error { return decodePolicy(r, p) })
+	var drop []string
+	err := x.decode(func(r *reader) (err error) {
+		drop, err = decodePolicy(r, p)
+		return err
+	})
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {
 		return err
@@ -24,7 +28,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.actor(x), p, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.actor(x), p, drop, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
@@ -91,7 +95,7 @@ func (a *API) getPolicyVersions(x *exchange) error {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
 	position := func(p *audit.Policy) string { return strconv.Itoa(p.Version) }
-	return answerPage(x, page.Policies, appendPolicy, position, page.More, filters, page.Total)
+	return answerPage(x, page.Policies, appendVersion, position, page.More, filters, page.Total)
 }
 
 // queryPolicies reads the query of GET /v1/policies (S55).
@@ -121,8 +125,9 @@ func queryVersions(query []byte, policyID string) (q audit.VersionQuery, filters
 }
 
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
-// compact text; creating the policy compiles them.
-func decodePolicy(r *reader, p *audit.Policy) error {
+// compact text; creating the policy compiles them. drop are the budgets that may be
+// emptied (S63).
+func decodePolicy(r *reader, p *audit.Policy) (drop []string, err error) {
 	for r.next() {
 		switch r.name {
 		case "policy_id":
@@ -136,6 +141,13 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 			p.Rules = string(rules)
 		case "metadata":
 			p.Metadata = spend.CompactObject(r.own(r.value(), 0), r.name, &r.faults)
+		case "note":
+			p.Note = r.optionalText()
+			r.checkLength("note", p.Note, spend.MaxNote)
+		case "drop_budgets":
+			if r.kind() != jsontext.KindNull {
+				drop = r.list(0, spend.MaxRules, func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
+			}
 		default:
 			r.unknown()
 		}
@@ -150,7 +162,7 @@ func decodePolicy(r *reader, p *audit.Policy) error {
 		p.Description = ""
 	}
 	r.checkLength("description", p.Description, spend.MaxDescription)
-	return r.faults.Err()
+	return drop, r.faults.Err()
 }
 
 func (r *reader) requireName(name string) {

@@ -54,7 +54,7 @@ func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whol
 				c.URL = &text
 			}
 		case r.name == memberEventTypes:
-			for _, s := range r.list(func(path, s string) {
+			for _, s := range r.bindings(func(path, s string) {
 				if !slices.Contains(audit.EventTypes[:], audit.EventType(s)) {
 					r.fault(path, "must be a type of event, such as approval.requested")
 				}

@@ -63,7 +63,7 @@ func (r *rule) identify(ruleType, parameters string) {
 	switch c, isEscalateIf := r.condition.(*escalateIf); {
 	case r.budget != nil:
 		b := r.budget
-		meaning += fmt.Sprintf("%s %v %s %v %d", b.identity(), b.limited, b.limit, b.counted, b.maxCount)
+		meaning += fmt.Sprintf("%s %v %s %v %d", b.identityIn(b.period.zone.String()), b.limited, b.limit, b.counted, b.maxCount)
 	case isEscalateIf:
 		meaning += c.above.String() + " " + r.types.String()
 	default:

@@ -51,28 +51,39 @@ func (p *Program) measureBudgets() (size int) {
 // HasBudgets reports whether the policy has budgets.
 func (p *Program) HasBudgets() bool { return len(p.budgets) > 0 }
 
-// BudgetIdentities returns what each budget counts, as a hash that is equal when
-// the meaning is (S37), by rule_id; nil without budgets.
-func (p *Program) BudgetIdentities() map[string]spend.Hash {
+// BudgetIdentities returns what each budget counts, as hashes of which two budgets have
+// one in common when the meaning is the same (S37), by rule_id; nil without budgets. The
+// first is of the time zone as the rule names it, the others of its other names: zones
+// that are one in this release need not be one in the next.
+func (p *Program) BudgetIdentities() map[string][]spend.Hash {
 	if len(p.budgets) == 0 {
 		return nil
 	}
-	identities := make(map[string]spend.Hash, len(p.budgets))
+	identities := make(map[string][]spend.Hash, len(p.budgets))
 	for _, b := range p.budgets {
-		identities[b.rule.id] = sha256.Sum256([]byte(b.identity()))
+		zone := b.period.zone.String() // UTC without one
+		hashes := []spend.Hash{sha256.Sum256([]byte(b.identityIn(zone)))}
+		if b.period.rolling == 0 && !b.period.lasts() { // which have the same beginning and end in every zone
+			for _, name := range zonesAlike()[zone] {
+				if name != zone {
+					hashes = append(hashes, sha256.Sum256([]byte(b.identityIn(name))))
+				}
+			}
+		}
+		identities[b.rule.id] = hashes
 	}
 	return identities
 }
 
-// identity returns the canonical text of what the budget counts. Stores keep its
-// hash, so it must never change.
-func (b *budget) identity() string {
+// identityIn returns the canonical text of what the budget counts, in the zone of that
+// name. Stores keep its hash, so it must never change.
+func (b *budget) identityIn(zone string) string {
 	window := unitNames[b.period.unit]
 	switch {
 	case b.period.rolling > 0:
 		window = "rolling " + strconv.FormatInt(b.period.rolling, 10)
-	case !b.period.lasts(): // which has the same beginning and end in every zone
-		window += " " + b.period.zone.String()
+	case !b.period.lasts():
+		window += " " + zone
 	}
 	return "per=" + strings.Join(b.per.names(), ",") + ";window=" + window +
 		";currency=" + b.currency + ";types=" + b.rule.types.String()

@@ -51,6 +51,15 @@ func (b *BudgetInfo) Window(at time.Time) (start, end time.Time) {
 	return time.UnixMilli(w.start).UTC(), time.UnixMilli(w.end).UTC()
 }
 
+// CountedAt reports whether the budget counted in the window at a time, or will.
+func (b *BudgetInfo) CountedAt(at time.Time) bool {
+	if b.period.lasts() {
+		return !at.Before(b.Since.At)
+	}
+	_, end := b.Window(at)
+	return end.After(b.Since.At)
+}
+
 // WindowStart returns when the window of a counter begins: of a lifetime since when
 // it counts.
 func (b *BudgetInfo) WindowStart(c spend.Counter) time.Time {

@@ -1,11 +1,6 @@
 package policy
 
 import (
-	"archive/zip"
-	_ "embed" // the time zones
-	"io/fs"
-	"strings"
-	"sync"
 	"time"
 
 	"spendgate/hotpath/spend"
@@ -59,35 +54,6 @@ func compilePeriod(o *object) period {
 		o.fault("time_zone", mustBeZone)
 	}
 	return period{unit: unit(w), zone: location} //nolint:gosec // one of unitNames
-}
-
-// zoneinfo is lib/time/zoneinfo.zip of the Go distribution. Windows must not
-// differ between nodes, so neither the machine's copy is read, which
-// time.LoadLocation prefers, nor that of the Go release.
-//
-//go:embed zoneinfo.zip
-var zoneinfo string
-
-var zoneFiles = sync.OnceValue(func() *zip.Reader {
-	files, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
-	if err != nil {
-		panic("BUG: the embedded time zones cannot be read: " + err.Error())
-	}
-	return files
-})
-
-const utc = "UTC"
-
-// loadZone returns the zone of exactly that name, UTC when it is empty.
-func loadZone(name string) (*time.Location, error) {
-	if name == "" || name == utc {
-		return time.UTC, nil
-	}
-	data, err := fs.ReadFile(zoneFiles(), name)
-	if err != nil {
-		return nil, err
-	}
-	return time.LoadLocationFromTZData(name, data)
 }
 
 // lasts reports whether there is one window only.

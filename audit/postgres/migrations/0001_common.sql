@@ -11,7 +11,8 @@
 -- cannot be detached, SG006 policies have as many bytes as they may, SG007 budgets
 -- have no room (DETAIL lists the counters), SG008 outcomes are reported already, SG009
 -- approvals cannot be used (both list the checks in DETAIL), SG010 counters changed:
--- the commit is to be made again, SG012 there are as many webhooks as there may be.
+-- the commit is to be made again, SG012 there are as many webhooks as there may be, SG013
+-- budgets to drop do not end, SG014 budgets that end are in use (both list them in DETAIL).
 
 DO $$ BEGIN
     IF current_setting('server_encoding') <> 'UTF8' THEN

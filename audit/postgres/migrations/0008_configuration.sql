@@ -174,10 +174,13 @@ AS $$
 $$;
 
 -- Fails with SG006 if all policies together would have more than max_bytes.
--- new_budgets are the identities of its budgets by rule_id: a budget that is the
--- same in the version before goes on counting (S37).
+-- new_budgets has what makes its budgets the same, by rule_id: one that has any of that
+-- in the version before goes on counting (S37), the first is its own. No other may have an
+-- open counter in use, unless it is dropped: SG014; DETAIL lists those, or with SG013 what
+-- is dropped and does not end (S63).
 CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
-    max_bytes bigint, new_budgets jsonb, who actor, OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
+    OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -186,6 +189,8 @@ DECLARE
                           + octet_length(new_rules) + octet_length(new_metadata);
     previous       jsonb;
     created        policies;
+    ended          text[];
+    refused        jsonb;
 BEGIN
     UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
     IF NOT FOUND THEN
@@ -196,12 +201,26 @@ BEGIN
     SELECT budgets INTO previous FROM policies WHERE policy_id = new_id AND version = new_version - 1;
     INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
         SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation,
-            jsonb_object_agg(b.key, CASE WHEN previous -> b.key ->> 'identity' = b.value THEN previous -> b.key
-                ELSE jsonb_build_object('identity', b.value, 'version', new_version, 'at_ms', now_ms) END)
-        FROM jsonb_each_text(coalesce(new_budgets, '{}')) AS b
+            jsonb_object_agg(b.key, CASE WHEN b.value ? (previous -> b.key ->> 'identity') THEN previous -> b.key
+                ELSE jsonb_build_object('identity', b.value ->> 0, 'version', new_version, 'at_ms', now_ms) END)
+        FROM jsonb_each(coalesce(new_budgets, '{}')) AS b
         RETURNING * INTO created;
     counted_since := created.budgets::text;
-    PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_build_object('name', new_name), hash_policy(created));
+    PERFORM record_change(new_generation, 'policy.created', new_id, new_version, who, jsonb_strip_nulls(jsonb_build_object(
+        'name', new_name, 'note', nullif(note, ''), 'drop_budgets', dropped)), hash_policy(created));
+
+    ended := ARRAY(SELECT p.key FROM jsonb_each(previous) AS p WHERE created.budgets -> p.key IS DISTINCT FROM p.value);
+    refused := (SELECT jsonb_agg(d) FROM jsonb_array_elements_text(dropped) AS d WHERE d <> ALL (ended));
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'budgets to drop do not end' USING ERRCODE = 'SG013', DETAIL = refused::text;
+    END IF;
+    -- Last, so that what others commit until then is seen.
+    refused := (SELECT jsonb_agg(e ORDER BY e COLLATE "C") FROM unnest(ended) AS e WHERE (dropped ? e) IS NOT TRUE AND EXISTS (
+        SELECT FROM budget_counters AS c WHERE c.policy_id = new_id AND c.rule_id = e AND c.since = (previous -> e ->> 'version')::integer
+            AND (c.used > 0 OR c.count > 0) AND (c.end_ms IS NULL OR c.end_ms > now_ms)));
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'budgets that end are in use' USING ERRCODE = 'SG014', DETAIL = refused::text;
+    END IF;
 END $$;
 
 CREATE FUNCTION create_key(new_id uuid, new_hash text, new_name text, new_rpm integer, new_active boolean, now_ms bigint,

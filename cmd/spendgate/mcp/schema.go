@@ -160,6 +160,9 @@ func simulateSchema() *jsonschema.Schema {
 
 func policySchema() *jsonschema.Schema {
 	s := schemaOf[client.NewPolicy](policyTexts())
+	const forPeople = "drop_budgets" // what was used is not a model's to forget
+	delete(s.Properties, forPeople)
+	s.PropertyOrder = slices.DeleteFunc(s.PropertyOrder, func(name string) bool { return name == forPeople })
 	rules := s.Properties["rules"]
 	rules.MinItems = new(1)
 	for _, r := range policy.RuleTypes() {

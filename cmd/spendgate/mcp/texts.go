@@ -105,6 +105,7 @@ func policyTexts() map[string]string {
 		"rule_type":   "What kind of rule. All block, but for escalate_if, and budget where it says so.",
 		"metadata":    "Anything else to keep with the policy.",
 		"version":     "A certain version, from 1. The latest if left out.",
+		"note":        "Why, for people who read the versions. No part of the policy.",
 		"parameters":  parametersText(),
 	}
 }

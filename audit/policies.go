@@ -1,0 +1,229 @@
+package audit
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/hotpath/spend"
+)
+
+// Policies keeps every version of every policy for ever.
+type Policies interface {
+	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
+	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
+	// consecutive under any concurrency (S8). It raises the generation and
+	// records the change with its actor. It fails with a *NotEndedError or a
+	// *BudgetsInUseError, decided in its own transaction.
+	CreatePolicy(ctx context.Context, by Actor, p *Policy, b NewBudgets, now time.Time) error
+	// Policy returns a version, 0 the latest, or ErrNotFound.
+	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
+	// ListPolicies returns a page of the latest versions, by ID in the order of
+	// bytes.
+	ListPolicies(ctx context.Context, q PolicyQuery) (PolicyPage, error)
+	// PolicyVersions returns a page of a policy's versions, newest first, or
+	// ErrNotFound.
+	PolicyVersions(ctx context.Context, q VersionQuery) (PolicyPage, error)
+}
+
+// Policy is one version of a policy as it was posted.
+type Policy struct {
+	PolicyID    string
+	Version     int
+	Name        string
+	Description string // empty when absent
+	Rules       string // the JSON array, parameters as they were sent
+	Metadata    string // the JSON object; empty when absent
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy
+	// fills them in.
+	Budgets map[string]BudgetSince
+	// Note is what its author says of the version: no part of it, and kept with the
+	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
+	Note   string
+	Author Actor // only of PolicyVersions
+}
+
+// VersionMade is what the record of changes has of a version of a policy.
+type VersionMade struct {
+	Version int
+	By      Actor
+	Note    string
+}
+
+// Bounds returns the oldest and the newest version of a page of versions, zero without any.
+func (p *PolicyPage) Bounds() (oldest, newest int) {
+	if n := len(p.Policies); n > 0 {
+		oldest, newest = p.Policies[n-1].Version, p.Policies[0].Version
+	}
+	return oldest, newest
+}
+
+// Complete adds to versions who made them, and why.
+func (p *PolicyPage) Complete(made []VersionMade) {
+	for _, m := range made {
+		for i := range p.Policies {
+			if p.Policies[i].Version == m.Version {
+				p.Policies[i].Author, p.Policies[i].Note = m.By, m.Note
+			}
+		}
+	}
+}
+
+// BudgetSince says since when a budget counts: since the first of the versions,
+// up to this one, in which it is the same (S37).
+type BudgetSince struct {
+	Identity spend.Hash // of what makes it the same
+	Version  int
+	At       time.Time // when that version was created
+}
+
+// NewBudgets are those of a new version of a policy.
+type NewBudgets struct {
+	// Identities has by rule_id what makes each the same: one that has any of them in
+	// the version before goes on counting. The first is its own.
+	Identities map[string][]spend.Hash
+	// Drop are the rule_ids of budgets that end though their counters are in use (S63).
+	Drop []string
+}
+
+// CountSince returns since when the budgets of a new version count, by rule_id: those
+// that are the same in the version before go on.
+func CountSince(identities map[string][]spend.Hash, previous map[string]BudgetSince, version int, at time.Time) map[string]BudgetSince {
+	if len(identities) == 0 {
+		return nil
+	}
+	counted := make(map[string]BudgetSince, len(identities))
+	for id, own := range identities {
+		if before, ok := previous[id]; ok && slices.Contains(own, before.Identity) {
+			counted[id] = before
+		} else {
+			counted[id] = BudgetSince{own[0], version, at}
+		}
+	}
+	return counted
+}
+
+// EndedBudgets returns the rule_ids of the budgets that do not go on in the next
+// version, sorted.
+func EndedBudgets(next, previous map[string]BudgetSince) (ended []string) {
+	for id, before := range previous {
+		if next[id].Version != before.Version {
+			ended = append(ended, id)
+		}
+	}
+	slices.Sort(ended)
+	return ended
+}
+
+// Refuse fails with a *NotEndedError or a *BudgetsInUseError if the new version is to be
+// refused, given which budgets are in use. PostgreSQL does that itself (create_policy).
+func (b *NewBudgets) Refuse(next, previous map[string]BudgetSince, inUse func(ruleID string) (bool, error)) error {
+	ended := EndedBudgets(next, previous)
+	var others, used []string
+	for _, id := range b.Drop {
+		if !slices.Contains(ended, id) {
+			others = append(others, id)
+		}
+	}
+	if others != nil {
+		return &NotEndedError{others}
+	}
+	for _, id := range ended {
+		if slices.Contains(b.Drop, id) {
+			continue
+		}
+		is, err := inUse(id)
+		if err != nil {
+			return err
+		}
+		if is {
+			used = append(used, id)
+		}
+	}
+	if used != nil {
+		return &BudgetsInUseError{used}
+	}
+	return nil
+}
+
+// BudgetsInUseError refuses a version in which budgets end whose open counters are in
+// use (S63).
+type BudgetsInUseError struct{ RuleIDs []string } // sorted
+
+func (e *BudgetsInUseError) Error() string {
+	return fmt.Sprintf("the budgets %q end and are in use", e.RuleIDs)
+}
+
+// NotEndedError refuses rule_ids that were to be dropped, and are of no budget that
+// ends with the version.
+type NotEndedError struct{ RuleIDs []string } // as they were given
+
+func (e *NotEndedError) Error() string { return fmt.Sprintf("no budgets %q end", e.RuleIDs) }
+
+// sinceText is a BudgetSince as a policy's row keeps it.
+type sinceText struct {
+	Identity string `json:"identity"` // hexadecimal
+	Version  int    `json:"version"`
+	AtMS     int64  `json:"at_ms"`
+}
+
+// BudgetsText returns since when a policy's budgets count as its row keeps that,
+// JSON; empty when it has none.
+func BudgetsText(budgets map[string]BudgetSince) string {
+	if len(budgets) == 0 {
+		return ""
+	}
+	kept := make(map[string]sinceText, len(budgets))
+	for id, b := range budgets {
+		kept[id] = sinceText{hex.EncodeToString(b.Identity[:]), b.Version, b.At.UnixMilli()}
+	}
+	return jsonText(kept)
+}
+
+// ParseBudgets is the inverse of BudgetsText.
+func ParseBudgets(text string) (map[string]BudgetSince, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var kept map[string]sinceText
+	if err := json.Unmarshal([]byte(text), &kept); err != nil {
+		return nil, fmt.Errorf("cannot read the budgets of a policy: %w", err)
+	}
+	budgets := make(map[string]BudgetSince, len(kept))
+	for id, k := range kept {
+		identity, err := hex.DecodeString(k.Identity)
+		if err != nil || len(identity) != len(spend.Hash{}) {
+			return nil, fmt.Errorf("cannot read the budgets of a policy: %q identifies none", k.Identity)
+		}
+		budgets[id] = BudgetSince{spend.Hash(identity), k.Version, time.UnixMilli(k.AtMS).UTC()}
+	}
+	return budgets, nil
+}
+
+// IdentitiesText returns the identities of a policy's budgets by rule_id, JSON;
+// empty when it has none.
+func IdentitiesText(identities map[string][]spend.Hash) string {
+	if len(identities) == 0 {
+		return ""
+	}
+	texts := make(map[string][]string, len(identities))
+	for id, own := range identities {
+		for _, identity := range own {
+			texts[id] = append(texts[id], hex.EncodeToString(identity[:]))
+		}
+	}
+	return jsonText(texts)
+}
+
+// DropText returns rule_ids as a JSON array; empty when there are none.
+func DropText(ruleIDs []string) string {
+	if len(ruleIDs) == 0 {
+		return ""
+	}
+	return jsonText(ruleIDs)
+}

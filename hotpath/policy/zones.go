@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"archive/zip"
+	_ "embed" // the time zones
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// zoneinfo is lib/time/zoneinfo.zip of the Go distribution. Windows must not
+// differ between nodes, so neither the machine's copy is read, which
+// time.LoadLocation prefers, nor that of the Go release.
+//
+//go:embed zoneinfo.zip
+var zoneinfo string
+
+var zoneFiles = sync.OnceValue(func() *zip.Reader {
+	files, err := zip.NewReader(strings.NewReader(zoneinfo), int64(len(zoneinfo)))
+	if err != nil {
+		panic("BUG: the embedded time zones cannot be read: " + err.Error())
+	}
+	return files
+})
+
+const utc = "UTC"
+
+// loadZone returns the zone of exactly that name, UTC when it is empty.
+func loadZone(name string) (*time.Location, error) {
+	if name == "" || name == utc {
+		return time.UTC, nil
+	}
+	data, err := fs.ReadFile(zoneFiles(), name)
+	if err != nil {
+		return nil, err
+	}
+	return time.LoadLocationFromTZData(name, data)
+}
+
+// zonesAlike has the names of the zones that have the same rules, by each of them.
+var zonesAlike = sync.OnceValue(func() map[string][]string {
+	byRules := make(map[string][]string)
+	for _, file := range zoneFiles().File {
+		zone, err := loadZone(file.Name)
+		if err != nil {
+			continue // a folder, or no zone
+		}
+		rules := rulesOf(zone)
+		byRules[rules] = append(byRules[rules], file.Name)
+	}
+	alike := make(map[string][]string)
+	for _, names := range byRules {
+		for _, name := range names {
+			alike[name] = names
+		}
+	}
+	return alike
+})
+
+// rulesOf returns a text of what clocks in the zone ever showed and will show, whatever
+// their time is called there. The rules of the future repeat within 28 years.
+func rulesOf(zone *time.Location) string {
+	var rules []byte
+	t, last := time.Date(1800, 1, 1, 0, 0, 0, 0, zone), 1<<20
+	for !t.IsZero() && t.Year() < 2100 {
+		if _, offset := t.Zone(); offset != last {
+			rules = strconv.AppendInt(append(rules, ' '), t.Unix(), 10)
+			rules = strconv.AppendInt(append(rules, ':'), int64(offset), 10)
+			last = offset
+		}
+		t = nextChange(t)
+	}
+	return string(rules)
+}
