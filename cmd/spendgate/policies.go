@@ -4,9 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 
 	"spendgate/cmd/spendgate/policyfile"
-	"spendgate/hotpath/client"
 )
 
 // policiesNeed is what each command of this group needs.
@@ -25,6 +25,8 @@ func policiesCommand() command {
 				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write.\n" +
 					"All files are read before the first policy is stored. Amounts keep their digits.\n" +
 					"A policy that is on the server as it is in the file makes no new version; one without policy_id always does.\n" +
+					"What a server adds to a policy (version, created_at, updated_at, author) is not sent. A version that would empty budgets in use is\n" +
+					"refused, unless --drop-budget names each; what is used is printed.\n" +
 					"When the command returns, every node judges by the new versions.",
 			},
 			{
@@ -47,6 +49,11 @@ func policiesCommand() command {
 				details: policiesOffline + "\nCASES are files or folders as those of -f; deploy/policies/cases has examples. Every case is judged by itself, at\n" +
 					"its time, as if nothing had been checked before. The exit code is 1 when a case is decided otherwise.",
 			},
+			{
+				name: "rollback", args: "POLICY_ID --to N", summary: "store a new version that says what version N says", setup: policiesRollback,
+				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, as diff does; nothing is stored when nothing would.\n" +
+					"Budgets go on counting as under any new version: --drop-budget is as that of apply.",
+			},
 			{name: "get", args: "POLICY_ID", summary: "print a policy as JSON", setup: policiesGet, details: policiesNeed},
 		},
 	}
@@ -59,6 +66,8 @@ func fileFlag(flags *flag.FlagSet) *string {
 func policiesApply(flags *flag.FlagSet) action {
 	path := fileFlag(flags)
 	dryRun := flags.Bool("dry-run", false, "print the requests' bodies and send nothing")
+	s := storing{}
+	s.flags(flags)
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" {
 			return usageError{text: "needs -f FILE"}
@@ -75,7 +84,7 @@ func policiesApply(flags *flag.FlagSet) action {
 			}
 			return nil
 		}
-		return storePolicies(ctx, p, policies)
+		return s.storeAll(ctx, p, policies)
 	}
 }
 
@@ -87,45 +96,15 @@ func readPolicies(p process, path string) ([]policyfile.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read policies: %w", err)
 	}
+	for i, policy := range policies {
+		sent, dropped := policy.WithoutReadOnly()
+		if policies[i] = sent; dropped != nil {
+			if _, err := fmt.Fprintf(p.stderr, "%s: not sent, since only the server says them: %s\n", policy.Source, strings.Join(dropped, ", ")); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return policies, nil
-}
-
-// storePolicies stops at the first that is refused; what was stored before
-// has been printed and stays.
-func storePolicies(ctx context.Context, p process, policies []policyfile.Policy) error {
-	api, err := keyAPI(p)
-	if err != nil {
-		return err
-	}
-	for _, policy := range policies {
-		stored, unchanged, err := storePolicy(ctx, api, policy)
-		if err != nil {
-			return fmt.Errorf("%s: %w", policy.Source, err)
-		}
-		if _, err := fmt.Fprintf(p.stdout, "%s version %d%s\n", printable(stored.PolicyID), stored.Version, unchanged); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// storePolicy stores a policy unless it is on the server already, and says so.
-func storePolicy(ctx context.Context, api *client.Client, policy policyfile.Policy) (stored *client.Policy, unchanged string, err error) {
-	current, err := onServer(ctx, api, policy)
-	if err != nil {
-		return nil, "", err
-	}
-	if current != nil {
-		same, err := samePolicy(policy.Body, current.Body)
-		if err != nil {
-			return nil, "", err
-		}
-		if same {
-			return current, ", unchanged", nil
-		}
-	}
-	stored, err = api.CreatePolicyJSON(ctx, policy.Body)
-	return stored, "", err
 }
 
 func policiesGet(flags *flag.FlagSet) action {

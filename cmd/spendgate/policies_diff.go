@@ -117,22 +117,19 @@ func differences(ctx context.Context, api *client.Client, policy policyfile.Poli
 	if err != nil {
 		return nil, err
 	}
-	name, before := "not on the server", []byte(nil)
-	if current != nil {
-		same, err := samePolicy(policy.Body, current.Body)
-		if err != nil || same {
-			return nil, err
-		}
-		name = fmt.Sprintf("%s version %d", printable(current.PolicyID), current.Version)
-		if before, err = comparedText(current.Body); err != nil {
-			return nil, err
-		}
+	if current == nil {
+		after, err := comparedText(policy.Body)
+		return diff.Diff("not on the server", nil, policy.Source, after), err
 	}
-	after, err := comparedText(policy.Body)
-	if err != nil {
+	text, err := differenceOf(current, policy.Source, policy.Body)
+	if err != nil || text == nil {
 		return nil, err
 	}
-	return diff.Diff(name, before, policy.Source, after), nil
+	lines, err := emptied(ctx, api, current, policy.Body)
+	for _, line := range lines {
+		text = append(text, "# "+line+"\n"...)
+	}
+	return text, err
 }
 
 // onServer returns the latest version of a policy, nil if there is none.
@@ -159,7 +156,7 @@ func samePolicy(a, b []byte) (bool, error) {
 	return err == nil && reflect.DeepEqual(x, y), err
 }
 
-// compared returns a policy without what the server adds, and without members
+// compared returns a policy without what the server adds or is no part of a version, and without members
 // that count as absent (S4).
 func compared(body []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -168,7 +165,7 @@ func compared(body []byte) (map[string]any, error) {
 	if err := decoder.Decode(&p); err != nil {
 		return nil, fmt.Errorf("not a policy: %w", err)
 	}
-	for _, name := range []string{"policy_id", "version", "created_at", "updated_at"} {
+	for _, name := range []string{"policy_id", "version", "created_at", "updated_at", "author", "note", "drop_budgets"} {
 		delete(p, name)
 	}
 	for name, value := range p {

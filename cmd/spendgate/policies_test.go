@@ -104,6 +104,54 @@ func TestPoliciesTest(t *testing.T) {
 	runWith(t, nil, "", "policies", "test", "-f", folder, "none").check(t, 1, "", "cannot read cases: ")
 }
 
+const (
+	budgeted = `{"policy_id":"b","name":"B","version":7,"rules":[` +
+		`{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","per":["agent_id"],"window":"day"}},` +
+		`{"rule_id":"ever","rule_type":"budget","parameters":{"max_count":5,"window":"lifetime"}}],` +
+		`"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z","metadata":null}`
+	counters = `200 {"data":[{"policy_id":"b","rule_id":"day","per":{"agent_id":"a"},"currency":"USD","used":40.5,"count":2}],"pagination":{"next_cursor":null,"has_more":false}}`
+	none     = `200 {"data":[],"pagination":{"next_cursor":null,"has_more":false}}`
+	used     = `budget "day" of b is not continued; in use: 40.5 USD and count 2 of agent_id "a"; only --drop-budget day stores this` + "\n"
+)
+
+// What a version would empty is said before, and dropped only if that is asked for.
+func TestPoliciesThatEmptyBudgets(t *testing.T) {
+	body := strings.NewReplacer(`"day",`, `"Day",`, `"window":"lifetime"`, `"window":"lifetime","time_zone":"UTC"`).Replace(budgeted)
+	sent := strings.NewReplacer(`"version":7,`, "", `"created_at":"2026-01-02T03:04:05.000Z","updated_at":"2026-01-02T03:04:05.000Z",`, "").Replace(body)
+	const notSent = "standard input: not sent, since only the server says them: version, created_at, updated_at\n"
+	n := newFakeNode(t, "200 "+budgeted, counters)
+	r := n.run(t, body, "policies", "diff", "-f", "-")
+	if r.code != 1 || !strings.HasSuffix(r.stdout, "# "+used) || !strings.Contains(r.stderr, notSent) {
+		t.Errorf("%+v", r)
+	}
+	n = newFakeNode(t, "200 "+budgeted, none, `201 {"policy_id":"b","version":8}`)
+	r = n.run(t, body, "policies", "apply", "-f", "-", "--drop-budget", "day", "--drop-budget", "ever", "--note", "why")
+	if r.code != 0 || r.stdout != "b version 8\n" ||
+		r.stderr != notSent+"budget \"day\" of b is not continued; nothing of it is used\n--drop-budget ever: no such budget ends\n" {
+		t.Errorf("%+v", r)
+	}
+	n.check(t, "GET /v1/policies/b svc ", "GET /v1/budgets?limit=100&policy_id=b&rule_id=day svc ",
+		"POST /v1/policies svc "+strings.TrimSuffix(sent, "}")+`,"drop_budgets":["day"],"note":"why"}`)
+	n = newFakeNode(t, "200 "+budgeted, `403 {"error":{"code":"forbidden","message":"m","request_id":"req_1"}}`,
+		`409 {"error":{"code":"budget_in_use","message":"rule day","request_id":"req_1"}}`)
+	n.run(t, body, "policies", "apply", "-f", "-").check(t, 1, "", "rule day")
+}
+
+func TestPoliciesRollback(t *testing.T) {
+	old := strings.Replace(strings.Replace(budgeted, `"version":7`, `"version":2`, 1), `"day",`, `"Day",`, 1)
+	n := newFakeNode(t, "200 "+old, "200 "+budgeted, counters, `201 {"policy_id":"b","version":8}`)
+	r := n.run(t, "", "policies", "rollback", "b", "--to", "2", "--drop-budget", "day")
+	if r.code != 0 || !strings.HasPrefix(r.stdout, "diff b version 7 b version 2\n") || !strings.HasSuffix(r.stdout, "\nb version 8\n") || r.stderr != used {
+		t.Errorf("%+v", r)
+	}
+	if last := n.requests[len(n.requests)-1]; !strings.HasSuffix(last, `,"metadata":null,"drop_budgets":["day"],"note":"rollback to version 2"}`) || strings.Contains(last, "version\":") {
+		t.Error(last)
+	}
+	n = newFakeNode(t, "200 "+budgeted, "200 "+budgeted)
+	n.run(t, "", "policies", "rollback", "b", "--to", "7").check(t, 0, "b version 7, unchanged\n", "")
+	runWith(t, nil, "", "policies", "rollback", "b").check(t, 2, "", "--to N")
+}
+
 func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"a.yaml": "name: a", "b.yaml": "name: [", "c.json": "{}"} {

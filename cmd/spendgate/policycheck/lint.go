@@ -57,6 +57,16 @@ func lint(p policyfile.Policy) (found []Finding) {
 			found = append(found, Finding{p.File, p.Line(f.Path), f.Path + " " + f.Problem, warning})
 		}
 	}
+	warn := func(name, problem string) {
+		found = append(found, Finding{p.File, p.Line(name), name + " " + problem, true})
+	}
+	p, dropped := p.WithoutReadOnly()
+	for _, name := range dropped {
+		warn(name, "is not sent: only the server says it")
+	}
+	if p.Has("drop_budgets") { // a version that is applied again would empty them again
+		warn("drop_budgets", "empties budgets with every version that ends them: give it to apply, as --drop-budget")
+	}
 	read, err := httpapi.ReadPolicy(p.Body)
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {

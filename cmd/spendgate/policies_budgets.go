@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"spendgate/cmd/spendgate/policycheck"
+	"spendgate/hotpath/client"
+)
+
+// maxCountersShown is how many counters of a budget are printed.
+const maxCountersShown = 10
+
+// emptied returns a line for each budget that a policy's next version would empty: what
+// of it is in use now (S63).
+func emptied(ctx context.Context, api *client.Client, current *client.Policy, next []byte) (lines []string, err error) {
+	for _, id := range policycheck.EndedBudgets(current.Body, next) {
+		used, err := usedOf(ctx, api, current.PolicyID, id)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("budget %q of %s is not continued; %s", id, printable(current.PolicyID), used))
+	}
+	return lines, nil
+}
+
+func usedOf(ctx context.Context, api *client.Client, policyID, ruleID string) (string, error) {
+	var used []string
+	for b, err := range api.AllBudgets(ctx, client.BudgetQuery{PolicyID: policyID, RuleID: ruleID, Limit: 100}) {
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusForbidden {
+			return "what is used cannot be read with this key", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(used) == maxCountersShown {
+			used = append(used, "and more")
+			break
+		}
+		text := fmt.Sprintf("count %d", b.Count)
+		if b.Currency != "" {
+			text = fmt.Sprintf("%s %s and %s", b.Used, b.Currency, text)
+		}
+		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
+			text += fmt.Sprintf(" of %s %q", name, b.Per[name])
+		}
+		used = append(used, text)
+	}
+	if used == nil {
+		return "nothing of it is used", nil
+	}
+	return fmt.Sprintf("in use: %s; only --drop-budget %s stores this", strings.Join(used, ", "), ruleID), nil
+}

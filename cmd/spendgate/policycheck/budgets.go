@@ -1,0 +1,37 @@
+package policycheck
+
+import (
+	"slices"
+
+	"spendgate/hotpath/httpapi"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/spend"
+)
+
+// EndedBudgets returns the rule_ids, sorted, of the budgets of a policy that do not go on
+// counting when another body is its next version (S37). One with faults, which the
+// API refuses, ends none.
+func EndedBudgets(before, after []byte) (ended []string) {
+	next, ok := identities(after)
+	if !ok {
+		return nil
+	}
+	previous, _ := identities(before)
+	for id, own := range previous {
+		if !slices.ContainsFunc(next[id], func(other spend.Hash) bool { return slices.Contains(own, other) }) {
+			ended = append(ended, id)
+		}
+	}
+	slices.Sort(ended)
+	return ended
+}
+
+func identities(body []byte) (map[string][]spend.Hash, bool) {
+	read, _ := httpapi.ReadPolicy(body) // what is read-only is a fault, and not of the rules
+	var faults spend.Faults
+	program := policy.Compile("", 0, read.Rules, &faults)
+	if faults != nil {
+		return nil, false
+	}
+	return program.BudgetIdentities(), true
+}

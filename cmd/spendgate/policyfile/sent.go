@@ -1,0 +1,83 @@
+package policyfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// readOnly are members that the API adds to a policy, and refuses from others.
+func readOnly() []string { return []string{"version", "created_at", "updated_at", "author"} }
+
+// WithoutReadOnly returns the policy without the members that the API adds, and the
+// names of those that it had.
+func (p Policy) WithoutReadOnly() (sent Policy, dropped []string) {
+	sent, err := p.edited(func(name string) bool {
+		if slices.Contains(readOnly(), name) {
+			dropped = append(dropped, name)
+			return false
+		}
+		return true
+	}, "", nil)
+	if err != nil || dropped == nil {
+		return p, nil // the API names what is wrong
+	}
+	return sent, dropped
+}
+
+// Has reports whether the policy has a member of that name.
+func (p Policy) Has(name string) (has bool) {
+	_, _ = p.edited(func(other string) bool { has = has || other == name; return true }, "", nil) // what is no object has none
+	return has
+}
+
+// With returns the policy with a member of that value.
+func (p Policy) With(name string, value any) (Policy, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return p, err
+	}
+	return p.edited(func(other string) bool { return other != name }, name, text)
+}
+
+// edited copies the members that are to be kept, as they are written, and adds one
+// unless its name is empty.
+func (p Policy) edited(keep func(name string) bool, added string, value []byte) (Policy, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(p.Body))
+	if token, err := d.ReadToken(); err != nil || token.Kind() != jsontext.KindBeginObject {
+		return p, errors.Join(err, errors.New("not a JSON object"))
+	}
+	out := []byte{'{'}
+	member := func(name string, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out, _ = jsontext.AppendQuote(out, name)
+		out = append(append(out, ':'), value...)
+	}
+	for d.PeekKind() == jsontext.KindString {
+		token, err := d.ReadToken()
+		if err != nil {
+			return p, err
+		}
+		name := token.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return p, err
+		}
+		if keep(name) {
+			member(name, value)
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return p, err
+	}
+	if added != "" {
+		member(added, value)
+	}
+	p.Body = append(out, '}')
+	return p, nil
+}
