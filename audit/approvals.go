@@ -38,6 +38,37 @@ type Approval struct {
 	UsedBy     spend.ID  // the check; zero until it is used
 	Expired    bool      // its expiry is recorded
 	Decisions  []Decision
+	Asker      Party // behind the key that asked, as of now; zero without such a key
+}
+
+// Party is an API key and who stands behind it.
+type Party struct {
+	KeyID     string
+	Principal string
+	Owner     string // empty when not given
+}
+
+// PartyOf returns who asked for a check, as of the check.
+func PartyOf(c *spend.Check) Party {
+	return Party{KeyID: c.KeyID, Principal: c.PrincipalName(), Owner: c.Owner}
+}
+
+// Shares reports whether two have an API key, a principal or an owner in common:
+// whoever is behind the one may be behind the other (S62).
+func (p Party) Shares(other Party) bool {
+	for _, a := range [...]string{p.KeyID, p.Principal, p.Owner} {
+		for _, b := range [...]string{other.KeyID, other.Principal, other.Owner} {
+			if a != "" && b != "" && spend.SameName(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decider returns who made a decision, as of then.
+func (d *Decision) decider() Party {
+	return Party{KeyID: d.KeyID, Principal: d.Principal, Owner: d.Owner}
 }
 
 // UseBy is until when it may be used; zero until it is approved.
@@ -53,6 +84,7 @@ type Decision struct {
 	Approves  bool
 	KeyID     string
 	Principal string
+	Owner     string // of the key; empty when not given
 	Note      string // empty when absent
 	At        time.Time
 }
@@ -60,10 +92,13 @@ type Decision struct {
 // decisionOf returns what a change records of a person's decision.
 func decisionOf(c *Change) *Decision {
 	var kept struct {
-		Note string `json:"note"`
+		Note  string `json:"note"`
+		Owner string `json:"owner"`
 	}
 	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
-	return &Decision{Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Note: kept.Note, At: c.At}
+	return &Decision{
+		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
+	}
 }
 
 // ApprovalQuery selects approvals. Zero fields do not filter.
@@ -76,7 +111,8 @@ type ApprovalQuery struct {
 	Bounds
 }
 
-// DecisionRequest is a decision to be recorded.
+// DecisionRequest is a decision to be recorded. A store that has the key of By
+// takes its principal and its owner as they are then.
 type DecisionRequest struct {
 	ApprovalID spend.ID
 	Approves   bool
@@ -93,7 +129,8 @@ type DecisionOutcome string
 const (
 	DecisionRecorded DecisionOutcome = "recorded"
 	DecisionReplayed DecisionOutcome = "replayed"
-	DecisionOwn      DecisionOutcome = "own" // by who asked, or for them (S44)
+	DecisionOwn      DecisionOutcome = "own"   // by who asked, or for them (S44)
+	DecisionAgain    DecisionOutcome = "again" // by another key of who approved already (S62)
 )
 
 // ApprovalError refuses the use of an approval. Nothing was written.
@@ -143,25 +180,37 @@ func (a *Approval) SetStatus(now time.Time) {
 }
 
 // Takes returns what becomes of a decision about the approval, which is nil if
-// there is none (S44). PostgreSQL decides itself (decide_approval).
+// there is none (S44, S62).
 func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 	if a == nil {
 		return DecisionOutcome(ApprovalAbsent)
 	}
-	asker, owner := a.Check.PrincipalName(), a.Check.Owner
-	decided := func(d2 Decision) bool { return d2.Principal == d.By.Principal && d2.Approves == d.Approves }
+	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
+	decided := func(d2 Decision) bool {
+		return d2.Approves == d.Approves && (d2.KeyID == by.KeyID || spend.SameName(d2.Principal, by.Principal))
+	}
+	approved := func(d2 Decision) bool { return d2.Approves && d.Approves && d2.decider().Shares(by) }
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
 		return DecisionOutcome(ApprovalMismatch)
-	case d.By.Principal == asker, owner != "" && d.By.Principal == owner, d.Owner != "" && (d.Owner == asker || d.Owner == owner):
+	case by.Shares(PartyOf(a.Check)), by.Shares(a.Asker):
 		return DecisionOwn
 	case slices.ContainsFunc(a.Decisions, decided):
 		return DecisionReplayed
-	case a.Status == ApprovalPending, a.Status == ApprovalApproved && !d.Approves:
-		return DecisionRecorded
-	default:
+	case a.Status != ApprovalPending && (a.Status != ApprovalApproved || d.Approves):
 		return DecisionOutcome(a.Status)
+	case slices.ContainsFunc(a.Decisions, approved):
+		return DecisionAgain
 	}
+	return DecisionRecorded
+}
+
+// IsOfAnotherPrincipal reports whether only the principal of who asks differs from
+// what the approval is for (S46).
+func (a *Approval) IsOfAnotherPrincipal(c *spend.Check) bool {
+	same := *c
+	same.Principal = a.Check.PrincipalName()
+	return a.Check.Approval.ActionHash != spend.ActionHash(c) && a.Check.Approval.ActionHash == spend.ActionHash(&same)
 }
 
 // Refuses returns why the check may not use the approval, which is nil if there is

@@ -53,6 +53,14 @@ func AccessOf(k *audit.Key) Access { return Access{newKey(k, nil)} }
 // KeyHash is that of the caller's key.
 func (a Access) KeyHash() spend.Hash { return a.key.Hash }
 
+// keyID returns the ID of the caller's key; empty without one.
+func (a Access) keyID() string {
+	if a.key == nil {
+		return ""
+	}
+	return a.key.name
+}
+
 // used is nil of a caller without a key.
 func (a Access) used() *lastUse {
 	if a.key == nil {
@@ -135,7 +143,7 @@ func (a Access) KeyHashes(idempotencyKey string) []spend.Hash {
 func (a Access) Sees(c *spend.Check) bool {
 	own := a.own()
 	return a.permitAction(c.Action.PolicyID, c.Action.AgentID) == nil &&
-		(own == "" || own == c.PrincipalName())
+		(own == "" || spend.SameName(own, c.PrincipalName()))
 }
 
 // Bounds returns what the caller may read in lists.

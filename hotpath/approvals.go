@@ -18,6 +18,14 @@ var ErrApprovalNotFound = errors.New("no such approval")
 // ErrOwnRequest refuses a decision by who asked, or on their behalf (S44).
 var ErrOwnRequest = errors.New("who asked for an approval does not decide it")
 
+// ErrApprovedAlready refuses an approval by who approved already, with another key
+// or under another name (S62).
+var ErrApprovedAlready = errors.New("who has approved is counted once")
+
+// ErrOtherPrincipal refuses the use of an approval by another principal than that
+// which asked for it (S46).
+var ErrOtherPrincipal = errors.New("the approval is another principal's")
+
 // NotPendingError refuses a decision about an approval that takes none any more.
 type NotPendingError struct{ Status audit.ApprovalStatus }
 
@@ -58,6 +66,9 @@ func (a *Authorizer) lift(ctx context.Context, check *spend.Check) ([]spend.Esca
 		return nil, ErrApprovalNotFound
 	}
 	if refused := approval.Refuses(check); refused != nil {
+		if approval.IsOfAnotherPrincipal(check) {
+			return nil, ErrOtherPrincipal
+		}
 		return nil, refused
 	}
 	return approval.Check.Approval.Rules, nil
@@ -96,7 +107,7 @@ func people(n int) string {
 
 // DecideApproval records a person's decision (S44), and returns the approval as it
 // is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
-// ErrOwnRequest, *NotPendingError, *audit.ApprovalError of another action.
+// ErrOwnRequest, ErrApprovedAlready, *NotPendingError, *audit.ApprovalError of another action.
 func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error) {
 	if _, err := a.Approval(ctx, access, d.ApprovalID); err != nil {
 		return nil, false, err
@@ -111,6 +122,8 @@ func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit
 	case audit.DecisionRecorded, audit.DecisionReplayed:
 	case audit.DecisionOwn:
 		return nil, false, ErrOwnRequest
+	case audit.DecisionAgain:
+		return nil, false, ErrApprovedAlready
 	case audit.DecisionOutcome(audit.ApprovalAbsent):
 		return nil, false, ErrApprovalNotFound
 	case audit.DecisionOutcome(audit.ApprovalMismatch):

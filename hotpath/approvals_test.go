@@ -270,6 +270,42 @@ func TestApprovalIsWaitedFor(t *testing.T) {
 	})
 }
 
+// One key takes a quarter of the places of who waits, and others wait meanwhile.
+func TestWaitersOfOneKey(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 1)
+	f.post(0, "e", fmt.Sprintf(askRules, 1000))
+	approval := f.asked(under(refundOf(t, "101", "c"), "e"))
+	greedy, other := approver("greedy"), approver("other")
+	ctx, cancel := context.WithCancel(t.Context())
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var refused atomic.Int32
+	for range 510 {
+		wg.Go(func() {
+			if _, waited, err := f.nodes[0].AwaitApproval(ctx, greedy, approval.Check.ID, time.Hour, stop); err != nil {
+				t.Error(err)
+			} else if !waited {
+				refused.Add(1)
+			}
+		})
+	}
+	for refused.Load() < 10 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, waited, err := f.nodes[0].AwaitApproval(ctx, other, approval.Check.ID, time.Millisecond, stop); err != nil || !waited {
+		t.Errorf("another key: %t, %v", waited, err)
+	}
+	close(stop)
+	wg.Wait()
+	cancel()
+	if n := refused.Load(); n != 10 {
+		t.Errorf("%d were answered at once", n)
+	}
+	if _, waited, _ := f.nodes[0].AwaitApproval(t.Context(), greedy, approval.Check.ID, time.Millisecond, nil); !waited {
+		t.Error("its places are not given back")
+	}
+}
+
 // A use that fails leaves the name to the check that asked (F78), and a voided one
 // has used its approval (F80).
 func TestFailedUseLeavesItsHolder(t *testing.T) {

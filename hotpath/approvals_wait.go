@@ -14,6 +14,9 @@ import (
 const (
 	// maxWaiters bounds who waits on a node for approvals to change.
 	maxWaiters = 2000
+	// maxWaitersOfKey bounds those of one API key among them, so that no key takes
+	// all places.
+	maxWaitersOfKey = maxWaiters / 4
 	// waitersAskEvery is how often the store is asked on behalf of all of them. It
 	// sees what was decided on any node, also after a failover.
 	waitersAskEvery = 250 * time.Millisecond
@@ -27,6 +30,7 @@ type waiters struct {
 	mu      sync.Mutex
 	waiting map[spend.ID]map[chan struct{}]struct{}
 	count   int
+	ofKey   map[string]int // by key_id
 	running bool
 }
 
@@ -103,18 +107,50 @@ func (w *waiters) wake(id spend.ID) {
 	delete(w.waiting, id)
 }
 
+// enterOf is enter within the share of a key, whose place leaveOf gives back.
+func (w *waiters) enterOf(keyID string, id spend.ID) (changed chan struct{}, ok bool) {
+	w.mu.Lock()
+	if w.ofKey[keyID] >= maxWaitersOfKey {
+		w.mu.Unlock()
+		return nil, false
+	}
+	if w.ofKey == nil {
+		w.ofKey = make(map[string]int)
+	}
+	w.ofKey[keyID]++
+	w.mu.Unlock()
+	if changed, ok = w.enter(id); !ok {
+		w.giveBack(keyID)
+	}
+	return changed, ok
+}
+
+func (w *waiters) leaveOf(keyID string, id spend.ID, changed chan struct{}) {
+	w.leave(id, changed)
+	w.giveBack(keyID)
+}
+
+func (w *waiters) giveBack(keyID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ofKey[keyID]--; w.ofKey[keyID] == 0 {
+		delete(w.ofKey, keyID)
+	}
+}
+
 // AwaitApproval is Approval, after it changed or that time: while it is pending.
-// waited is false when too many wait already. It also ends when stop is closed.
+// waited is false when too many wait already, of all keys or of this one. It also ends when stop is closed.
 func (a *Authorizer) AwaitApproval(ctx context.Context, access Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error) {
 	found, err = a.Approval(ctx, access, id)
 	if err != nil || found.Status != audit.ApprovalPending || wait <= 0 {
 		return found, true, err
 	}
-	changed, ok := a.waiters.enter(id)
+	keyID := access.keyID()
+	changed, ok := a.waiters.enterOf(keyID, id)
 	if !ok {
 		return found, false, nil
 	}
-	defer a.waiters.leave(id, changed)
+	defer a.waiters.leaveOf(keyID, id, changed)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -141,6 +141,7 @@ func approvalSeparation(t *testing.T, s Subject) {
 	mustCommit(t, s, asked)
 	for _, d := range []struct{ principal, owner string }{
 		{"agent-team", ""}, {"agent-team", "zoe"}, {"ann", ""}, {"bob", "ann"}, {"bob", "agent-team"},
+		{"AGENT-Team", ""}, {"bob", "Ann"}, {"bob", asked.KeyID}, {"bob", "\uff41nn"},
 	} {
 		for _, approves := range []bool{true, false} {
 			request := decision(asked, d.principal, approves)
@@ -155,6 +156,103 @@ func approvalSeparation(t *testing.T, s Subject) {
 	request.Owner = "zoe"
 	mustDecide(t, s, request, audit.DecisionRecorded)
 	mustBe(t, s, asked, audit.ApprovalApproved)
+}
+
+// approvalParties: who asked is its API key, principal and owner as of the check and
+// as of now, and two approvers have nothing in common (S62).
+func approvalParties(t *testing.T, s Subject) {
+	f := fence(t, s)
+	owned := func(g spend.Grants) *audit.Key {
+		k := newKey()
+		k.Grants = g
+		if err := s.CreateKey(t.Context(), actor(), k); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	patch := func(k *audit.Key, g spend.Grants) {
+		t.Helper()
+		change := audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: []string{"principal", "owner"}}}
+		if _, err := s.UpdateKey(t.Context(), actor(), k.ID, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := func(asked *spend.Check, k *audit.Key, approves bool) audit.DecisionRequest {
+		d := decision(asked, "as the node remembers it", approves)
+		d.By.KeyID = k.ID.Text(spend.PrefixKey)
+		return d
+	}
+	asker := owned(spend.Grants{Principal: "bot", Owner: "ann"})
+	asked := asking(f, 2)
+	asked.KeyID, asked.Principal, asked.Owner = asker.ID.Text(spend.PrefixKey), "bot", "ann"
+	asked.Approval.ActionHash = spend.ActionHash(asked)
+	mustCommit(t, s, asked)
+	patch(asker, spend.Grants{Principal: "person", Owner: "zoe"})
+	for name, g := range map[string]spend.Grants{
+		"principal then": {Principal: "Bot"}, "owner then": {Principal: "x", Owner: "ANN"},
+		"principal now": {Principal: "PERSON"}, "owner now": {Principal: "x", Owner: "Zoe"}, "owner now as principal": {Principal: "zoe"},
+	} {
+		t.Log(name)
+		mustDecide(t, s, by(asked, owned(g), true), audit.DecisionOwn)
+		mustDecide(t, s, by(asked, owned(g), false), audit.DecisionOwn)
+	}
+	patch(asker, spend.Grants{Principal: "nobody", Owner: "none"})
+	mustDecide(t, s, by(asked, asker, true), audit.DecisionOwn) // the key itself
+
+	first := owned(spend.Grants{Principal: "Bob", Owner: "support"})
+	mustDecide(t, s, by(asked, first, true), audit.DecisionRecorded)
+	mustDecide(t, s, by(asked, first, true), audit.DecisionReplayed)
+	mustDecide(t, s, by(asked, owned(spend.Grants{Principal: "bob"}), true), audit.DecisionReplayed)
+	mustDecide(t, s, by(asked, owned(spend.Grants{Principal: "cleo", Owner: "Support"}), true), audit.DecisionAgain)
+	patch(first, spend.Grants{Principal: "dora", Owner: "sales"})
+	mustDecide(t, s, by(asked, first, true), audit.DecisionReplayed)
+	if d := mustBe(t, s, asked, audit.ApprovalPending).Decisions; len(d) != 1 || d[0].Principal != "Bob" || d[0].Owner != "support" {
+		t.Errorf("decided %+v", d)
+	}
+	mustDecide(t, s, by(asked, owned(spend.Grants{Principal: "cleo", Owner: "legal"}), true), audit.DecisionRecorded)
+	mustBe(t, s, asked, audit.ApprovalApproved)
+	mustDecide(t, s, by(asked, owned(spend.Grants{Principal: "eve", Owner: "legal"}), false), audit.DecisionRecorded)
+}
+
+// approvalPartyRace patches the key that asked to be who decides, while it decides:
+// the decision is recorded before the patch, or not at all (F105).
+func approvalPartyRace(t *testing.T, s Subject) {
+	f := fence(t, s)
+	for round := range 10 {
+		asker := newKey()
+		if err := s.CreateKey(t.Context(), actor(), asker); err != nil {
+			t.Fatal(err)
+		}
+		asked := asking(f, 1)
+		asked.KeyID = asker.ID.Text(spend.PrefixKey)
+		mustCommit(t, s, asked)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			change := audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Owner: "Bob"}, Named: []string{"owner"}}}
+			if _, err := s.UpdateKey(t.Context(), actor(), asker.ID, change); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if outcome, err := s.Decide(t.Context(), decision(asked, "bob", true)); err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionOwn {
+				t.Error(outcome, err)
+			}
+		})
+		wg.Wait()
+		changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched := int64(0)
+		for _, c := range changes {
+			switch {
+			case c.Kind == audit.KeyChanged && c.Subject == asked.KeyID:
+				patched = c.Seq
+			case c.Kind == audit.ApprovalGiven && c.Subject == asked.ID.Text(spend.PrefixApproval) && patched > 0:
+				t.Errorf("round %d: decided by who asked: change %d after the patch %d", round, c.Seq, patched)
+			}
+		}
+	}
 }
 
 // approvalUseRace has many use one approval, and people decide, at once.

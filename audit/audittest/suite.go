@@ -109,6 +109,8 @@ func configTests() []test {
 		{"Keys", keys},
 		{"KeyGrants", keyGrants},
 		{"KeyPaging", keyPaging},
+		{"ApprovalParties", approvalParties},
+		{"ApprovalPartyRace", approvalPartyRace},
 		{"KeyUses", keyUses},
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -55,22 +56,30 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 	if err != nil {
 		return nil, err
 	}
+	keys := make([]string, 0, len(checks))
 	for _, c := range checks {
 		found[c.ID.Text(spend.PrefixApproval)].Check = c
+		keys = append(keys, c.KeyID)
+	}
+	askers, err := s.parties(ctx, keys)
+	if err != nil {
+		return nil, err
 	}
 	for i, a := range all {
 		if a.Check.Approval == nil {
 			return nil, fmt.Errorf("%s: the check of %s is archived", doing, names[i])
 		}
+		a.Asker = askers[a.Check.KeyID].Party
 	}
 	type decided struct {
 		audit.Decision
 		approval string
 	}
 	decisions, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (d decided, err error) {
-		err = row.Scan(&d.approval, &d.Approves, &d.KeyID, &d.Principal, &d.Note, utc(&d.At))
+		err = row.Scan(&d.approval, &d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At))
 		return d, err
-	}, `SELECT subject, kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'note', ''), at
+	}, `SELECT subject, kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
+			coalesce(details::jsonb ->> 'note', ''), at
 		FROM changes WHERE subject = ANY ($1) AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, names)
 	for _, d := range decisions {
 		found[d.approval].Decisions = append(found[d.approval].Decisions, d.Decision)
@@ -91,9 +100,78 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	return oldest, err
 }
 
-// Decide implements audit.Approvals.
+// keyParty is who stands behind a key, as of a generation.
+type keyParty struct {
+	audit.Party
+	id         spend.ID
+	generation int64
+}
+
+// parties returns who stands behind keys now, by key_id.
+func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyParty, error) {
+	var ids []spend.ID
+	for _, text := range keyIDs {
+		if id, err := spend.ParseID(text, spend.PrefixKey); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	found := make(map[string]keyParty, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	all, err := collect(ctx, s, "cannot read who stands behind keys", func(row pgx.CollectableRow) (p keyParty, err error) {
+		err = row.Scan(uuid(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner)
+		return p, err
+	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', '')
+		FROM keys WHERE id = ANY ($1::uuid[])`, uuids(ids))
+	for _, p := range all {
+		found[p.KeyID] = p
+	}
+	return found, err
+}
+
+// decisionStale says that what a decision was judged by has changed.
+const decisionStale audit.DecisionOutcome = "stale"
+
+// Decide implements audit.Approvals. Names are compared here alone, by one
+// algorithm: decide_approval proves that what was compared is still so.
 func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome audit.DecisionOutcome, err error) {
-	err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, ", d.By,
-		d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), orNull(d.Note)))
-	return outcome, err
+	for {
+		all, err := s.Approvals(ctx, []spend.ID{d.ApprovalID})
+		if err != nil {
+			return "", err
+		}
+		var a *audit.Approval
+		keyIDs := []string{d.By.KeyID}
+		if len(all) > 0 {
+			a = all[0]
+			keyIDs = append(keyIDs, a.Check.KeyID)
+		}
+		parties, err := s.parties(ctx, keyIDs)
+		if err != nil {
+			return "", err
+		}
+		if a != nil {
+			a.Asker = parties[a.Check.KeyID].Party
+		}
+		if p, ok := parties[d.By.KeyID]; ok {
+			d.By.Principal, d.Owner = p.Principal, p.Owner
+		}
+		if outcome = a.Takes(d); outcome != audit.DecisionRecorded {
+			return outcome, nil
+		}
+		seen := make(map[string]int64, len(parties))
+		for _, p := range parties {
+			seen[p.id.Text("")] = p.generation
+		}
+		generations, err := json.Marshal(seen)
+		if err != nil {
+			return "", err
+		}
+		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, ", d.By,
+			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), orNull(d.Note), len(a.Decisions), string(generations)))
+		if err != nil || outcome != decisionStale {
+			return outcome, err
+		}
+	}
 }

@@ -110,7 +110,7 @@ func (f *feeding) approval(t *testing.T) spend.ID {
 	return id
 }
 
-const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, 0, '{}', ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
 
 // waiting reports whether a session waits for a lock.
 func (f *feeding) waiting(t *testing.T) bool {

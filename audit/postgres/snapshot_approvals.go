@@ -51,10 +51,11 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	}
 	err = s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
 		var d audit.Decision
-		return stream(ctx, tx, []any{&d.Approves, &d.KeyID, &d.Principal, &d.Note, utc(&d.At)}, func() error {
+		return stream(ctx, tx, []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At)}, func() error {
 			a.Decisions = append(a.Decisions, d)
 			return nil
-		}, s.in(`SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'note', ''), at
+		}, s.in(`SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
+				coalesce(details::jsonb ->> 'note', ''), at
 			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`), id.Text(spend.PrefixApproval))
 	})
 	if err != nil {

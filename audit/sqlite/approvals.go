@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"spendgate/audit"
@@ -86,14 +87,35 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", a.Check.ID[:]); err != nil {
 			return nil, err
 		}
-		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'note', ''), at
+		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'owner', ''),
+				coalesce(details ->> 'note', ''), at
 			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
 		if err != nil {
+			return nil, err
+		}
+		if a.Asker, err = partyOf(ctx, from, a.Check.KeyID); err != nil {
 			return nil, err
 		}
 		a.SetStatus(time.Now())
 	}
 	return all, nil
+}
+
+// partyOf returns who stands behind a key now; zero without such a key.
+func partyOf(ctx context.Context, from querier, keyID string) (audit.Party, error) {
+	id, err := spend.ParseID(keyID, spend.PrefixKey)
+	if err != nil {
+		return audit.Party{}, nil
+	}
+	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p audit.Party, err error) {
+		err = row.Scan(&p.Principal, &p.Owner)
+		p.KeyID = keyID
+		return p, err
+	}, "SELECT coalesce(grants ->> 'principal', ?), coalesce(grants ->> 'owner', '') FROM keys WHERE id = ?", keyID, id[:])
+	if errors.Is(err, audit.ErrNotFound) {
+		return audit.Party{}, nil
+	}
+	return p, err
 }
 
 // approvalOf returns an approval, nil if there is none.
@@ -106,7 +128,7 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 }
 
 func scanDecision(row scanner) (d audit.Decision, err error) {
-	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Note, (*millis)(&d.At))
+	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At))
 	return d, err
 }
 
@@ -150,6 +172,13 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		approval, err := approvalOf(tx, d.ApprovalID)
 		if err != nil {
 			return err
+		}
+		by, err := partyOf(ctx, tx, d.By.KeyID)
+		if err != nil {
+			return err
+		}
+		if by.KeyID != "" {
+			d.By.Principal, d.Owner = by.Principal, by.Owner
 		}
 		if outcome = approval.Takes(d); outcome != audit.DecisionRecorded {
 			return nil

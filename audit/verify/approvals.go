@@ -47,24 +47,39 @@ type use struct {
 
 // ruling is a change of an approval: a decision, or its expiry.
 type ruling struct {
-	seq              int64
-	kind             audit.ChangeKind
-	principal, owner string // of the key
-	at               time.Time
-	hash             spend.Hash
+	seq  int64
+	kind audit.ChangeKind
+	by   audit.Party
+	at   time.Time
+	hash spend.Hash
+}
+
+// asking is what a check says of the approval that it asks for.
+type asking struct {
+	terms spend.Hash // zero when the check was altered
+	keyID string     // empty then
+}
+
+// standing is who stood behind a key from a change on.
+type standing struct {
+	seq int64
+	audit.Party
 }
 
 // approvals are what checks and changes say of approvals. People decide about
 // them, so that there are few.
 type approvals struct {
 	mu      sync.Mutex
-	asked   map[spend.ID]spend.Hash // terms, by approval; zero when the check was altered
+	asked   map[spend.ID]asking
 	uses    map[spend.ID][]use
-	rulings map[string][]ruling // by approval_id
+	rulings map[string][]ruling   // by approval_id
+	behind  map[string][]standing // by key_id, in the order of changes
 }
 
 func newApprovals() approvals {
-	return approvals{asked: make(map[spend.ID]spend.Hash), uses: make(map[spend.ID][]use), rulings: make(map[string][]ruling)}
+	return approvals{
+		asked: make(map[spend.ID]asking), uses: make(map[spend.ID][]use), rulings: make(map[string][]ruling), behind: make(map[string][]standing),
+	}
 }
 
 // approval notes what a check has to do with approvals.
@@ -79,20 +94,20 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 	c, _, err := chain.CheckOf(fields)
 	if err != nil {
 		if len(fields[asks]) > 0 {
-			v.approvals.asked[spend.ID(fields[0])] = spend.Hash{}
+			v.approvals.asked[spend.ID(fields[0])] = asking{}
 		}
 		return // such a row is named as altered
 	}
 	if c.Approval != nil {
-		terms := spend.Hash{}
+		asked := asking{}
 		if intact {
 			a := Approval{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
 				ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID, Principal: c.PrincipalName(), Owner: c.Owner,
 			}
-			terms = a.terms()
+			asked = asking{a.terms(), c.KeyID}
 		}
-		v.approvals.asked[c.ID] = terms
+		v.approvals.asked[c.ID] = asked
 	}
 	if c.UsesApproval() {
 		id := c.Action.ApprovalID
@@ -106,14 +121,39 @@ func (w *changeWalk) ruling(c Change) error {
 	if err != nil {
 		return err
 	}
-	const principal, details = 6, 11 // among chain.ChangeColumns
+	const keyID, principal, details = 5, 6, 11 // among chain.ChangeColumns
 	var said struct {
 		Owner string `json:"owner"`
 	}
 	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
-		ruling{c.Seq, c.Kind, string(fields[principal]), said.Owner, c.At, c.Hash})
+		ruling{c.Seq, c.Kind, audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner}, c.At, c.Hash})
 	return nil
+}
+
+// behind notes who stands behind a key from a change of it on.
+func (w *changeWalk) behind(c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	const details = 11 // among chain.ChangeColumns
+	var said struct{ Principal, Owner string }
+	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
+	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
+		standing{c.Seq, audit.Party{KeyID: c.Subject, Principal: said.Principal, Owner: said.Owner}})
+	return nil
+}
+
+// askers returns who stood behind the key that asked, as of the check and as of a change.
+func (s *approvals) askers(a *Approval, keyID string, seq int64) (then, now audit.Party) {
+	then = audit.Party{KeyID: keyID, Principal: a.Principal, Owner: a.Owner}
+	for _, b := range s.behind[keyID] {
+		if b.seq < seq {
+			now = b.Party
+		}
+	}
+	return then, now
 }
 
 // compareApprovals holds approvals and their uses to the checks that asked for them
@@ -130,8 +170,8 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for id, terms := range v.approvals.asked {
-		if terms != (spend.Hash{}) {
+	for id, asked := range v.approvals.asked {
+		if asked != (asking{}) {
 			v.tally.find(Removed, approvalName(id), "its check asks for it")
 		}
 	}
@@ -152,7 +192,7 @@ func (v *verifier) compareApprovals(ctx context.Context) error {
 func (v *verifier) approval(a *Approval) {
 	seen, name := &v.approvals, a.ID.Text(spend.PrefixApproval)
 	found := v.tally.count()
-	terms, asked := seen.asked[a.ID]
+	said, asked := seen.asked[a.ID]
 	uses, rulings := seen.uses[a.ID], seen.rulings[name]
 	if a.Made {
 		delete(seen.asked, a.ID)
@@ -165,14 +205,14 @@ func (v *verifier) approval(a *Approval) {
 		return
 	case !asked && !unread:
 		v.tally.find(Inserted, approvalName(a.ID), "no check asks for it")
-	case asked && terms == spend.Hash{}:
+	case asked && said == asking{}:
 		v.tally.find(Unchecked, approvalName(a.ID), "its check was altered")
-	case asked && terms != a.terms():
+	case asked && said.terms != a.terms():
 		v.tally.find(Altered, approvalName(a.ID), "its check asks for something else")
 	case a.CreatedAt.Sub(a.ID.Time()).Abs() > lateCommit:
 		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt), stamp(a.ID.Time()))
 	}
-	r := v.rule(a, rulings)
+	r := v.rule(a, said.keyID, rulings)
 	v.uses(a, uses, r)
 	if v.tally.count() == found {
 		v.deadline(a, &r)
@@ -199,14 +239,14 @@ func (v *verifier) deadline(a *Approval, r *ruled) {
 
 // ruled is what people made of an approval.
 type ruled struct {
-	by         []string  // principals
-	approvedAt time.Time // zero when they are too few
-	ended      string    // denied or expired
+	by         []audit.Party // who approved
+	approvedAt time.Time     // zero when they are too few
+	ended      string        // denied or expired
 }
 
 // rule goes through the changes of an approval and names those that could not have
 // been made.
-func (v *verifier) rule(a *Approval, rulings []ruling) (r ruled) {
+func (v *verifier) rule(a *Approval, keyID string, rulings []ruling) (r ruled) {
 	name := approvalName(a.ID)
 	for _, c := range rulings {
 		due := a.ExpiresAt
@@ -214,6 +254,7 @@ func (v *verifier) rule(a *Approval, rulings []ruling) (r ruled) {
 			due = r.useBy(a)
 		}
 		wrong := ""
+		then, now := v.approvals.askers(a, keyID, c.seq)
 		switch {
 		case c.hash != a.ActionHash:
 			wrong = "it is about another action than"
@@ -223,16 +264,16 @@ func (v *verifier) rule(a *Approval, rulings []ruling) (r ruled) {
 			wrong = "it comes before the time of"
 		case c.kind == audit.ApprovalExpiry:
 			r.ended = "expired"
-		case c.principal == a.Principal, a.Owner != "" && c.principal == a.Owner, c.owner != "" && (c.owner == a.Principal || c.owner == a.Owner):
+		case c.by.Shares(then), c.by.Shares(now):
 			wrong = "it was made by, or for, who asked for"
 		case c.at.After(due.Add(lateCommit)):
 			wrong = "it comes too late for"
 		case c.kind == audit.ApprovalDenial:
 			r.ended = "denied"
-		case !r.approvedAt.IsZero(), slices.Contains(r.by, c.principal):
+		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.by, c.by.Shares):
 			wrong = "it is one more than was taken for"
 		default:
-			if r.by = append(r.by, c.principal); int64(len(r.by)) >= a.Required {
+			if r.by = append(r.by, c.by); int64(len(r.by)) >= a.Required {
 				r.approvedAt = c.at
 			}
 		}

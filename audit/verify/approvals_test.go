@@ -81,7 +81,7 @@ func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool)
 	tr.t.Helper()
 	outcome, err := tr.store.Decide(tr.t.Context(), audit.DecisionRequest{
 		ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, Note: "seen",
-		By: audit.Actor{KeyID: "key_2", Principal: principal}, Owner: principal + "'s team",
+		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team",
 	})
 	if err != nil || outcome != audit.DecisionRecorded {
 		tr.t.Fatal(outcome, err)
@@ -143,20 +143,24 @@ func TestTamperedApprovals(t *testing.T) {
 			column("created_at = created_at + interval '2 hours', expires_at = expires_at + interval '2 hours'", tr.approved): {
 			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " + approvalOf(tr.expired),
 		},
-		column(`action_hash = '\x00'`, tr.pending):                                                                {"altered " + approvalOf(tr.pending)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'bob' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'shop' WHERE seq = %d", tr.second)):                 {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'ann' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"ann"}' WHERE seq = %d`, tr.second)):        {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", tr.second)):                 {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '62 minutes' WHERE seq = %d", tr.second)):    {changed("inserted", tr.second), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '30 minutes' WHERE seq = %d", tr.second)):    {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET at = at - interval '62 minutes' WHERE seq = %d", tr.second)):    {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.denied' WHERE seq = %d", tr.second)):           {use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.expired' WHERE seq = %d", tr.over)):            {changed("inserted", tr.over)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)):  {changed("inserted", tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)): {changed("inserted", tr.first), use("inserted", tr.used)},
-		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)):      {changed("inserted", tr.first), use("inserted", tr.used)},
+		column(`action_hash = '\x00'`, tr.pending):                                                                 {"altered " + approvalOf(tr.pending)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'bob' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'shop' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'ann' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"ann"}' WHERE seq = %d`, tr.second)):         {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'BoB' WHERE seq = %d", tr.second)):                   {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET principal = 'Shop' WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s' WHERE seq = %d", tr.used.KeyID, tr.second)):        {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf(`UPDATE changes SET details = '{"owner":"BOB''s team"}' WHERE seq = %d`, tr.second)): {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", tr.second)):                  {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '62 minutes' WHERE seq = %d", tr.second)):     {changed("inserted", tr.second), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at + interval '30 minutes' WHERE seq = %d", tr.second)):     {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET at = at - interval '62 minutes' WHERE seq = %d", tr.second)):     {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.denied' WHERE seq = %d", tr.second)):            {use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET kind = 'approval.expired' WHERE seq = %d", tr.over)):             {changed("inserted", tr.over)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.denied), tr.expiry)):   {changed("inserted", tr.expiry), "removed deadline of " + approvalOf(tr.expired)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.approved), tr.first)):  {changed("inserted", tr.first), use("inserted", tr.used)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET subject = 'apr_%s' WHERE seq = %d", id(tr.use), tr.first)):       {changed("inserted", tr.first), use("inserted", tr.used)},
 	} {
 		tr.both(tamper, want...)
 	}

@@ -75,6 +75,9 @@ func (w *changeWalk) change(c Change) error {
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:
 		w.keys[c.Subject] = recorded{c.Seq, c.Hash}
+		if err := w.behind(c); err != nil {
+			return err
+		}
 	case w.policies[p].seq > 0:
 		w.tally.find(Altered, name, "%s was created twice", policyName(p))
 	default:

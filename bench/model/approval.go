@@ -20,6 +20,8 @@ type approval struct {
 	used       id   // the check that used it
 	expired    bool // its expiry is recorded
 	expiring   bool // a transaction records it
+	patched    bool // the key that asked has principal 1 by now
+	own        bool // principal 1 decided after that
 	clock      tick
 }
 
@@ -84,7 +86,7 @@ func (x *explorer) decide(s *state, i int) {
 	replayed := c.Decides == denies && p.deniedBy&by != 0 || c.Decides == approves && p.approvedBy&by != 0 && !x.is(ApproverCountsTwice)
 	a.pc = pcEnd
 	switch {
-	case c.Principal == requester && !x.is(RequesterDecides):
+	case (c.Principal == requester || c.Principal == 1 && p.patched) && !x.is(RequesterDecides):
 		x.emit(&t, "decide_approval: it is the requester's", i)
 	case replayed:
 		x.emit(&t, "decide_approval: replays", i)
@@ -98,6 +100,7 @@ func (x *explorer) decide(s *state, i int) {
 
 func (x *explorer) recordDecision(p *approval, c Check) {
 	by := uint8(1) << c.Principal
+	p.own = p.own || p.patched && c.Principal == 1
 	if c.Decides == denies {
 		p.deniedBy |= by
 		return
@@ -106,6 +109,22 @@ func (x *explorer) recordDecision(p *approval, c Check) {
 	if p.approvals++; int(p.approvals) >= x.Asks {
 		p.at = p.clock + 1
 	}
+}
+
+// patch gives the key that asked another principal: update_key, which waits for
+// the lock under which a decision is judged and recorded.
+func (x *explorer) patch(s *state) {
+	deciding := false
+	for i := range x.Checks {
+		deciding = deciding || s.attempts[i].pc == pcDeciding
+	}
+	if s.budgets.patches == 0 || deciding && !x.is(KeyReadBeforeDecision) {
+		return
+	}
+	t := *s
+	t.budgets.patches--
+	t.approval.patched = true
+	x.emitFault(&t, "update_key: who asked is principal 1", -1)
 }
 
 // expiry records that the approval has expired: expire_approvals, which any node
@@ -231,6 +250,8 @@ func (x *explorer) brokenApproval(s *state) string {
 		return "G13: a check that used the approval is recorded, and its use is not"
 	case p.used != 0 && p.deniedBy != 0:
 		return "G13: an approval is both denied and used"
+	case p.own:
+		return "G13: who asked has decided"
 	case p.expired && (p.used != 0 || p.deniedBy != 0):
 		return "G13: an approval is expired, and denied or used"
 	case p.expired && p.at != 0 && int(p.clock) < int(p.at-1)+x.UseWithin && s.budgets.setBacks == uint8(x.SetBacks):

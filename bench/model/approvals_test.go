@@ -61,6 +61,10 @@ func approvalScenarios() []Model {
 			Checks: []Check{decides(approves, requester), decides(approves, 1), decides(approves, 1), on(use, 1)}, Asks: 2,
 		}),
 		asked(Model{
+			Name:   "a decision and a patch of the key that asked",
+			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 1)}, Patches: 1,
+		}),
+		asked(Model{
 			Name:   "a denial against an approval",
 			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 0), on(use, 1)},
 		}),

@@ -56,6 +56,7 @@ type Model struct {
 	Suspicions  int // a claim counts as stale although its holder is at work
 	Ticks       int // the clocks go on
 	SetBacks    int // the store's clock goes back by a tick
+	Patches     int // the key that asked for the approval gets another principal
 
 	Reclaims int // how often a check that the fence refused claims again
 
@@ -296,7 +297,7 @@ func (m Model) initial() state {
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
 		budgets: budgets{
 			uint8(m.Crashes), uint8(m.Flushes), uint8(m.LostCommits), uint8(m.LostReplies), uint8(m.LateSets),
-			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks),
+			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks), uint8(m.Patches),
 		},
 	}
 	windows := marker{epoch: 1, run: 1, full: !m.Lazy}

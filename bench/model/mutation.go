@@ -61,6 +61,7 @@ const (
 	UseUnlocked                           // F74: a use judges without the row's lock
 	DecisionUnlocked                      // F74: a decision judges without it
 	ApprovedStaysApproved                 // F74: a denial takes back nothing
+	KeyReadBeforeDecision                 // F105: a decision does not prove whose the keys are
 	RequesterDecides                      // F75: who asked is counted
 	ApproverCountsTwice                   // F75: a principal's second approval is counted
 	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now

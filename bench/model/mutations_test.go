@@ -85,6 +85,7 @@ func TestMutations(t *testing.T) {
 		{"DecisionUnlocked, used", DecisionUnlocked, "a use and a denial"},
 		{"ApprovedStaysApproved", ApprovedStaysApproved, "a denial against an approval"},
 		{"RequesterDecides", RequesterDecides, "who decides"},
+		{"KeyReadBeforeDecision", KeyReadBeforeDecision, "a decision and a patch of the key that asked"},
 		{"ApproverCountsTwice", ApproverCountsTwice, "who decides"},
 		{"LiftedUnderAnyRules", LiftedUnderAnyRules, "a use and a new version"},
 		{"NoGeneration, used", NoGeneration, "a use and a new version"},

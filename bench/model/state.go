@@ -300,7 +300,7 @@ const (
 
 // budgets are the faults still to come.
 type budgets struct {
-	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks uint8
+	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks, patches uint8
 }
 
 // state is everything: it is compared, hashed and copied as a whole. Every field

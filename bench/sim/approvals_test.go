@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -63,8 +64,19 @@ func (m *memory) approval(id spend.ID) *audit.Approval {
 	}
 	a := *stored
 	a.Decisions = slices.Clone(a.Decisions)
+	a.Asker = m.party(a.Check.KeyID)
 	a.SetStatus(time.Now())
 	return &a
+}
+
+// party returns who stands behind a key now; zero without such a key.
+func (m *memory) party(keyID string) audit.Party {
+	id, err := spend.ParseID(keyID, spend.PrefixKey)
+	k, ok := m.keys[id]
+	if err != nil || !ok {
+		return audit.Party{}
+	}
+	return audit.Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
 }
 
 func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.Approval, err error) {
@@ -102,13 +114,16 @@ func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.Dec
 	if err := ctx.Err(); err != nil {
 		return "", unavailable(err)
 	}
+	if by := m.party(d.By.KeyID); by.KeyID != "" {
+		d.By.Principal, d.Owner = by.Principal, by.Owner
+	}
 	outcome := m.approval(d.ApprovalID).Takes(d)
 	if outcome == audit.DecisionRecorded {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		m.generation++
 		m.recordChange(audit.ChangeOfApproval(&d, m.generation, now))
 		stored := m.approvals[d.ApprovalID]
-		stored.Decisions = append(stored.Decisions, audit.Decision{Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Note: d.Note, At: now})
+		stored.Decisions = append(stored.Decisions, audit.Decision{Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner, Note: d.Note, At: now})
 	}
 	return outcome, nil
 }

@@ -146,7 +146,7 @@ func (c *Client) AllApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[Ap
 // Approve approves exactly the action that has the hash, and returns the approval
 // as it is then: pending still, if more people have to approve. note may be empty.
 // Errors: *Error with CodeApprovalMismatch, CodeApprovalNotPending,
-// CodeApprovalOwnRequest.
+// CodeApprovalOwnRequest, CodeApprovalDecided.
 func (c *Client) Approve(ctx context.Context, approvalID, actionHash, note string) (*Approval, error) {
 	return c.decide(ctx, approvalID, "/approve", actionHash, note)
 }

@@ -24,10 +24,11 @@ const (
 	CodeBudgetInUse    = "budget_in_use" // a new version would empty it
 
 	CodeApprovalNotFound    = "approval_not_found"
-	CodeApprovalNotApproved = "approval_not_approved" // pending or denied
-	CodeApprovalNotPending  = "approval_not_pending"  // takes no decision any more
-	CodeApprovalOwnRequest  = "approval_own_request"  // who asked does not decide
-	CodeApprovalMismatch    = "approval_mismatch"     // is of another action
+	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied
+	CodeApprovalNotPending  = "approval_not_pending"     // takes no decision any more
+	CodeApprovalOwnRequest  = "approval_own_request"     // who asked does not decide
+	CodeApprovalDecided     = "approval_already_decided" // by another key of who approved
+	CodeApprovalMismatch    = "approval_mismatch"        // is of another action
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"
 

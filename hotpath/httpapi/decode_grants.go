@@ -115,8 +115,8 @@ func (r *reader) string() (string, bool) {
 // principal returns the name of a person or an organisation.
 func (r *reader) principal() string {
 	s, ok := r.string()
-	if ok {
-		r.bounded(r.name, s, spend.MaxPrincipal)
+	if ok && !spend.ValidName(s) {
+		r.fault(r.name, spend.NameForm)
 	}
 	return s
 }

@@ -55,7 +55,7 @@ func TestDecodeGrants(t *testing.T) {
 	for _, name := range []string{"principal", "owner"} {
 		refused(`"`+name+`":"`+strings.Repeat("é", 128)+`"`, "")
 		for _, value := range []string{`""`, `" "`, `"` + strings.Repeat("é", 129) + `"`} {
-			refused(`"`+name+`":`+value, name+" must be 1-128 characters that are not all white space")
+			refused(`"`+name+`":`+value, name+" "+spend.NameForm)
 		}
 		refused(`"`+name+`":7`, name+" must be a string")
 	}

@@ -157,8 +157,12 @@ func (b *budget) window(at time.Time) span {
 	return window
 }
 
-// subject returns for whom the action counts.
+// subject returns for whom the action counts. A principal counts as one however it
+// is spelt (S62).
 func (b *budget) subject(a *spend.Action, t spend.ActionType, principal string) string {
+	if b.per&perAPIKey != 0 {
+		principal = strings.ToLower(spend.FoldName(principal))
+	}
 	var values [4]string
 	n := 0
 	for i, value := range [...]string{a.AgentID, a.Counterparty, principal, t.String()} {

@@ -31,7 +31,7 @@ func ActionHash(c *Check) Hash {
 	defer canonicalBuffers.Put(buf)
 	a := &c.Action
 	b := append((*buf)[:0], "approved action 1\n"...)
-	b = appendPart(b, c.PrincipalName())
+	b = appendPart(b, FoldName(c.PrincipalName()))
 	b = appendAction(b, a, c.ActionType)
 	if a.Metadata.JSON != "" {
 		b = appendCanonical(b, a.Metadata.JSON)

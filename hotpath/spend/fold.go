@@ -33,6 +33,9 @@ func ValidName(s string) bool {
 // when they are the same one (S62).
 func FoldName(s string) string { return string(AppendFold(nil, norm.NFKC.String(s))) }
 
+// SameName reports whether two names of principals or owners are the same one.
+func SameName(a, b string) bool { return a == b || FoldName(a) == FoldName(b) }
+
 // AppendFold appends the folded form of s. Two strings have the same one
 // exactly when strings.EqualFold holds.
 func AppendFold(dst []byte, s string) []byte {

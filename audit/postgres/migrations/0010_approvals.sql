@@ -119,11 +119,14 @@ BEGIN
     END IF;
 END $$;
 
--- Records the decision of a person about an approval, unless it may not decide
--- (S44): outcome is absent, mismatch, own, replayed or the approval's status
--- when it takes none, else recorded. The count, the separation and the decision
--- are one transaction, and use_approvals waits for it.
-CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, new_note text, who actor, OUT outcome text)
+-- Records the decision of a person about an approval: outcome is recorded, absent,
+-- mismatch, or the approval's status when it takes none. Who asked, who decided
+-- before and who decides now are compared by the node (audit.Approval.Takes), since names are
+-- folded there alone: outcome is stale, and the node judges again, when there
+-- are other decisions than it saw, or a key has changed since. The proof and the
+-- decision are one transaction, and use_approvals waits for it.
+CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, new_note text,
+    seen_decisions bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -137,11 +140,15 @@ BEGIN
         outcome := 'absent';
         RETURN;
     END IF;
+    -- Keys do not change from here on: update_key takes this lock first, and no approval.
+    PERFORM FROM config FOR NO KEY UPDATE;
     status := (state_of_approval(a)).status;
     outcome := CASE
         WHEN a.action_hash <> hash THEN 'mismatch'
-        WHEN who.principal IN (a.principal, a.owner) OR who_owner IN (a.principal, a.owner) THEN 'own'
-        WHEN EXISTS (SELECT FROM changes AS d WHERE d.subject = name_approval(wanted) AND d.principal = who.principal AND d.kind = decision) THEN 'replayed'
+        WHEN seen_decisions <> (SELECT count(*) FROM changes AS d
+            WHERE d.subject = name_approval(wanted) AND d.kind IN ('approval.approved', 'approval.denied')) THEN 'stale'
+        WHEN EXISTS (SELECT FROM jsonb_each_text(seen_keys) AS s JOIN keys AS k ON k.id = s.key::uuid
+            WHERE k.generation <> s.value::bigint) THEN 'stale'
         WHEN status = 'pending' OR status = 'approved' AND NOT new_approves THEN 'recorded'
         ELSE status END;
     IF outcome = 'recorded' THEN

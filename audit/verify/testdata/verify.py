@@ -17,6 +17,7 @@ import os
 import struct
 import subprocess
 import sys
+import unicodedata
 from decimal import Decimal
 
 ZERO = bytes(32)
@@ -124,10 +125,17 @@ def month_of(identifier):
 EPOCH = 946684800000000  # of timestamptz, in Unix microseconds
 
 
+def fold(name):
+    """What two names of principals or owners have in common when they are one (S62)."""
+    def least(c):
+        return next((x for x in (c.casefold(), c.lower()) if len(x) == 1), c)
+    return "".join(map(least, unicodedata.normalize("NFKC", (name or b"").decode())))
+
+
 def action_of(fields):
     """What people see of a check's action, by meaning."""
     metadata = json.loads(fields[23], parse_float=Decimal, parse_int=Decimal) if fields[23] else None
-    return [fields[31] or fields[29], Decimal(fields[12].decode()), metadata, *(fields[i] or b"" for i in (9, 15, 16, 17, 18, 19, 20))]
+    return [fold(fields[31] or fields[29]), Decimal(fields[12].decode()), metadata, *(fields[i] or b"" for i in (9, 15, 16, 17, 18, 19, 20))]
 
 
 class Verifier:
@@ -148,6 +156,8 @@ class Verifier:
         self.limits = {}  # (policy_id, rule_id, since) to the limits of its versions
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
         self.lost = set()  # checks that are named
+        self.askers = {}  # check that asks for an approval to its API key, unless it is altered
+        self.behind = {}  # key_id to who stood behind it: number of the change, names
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -379,6 +389,7 @@ class Verifier:
             asks = json.loads(fields[35]) if intact else None
             if intact:
                 self.actions[fields[0]] = action_of(fields)
+                self.askers[fields[0]] = fields[29]
             self.asked[fields[0]] = asks and (
                 asks["expires_ms"], asks["use_within_ms"], asks["required"], bytes.fromhex(asks["action_hash"]),
                 fields[17], fields[16], fields[31] or fields[29], fields[32] or b"")
@@ -409,17 +420,21 @@ class Verifier:
             for number, fields in self.rulings.pop(f"apr_{a.hex()}", []):
                 kind, who, at, digest = fields[1], fields[6] or b"", integer(fields[10]), fields[12]
                 team = (json.loads(fields[11]).get("owner") or "").encode()
+                names = {fold(n) for n in (fields[5], who, team) if n}
+                key = self.askers.get(a, b"")
+                now = [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
+                asker = {fold(n) for n in (key, principal, owner, *(now[0][1:] if now else ())) if n}
                 due = expires if approved is None else approved + within * 1000
                 expiry = kind == b"approval.expired"
                 if digest != action or ended or (at < due if expiry else at > due + minute):
                     pass
-                elif not expiry and (who in (principal, owner) or team and team in (principal, owner)):
+                elif not expiry and names & asker:
                     pass
                 elif expiry or kind == b"approval.denied":
                     ended = True
                     continue
-                elif approved is None and who not in by:
-                    by.append(who)
+                elif approved is None and not any(names & other for other in by):
+                    by.append(names)
                     approved = at if len(by) >= required else None
                     continue
                 self.find("inserted", f"change {number} of the configuration")
@@ -464,6 +479,10 @@ class Verifier:
                 newest.pop(fields[2], None)
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
+                if fields[1].startswith(b"key."):
+                    said = json.loads(fields[11])
+                    names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
+                    self.behind.setdefault(fields[2].decode(), []).append((number, *names))
             elif (fields[2], fields[3]) in created:
                 self.find("altered", name)
             else:
