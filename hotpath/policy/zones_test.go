@@ -10,7 +10,10 @@ func TestZonesAlike(t *testing.T) {
 	alike := zonesAlike()
 	for _, names := range [][]string{
 		{"UTC", "Etc/UTC", "Zulu", "Etc/UCT", "GMT", "Etc/GMT-0", "Greenwich"},
-		{"Asia/Calcutta", "Asia/Kolkata"}, {"America/New_York", "US/Eastern"}, {"Africa/Nairobi", "Africa/Asmera"}, {"Asia/Tokyo", "Japan"},
+		{"Asia/Calcutta", "Asia/Kolkata"},
+		{"America/New_York", "US/Eastern"},
+		{"Africa/Nairobi", "Africa/Asmera"},
+		{"Asia/Tokyo", "Japan"},
 	} {
 		for _, name := range names {
 			if !slices.Contains(alike[names[0]], name) {
