@@ -164,6 +164,6 @@ type Request struct {
 // Answer is the outcome of a check.
 type Answer struct {
 	Check    *spend.Check
-	Replayed bool         // the recorded answer of an earlier request
-	Released spend.Status // what released it, of a replay; else empty
+	Replayed bool           // the recorded answer of an earlier request
+	Outcome  *spend.Outcome // the last report of a replayed check; nil before there is one
 }

@@ -144,16 +144,14 @@ func newReported(store audit.Trail) *guard.Lookup[spend.ID, *spend.Outcome] {
 	})
 }
 
-// replay answers with a recorded check, and with what released it.
+// replay answers with a recorded check, and with what became of it (S57).
 func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (Answer, error) {
 	a.metrics.replays.Inc()
 	answer := Answer{Check: check, Replayed: true}
 	if check.Decision.Effect != spend.Allow {
 		return answer, nil
 	}
-	o, ok, err := a.reported.Get(ctx, check.ID)
-	if ok && o.Frees() {
-		answer.Released = o.Status
-	}
+	o, _, err := a.reported.Get(ctx, check.ID)
+	answer.Outcome = o
 	return answer, err
 }

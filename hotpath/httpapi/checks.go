@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"spendgate/hotpath"
+	"spendgate/hotpath/spend"
 )
 
 // postCheck answers POST /v1/checks. A body that is at fault is told to whoever is
@@ -32,11 +33,22 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 		x.trace.Check, x.trace.Replayed = answer.Check, answer.Replayed
 	}
 	x.setReplayed(answer.Replayed)
-	if answer.Released != "" {
-		x.ctx.Response.Header.SetCanonical(headerOutcome, []byte(answer.Released))
-	}
+	x.setOutcome(answer.Outcome)
 	x.out = AppendCheckResult(x.out, answer.Check)
 	return x.answer(200)
+}
+
+// setOutcome says what became of a check that the response shows, if that was
+// reported (S57): its body is that of the first response.
+func (x *exchange) setOutcome(o *spend.Outcome) {
+	if o == nil {
+		return
+	}
+	value := []byte(o.Status)
+	if o.Release == spend.ReleasePending {
+		value = append(value, ";release=pending"...)
+	}
+	x.ctx.Response.Header.SetCanonical(headerOutcome, value)
 }
 
 // getCheck answers GET /v1/checks/{check_id}.
@@ -46,6 +58,15 @@ func (a *API) getCheck(x *exchange) error {
 	check, err := a.readCheck(ctx, x)
 	if err != nil {
 		return err
+	}
+	if check.Decision.Effect == spend.Allow {
+		outcomes, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
+		if err != nil {
+			return err
+		}
+		if len(outcomes) > 0 {
+			x.setOutcome(outcomes[len(outcomes)-1])
+		}
 	}
 	x.out = AppendCheckResult(x.out, check)
 	return x.answer(200)
