@@ -123,6 +123,7 @@ func configTests() []test {
 func listTests() []test {
 	return []test{
 		{"CounterListing", counterListing},
+		{"RollingListing", rollingListing},
 		{"PrincipalsExpire", principalsExpire},
 		{"OutcomeListing", outcomeListing},
 		{"ApprovalListing", approvalListing},
