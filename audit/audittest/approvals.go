@@ -140,8 +140,15 @@ func approvalSeparation(t *testing.T, s Subject) {
 	asked := asking(f, 1)
 	mustCommit(t, s, asked)
 	for _, d := range []struct{ principal, owner string }{
-		{"agent-team", ""}, {"agent-team", "zoe"}, {"ann", ""}, {"bob", "ann"}, {"bob", "agent-team"},
-		{"AGENT-Team", ""}, {"bob", "Ann"}, {"bob", asked.KeyID}, {"bob", "\uff41nn"},
+		{"agent-team", ""},
+		{"agent-team", "zoe"},
+		{"ann", ""},
+		{"bob", "ann"},
+		{"bob", "agent-team"},
+		{"AGENT-Team", ""},
+		{"bob", "Ann"},
+		{"bob", asked.KeyID},
+		{"bob", "\uff41nn"},
 	} {
 		for _, approves := range []bool{true, false} {
 			request := decision(asked, d.principal, approves)

@@ -103,9 +103,9 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 
 // partyOf returns who stands behind a key now; zero without such a key.
 func partyOf(ctx context.Context, from querier, keyID string) (audit.Party, error) {
-	id, err := spend.ParseID(keyID, spend.PrefixKey)
-	if err != nil {
-		return audit.Party{}, nil
+	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
+	if malformed != nil {
+		return audit.Party{}, nil //nolint:nilerr // what is no key_id is of no key
 	}
 	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p audit.Party, err error) {
 		err = row.Scan(&p.Principal, &p.Owner)

@@ -74,8 +74,10 @@ var refusals = [...]struct {
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
 	{hotpath.ErrApprovedAlready, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver"}},
-	{hotpath.ErrOtherPrincipal, &refusal{409, "approval_mismatch",
-		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew"}},
+	{hotpath.ErrOtherPrincipal, &refusal{
+		409, "approval_mismatch",
+		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",
+	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
 	{hotpath.ErrAlreadyReported, &refusal{409, "outcome_already_reported", "another outcome of this check is reported; GET it at this path"}},
 
