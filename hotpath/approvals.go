@@ -134,3 +134,41 @@ func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit
 	decided, err = a.Approval(ctx, access, d.ApprovalID)
 	return decided, outcome == audit.DecisionReplayed, err
 }
+
+const (
+	// openAtOnce is how many approvals are read at once to find those that matter.
+	openAtOnce = 100
+	// openAtMost bounds how many are read for one response.
+	openAtMost = 500
+)
+
+// ApprovalsWaitingFor returns a page of the pending approvals that the caller may decide and
+// has not, newest first, and where the next page begins (S64). A page looks at openAtMost:
+// it may be short, or empty, while there are more.
+func (a *Authorizer) ApprovalsWaitingFor(ctx context.Context, access Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool, err error) {
+	if access.permit(spend.ApprovalsDecide) != nil {
+		return nil, next, false, nil
+	}
+	d := audit.DecisionRequest{Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner}
+	limit := q.Limit
+	q.Status, q.Limit = audit.ApprovalPending, openAtOnce
+	for range openAtMost / openAtOnce {
+		found, foundMore, err := a.store.ListApprovals(ctx, q)
+		if err != nil {
+			return nil, next, false, err
+		}
+		for i, approval := range found {
+			q.Before = approval.Check.ID
+			if d.ActionHash = approval.Check.Approval.ActionHash; approval.Takes(d) == audit.DecisionRecorded {
+				page = append(page, approval)
+			}
+			if len(page) == limit {
+				return page, q.Before, foundMore || i < len(found)-1, nil
+			}
+		}
+		if !foundMore {
+			return page, q.Before, false, nil
+		}
+	}
+	return page, q.Before, true, nil
+}

@@ -167,18 +167,21 @@ type BudgetLeft struct {
 	Remaining      spend.Total
 	Counted        bool
 	RemainingCount int64
+	// What is left once the approvals that are approved and unused were used.
+	AfterApproved      spend.Total
+	AfterApprovedCount int64
 }
 
-// BudgetsLeft returns what the budgets of the newest version that judge the
-// check's action have left, never nil.
-func (a *Authorizer) BudgetsLeft(ctx context.Context, check *spend.Check) ([]BudgetLeft, error) {
+// BudgetsLeft returns what the budgets of the newest version that judge the action of an
+// approval have left, never nil.
+func (a *Authorizer) BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]BudgetLeft, error) {
 	left := []BudgetLeft{}
-	program, err := a.catalog.program(check.Action.PolicyID)
+	program, err := a.catalog.program(approval.Check.Action.PolicyID)
 	if err != nil {
 		return nil, err
 	}
-	resolution := spend.Resolution{Type: check.ActionType, Confidence: check.Decision.Confidence}
-	charges := program.Charges(nil, &check.Action, resolution, check.PrincipalName(), a.now())
+	now := a.now()
+	charges := chargesOf(program, approval.Check, now)
 	if charges == nil {
 		return left, nil
 	}
@@ -186,14 +189,51 @@ func (a *Authorizer) BudgetsLeft(ctx context.Context, check *spend.Check) ([]Bud
 	if err != nil {
 		return nil, err
 	}
+	promised, err := a.promised(ctx, program, approval, now)
+	if err != nil {
+		return nil, err
+	}
 	for i := range charges {
 		c := &charges[i]
+		l := BudgetLeft{RuleID: c.RuleID, Limited: c.Limited, Counted: c.Counted}
 		usage := usages[c.Counter]
-		l := BudgetLeft{RuleID: c.RuleID, Limited: c.Limited, Counted: c.Counted, RemainingCount: max(c.MaxCount-usage.Count, 0)}
-		if remaining, ok := c.Limit.Total().Minus(usage.Used); ok {
-			l.Remaining = remaining
-		}
+		l.Remaining, l.RemainingCount = remainingOf(c, usage)
+		usage.Used, usage.Count = usage.Used.Plus(promised[c.Counter].Used), usage.Count+promised[c.Counter].Count
+		l.AfterApproved, l.AfterApprovedCount = remainingOf(c, usage)
 		left = append(left, l)
 	}
 	return left, nil
+}
+
+// chargesOf returns what an allow of the check's action would take now.
+func chargesOf(p *policy.Program, check *spend.Check, now time.Time) []spend.Charge {
+	resolution := spend.Resolution{Type: check.ActionType, Confidence: check.Decision.Confidence}
+	return p.Charges(nil, &check.Action, resolution, check.PrincipalName(), now)
+}
+
+func remainingOf(c *spend.Charge, usage spend.Usage) (remaining spend.Total, count int64) {
+	remaining, _ = c.Limit.Total().Minus(usage.Used) // zero when there is less than nothing
+	return remaining, max(c.MaxCount-usage.Count, 0)
+}
+
+// promised returns what the other approvals of the policy that are approved and unused would
+// take, of the newest openAtMost.
+func (a *Authorizer) promised(ctx context.Context, p *policy.Program, than *audit.Approval, now time.Time) (map[spend.Counter]spend.Usage, error) {
+	taken := make(map[spend.Counter]spend.Usage)
+	q := audit.ApprovalQuery{Status: audit.ApprovalApproved, PolicyID: than.Check.Action.PolicyID, Limit: openAtMost}
+	approved, _, err := a.store.ListApprovals(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range approved {
+		if other.Check.ID == than.Check.ID {
+			continue
+		}
+		for _, c := range chargesOf(p, other.Check, now) {
+			usage := taken[c.Counter]
+			usage.Used, usage.Count = usage.Used.Plus(c.Amount.Total()), usage.Count+1
+			taken[c.Counter] = usage
+		}
+	}
+	return taken, nil
 }

@@ -13,8 +13,13 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-const selectApprovals = `SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by
+const (
+	selectApprovals = `SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by
 	FROM approvals AS a, LATERAL state_of_approval(a) AS s `
+	// What is pending or approved has a deadline, and is found without reading others.
+	selectOpenApprovals = `SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by
+	FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s `
+)
 
 // Approvals implements audit.Approvals.
 func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approval, error) {
@@ -28,7 +33,11 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 // derived, reads what the others leave.
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) ([]*audit.Approval, bool, error) {
 	q.Before = cmp.Or(q.Before, audit.MaxID())
-	page, err := s.approvals(ctx, selectApprovals+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
+	from := selectApprovals
+	if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
+		from = selectOpenApprovals
+	}
+	page, err := s.approvals(ctx, from+`WHERE a.id < $1 AND ($2 = '' OR a.policy_id = $2) AND ($3 = '' OR a.agent_id = $3)
 		AND ($4::text[] IS NULL OR a.policy_id = ANY ($4)) AND ($5::text[] IS NULL OR a.agent_id = ANY ($5)) AND ($6 = '' OR a.principal = $6)
 		AND ($7 = '' OR s.status = $7) ORDER BY a.id DESC LIMIT $8`,
 		[16]byte(q.Before), q.PolicyID, q.AgentID, q.PolicyIDs, q.AgentIDs, q.Principal, string(q.Status), q.Limit+1)

@@ -143,6 +143,9 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 	for {
 		before := cmp.Or(q.Before, audit.MaxID())
 		w := where{"WHERE a.id < ?", []any{before[:]}}
+		if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
+			w.text += " AND a.id IN (SELECT approval_id FROM approval_deadlines)"
+		}
 		w.is("policy_id", q.PolicyID)
 		w.is("agent_id", q.AgentID)
 		w.is("principal", q.Principal)

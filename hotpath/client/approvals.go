@@ -66,6 +66,9 @@ type BudgetRemaining struct {
 	RuleID         string `json:"rule_id"`
 	Remaining      *Total `json:"remaining,omitempty"`
 	RemainingCount *int64 `json:"remaining_count,omitempty"`
+	// What is left once the approvals that are approved and unused were used.
+	AfterApproved      *Total `json:"remaining_after_approved,omitempty"`
+	AfterApprovedCount *int64 `json:"remaining_count_after_approved,omitempty"`
 }
 
 // ApprovalQuery selects approvals; empty fields select all.
@@ -73,8 +76,11 @@ type ApprovalQuery struct {
 	Status   ApprovalStatus
 	PolicyID string
 	AgentID  string
-	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor   string // Pagination.NextCursor of a page of the same query
+	// WaitingForMe selects pending ones that the client's key may decide and has not.
+	WaitingForMe bool
+
+	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor string // Pagination.NextCursor of a page of the same query
 }
 
 // ApprovalPage is one page, newest first. It has no TotalCount.
@@ -127,8 +133,12 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 }
 
 func (q ApprovalQuery) request(cursor string) request {
+	waitingFor := ""
+	if q.WaitingForMe {
+		waitingFor = "me"
+	}
 	return get("/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "limit": optionalInt(q.Limit), "cursor": cursor,
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "waiting_for": waitingFor, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }
 

@@ -17,19 +17,31 @@ const maxWait = 30 * time.Second
 
 // getApprovals answers GET /v1/approvals.
 func (a *API) getApprovals(x *exchange) error {
-	query, filters, err := queryApprovals(x.query())
+	query, waiting, filters, err := queryApprovals(x.query())
 	if err != nil {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
 	ctx, cancel := x.readContext()
 	defer cancel()
-	page, more, err := a.store.ListApprovals(ctx, query)
+	var page []*audit.Approval
+	var more bool
+	var next spend.ID
+	if waiting {
+		page, next, more, err = a.authorizer.ApprovalsWaitingFor(ctx, x.access, query)
+	} else {
+		page, more, err = a.store.ListApprovals(ctx, query)
+	}
 	if err != nil {
 		return err
 	}
 	record := func(dst []byte, a **audit.Approval) []byte { return appendApproval(dst, *a, nil, time.Now()) }
-	position := func(a **audit.Approval) string { return string((*a).Check.ID[:]) }
+	position := func(a **audit.Approval) string {
+		if waiting {
+			return string(next[:])
+		}
+		return string((*a).Check.ID[:])
+	}
 	return answerPage(x, page, record, position, more, filters, noTotal)
 }
 
@@ -94,7 +106,7 @@ func cutUnquoted(s string, separator byte) (before, after string) {
 func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
 	ctx, cancel := x.readContext()
 	defer cancel()
-	left, err := a.authorizer.BudgetsLeft(ctx, approval.Check)
+	left, err := a.authorizer.BudgetsLeft(ctx, approval)
 	if err != nil {
 		return err
 	}
@@ -162,19 +174,27 @@ func decodeDecision(r *reader, d *audit.DecisionRequest) error {
 	return r.faults.Err()
 }
 
-// queryApprovals reads the query of GET /v1/approvals.
-func queryApprovals(query []byte) (audit.ApprovalQuery, filterSum, error) {
+// queryApprovals reads the query of GET /v1/approvals. waiting: those that wait for the
+// caller's decision.
+func queryApprovals(query []byte) (_ audit.ApprovalQuery, waiting bool, _ filterSum, _ error) {
 	var faults spend.Faults
-	values := parameters(query, &faults, "status", "policy_id", "agent_id", "limit", "cursor")
+	values := parameters(query, &faults, "status", "policy_id", "agent_id", "waiting_for", "limit", "cursor")
 	q := audit.ApprovalQuery{Status: audit.ApprovalStatus(values["status"]), PolicyID: values["policy_id"], AgentID: values["agent_id"]}
 	switch q.Status {
 	case "", audit.ApprovalPending, audit.ApprovalApproved, audit.ApprovalDenied, audit.ApprovalExpired, audit.ApprovalUsed:
 	default:
 		faults.Add("status", "must be pending, approved, denied, expired or used")
 	}
+	who, waiting := values["waiting_for"]
+	if waiting && who != "me" {
+		faults.Add("waiting_for", "must be me")
+	}
+	if waiting && q.Status != "" && q.Status != audit.ApprovalPending {
+		faults.Add("status", "must be pending with waiting_for")
+	}
 	spend.CheckLength(&faults, "policy_id", q.PolicyID, spend.MaxPolicyID)
 	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
-	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID)
+	filters := sumOf("approvals 1", string(q.Status), q.PolicyID, q.AgentID, who)
 	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
-	return q, filters, faults.Err()
+	return q, waiting, filters, faults.Err()
 }

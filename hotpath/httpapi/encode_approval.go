@@ -66,6 +66,8 @@ func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {
 	o.text("rule_id", left.RuleID)
 	sum(&o, "remaining", left.Limited, left.Remaining)
 	o.count("remaining_count", left.Counted, left.RemainingCount)
+	sum(&o, "remaining_after_approved", left.Limited, left.AfterApproved)
+	o.count("remaining_count_after_approved", left.Counted, left.AfterApprovedCount)
 	return o.end()
 }
 

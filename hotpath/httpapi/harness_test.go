@@ -124,7 +124,11 @@ func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audi
 	return nil, false, hotpath.ErrApprovalNotFound
 }
 
-func (f *fake) BudgetsLeft(context.Context, *spend.Check) ([]hotpath.BudgetLeft, error) {
+func (f *fake) ApprovalsWaitingFor(context.Context, hotpath.Access, audit.ApprovalQuery) ([]*audit.Approval, spend.ID, bool, error) {
+	return nil, spend.ID{}, false, nil
+}
+
+func (f *fake) BudgetsLeft(context.Context, *audit.Approval) ([]hotpath.BudgetLeft, error) {
 	return nil, nil
 }
 

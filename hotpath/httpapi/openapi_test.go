@@ -378,7 +378,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	approvalID := field(t, d.send("POST", "/v1/checks", escalated, 200, true), "approval_id")
 	path := "/v1/approvals/" + approvalID
 	pending := d.send("GET", path, "", 200, true, "Prefer: wait=0")
-	if !strings.Contains(pending, `"remaining":[{"rule_id":"day","remaining":100,"remaining_count":null}],"next_step":"Pending is not approved. Ask again in 5 s."}`) {
+	if !strings.Contains(pending, `"remaining":[{"rule_id":"day","remaining":100,"remaining_count":null,"remaining_after_approved":100,"remaining_count_after_approved":null}],"next_step":"Pending is not approved. Ask again in 5 s."}`) {
 		t.Error(pending)
 	}
 	use := strings.Replace(strings.Replace(escalated, `"k13"`, `"use"`, 1), "{", `{"approval_id":"`+approvalID+`",`, 1)
@@ -391,8 +391,29 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", path+"/approve", decision, 403, true)
 	d.send("POST", path+"/approve", `{"action_hash":"00"}`, 409, true, person)
 	d.send("POST", path+"/approve", `{"note":"no hash"}`, 422, false, person)
+	other := field(t, d.send("POST", "/v1/checks", strings.Replace(check("14"), `"p"`, `"e"`, 1), 200, true), "approval_id")
+	waits := func(want int, query string, headers ...string) string {
+		t.Helper()
+		list := d.send("GET", "/v1/approvals?waiting_for=me"+query, "", 200, true, headers...)
+		if got := strings.Count(list, `"status":"pending"`); got != want || strings.Count(list, `"approval_id"`) != want {
+			t.Errorf("%d wait, want %d: %s", got, want, list)
+		}
+		return list
+	}
+	waits(0, "") // who asked decides nothing
+	if list := waits(1, "&limit=1", person); !strings.Contains(list, other) || strings.Contains(waits(1, "&limit=1&cursor="+field(t, list, "pagination", "next_cursor"), person), other) {
+		t.Error("the second page is the first", list)
+	}
+	d.send("GET", "/v1/approvals?waiting_for=ann", "", 422, false, person)
+	d.send("GET", "/v1/approvals?waiting_for=me&status=denied", "", 422, true, person)
 	d.send("POST", path+"/approve", decision, 200, true, person)
 	d.send("POST", path+"/approve", decision, 200, true, person)
+	if list := waits(1, "", person); !strings.Contains(list, other) {
+		t.Error(list)
+	}
+	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":87,`) {
+		t.Error(left)
+	}
 	if answer := d.send("POST", "/v1/checks", use, 200, true); field(t, answer, "decision") != "allow" {
 		t.Error(answer)
 	}
