@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"spendgate/audit"
 	"spendgate/hotpath/guard"
@@ -54,10 +55,10 @@ func (a *Authorizer) Approval(ctx context.Context, access Access, id spend.ID) (
 	return found, nil
 }
 
-// lift returns the rules whose escalation people approved for this check (S47). The
+// approvedFor returns the approval that the check uses, whose rules are lifted (S47). The
 // commit of the check proves it again. Another principal's approval is for another
 // action (S46).
-func (a *Authorizer) lift(ctx context.Context, check *spend.Check) ([]spend.EscalatedRule, error) {
+func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audit.Approval, error) {
 	approval, ok, err := a.approvals.Get(ctx, check.Action.ApprovalID)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (a *Authorizer) lift(ctx context.Context, check *spend.Check) ([]spend.Esca
 		}
 		return nil, refused
 	}
-	return approval.Check.Approval.Rules, nil
+	return approval, nil
 }
 
 // conclude decides the check by the finding. An escalation asks people for their
@@ -79,6 +80,9 @@ func (a *Authorizer) lift(ctx context.Context, check *spend.Check) ([]spend.Esca
 func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check, found policy.Finding) {
 	check.Decision = p.Explain(found, &check.Action, c.resolution)
 	check.Approval = nil
+	if found.Effect == spend.Allow && c.approved != nil {
+		check.Decision.Message += "; " + whatPeopleSaw(c.approved)
+	}
 	if found.Effect != spend.Escalate {
 		return
 	}
@@ -96,6 +100,25 @@ func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check
 	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
 		"Once it is approved, check exactly this action again with that approval_id, and proceed only if that is allowed.",
 		check.ID.Text(spend.PrefixApproval), people(asked.Required))
+}
+
+// maxRulesNamed bounds how many rules a message names.
+const maxRulesNamed = 10
+
+// whatPeopleSaw says in an allow by which version and rules its approval was asked for (S64):
+// it was judged by the version in force, which may be another.
+func whatPeopleSaw(approval *audit.Approval) string {
+	var names []string
+	rules := approval.Check.Approval.Rules
+	for _, rule := range rules[:min(len(rules), maxRulesNamed)] {
+		names = append(names, rule.RuleID)
+	}
+	more := ""
+	if n := len(rules) - len(names); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("people approved what version %d escalated by %s%s",
+		approval.Check.Decision.PolicyVersion, strings.Join(names, ", "), more)
 }
 
 func people(n int) string {

@@ -86,9 +86,10 @@ type checking struct {
 	admission  admission
 	resolution spend.Resolution
 	quota      ratelimit.Quota
-	last       guard.Reading // of the last claim
-	deadline   time.Time     // when the check is refused unless it is recorded
-	budgets    *budgeting    // nil when none judges it
+	last       guard.Reading   // of the last claim
+	deadline   time.Time       // when the check is refused unless it is recorded
+	budgets    *budgeting      // nil when none judges it
+	approved   *audit.Approval // that it uses; else nil
 	lift       []spend.EscalatedRule
 	reclaims   bool // a commit of it was refused
 	handedOver bool // finish ends it
@@ -222,11 +223,13 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	a.guard.Stamp(&c.attempt, out, check)
-	if c.budgets, c.lift = nil, nil; c.attempt.Approved {
+	c.budgets, c.approved, c.lift = nil, nil, nil
+	if c.attempt.Approved {
 		var err error
-		if c.lift, err = a.lift(ctx, check); err != nil {
+		if c.approved, err = a.approvedFor(ctx, check); err != nil {
 			return nil, err
 		}
+		c.lift = c.approved.Check.Approval.Rules
 	}
 	now := a.now()
 	c.request.Trace.Begin(trace.Evaluate, now)

@@ -414,7 +414,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":87,`) {
 		t.Error(left)
 	}
-	if answer := d.send("POST", "/v1/checks", use, 200, true); field(t, answer, "decision") != "allow" {
+	if answer := d.send("POST", "/v1/checks", use, 200, true); field(t, answer, "decision") != "allow" ||
+		!strings.HasSuffix(field(t, answer, "message"), ", version 1; people approved what version 1 escalated by ask") {
 		t.Error(answer)
 	}
 	d.send("POST", "/v1/checks", strings.Replace(use, `"use"`, `"again"`, 1), 409, true)

@@ -225,9 +225,13 @@ func outputTexts() map[string]string {
 		"used_by_check_id":          "The check that was allowed by it.",
 		"remaining":                 "What the budgets that apply have left; null is no such limit.",
 		"remaining_count":           "How many actions are left.",
-		"reference":                 "The payment system's name for it. Null if none was given.",
-		"release":                   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
-		"flags":                     "exceeded or exceeded_pending if more was moved than was allowed.",
+
+		"remaining_after_approved":       "What is left once other actions that people approved were carried out.",
+		"remaining_count_after_approved": "How many actions are left then.",
+
+		"reference": "The payment system's name for it. Null if none was given.",
+		"release":   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
+		"flags":     "exceeded or exceeded_pending if more was moved than was allowed.",
 	}
 }
 
