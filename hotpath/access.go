@@ -133,10 +133,11 @@ func (a Access) principal() string {
 	return cmp.Or(a.key.Grants.Principal, a.key.name)
 }
 
-// KeyHashes are what the caller's checks with an idempotency key are recorded by for 24
-// hours.
-func (a Access) KeyHashes(idempotencyKey string) []spend.Hash {
-	return []spend.Hash{spend.HashKey(idempotencyKey)}
+// KeyHashes are what the caller's checks with an idempotency key, and with the approval
+// if it is not zero, are recorded by for 24 hours.
+func (a Access) KeyHashes(idempotencyKey string, approval spend.ID) []spend.Hash {
+	action := spend.Action{IdempotencyKey: idempotencyKey, ApprovalID: approval}
+	return []spend.Hash{action.KeyHash()}
 }
 
 // Sees reports whether the caller may read a check.

@@ -98,7 +98,7 @@ func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check
 	asked.ActionHash = spend.ActionHash(check)
 	check.Approval = asked
 	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
-		"Once it is approved, check exactly this action again with that approval_id, and proceed only if that is allowed.",
+		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, and proceed only if that is allowed.",
 		check.ID.Text(spend.PrefixApproval), people(asked.Required))
 }
 

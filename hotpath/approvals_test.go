@@ -74,7 +74,11 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 		for round := range 4 {
 			a := refundOf(t, "101", fmt.Sprint("c-", round))
 			a.PolicyID = "e"
-			approval := f.asked(a)
+			asks := a
+			if round%2 == 1 {
+				asks.IdempotencyKey = fmt.Sprint("use-", round) // an approval has a slot of its own
+			}
+			approval := f.asked(asks)
 			if o := f.check(1, with(approval, a)); !refusedAs(o, audit.ApprovalPending) {
 				t.Errorf("while pending: %s", o)
 			}
@@ -84,10 +88,7 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 			if o := f.check(1, larger); !refusedAs(o, audit.ApprovalMismatch) {
 				t.Errorf("ten times the amount: %s", o)
 			}
-			use := with(approval, a)
-			if round%2 == 1 {
-				use.IdempotencyKey = fmt.Sprint("use-", round)
-			}
+			use := with(approval, asks)
 			var passed *spend.Check
 			replays := 0
 			for _, o := range f.checkAll(repeat(use, 20)...) {

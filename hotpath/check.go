@@ -102,9 +102,7 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	c.attempt.Deadline = c.deadline
 	c.attempt.RequestSHA = spend.RequestSHA(action)
 	c.attempt.Approved = !action.ApprovalID.IsZero()
-	if action.IdempotencyKey != "" {
-		c.attempt.KeyHash = spend.HashKey(action.IdempotencyKey)
-	}
+	c.attempt.KeyHash = action.KeyHash()
 	return c
 }
 

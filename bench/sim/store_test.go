@@ -142,9 +142,9 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 		if m.byID[c.ID] != nil {
 			return &audit.RowError{Err: errors.New("the check is recorded already")}
 		}
-		if key := c.Action.IdempotencyKey; key != "" {
-			if row, ok := m.byKey[spend.HashKey(key)]; ok && row.expires.After(now) {
-				taken = append(taken, spend.HashKey(key))
+		if c.Action.IdempotencyKey != "" {
+			if row, ok := m.byKey[c.Action.KeyHash()]; ok && row.expires.After(now) {
+				taken = append(taken, c.Action.KeyHash())
 			}
 		}
 	}
@@ -176,8 +176,8 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 		m.checks = append(m.checks, &stored)
 		m.byID[c.ID] = &stored
 		m.events = append(m.events, event{at: now, check: &stored})
-		if key := c.Action.IdempotencyKey; key != "" {
-			m.byKey[spend.HashKey(key)] = keyRow{c.ID, now.Add(keysLive)}
+		if c.Action.IdempotencyKey != "" {
+			m.byKey[c.Action.KeyHash()] = keyRow{c.ID, now.Add(keysLive)}
 		}
 	}
 	for _, o := range outcomes {

@@ -70,7 +70,7 @@ func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuer
 		page.Checks = slices.DeleteFunc(page.Checks, func(c *spend.Check) bool { return slices.Contains(q.listed, c.ID) })
 		return nil
 	}
-	recent, err := a.store.CheckIDsByKey(ctx, access.KeyHashes(q.IdempotencyKey))
+	recent, err := a.store.CheckIDsByKey(ctx, access.KeyHashes(q.IdempotencyKey, q.ApprovalID))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,22 @@ type Hash [sha256.Size]byte
 // IsZero reports whether the Hash was never computed.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// HashKey returns the hash under which an idempotency key is stored and claimed.
+// KeyHash returns the hash under which the action's idempotency key is stored and
+// claimed; zero without one. A key has a slot for each approval that it is sent with. No
+// key begins with a zero byte, so that these slots are none of another key.
+func (a *Action) KeyHash() Hash {
+	switch {
+	case a.IdempotencyKey == "":
+		return Hash{}
+	case a.ApprovalID.IsZero():
+		return HashKey(a.IdempotencyKey)
+	}
+	b := append(make([]byte, 0, 256), 0)
+	b = append(b, a.ApprovalID[:]...)
+	return sha256.Sum256(append(b, a.IdempotencyKey...))
+}
+
+// HashKey returns the hash of a key that is sent without an approval.
 func HashKey(idempotencyKey string) Hash {
 	return sha256.Sum256(append(make([]byte, 0, 256), idempotencyKey...)) // short keys stay on the stack
 }

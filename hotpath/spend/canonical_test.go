@@ -1,7 +1,9 @@
 package spend
 
 import (
+	"bytes"
 	"encoding/hex"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -140,7 +142,10 @@ func TestHashesStayTheSame(t *testing.T) {
 	f(RequestSHA(full), "053f380fcc35b280a925774feed895fd0bcb38491c6605b121f510313cb44caa")
 	f(RequestSHA(actionOf(t, "10", "", nil)), "15e53d9c69ab76cbcaf8aa24721e2d6a838ccfbf3688f73f501a788e42c75fe8")
 	f(FingerprintOf(full, Credit), "a236c7f1ff7894c4033f2191971e97306713b32e85c1e7042b8aa1952dab1167")
-	f(HashKey("order-99"), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
+	f((&Action{}).KeyHash(), strings.Repeat("0", 64))
+	f((&Action{IdempotencyKey: "order-99"}).KeyHash(), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
+	approval := ID(bytes.Repeat([]byte{7}, 16))
+	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash(), "c011c455dc0f26f468e3b4ab5c912b7d06e69e7e998ea48b529a055a3e0d8eab")
 }
 
 // FuzzRequestSHA: compacting and reordering never change the hash; changing a

@@ -108,7 +108,7 @@ CREATE INDEX batches_ids ON batches USING brin (first_id, last_id) WITH (pages_p
 -- One table for all days: a table per day would let a key pass twice around
 -- midnight (F14). The clock that counts is this server's.
 CREATE TABLE idempotency_keys (
-    key_hash   bytea       PRIMARY KEY, -- SHA-256 of the key
+    key_hash   bytea       PRIMARY KEY, -- SHA-256 of the key, and of the approval that it was sent with
     check_id   uuid        NOT NULL,
     expires_at timestamptz NOT NULL
 );

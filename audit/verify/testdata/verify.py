@@ -291,7 +291,8 @@ class Verifier:
             if stored is None or not intact:
                 self.lost.add(check)
             elif fields[22]:
-                self.keyed.setdefault(hashlib.sha256(fields[22]).digest(), []).append(check)
+                slot = b"\0" + fields[34] if fields[34] else b""
+                self.keyed.setdefault(hashlib.sha256(slot + fields[22]).digest(), []).append(check)
             if stored is None:
                 self.find("inserted", f"check chk_{check.hex()}")
             elif not intact:
