@@ -15,6 +15,14 @@ type Event struct {
 	Data      json.RawMessage `json:"data"` // an object; what it has depends on the type
 }
 
+// EventQuery selects events; fields other than After may be empty.
+type EventQuery struct {
+	After int64  // the sequence after which to read; 0 reads from the first
+	Type  string // such as violation.recorded
+	From  string // an RFC 3339 time or a date, inclusive: where the feed begins if After is 0
+	Limit int    // a page's, 1 to 100; 0 is the service's default of 20
+}
+
 // EventPage is one page of the feed. It may be short, or empty, while there are
 // more.
 type EventPage struct {
@@ -27,10 +35,15 @@ type EventPage struct {
 	Body []byte `json:"-"` // the answer as it came
 }
 
-// Events reads a page of events of greater sequences than after, 0 the first. limit
-// is 1 to 100; 0 is the service's default of 20.
-func (c *Client) Events(ctx context.Context, after int64, limit int) (*EventPage, error) {
-	from, _, err := c.send(ctx, get("/v1/events", map[string]string{"after": strconv.FormatInt(after, 10), "limit": optionalInt(limit)}))
+// Events reads a page of events of greater sequences than After.
+func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
+	after := strconv.FormatInt(q.After, 10)
+	if q.After == 0 {
+		after = "" // which would win over From
+	}
+	from, _, err := c.send(ctx, get("/v1/events", map[string]string{
+		"after": after, "type": q.Type, "from": q.From, "limit": optionalInt(q.Limit),
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +51,7 @@ func (c *Client) Events(ctx context.Context, after int64, limit int) (*EventPage
 	if err := decode(from.body, page); err != nil {
 		return nil, err
 	}
-	if page.NextAfter < after || page.HasMore && page.NextAfter == after {
+	if page.NextAfter < q.After || page.HasMore && page.NextAfter == q.After {
 		return nil, misunderstood("there are more events and no way to them")
 	}
 	return page, nil

@@ -38,11 +38,18 @@ type CheckQuery struct {
 	PolicyID string
 	Decision Decision
 	Outcome  string // none, or the status that was reported last
-	From     string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
-	To       string // likewise
-	Before   string // exclusive; a date is the start of its UTC day
-	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor   string // Pagination.NextCursor of a page of the same query
+
+	Counterparty   string
+	ActionType     ActionType
+	ReasonCode     string
+	IdempotencyKey string // found at once
+	ApprovalID     string
+
+	From   string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
+	To     string // likewise
+	Before string // exclusive; a date is the start of its UTC day
+	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor string // Pagination.NextCursor of a page of the same query
 }
 
 // CheckPage is one page, newest first. It may be short, or empty, while there are
@@ -64,6 +71,8 @@ func (a *RecordedAction) clean() {
 func (q CheckQuery) request(cursor string) request {
 	return get("/v1/checks", map[string]string{
 		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
+		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode,
+		"idempotency_key": q.IdempotencyKey, "approval_id": q.ApprovalID,
 		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

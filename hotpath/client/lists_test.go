@@ -47,6 +47,18 @@ func lists(t *testing.T, c *client.Client) {
 		page.Data[0].Outcome == nil || page.Data[0].Outcome.Note != "n" {
 		t.Error(page, err)
 	}
+	for _, q := range []client.CheckQuery{
+		{Counterparty: "c", AgentID: "l"}, {IdempotencyKey: "listed"}, {ActionType: client.Credit, IdempotencyKey: "listed"},
+	} {
+		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID {
+			t.Errorf("%+v: %+v, %v", q, page, err)
+		}
+	}
+	for _, q := range []client.CheckQuery{{ReasonCode: "duplicate_action_detected", AgentID: "l"}, {ApprovalID: "apr_00000000000000000000000000000000"}} {
+		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 0 {
+			t.Errorf("%+v: %+v, %v", q, page, err)
+		}
+	}
 	query.From = "yesterday"
 	if _, err := c.Checks(t.Context(), query); code(err) != client.CodeValidation {
 		t.Error(err)
@@ -85,7 +97,7 @@ func lists(t *testing.T, c *client.Client) {
 func events(t *testing.T, c *client.Client) {
 	var all []client.Event
 	for after, more := int64(0), true; more; {
-		page, err := c.Events(t.Context(), after, 3)
+		page, err := c.Events(t.Context(), client.EventQuery{After: after, Limit: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,11 +113,18 @@ func events(t *testing.T, c *client.Client) {
 	if types["policy.created"] < 2 || types["key.changed"] == 0 || types["violation.recorded"] == 0 {
 		t.Error(types)
 	}
-	page, err := c.Events(t.Context(), all[len(all)-1].Sequence, 0)
+	page, err := c.Events(t.Context(), client.EventQuery{After: all[len(all)-1].Sequence})
 	if err != nil || len(page.Data) != 0 || page.HasMore || page.NextAfter != all[len(all)-1].Sequence {
 		t.Error(page, err)
 	}
-	if _, err := c.Events(t.Context(), -1, 0); code(err) != client.CodeValidation {
+	some, err := c.Events(t.Context(), client.EventQuery{Type: "policy.created", From: "2020-01-01", Limit: 100})
+	if err != nil || len(some.Data) != min(types["policy.created"], 100) || some.Data[0].Type != "policy.created" {
+		t.Error(some, err)
+	}
+	if some, err = c.Events(t.Context(), client.EventQuery{From: "2999-01-01"}); err != nil || len(some.Data) != 0 {
+		t.Error(some, err)
+	}
+	if _, err := c.Events(t.Context(), client.EventQuery{After: -1}); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
 }

@@ -195,7 +195,10 @@ func violations(t *testing.T, c *client.Client) {
 			t.Fatal(r, err)
 		}
 	}
-	query := client.ViolationQuery{AgentID: "v", ActionType: client.Credit, Decision: client.Escalate, From: "2020-01-01", To: "2999-01-01", Limit: 2}
+	if none, err := c.Violations(t.Context(), client.ViolationQuery{AgentID: "v", PolicyID: "other"}); err != nil || none.Pagination.TotalCount != 0 {
+		t.Error(none, err)
+	}
+	query := client.ViolationQuery{AgentID: "v", PolicyID: "p:1", ActionType: client.Credit, Decision: client.Escalate, From: "2020-01-01", To: "2999-01-01", Limit: 2}
 	page, err := c.Violations(t.Context(), query)
 	if err != nil || len(page.Data) != 2 || !page.Pagination.HasMore || page.Pagination.TotalCount != 5 {
 		t.Fatal(page, err)

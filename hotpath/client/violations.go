@@ -27,6 +27,7 @@ type Violation struct {
 // ViolationQuery selects violations; empty fields select all.
 type ViolationQuery struct {
 	AgentID    string     `json:"agent_id,omitempty"`
+	PolicyID   string     `json:"policy_id,omitempty"`
 	ActionType ActionType `json:"action_type,omitempty"`
 	Decision   Decision   `json:"decision,omitempty"` // Block or Escalate
 	From       string     `json:"from,omitempty"`     // an RFC 3339 time or a date, which is its whole UTC day
@@ -40,7 +41,7 @@ type ViolationPage = Page[Violation]
 
 func (q ViolationQuery) request(cursor string) request {
 	return get("/v1/violations", map[string]string{
-		"agent_id": q.AgentID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
+		"agent_id": q.AgentID, "policy_id": q.PolicyID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
 		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

@@ -173,5 +173,8 @@ func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults)
 		if q.ApprovalID, err = spend.ParseID(s, spend.PrefixApproval); err != nil {
 			faults.Add("approval_id", "must be apr_ and 32 hexadecimal digits")
 		}
+		if q.ApprovalID.IsZero() { // which would not filter
+			q.ApprovalID = audit.MaxID() // no approval has that one either
+		}
 	}
 }

@@ -131,6 +131,7 @@ func TestProgram(t *testing.T) {
 		everyTool(t, dial(t, &sdk.StreamableClientTransport{Endpoint: p.http(t, "")}), "http")
 	})
 	t.Run("approval", func(t *testing.T) { approved(t, p) })
+	t.Run("reported", func(t *testing.T) { reported(t, p) })
 	t.Run("no policy writes", func(t *testing.T) { withoutPolicyWrites(t, p) })
 	t.Run("roles", func(t *testing.T) { toolsOfRoles(t, p) })
 	t.Run("inspector", func(t *testing.T) { useInspector(t, p) })
@@ -180,6 +181,36 @@ func everyTool(t *testing.T, session *sdk.ClientSession, run string) {
 		if err := schemas[c.tool].Validate(answer); err != nil {
 			t.Errorf("%s: %v: %s", c.tool, err, body)
 		}
+	}
+}
+
+// reported repeats calls of which an outcome was reported: with their key they are
+// over, without one the service judges afresh.
+func reported(t *testing.T, p *program) {
+	session := p.stdio(t)
+	checkID := regexp.MustCompile(`chk_[0-9a-f]{32}`)
+	for status, pending := range map[string]bool{"executed": false, "failed": true, "voided": true} { // who asked gives nothing back
+		action := refund("21", status)
+		action["idempotency_key"] = status
+		ask := func(want, begins string) string {
+			t.Helper()
+			text, isError := call(t, session, "check_financial_action", action)
+			if isError || !strings.Contains(text, want) || !strings.HasPrefix(text, begins) {
+				t.Errorf("%s: %s", status, text)
+			}
+			return checkID.FindString(text)
+		}
+		first := ask("\nDecision: allow.\n", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":false,`)
+		ask("\nDecision: allow. An earlier call was answered so", `{"proceed":true,"outcome":null,"release_pending":false,"replayed":true,`)
+		if text, isError := call(t, session, "report_outcome", map[string]any{"check_id": first, "status": status}); isError {
+			t.Fatal(text)
+		}
+		over := fmt.Sprintf(`{"proceed":false,"outcome":%q,"release_pending":%t,"replayed":true,`, status, pending)
+		if again := ask("\nOutcome: "+status+". This check is over: do not carry the action out.\n", over); again != first {
+			t.Errorf("%s: %s was repeated by %s", status, first, again)
+		}
+		delete(action, "idempotency_key")
+		ask("Reason: duplicate_action_detected", `{"proceed":false,"outcome":null,`)
 	}
 }
 
@@ -263,7 +294,7 @@ func useInspector(t *testing.T, p *program) {
 		"http":  {"--transport", "http", "--header", "Authorization: Bearer hush", "--", url},
 	}
 	for name, target := range targets {
-		ask := func(want string, code int, args ...string) {
+		ask := func(want string, code int, args ...string) string {
 			t.Helper()
 			cmd := exec.Command("node", slices.Concat([]string{inspector, "--cli"}, args, target)...)
 			// It writes files to the home folder.
@@ -272,6 +303,7 @@ func useInspector(t *testing.T, p *program) {
 			if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), want) {
 				t.Errorf("%s %v: exit %d\n%s", name, args, cmd.ProcessState.ExitCode(), out)
 			}
+			return string(out)
 		}
 		ask(`"name": "simulate_actions"`, 0, "--method", "tools/list", "--strict")
 		tool := func(name string, pairs ...string) []string {
@@ -279,6 +311,10 @@ func useInspector(t *testing.T, p *program) {
 		}
 		action := []string{"agent_id=a", "policy_id=refund-desk", "action_type=refund", "currency=USD", "counterparty=inspector-" + name}
 		ask("Decision: allow.", 0, tool("check_financial_action", append(action, "amount=12.5", `metadata={"days_since_purchase":5}`)...)...)
+		keyed := tool("check_financial_action", append(action, "amount=12.75", `metadata={"days_since_purchase":5}`, "idempotency_key="+name)...)
+		made := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(ask(`"proceed": true`, 0, keyed...))
+		ask(`"status": "executed"`, 0, tool("report_outcome", "check_id="+made, "status=executed")...)
+		ask(`"proceed": false`, 0, keyed...)
 		ask("Decision: block.", 0, tool("check_financial_action", append(action, "amount=600", `metadata={"days_since_purchase":5}`)...)...)
 		ask("Decision: escalate.", 0, tool("check_financial_action", append(action, "amount=13")...)...)
 		ask("is not known", 5, tool("check_financial_action", append(action, "amuont=12.5")...)...)

@@ -55,7 +55,7 @@ func serve(t *testing.T, answers ...string) *service {
 		if status == "lost" {
 			panic(http.ErrAbortHandler)
 		}
-		if headers, body, any := strings.Cut(text, "\n\n"); any {
+		if headers, body, found := strings.Cut(text, "\n\n"); found {
 			text = body
 			for line := range strings.Lines(headers) {
 				name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")

@@ -147,6 +147,7 @@ func parametersText() string {
 func listTexts() map[string]string {
 	return map[string]string{
 		"agent_id":    "Only of this agent.",
+		"policy_id":   "Only of this policy.",
 		"action_type": "Only of this type.",
 		"decision":    "Only blocked, or only escalated ones.",
 		"from":        "From this time on, RFC 3339 (2026-01-31T12:00:00Z), or from the start of this UTC day (2026-01-31).",

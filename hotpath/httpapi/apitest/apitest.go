@@ -55,7 +55,7 @@ func (d *Document) CheckRequest(method, target, body string) error {
 }
 
 func (d *Document) input(method, target, body string) (*openapi3filter.RequestValidationInput, error) {
-	r := httptest.NewRequest(method, target, bytes.NewReader([]byte(body)))
+	r := httptest.NewRequestWithContext(context.Background(), method, target, bytes.NewReader([]byte(body)))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
