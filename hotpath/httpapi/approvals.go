@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"encoding/hex"
-	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -35,7 +33,9 @@ func (a *API) getApprovals(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	record := func(dst []byte, a **audit.Approval) []byte { return appendApproval(dst, *a, nil, time.Now()) }
+	record := func(dst []byte, a **audit.Approval) []byte {
+		return appendApproval(dst, *a, nil, time.Now(), x.textAmounts)
+	}
 	position := func(a **audit.Approval) string {
 		if waiting {
 			return string(next[:])
@@ -55,51 +55,15 @@ func (a *API) getApproval(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll("Prefer"))
+	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
 	approval, waited, err := a.authorizer.AwaitApproval(x.context(), x.access, id, wait, a.drain)
 	if err != nil {
 		return err
 	}
 	if asked && waited {
-		x.ctx.Response.Header.Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+		x.applied("wait=" + strconv.Itoa(int(wait/time.Second)))
 	}
 	return a.answerApproval(x, approval)
-}
-
-// preferredWait returns the first preference wait of RFC 7240, in whole seconds.
-func preferredWait(headers [][]byte) (wait time.Duration, asked bool) {
-	for _, header := range headers {
-		for rest := string(header); rest != ""; {
-			var preference string
-			preference, rest = cutUnquoted(rest, ',')
-			preference, _ = cutUnquoted(preference, ';') // from its parameters
-			name, value, _ := strings.Cut(preference, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
-			if err == nil || errors.Is(err, strconv.ErrRange) {
-				return min(time.Duration(seconds)*time.Second, maxWait), true
-			}
-		}
-	}
-	return 0, false
-}
-
-// cutUnquoted cuts s at the first separator that is in no quoted string.
-func cutUnquoted(s string, separator byte) (before, after string) {
-	quoted := false
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == '\\' && quoted:
-			i++
-		case s[i] == separator && !quoted:
-			return s[:i], s[i+1:]
-		}
-	}
-	return s, ""
 }
 
 // answerApproval answers with an approval as it is now.
@@ -114,7 +78,7 @@ func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
 	if approval.Status == audit.ApprovalPending {
 		x.ctx.Response.Header.Set("Retry-After", strconv.Itoa(askAgainIn(approval, now)))
 	}
-	x.out = appendApproval(x.out, approval, left, now)
+	x.out = appendApproval(x.out, approval, left, now, x.textAmounts)
 	return x.answer(200)
 }
 

@@ -51,7 +51,9 @@ func (a *API) getChecks(x *exchange) error {
 	for _, o := range outcomes { // in the order of their numbers
 		last[o.CheckID] = o
 	}
-	record := func(dst []byte, c **spend.Check) []byte { return appendCheckRecord(dst, *c, last[(*c).ID]) }
+	record := func(dst []byte, c **spend.Check) []byte {
+		return appendCheckRecord(dst, *c, last[(*c).ID], x.textAmounts)
+	}
 	position := page.Next[:]
 	for _, id := range query.listed {
 		position = append(position, id[:]...)

@@ -43,32 +43,32 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 
 // appendCheckRecord writes a check's result, what it was the answer to and what
 // became of it, if that was reported.
-func appendCheckRecord(dst []byte, c *spend.Check, outcome *spend.Outcome) []byte {
+func appendCheckRecord(dst []byte, c *spend.Check, outcome *spend.Outcome, textAmounts bool) []byte {
 	dst = AppendCheckResult(dst, c)
 	o := object(dst[:len(dst)-1])
 	if c.UsesApproval() {
 		o.id("approval_id", c.Action.ApprovalID, spend.PrefixApproval)
 	}
 	o.name("action")
-	o = appendAction(o, c)
+	o = appendAction(o, c, textAmounts)
 	o.text("principal", c.PrincipalName())
 	if outcome == nil {
 		o.null("outcome")
 	} else {
 		o.name("outcome")
-		o = AppendOutcome(o, outcome)
+		o = appendOutcome(o, outcome, textAmounts)
 	}
 	return o.end()
 }
 
 // appendAction writes the action as it was evaluated: a body that could be sent
 // again.
-func appendAction(dst []byte, c *spend.Check) []byte {
+func appendAction(dst []byte, c *spend.Check, textAmounts bool) []byte {
 	a, o := &c.Action, newObject(dst)
 	o.text("agent_id", a.AgentID)
 	o.text("policy_id", a.PolicyID)
 	o.text("action_type", c.ActionType.String())
-	sum(&o, "amount", true, a.Amount)
+	o.amount(true, a.Amount, textAmounts)
 	o.text("currency", a.Currency)
 	o.text("counterparty", a.Counterparty)
 	o.optional("payment_method", a.PaymentMethod)
@@ -84,20 +84,24 @@ func appendAction(dst []byte, c *spend.Check) []byte {
 
 // AppendOutcome writes an outcome.
 func AppendOutcome(dst []byte, outcome *spend.Outcome) []byte {
+	return appendOutcome(dst, outcome, false)
+}
+
+func appendOutcome(dst []byte, outcome *spend.Outcome, textAmounts bool) []byte {
 	o := newObject(dst)
-	o.outcome(outcome)
+	o.outcome(outcome, textAmounts)
 	return o.end()
 }
 
 // outcome writes the members of an outcome.
-func (o *object) outcome(outcome *spend.Outcome) {
+func (o *object) outcome(outcome *spend.Outcome, textAmounts bool) {
 	var flags []string
 	if outcome.Excess != "" {
 		flags = []string{string(outcome.Excess)}
 	}
 	o.id("check_id", outcome.CheckID, spend.PrefixCheck)
 	o.text("status", string(outcome.Status))
-	sum(o, "amount", outcome.Status == spend.Executed, outcome.Amount)
+	o.amount(outcome.Status == spend.Executed, outcome.Amount, textAmounts)
 	o.optional("reference", outcome.Reference)
 	o.optional("note", outcome.Note)
 	o.text("release", string(outcome.Release))

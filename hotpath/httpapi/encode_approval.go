@@ -12,14 +12,14 @@ import (
 
 // appendApproval writes an approval (S43). left is what its budgets have left; nil
 // leaves that out, in listings.
-func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) []byte {
+func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, now time.Time, textAmounts bool) []byte {
 	c, o := a.Check, newObject(dst)
 	o.id("approval_id", c.ID, spend.PrefixApproval)
 	o.text("status", string(a.Status))
 	o.id("check_id", c.ID, spend.PrefixCheck)
 	o.text("principal", c.PrincipalName())
 	o.name("action")
-	o = appendAction(o, c)
+	o = appendAction(o, c, textAmounts)
 	o.text("action_hash", hex.EncodeToString(c.Approval.ActionHash[:]))
 	o.ruleIDs(c.Approval.Rules)
 	o.text("policy_id", c.Action.PolicyID)

@@ -8,28 +8,30 @@ import (
 )
 
 // AppendEvent writes an event (S51).
-func AppendEvent(dst []byte, e *audit.Event) []byte {
+func AppendEvent(dst []byte, e *audit.Event) []byte { return appendEvent(dst, e, false) }
+
+func appendEvent(dst []byte, e *audit.Event, textAmounts bool) []byte {
 	o := newObject(dst)
 	o.id("id", e.ID, spend.PrefixEvent)
 	o.text("type", string(e.Type))
 	o.time("timestamp", e.At)
 	o.integer("sequence", e.Sequence)
 	o.name("data")
-	o = appendEventData(o, e)
+	o = appendEventData(o, e, textAmounts)
 	return o.end()
 }
 
 // appendEventData writes what an event is about.
-func appendEventData(dst []byte, e *audit.Event) []byte {
+func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
 	if e.Violation != nil {
-		return appendViolation(dst, e.Violation)
+		return appendViolation(dst, e.Violation, textAmounts)
 	}
 	o := newObject(dst)
 	switch {
 	case e.Approval != nil:
-		o.approvalEvent(e)
+		o.approvalEvent(e, textAmounts)
 	case e.Outcome != nil:
-		o.outcome(e.Outcome)
+		o.outcome(e.Outcome, textAmounts)
 		o.scope(e)
 	case e.Exhaustion != nil:
 		o.exhaustion(e.Exhaustion)
@@ -47,7 +49,7 @@ func (o *object) scope(e *audit.Event) {
 	o.optional("agent_id", e.AgentID)
 }
 
-func (o *object) approvalEvent(e *audit.Event) {
+func (o *object) approvalEvent(e *audit.Event, textAmounts bool) {
 	a := e.Approval
 	o.id("approval_id", a.ID, spend.PrefixApproval)
 	o.id("check_id", a.ID, spend.PrefixCheck)
@@ -57,7 +59,7 @@ func (o *object) approvalEvent(e *audit.Event) {
 		o.null("rule_ids")
 	} else {
 		o.name("action")
-		*o = appendAction(*o, a.Check)
+		*o = appendAction(*o, a.Check, textAmounts)
 		o.ruleIDs(a.Check.Approval.Rules)
 	}
 	o.text("action_hash", hex.EncodeToString(a.ActionHash[:]))

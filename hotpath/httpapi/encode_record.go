@@ -45,7 +45,7 @@ func policyObject(dst []byte, p *audit.Policy) object {
 }
 
 // appendViolation writes a violation.
-func appendViolation(dst []byte, v *audit.Violation) []byte {
+func appendViolation(dst []byte, v *audit.Violation, textAmounts bool) []byte {
 	o := newObject(dst)
 	o.id("violation_id", v.ID, spend.PrefixViolation)
 	o.id("check_id", v.ID, spend.PrefixCheck)
@@ -53,7 +53,7 @@ func appendViolation(dst []byte, v *audit.Violation) []byte {
 	o.text("policy_id", v.PolicyID)
 	o.integer("policy_version", int64(v.PolicyVersion))
 	o.text("action_type", v.ActionType.String())
-	sum(&o, "amount", true, v.Amount)
+	o.amount(true, v.Amount, textAmounts)
 	o.text("currency", v.Currency)
 	o.text("counterparty", v.Counterparty)
 	o.text("decision", v.Effect.String())

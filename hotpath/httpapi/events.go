@@ -29,7 +29,7 @@ func (a *API) getEvents(x *exchange) error {
 	}
 	o := newObject(x.out)
 	o.name("data")
-	o = appendArray(o, len(page.Events), func(dst []byte, i int) []byte { return AppendEvent(dst, &page.Events[i]) })
+	o = appendArray(o, len(page.Events), func(dst []byte, i int) []byte { return appendEvent(dst, &page.Events[i], x.textAmounts) })
 	o.integer("next_after", page.Next)
 	o.boolean("has_more", page.More)
 	x.out = o.end()

@@ -43,6 +43,8 @@ type exchange struct {
 	demo   bool           // the caller has no key and needs none
 	access hotpath.Access // of the caller, once it was admitted
 
+	textAmounts bool // amounts may be strings in the request, and are in the response
+
 	failure error    // what fail was given
 	refusal *refusal // its answer; nil without a failure
 
@@ -179,6 +181,7 @@ func (x *exchange) decode(read func(*reader) error) error {
 		return errContentType
 	}
 	return readObject(x.body, func(r *reader) error {
+		r.textAmounts = x.textAmounts
 		parameters(x.query(), &r.faults)
 		return read(r)
 	})
@@ -240,6 +243,9 @@ func (x *exchange) setReplayed(replayed bool) {
 func (x *exchange) answer(status int) error {
 	x.ctx.SetStatusCode(status)
 	x.ctx.Response.Header.SetContentTypeBytes(typeJSON)
+	if x.textAmounts {
+		x.applied("amounts=string")
+	}
 	x.ctx.SetBody(x.out)
 	return nil
 }
@@ -248,6 +254,7 @@ func (x *exchange) answer(status int) error {
 func (a *API) fail(x *exchange, err error) {
 	now := time.Now()
 	x.failure, x.refusal = err, refusalOf(err)
+	x.textAmounts = false // an error has no amounts
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
 		seconds := strconv.FormatInt(x.quota.RetryAfter(now), 10)

@@ -111,6 +111,17 @@ func sum[A interface{ Append(dst []byte) []byte }](o *object, name string, known
 	*o = a.Append(*o)
 }
 
+// amount writes that of an action or an outcome, as a string for who prefers it; null
+// for one that is not known.
+func (o *object) amount(known bool, a spend.Amount, asText bool) {
+	if !known || !asText {
+		sum(o, "amount", known, a)
+		return
+	}
+	o.name("amount")
+	*o = append(a.Append(append(*o, '"')), '"')
+}
+
 func (o *object) texts(name string, values []string) {
 	o.name(name)
 	*o = appendArray(*o, len(values), func(dst []byte, i int) []byte { return appendString(dst, values[i]) })

@@ -23,7 +23,7 @@ func (a *API) postOutcome(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.out = AppendOutcome(x.out, o)
+	x.out = appendOutcome(x.out, o, x.textAmounts)
 	if x.setReplayed(replayed); replayed {
 		return x.answer(200)
 	}
@@ -45,7 +45,7 @@ func (a *API) getOutcome(x *exchange) error {
 	if len(outcomes) == 0 {
 		return errOutcomeNotFound
 	}
-	x.out = AppendOutcome(x.out, outcomes[len(outcomes)-1])
+	x.out = appendOutcome(x.out, outcomes[len(outcomes)-1], x.textAmounts)
 	return x.answer(200)
 }
 

@@ -35,6 +35,8 @@ type reader struct {
 	room    []byte // of a string that has escapes
 	faults  spend.Faults
 	prefix  string // of the paths of faults: "" or "actions[3]."
+
+	textAmounts bool // amounts may be strings
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -72,7 +74,7 @@ func readObject(body []byte, read func(*reader) error) error {
 func (r *reader) release() {
 	r.in = bytes.Buffer{}
 	r.decoder.Reset(&r.in) // it would keep the body
-	r.copied, r.failed, r.name, r.unread, r.prefix = "", nil, "", false, ""
+	r.copied, r.failed, r.name, r.unread, r.prefix, r.textAmounts = "", nil, "", false, "", false
 	r.faults = nil // they stay with whoever took them
 	if cap(r.room) > maxShared {
 		r.room = nil
@@ -168,20 +170,20 @@ func (r *reader) text() string {
 
 // amount returns a decimal and whether there was one; a fault counts as one.
 func (r *reader) amount() (a spend.Amount, present bool) {
-	switch r.kind() {
-	case jsontext.KindNumber:
-		text := r.own(r.value(), 0)
-		a, err := spend.ParseAmount(text)
-		if err != nil {
-			r.fault(r.name, amountFault(text, err))
-		}
-		return a, true
-	case jsontext.KindNull:
+	var text string
+	switch kind := r.kind(); {
+	case kind == jsontext.KindNull:
 		return a, false
-	default:
-		r.fault(r.name, spend.ErrNotNumber.Error())
-		return a, true
+	case kind == jsontext.KindNumber:
+		text = r.own(r.value(), 0)
+	case kind == jsontext.KindString && r.textAmounts:
+		text = r.unquote(r.value())
 	}
+	a, err := spend.ParseAmount(text) // of another kind it is no number
+	if err != nil {
+		r.fault(r.name, amountFault(text, err))
+	}
+	return a, true
 }
 
 // amountFault says what to do about 0.1 + 0.2.

@@ -29,6 +29,8 @@ type endpoint struct {
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
 
+	amounts bool // those of actions or outcomes are in its requests or responses, as Prefer says
+
 	counters counters
 	duration prometheus.Observer // nil of what is no endpoint
 }
@@ -45,24 +47,24 @@ func (a *API) newRouter() *router.Router {
 	r.PanicHandler = a.recovered
 
 	a.at(r, "/v1/checks",
-		endpoint{method: "GET", serve: a.getChecks, scope: spend.ChecksRead},
-		endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite})
-	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead})
-	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead},
-		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite})
-	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead, demo: true})
+		endpoint{method: "GET", serve: a.getChecks, scope: spend.ChecksRead, amounts: true},
+		endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite, amounts: true})
+	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead, amounts: true})
+	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead, amounts: true},
+		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite, amounts: true})
+	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead, demo: true, amounts: true})
 	a.at(r, "/v1/policies",
 		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},
 		endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
 	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
-	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead})
-	a.at(r, "/v1/approvals/{approval_id}", endpoint{method: "GET", serve: a.getApproval, scope: spend.ApprovalsRead})
-	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide})
-	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide})
+	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}", endpoint{method: "GET", serve: a.getApproval, scope: spend.ApprovalsRead, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
-	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead})
-	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead})
+	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
+	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
@@ -132,6 +134,7 @@ func (a *API) run(x *exchange) {
 	}
 	err := a.authorize(x)
 	if err == nil {
+		x.textAmounts = x.endpoint.amounts && x.prefersText()
 		err = x.endpoint.serve(x)
 	}
 	if err != nil {

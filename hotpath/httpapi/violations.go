@@ -18,8 +18,9 @@ func (a *API) getViolations(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	record := func(dst []byte, v *audit.Violation) []byte { return appendViolation(dst, v, x.textAmounts) }
 	position := func(v *audit.Violation) string { return string(v.ID[:]) }
-	return answerPage(x, page.Violations, appendViolation, position, page.More, filters, page.Total)
+	return answerPage(x, page.Violations, record, position, page.More, filters, page.Total)
 }
 
 // queryViolations reads the query of GET /v1/violations (interface, 4.5).
