@@ -93,6 +93,9 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("an excess that is not counted: %s", decision)
 	}
 	report(second, `{"status":"executed","amount":140}`, executor, 201, `"flags":["exceeded"]`)
+	if read := doAt(t, address, "GET", "/v1/checks/"+second, "", agent); read.header.Get("Outcome") != "executed" {
+		t.Errorf("S57: what was executed is shown with %v", read.header)
+	}
 	counters := doAt(t, address, "GET", "/v1/budgets?policy_id=p", "", agent)
 	if !strings.Contains(counters.body, `"used":190,"remaining":0,"count":2`) {
 		t.Error(counters.body)
