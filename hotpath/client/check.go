@@ -27,8 +27,8 @@ type Action struct {
 	// belongs to the action, such as an order's number, and a retry after a
 	// crash is safe too. Check makes one when it is empty.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
-	// ApprovalID has the check use an approval of exactly this action (S47). It is
-	// another request than the one that was escalated: with its own idempotency key.
+	// ApprovalID has the check use an approval of this action (S47): another check than
+	// the one that was escalated, also under the same idempotency key (S18).
 	ApprovalID string `json:"approval_id,omitempty"`
 	// Metadata is context for rules. json.Number and strings keep decimals exact.
 	Metadata map[string]any `json:"metadata,omitempty"`

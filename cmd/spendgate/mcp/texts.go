@@ -20,7 +20,7 @@ Act only if "proceed" is true. What the answer asks of you:
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
 - "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
 - "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with wait_for_approval. Once it
-  is approved, call this again with the same values and the approval_id (and no idempotency_key of before), and carry it out only if that is "allow".
+  is approved, call this again with the same values and the approval_id, and carry it out only if that is "allow".
 An error is no decision: do not carry the action out. If the error says that the outcome is unknown, call again with the same arguments.
 
 The same action (agent, type, amount, counterparty) twice within minutes is blocked as a duplicate. Once a call was answered, the same call again
