@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"context"
 	"time"
 
 	"spendgate/hotpath/spend"
@@ -103,4 +104,14 @@ type PolicyPage struct {
 	Policies []Policy
 	More     bool
 	Total    int64 // of all pages
+}
+
+// LastOutcomes returns the last outcome of each check that has one.
+func LastOutcomes(ctx context.Context, from Trail, checkIDs []spend.ID) (map[spend.ID]*spend.Outcome, error) {
+	outcomes, err := from.Outcomes(ctx, checkIDs)
+	last := make(map[spend.ID]*spend.Outcome, len(outcomes))
+	for _, o := range outcomes { // in the order of their numbers
+		last[o.CheckID] = o
+	}
+	return last, err
 }

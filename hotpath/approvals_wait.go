@@ -28,28 +28,29 @@ type waiters struct {
 	store audit.Approvals
 
 	mu      sync.Mutex
-	waiting map[spend.ID]map[chan struct{}]struct{}
+	waiting map[spend.ID]map[chan struct{}]string // by whose key_id
 	count   int
-	ofKey   map[string]int // by key_id
+	ofKey   map[string]int // of count, by key_id
 	running bool
 }
 
 // enter makes one that is closed when the approval is not pending any more. Not ok
-// means that there are too many.
-func (w *waiters) enter(id spend.ID) (changed chan struct{}, ok bool) {
+// means that there are too many, of all keys or of this one.
+func (w *waiters) enter(keyID string, id spend.ID) (changed chan struct{}, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count >= maxWaiters {
+	if w.count >= maxWaiters || w.ofKey[keyID] >= maxWaitersOfKey {
 		return nil, false
 	}
 	changed = make(chan struct{})
 	if w.waiting == nil {
-		w.waiting = make(map[spend.ID]map[chan struct{}]struct{})
+		w.waiting, w.ofKey = make(map[spend.ID]map[chan struct{}]string), make(map[string]int)
 	}
 	if w.waiting[id] == nil {
-		w.waiting[id] = make(map[chan struct{}]struct{})
+		w.waiting[id] = make(map[chan struct{}]string)
 	}
-	w.waiting[id][changed] = struct{}{}
+	w.waiting[id][changed] = keyID
+	w.ofKey[keyID]++
 	w.count++
 	if !w.running {
 		w.running = true
@@ -61,11 +62,12 @@ func (w *waiters) enter(id spend.ID) (changed chan struct{}, ok bool) {
 func (w *waiters) leave(id spend.ID, changed chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, waits := w.waiting[id][changed]; !waits {
+	keyID, waits := w.waiting[id][changed]
+	if !waits {
 		return
 	}
 	delete(w.waiting[id], changed)
-	w.count--
+	w.goneLocked(keyID)
 	if len(w.waiting[id]) == 0 {
 		delete(w.waiting, id)
 	}
@@ -100,39 +102,16 @@ func (w *waiters) run() {
 func (w *waiters) wake(id spend.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for changed := range w.waiting[id] {
+	for changed, keyID := range w.waiting[id] {
 		close(changed)
-		w.count--
+		w.goneLocked(keyID)
 	}
 	delete(w.waiting, id)
 }
 
-// enterOf is enter within the share of a key, whose place leaveOf gives back.
-func (w *waiters) enterOf(keyID string, id spend.ID) (changed chan struct{}, ok bool) {
-	w.mu.Lock()
-	if w.ofKey[keyID] >= maxWaitersOfKey {
-		w.mu.Unlock()
-		return nil, false
-	}
-	if w.ofKey == nil {
-		w.ofKey = make(map[string]int)
-	}
-	w.ofKey[keyID]++
-	w.mu.Unlock()
-	if changed, ok = w.enter(id); !ok {
-		w.giveBack(keyID)
-	}
-	return changed, ok
-}
-
-func (w *waiters) leaveOf(keyID string, id spend.ID, changed chan struct{}) {
-	w.leave(id, changed)
-	w.giveBack(keyID)
-}
-
-func (w *waiters) giveBack(keyID string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// goneLocked counts one of a key less.
+func (w *waiters) goneLocked(keyID string) {
+	w.count--
 	if w.ofKey[keyID]--; w.ofKey[keyID] == 0 {
 		delete(w.ofKey, keyID)
 	}
@@ -145,12 +124,11 @@ func (a *Authorizer) AwaitApproval(ctx context.Context, access Access, id spend.
 	if err != nil || found.Status != audit.ApprovalPending || wait <= 0 {
 		return found, true, err
 	}
-	keyID := access.keyID()
-	changed, ok := a.waiters.enterOf(keyID, id)
+	changed, ok := a.waiters.enter(access.keyID(), id)
 	if !ok {
 		return found, false, nil
 	}
-	defer a.waiters.leaveOf(keyID, id, changed)
+	defer a.waiters.leave(id, changed)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -135,12 +135,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 // replays at once.
 func newReported(store audit.Trail) *guard.Lookup[spend.ID, *spend.Outcome] {
 	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Outcome, error) {
-		outcomes, err := store.Outcomes(ctx, ids)
-		last := make(map[spend.ID]*spend.Outcome, len(outcomes))
-		for _, o := range outcomes { // in the order of their numbers
-			last[o.CheckID] = o
-		}
-		return last, err
+		return audit.LastOutcomes(ctx, store, ids)
 	})
 }
 

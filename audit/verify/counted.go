@@ -219,3 +219,17 @@ func newCursor(all iter.Seq2[*counted, error]) *cursor {
 }
 
 func (c *cursor) advance() { c.at, c.err, _ = c.next() }
+
+// pass calls each for what stands before, and goes on behind it.
+func (c *cursor) pass(before func(*counted) bool, each func(*counted)) {
+	for c.at != nil && before(c.at) {
+		each(c.at)
+		c.advance()
+	}
+}
+
+// rest calls each for all that is left.
+func (c *cursor) rest(each func(*counted)) error {
+	c.pass(func(*counted) bool { return true }, each)
+	return c.err
+}

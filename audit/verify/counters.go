@@ -82,10 +82,7 @@ func (v *verifier) counters(ctx context.Context) error {
 	defer recorded.stop()
 	err := v.o.Evidence.Counters(ctx, func(c Counter) error {
 		key := counterKey{c.ID, c.StartMS}
-		for recorded.at != nil && recorded.at.compare(key) < 0 {
-			v.removedCounter(recorded.at)
-			recorded.advance()
-		}
+		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, v.removedCounter)
 		if recorded.at == nil || recorded.at.counterKey != key {
 			v.counter(&c, nil)
 			return recorded.err
@@ -97,11 +94,7 @@ func (v *verifier) counters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for recorded.at != nil {
-		v.removedCounter(recorded.at)
-		recorded.advance()
-	}
-	return recorded.err
+	return recorded.rest(v.removedCounter)
 }
 
 // removedCounter names a counter without a row.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,17 +52,14 @@ func (v *verifier) principals(ctx context.Context) error {
 	}
 	recorded := newCursor(v.met.all())
 	defer recorded.stop()
-	removed := func(upTo *spend.ID) {
-		for recorded.at != nil && (upTo == nil || less(recorded.at.ID, *upTo)) {
-			if c := recorded.at; !v.ended(c.EndMS) {
-				v.tally.find(Removed, principalName(c), "its checks took from it")
-			}
-			recorded.advance()
+	removed := func(c *counted) {
+		if !v.ended(c.EndMS) {
+			v.tally.find(Removed, principalName(c), "its checks took from it")
 		}
 	}
 	err := v.o.Evidence.Principals(ctx, func(p CounterPrincipal) error {
 		id := p.id()
-		removed(&id)
+		recorded.pass(func(c *counted) bool { return less(c.ID, id) }, removed)
 		switch {
 		case recorded.at != nil && recorded.at.ID == id:
 			recorded.advance()
@@ -72,10 +68,10 @@ func (v *verifier) principals(ctx context.Context) error {
 		}
 		return recorded.err
 	})
-	if err == nil {
-		removed(nil)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, recorded.err)
+	return recorded.rest(removed)
 }
 
 func principalName(c *counted) string {
@@ -152,17 +148,14 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	}
 	recorded := newCursor(v.counts.all())
 	defer recorded.stop()
-	missing := func(upTo *counterKey) {
-		for recorded.at != nil && (upTo == nil || recorded.at.compare(*upTo) < 0) {
-			if c := recorded.at; v.usedUp(c) {
-				v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
-			}
-			recorded.advance()
+	missing := func(c *counted) {
+		if v.usedUp(c) {
+			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
 		}
 	}
 	err := v.o.Evidence.Exhaustions(ctx, func(e Exhaustion) error {
 		key := counterKey{e.Counter.ID, e.StartMS}
-		missing(&key)
+		recorded.pass(func(c *counted) bool { return c.compare(key) < 0 }, missing)
 		if recorded.at != nil && recorded.at.counterKey == key {
 			recorded.advance()
 		}
@@ -172,10 +165,10 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 		}
 		return recorded.err
 	})
-	if err == nil {
-		missing(nil)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, recorded.err)
+	return recorded.rest(missing)
 }
 
 // usedUp reports whether a counter was used up by checks, whatever version of its

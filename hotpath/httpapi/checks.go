@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"spendgate/audit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
@@ -60,13 +61,11 @@ func (a *API) getCheck(x *exchange) error {
 		return err
 	}
 	if check.Decision.Effect == spend.Allow {
-		outcomes, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
+		last, err := audit.LastOutcomes(ctx, a.store, []spend.ID{check.ID})
 		if err != nil {
 			return err
 		}
-		if len(outcomes) > 0 {
-			x.setOutcome(outcomes[len(outcomes)-1])
-		}
+		x.setOutcome(last[check.ID])
 	}
 	x.out = AppendCheckResult(x.out, check)
 	return x.answer(200)

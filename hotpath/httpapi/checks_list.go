@@ -43,13 +43,9 @@ func (a *API) getChecks(x *exchange) error {
 	for i, c := range page.Checks {
 		ids[i] = c.ID
 	}
-	outcomes, err := a.store.Outcomes(ctx, ids)
+	last, err := audit.LastOutcomes(ctx, a.store, ids)
 	if err != nil {
 		return err
-	}
-	last := make(map[spend.ID]*spend.Outcome, len(outcomes))
-	for _, o := range outcomes { // in the order of their numbers
-		last[o.CheckID] = o
 	}
 	record := func(dst []byte, c **spend.Check) []byte {
 		return appendCheckRecord(dst, *c, last[(*c).ID], x.textAmounts)
@@ -152,19 +148,10 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 
 // queryAction reads the filters that compare an action, and the reason.
 func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults) {
-	q.AgentID, q.PolicyID, q.Counterparty, q.IdempotencyKey = values["agent_id"], values["policy_id"], values["counterparty"], values["idempotency_key"]
-	spend.CheckLength(faults, "agent_id", q.AgentID, spend.MaxIdentifier)
+	q.AgentID, q.PolicyID, q.ActionType = queryWhat(values, faults)
+	q.Counterparty, q.IdempotencyKey = values["counterparty"], values["idempotency_key"]
 	spend.CheckLength(faults, "counterparty", q.Counterparty, spend.MaxIdentifier)
 	spend.CheckLength(faults, "idempotency_key", q.IdempotencyKey, spend.MaxIdempotencyKey)
-	if q.PolicyID != "" && !spend.ValidPolicyID(q.PolicyID) {
-		faults.Add("policy_id", spend.PolicyIDForm)
-	}
-	if s, given := values["action_type"]; given {
-		var ok bool
-		if q.ActionType, ok = spend.ParseActionType(s); !ok {
-			faults.Add("action_type", actionTypeForm)
-		}
-	}
 	if s, given := values["reason_code"]; given {
 		if q.Reason = spend.Reason(s); !q.Reason.Known() {
 			faults.Add("reason_code", "must be one that decisions have, such as budget_exceeded")

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 
+	"spendgate/audit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/spend"
 )
@@ -38,14 +39,15 @@ func (a *API) getOutcome(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	outcomes, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
+	last, err := audit.LastOutcomes(ctx, a.store, []spend.ID{check.ID})
 	if err != nil {
 		return err
 	}
-	if len(outcomes) == 0 {
+	outcome := last[check.ID]
+	if outcome == nil {
 		return errOutcomeNotFound
 	}
-	x.out = appendOutcome(x.out, outcomes[len(outcomes)-1], x.textAmounts)
+	x.out = appendOutcome(x.out, outcome, x.textAmounts)
 	return x.answer(200)
 }
 

@@ -117,3 +117,19 @@ func queryPageBefore(values map[string]string, filters filterSum, faults *spend.
 	copy(before[:], position)
 	return limit, before
 }
+
+// queryWhat reads the filters that checks and violations have in common.
+func queryWhat(values map[string]string, faults *spend.Faults) (agentID, policyID string, actionType spend.ActionType) {
+	agentID, policyID = values["agent_id"], values["policy_id"]
+	spend.CheckLength(faults, "agent_id", agentID, spend.MaxIdentifier)
+	if policyID != "" && !spend.ValidPolicyID(policyID) {
+		faults.Add("policy_id", spend.PolicyIDForm)
+	}
+	if s, given := values["action_type"]; given {
+		var ok bool
+		if actionType, ok = spend.ParseActionType(s); !ok {
+			faults.Add("action_type", actionTypeForm)
+		}
+	}
+	return agentID, policyID, actionType
+}

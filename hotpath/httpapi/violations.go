@@ -28,17 +28,7 @@ func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 	var faults spend.Faults
 	q := audit.ViolationQuery{Limit: defaultPage}
 	values := parameters(query, &faults, "agent_id", "policy_id", "action_type", "decision", "from", "to", "limit", "cursor")
-	q.AgentID, q.PolicyID = values["agent_id"], values["policy_id"]
-	spend.CheckLength(&faults, "agent_id", q.AgentID, spend.MaxIdentifier)
-	if q.PolicyID != "" && !spend.ValidPolicyID(q.PolicyID) {
-		faults.Add("policy_id", spend.PolicyIDForm)
-	}
-	if s, given := values["action_type"]; given {
-		var ok bool
-		if q.ActionType, ok = spend.ParseActionType(s); !ok {
-			faults.Add("action_type", actionTypeForm)
-		}
-	}
+	q.AgentID, q.PolicyID, q.ActionType = queryWhat(values, &faults)
 	if s, given := values["decision"]; given {
 		var ok bool
 		if q.Effect, ok = spend.ParseEffect(s); !ok || q.Effect == spend.Allow {
