@@ -26,6 +26,9 @@ type Redis struct {
 	stop   chan struct{}
 	done   sync.WaitGroup
 
+	connecting sync.Mutex
+	closed     bool // no connection is made any more
+
 	mu    sync.Mutex
 	now   time.Time
 	ahead time.Duration // of the wall clock, by Advance
@@ -58,8 +61,14 @@ func (r *Redis) Options() redis.UniversalOptions {
 	return redis.UniversalOptions{Addrs: []string{"embedded"}, Dialer: r.dial}
 }
 
-// dial returns one end of a connection in memory and serves the other.
+// dial returns one end of a connection in memory and serves the other. A pool may
+// still dial when its client is closed already.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
+	r.connecting.Lock()
+	defer r.connecting.Unlock()
+	if r.closed {
+		return nil, net.ErrClosed
+	}
 	ours, theirs := net.Pipe()
 	r.server.Server().ServeConn(newReadAhead(theirs))
 	return ours, nil
@@ -96,6 +105,9 @@ func (r *Redis) reach(to time.Time) {
 func (r *Redis) Close() {
 	close(r.stop)
 	r.done.Wait()
+	r.connecting.Lock()
+	r.closed = true
+	r.connecting.Unlock()
 	r.server.Close()
 }
 

@@ -1,8 +1,11 @@
 package embedded
 
 import (
+	"errors"
+	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,5 +97,37 @@ func TestOnlyThisProcess(t *testing.T) {
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pool dials in the background, also while the server is closed and after that.
+func TestDialBesideClose(t *testing.T) {
+	for range 20 {
+		r, err := Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dialling sync.WaitGroup
+		dial := func() error {
+			c, err := r.dial(t.Context(), "", "")
+			if err == nil {
+				_ = c.Close() // nothing to lose
+			}
+			return err
+		}
+		for range 4 {
+			dialling.Go(func() {
+				for {
+					if dial() != nil {
+						return
+					}
+				}
+			})
+		}
+		r.Close()
+		dialling.Wait()
+		if err := dial(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after the end: %v", err)
+		}
 	}
 }
