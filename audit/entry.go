@@ -184,7 +184,7 @@ func refusalOf(err error) func(*Entry) error {
 	if taken, ok := errors.AsType[*KeysTakenError](err); ok {
 		keys := setOf(taken.Hashes)
 		return func(e *Entry) error {
-			if e.check != nil && e.check.Action.IdempotencyKey != "" && keys[e.check.Action.KeyHash()] {
+			if e.check != nil && e.check.Action.IdempotencyKey != "" && keys[e.check.KeyHash()] {
 				return ErrKeyTaken
 			}
 			return nil

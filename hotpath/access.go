@@ -19,15 +19,17 @@ func (e *ForbiddenError) Error() string { return e.message }
 // key is an API key as nodes use it.
 type key struct {
 	audit.Key
-	name    string // its ID as checks record it
-	counter string // the name of its rate counter
-	scopes  spend.Scopes
-	used    *lastUse
+	name      string // its ID as checks record it
+	namespace string // of its idempotency keys
+	counter   string // the name of its rate counter
+	scopes    spend.Scopes
+	used      *lastUse
 }
 
 func newKey(k *audit.Key, used *lastUse) *key {
+	name := k.ID.Text(spend.PrefixKey)
 	return &key{
-		Key: *k, name: k.ID.Text(spend.PrefixKey), counter: k.ID.Text(ratelimit.KeyPrefix),
+		Key: *k, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
 		scopes: k.Grants.Permitted(), used: used,
 	}
 }
@@ -125,6 +127,14 @@ func (a Access) own() string {
 	return a.principal()
 }
 
+// namespace returns that of the idempotency keys of the caller's key (S59).
+func (a Access) namespace() string {
+	if a.key == nil {
+		return ""
+	}
+	return a.key.namespace
+}
+
 // principal returns who stands behind the caller's key (S32); empty without a key.
 func (a Access) principal() string {
 	if a.key == nil {
@@ -137,7 +147,7 @@ func (a Access) principal() string {
 // if it is not zero, are recorded by for 24 hours.
 func (a Access) KeyHashes(idempotencyKey string, approval spend.ID) []spend.Hash {
 	action := spend.Action{IdempotencyKey: idempotencyKey, ApprovalID: approval}
-	return []spend.Hash{action.KeyHash()}
+	return []spend.Hash{action.KeyHash(a.namespace())}
 }
 
 // Sees reports whether the caller may read a check.

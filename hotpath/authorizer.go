@@ -27,7 +27,6 @@ var (
 	ErrKeyExpired     = fmt.Errorf("%w: it has expired", ErrKeyInactive)
 	ErrRateLimited    = errors.New("rate limit reached")
 	ErrPolicyNotFound = errors.New("no such policy")
-	ErrKeyReused      = errors.New("idempotency key was used for a different request")
 	ErrOverloaded     = errors.New("too many checks in flight")
 	ErrUnavailable    = guard.ErrUnavailable
 )
@@ -39,6 +38,13 @@ func (e *PolicyNotFoundError) Error() string { return ErrPolicyNotFound.Error() 
 
 // Unwrap returns ErrPolicyNotFound.
 func (e *PolicyNotFoundError) Unwrap() error { return ErrPolicyNotFound }
+
+// KeyReusedError refuses an idempotency key that a check with another request has.
+type KeyReusedError struct{ Check spend.ID }
+
+func (e *KeyReusedError) Error() string {
+	return "idempotency_key was used for a different request, that of " + e.Check.Text(spend.PrefixCheck)
+}
 
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {

@@ -29,7 +29,7 @@ const (
 // Check authenticates, counts, guards, judges and records one action. It keeps
 // the action's strings, but not the action. The quota is as with Admit.
 // With ErrUnauthorized, ErrKeyInactive, ErrRateLimited, a ForbiddenError, ErrPolicyNotFound,
-// ErrKeyReused, ErrApprovalNotFound, an audit.ApprovalError and ErrOverloaded nothing was
+// a KeyReusedError, ErrApprovalNotFound, an audit.ApprovalError and ErrOverloaded nothing was
 // decided; with ErrUnavailable the check may be recorded all the same (G7).
 func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action) (Answer, ratelimit.Quota, error) {
 	soFar, ok := a.writer.Reserve() // before any claim (G9)
@@ -59,7 +59,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 			a.metrics.limited.Inc()
 			return Answer{}, c.quota, ErrRateLimited
 		case guard.KeyReused:
-			return Answer{}, c.quota, ErrKeyReused
+			return Answer{}, c.quota, &KeyReusedError{out.Of}
 		case guard.Replay:
 			answer, err := a.replay(ctx, out.Check)
 			return answer, c.quota, err
@@ -102,7 +102,6 @@ func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
 	c.attempt.Deadline = c.deadline
 	c.attempt.RequestSHA = spend.RequestSHA(action)
 	c.attempt.Approved = !action.ApprovalID.IsZero()
-	c.attempt.KeyHash = action.KeyHash()
 	return c
 }
 
@@ -148,6 +147,8 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		c.resolution = a.resolve(action)
 	}
 	at := &c.attempt
+	at.Namespace = c.identity.access.key.namespace
+	at.KeyHash = action.KeyHash(at.Namespace)
 	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
 	at.Window = program.Window()
 	if at.Generation = view.generation; c.admission.fresh {
@@ -217,7 +218,7 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 	asker := c.identity.access.key
 	check := &spend.Check{
 		Action: *action, ActionType: c.resolution.Type,
-		KeyID: asker.name, Principal: asker.Grants.Principal, Owner: asker.Grants.Owner, RequestID: c.request.ID,
+		KeyID: asker.name, Principal: asker.Grants.Principal, Owner: asker.Grants.Owner, Namespace: c.attempt.Namespace, RequestID: c.request.ID,
 		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
 	}
 	a.guard.Stamp(&c.attempt, out, check)
@@ -313,7 +314,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		case err != nil || again:
 			return answer, again, err
 		case out.Kind == guard.KeyReused:
-			return answer, false, ErrKeyReused
+			return answer, false, &KeyReusedError{out.Of}
 		}
 		answer, err = a.replay(ctx, out.Check)
 		return answer, false, err

@@ -145,8 +145,10 @@ func (o outcome) names(id string) bool {
 	return o.duplicate() && strings.Contains(o.answer.Check.Decision.Message, id)
 }
 
-func (f *fleet) check(node int, action spend.Action) outcome {
-	q := hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}
+func (f *fleet) check(node int, action spend.Action) outcome { return f.checkBy(f.key, node, action) }
+
+func (f *fleet) checkBy(caller hotpath.Caller, node int, action spend.Action) outcome {
+	q := hotpath.Request{Caller: caller, ID: "req_000000000000", Started: time.Now()}
 	answer, _, err := f.nodes[node].Check(context.Background(), q, &action)
 	return outcome{answer, err}
 }

@@ -80,6 +80,76 @@ func TestGrantsAtOnce(t *testing.T) {
 	})
 }
 
+// keyed makes an API key with the grants.
+func (f *fleet) keyed(g spend.Grants) hotpath.Caller {
+	f.t.Helper()
+	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000, Grants: g})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return hotpath.KeyCaller([]byte(raw))
+}
+
+// S59: API keys that are plain share a namespace of idempotency keys; any other has that
+// of its principal, in which nobody else replays, or learns, anything. Redis' claims and
+// the store's rows say the same.
+func TestIdempotencyNamespaces(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		namespaces := map[string][]hotpath.Caller{
+			"plain":     {f.key, f.keyed(spend.Grants{}), f.keyed(spend.Grants{ExpiresAt: time.Now().Add(time.Hour)})},
+			"principal": {f.keyed(spend.Grants{Principal: "Bot"}), f.keyed(spend.Grants{Principal: "bOT", Role: spend.Agent})},
+			"another":   {f.keyed(spend.Grants{Principal: "bot 2", Owner: "ann"})},
+			"role":      {f.keyed(spend.Grants{Role: spend.Agent})},
+			"scopes":    {f.keyed(spend.Grants{Scopes: spend.ChecksWrite})},
+			"policies":  {f.keyed(spend.Grants{PolicyIDs: []string{"p"}})},
+			"agents":    {f.keyed(spend.Grants{AgentIDs: []string{refundOf(t, "1", "").AgentID}})},
+			"owner":     {f.keyed(spend.Grants{Owner: "ann"})},
+		}
+		first := make(map[string]spend.ID)
+		actionOf := func(name string) spend.Action { return keyed(refundOf(t, "10", "of "+name), "k") }
+		for name, callers := range namespaces {
+			o := f.checkBy(callers[0], 0, actionOf(name))
+			if !o.passed() {
+				t.Fatalf("%s: %s", name, o)
+			}
+			first[name] = o.answer.Check.ID
+		}
+		for _, from := range []string{"redis", "the store"} {
+			for name, callers := range namespaces {
+				for i, caller := range callers {
+					if o := f.checkBy(caller, 1, actionOf(name)); o.err != nil || !o.answer.Replayed || o.answer.Check.ID != first[name] {
+						t.Errorf("%s, key %d, from %s: %s", name, i, from, o)
+					}
+					if o := f.checkBy(caller, 1, keyed(refundOf(t, "11", "of "+name), "k")); !keyReused(o, first[name]) {
+						t.Errorf("%s, key %d, from %s, another request: %s", name, i, from, o)
+					}
+				}
+			}
+			f.flush()
+		}
+		same := keyed(actionOf("plain"), "new")
+		if o := f.checkBy(namespaces["role"][0], 1, same); !o.names(first["plain"].Text("chk_")) {
+			t.Errorf("the same action under another key: %s", o)
+		}
+	})
+}
+
+// S59: a key whose principal is changed has the namespace of the new one at once.
+func TestNamespaceFollowsPrincipal(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		for i, principal := range []string{"", "a", "b"} {
+			f.change(named(spend.Grants{Principal: principal}, spend.MemberPrincipal))
+			if o := f.check(1, keyed(refundOf(t, "10", fmt.Sprint("c", i)), "k")); !o.passed() {
+				t.Fatalf("as %q: %s", principal, o)
+			}
+		}
+		f.change(named(spend.Grants{Principal: "A"}, spend.MemberPrincipal))
+		if o := f.check(1, keyed(refundOf(t, "10", "c1"), "k")); o.err != nil || !o.answer.Replayed {
+			t.Errorf("as the one before: %s", o)
+		}
+	})
+}
+
 // S31: a refused check is counted against the limit and leaves nothing else: no
 // row, no claim and no idempotency key.
 func TestForbiddenChecksLeaveNothing(t *testing.T) {

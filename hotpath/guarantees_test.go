@@ -94,6 +94,12 @@ func TestOneOfManyPasses(t *testing.T) {
 	})
 }
 
+// keyReused reports whether the outcome says that the check has its idempotency key.
+func keyReused(o outcome, by spend.ID) bool {
+	reused, is := errors.AsType[*hotpath.KeyReusedError](o.err)
+	return is && reused.Check == by
+}
+
 // G2, S18: one key, many requests at once over two nodes: one row, one body.
 func TestOneCheckPerIdempotencyKey(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
@@ -108,7 +114,7 @@ func TestOneCheckPerIdempotencyKey(t *testing.T) {
 			}
 			other := a
 			other.Counterparty = "someone else"
-			if o := f.check(1, other); !errors.Is(o.err, hotpath.ErrKeyReused) {
+			if o := f.check(1, other); !keyReused(o, pass.ID) {
 				t.Errorf("another request under the key: %s", o)
 			}
 		}
@@ -134,7 +140,7 @@ func TestKeyReusedInFlight(t *testing.T) {
 		}
 		release()
 		wg.Wait()
-		if !a.passed() || !errors.Is(b.err, hotpath.ErrKeyReused) {
+		if !a.passed() || !keyReused(b, a.answer.Check.ID) {
 			t.Errorf("first %s, second %s", a, b)
 		}
 
@@ -279,6 +285,9 @@ func TestOrphanIsGivenOnce(t *testing.T) {
 		var first outcome
 		if o := f.check(1, different); !o.duplicate() {
 			t.Errorf("another request: %s", o)
+		}
+		if o := f.checkBy(f.keyed(spend.Grants{Principal: "somebody else"}), 1, action); !o.duplicate() {
+			t.Errorf("the next equal request, of another namespace (F110): %s", o)
 		}
 		if first = f.check(1, action); first.err != nil || !first.answer.Replayed {
 			t.Fatalf("the next equal request: %s", first)

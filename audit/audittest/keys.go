@@ -18,7 +18,8 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 	mustCommit(t, s, winners...)
 
 	losers := []*spend.Check{keyed(newCheck(f), winners[0].Action.IdempotencyKey), keyed(newCheck(f), winners[1].Action.IdempotencyKey)}
-	rest := []*spend.Check{newCheck(f), keyed(blocked(newCheck(f)), newKeyText())}
+	rest := []*spend.Check{newCheck(f), keyed(blocked(newCheck(f)), newKeyText()), keyed(newCheck(f), losers[0].Action.IdempotencyKey)}
+	rest[2].Namespace = "BOT" // another slot of the same key
 	err := Record(ctx, s, slices.Concat(losers, rest)...)
 	var taken *audit.KeysTakenError
 	if !errors.As(err, &taken) {
@@ -37,17 +38,17 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 
 	hashes := []spend.Hash{spend.HashKey("never used")}
 	for _, c := range slices.Concat(winners, rest[1:]) {
-		hashes = append(hashes, spend.HashKey(c.Action.IdempotencyKey))
+		hashes = append(hashes, c.KeyHash())
 	}
 	recorded, err := s.CheckIDsByKey(ctx, hashes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(recorded) != 3 {
-		t.Errorf("%d keys are recorded, want 3", len(recorded))
+	if len(recorded) != 4 {
+		t.Errorf("%d keys are recorded, want 4", len(recorded))
 	}
 	for _, c := range slices.Concat(winners, rest[1:]) {
-		if got := recorded[spend.HashKey(c.Action.IdempotencyKey)]; got != c.ID {
+		if got := recorded[c.KeyHash()]; got != c.ID {
 			t.Errorf("key %q names %x, want %x", c.Action.IdempotencyKey, got, c.ID)
 		}
 	}

@@ -30,6 +30,7 @@ func everyFieldComesBack(t *testing.T, s Subject) {
 	full.Decision.Effect, full.Decision.Confidence = spend.Escalate, spend.Low
 	full.Decision.Message = "tab\t newline\n quote' \\backslash \\N \\. \u2028 é"
 	full.Decision.RuleDescription = strings.Repeat("d", spend.MaxDescription)
+	full.Namespace = wide
 	full.LatencyMS, full.Decision.PolicyVersion = 1999, 1<<31-1
 	for i := range full.Fingerprint {
 		full.Fingerprint[i], full.RequestSHA[i] = byte(i), 0xff

@@ -59,6 +59,7 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 	if c.Approval, err = spend.ParseApproval(r.text()); err != nil {
 		r.wrong = err
 	}
+	c.Namespace = r.text()
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {

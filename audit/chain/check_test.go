@@ -23,7 +23,7 @@ func TestParseCheck(t *testing.T) {
 			Effect: spend.Escalate, Confidence: spend.Medium, Reason: "reason", RuleID: "rule", RuleDescription: "described", Message: "message",
 			NextStep: "next", PolicyVersion: 3,
 		},
-		Fingerprint: spend.HashKey("f"), RequestSHA: spend.HashKey("r"), Pass: spend.Pass{ClaimedMS: -5, UntilMS: 1 << 60},
+		Namespace: "BOT", Fingerprint: spend.HashKey("f"), RequestSHA: spend.HashKey("r"), Pass: spend.Pass{ClaimedMS: -5, UntilMS: 1 << 60},
 		Fence: spend.Fence{Node: spend.NewID(time.Now()), Epoch: spend.NewID(time.Now())},
 	}
 	c.Action.Amount, _ = spend.ParseAmount("600.05")

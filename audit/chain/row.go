@@ -32,11 +32,12 @@ func CheckColumns() []string {
 		"agent_id", "policy_id", "counterparty", "payment_method", "merchant_or_vendor", "reason_text",
 		"idempotency_key", "metadata", "reason_code", "rule_id", "rule_description", "message", "next_step",
 		"key_id", "request_id", "principal", "owner", "charges", "approval_id", "approval",
+		"namespace",
 	}
 }
 
 // checkFields is how many columns CheckColumns has.
-const checkFields = 36
+const checkFields = 37
 
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
@@ -110,7 +111,8 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	} else {
 		b = appendField(b, a.ApprovalID[:])
 	}
-	return appendOptional(b, c.Approval.Text())
+	b = appendOptional(b, c.Approval.Text())
+	return appendOptional(b, c.Namespace)
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

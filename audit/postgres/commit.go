@@ -146,7 +146,7 @@ func fenceOf(checks []*spend.Check, outcomes []*spend.Outcome) spend.Fence {
 func (p *parameters) keys(checks []*spend.Check) {
 	keyed := func(c *spend.Check) bool { return c.Action.IdempotencyKey != "" }
 	array(p, pgtype.ByteaOID, checks, keyed, func(b []byte, c *spend.Check) []byte {
-		hash := c.Action.KeyHash()
+		hash := c.KeyHash()
 		return append(b, hash[:]...)
 	})
 	array(p, pgtype.UUIDOID, checks, keyed, appendID)

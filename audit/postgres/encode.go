@@ -26,7 +26,7 @@ func encodable(c *spend.Check) error {
 }
 
 // rowFields is how many fields the type check_row has.
-const rowFields = 33
+const rowFields = 34
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
@@ -75,7 +75,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 	} else {
 		b = appendField(b, pgtype.UUIDOID, a.ApprovalID[:])
 	}
-	return appendOptional(b, c.Approval.Text())
+	b = appendOptional(b, c.Approval.Text())
+	return appendOptional(b, c.Namespace)
 }
 
 // The fields of a composite value: type, length, value.

@@ -40,7 +40,8 @@ func appendCheck(args []any, c *spend.Check) []any {
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
-		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner), orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()))
+		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner),
+		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace))
 }
 
 func idOrNull(id spend.ID) any {
@@ -64,7 +65,7 @@ func checkText(c *spend.Check) error {
 	a, d := &c.Action, &c.Decision
 	return storable(c.ID, a.AgentID, a.PolicyID, a.Currency, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor,
 		a.ReasonText, a.IdempotencyKey, a.Metadata.JSON, string(d.Reason), d.RuleID, d.RuleDescription, d.Message,
-		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner)
+		d.NextStep, c.KeyID, c.RequestID, c.Principal, c.Owner, c.Namespace)
 }
 
 // outcomeText is checkText of an outcome.
@@ -95,7 +96,7 @@ func scanCheck(row scanner) (*spend.Check, error) {
 		(*text)(&a.IdempotencyKey), parse(&a.Metadata, parseMetadata), (*text)(&d.Reason), (*text)(&d.RuleID), (*text)(&d.RuleDescription),
 		(*text)(&d.Message), (*text)(&d.NextStep), &c.KeyID, &c.RequestID, (*text)(&c.Principal), (*text)(&c.Owner),
 		parse(&c.Charges, func(text string) ([]spend.Charge, error) { return spend.ParseTaken(a.PolicyID, text) }),
-		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval))
+		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval), (*text)(&c.Namespace))
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 	}

@@ -37,7 +37,8 @@ CREATE TABLE checks (
     owner            TEXT,
     charges          TEXT,               -- JSON: what it took from budgets; null when nothing
     approval_id      BLOB,               -- which it was sent with; used when it is allowed
-    approval         TEXT                -- JSON: what it asks of people; null when nothing
+    approval         TEXT,               -- JSON: what it asks of people; null when nothing
+    namespace        TEXT                -- of its idempotency keys (S59); null: the one that plain API keys share
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;

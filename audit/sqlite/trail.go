@@ -113,7 +113,7 @@ func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) err
 		if c.Action.IdempotencyKey == "" {
 			continue
 		}
-		hash := c.Action.KeyHash()
+		hash := c.KeyHash()
 		result, err := stmt.Exec(hash[:], c.ID[:], now.Add(keyLife).UnixMilli(), now.UnixMilli())
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 
 // IdempotencyKey is a row of the idempotency keys.
 type IdempotencyKey struct {
-	Hash    spend.Hash // spend.Action.KeyHash
+	Hash    spend.Hash // spend.Check.KeyHash
 	Check   spend.ID
 	Expires time.Time
 }
@@ -52,7 +52,7 @@ const keyChunk = 1 << 16
 
 // key notes the idempotency key of a check.
 func (s *slice) key(fields [][]byte, proved bool) error {
-	const idempotencyKey, approvalID = 22, 34 // among chain.CheckColumns
+	const idempotencyKey, approvalID, namespace = 22, 34, 36 // among chain.CheckColumns
 	id := spend.ID(fields[0])
 	if !proved {
 		s.lose(id)
@@ -66,7 +66,7 @@ func (s *slice) key(fields [][]byte, proved bool) error {
 	defer k.mu.Unlock()
 	action := spend.Action{IdempotencyKey: string(fields[idempotencyKey])}
 	copy(action.ApprovalID[:], fields[approvalID]) // absent: zero
-	hash := action.KeyHash()
+	hash := action.KeyHash(string(fields[namespace]))
 	part := &k.parts[hash[0]]
 	part.memory = append(append(part.memory, hash[:16]...), id[:]...)
 	if len(part.memory) < keyChunk {

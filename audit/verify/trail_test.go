@@ -142,7 +142,7 @@ func checksOfAllSorts(f spend.Fence) []*spend.Check {
 		Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", RuleDescription: "a cap", PolicyVersion: 1<<31 - 1,
 		Confidence: spend.Low, Message: "too much", NextStep: "ask",
 	}
-	full.Principal, full.Owner = "till 1", "payments – ü"
+	full.Principal, full.Owner, full.Namespace = "till 1", "payments – ü", "TILL 1"
 	full.Action.Amount, full.LatencyMS = amount("999999999.999999999"), 17
 	ms := full.ID.Time().UnixMilli()
 	full.Pass = spend.Pass{ClaimedMS: ms, UntilMS: ms + 300_000}

@@ -143,8 +143,8 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 			return &audit.RowError{Err: errors.New("the check is recorded already")}
 		}
 		if c.Action.IdempotencyKey != "" {
-			if row, ok := m.byKey[c.Action.KeyHash()]; ok && row.expires.After(now) {
-				taken = append(taken, c.Action.KeyHash())
+			if row, ok := m.byKey[c.KeyHash()]; ok && row.expires.After(now) {
+				taken = append(taken, c.KeyHash())
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 		m.byID[c.ID] = &stored
 		m.events = append(m.events, event{at: now, check: &stored})
 		if c.Action.IdempotencyKey != "" {
-			m.byKey[c.Action.KeyHash()] = keyRow{c.ID, now.Add(keysLive)}
+			m.byKey[c.KeyHash()] = keyRow{c.ID, now.Add(keysLive)}
 		}
 	}
 	for _, o := range outcomes {

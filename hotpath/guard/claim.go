@@ -32,6 +32,7 @@ type Attempt struct {
 	Fingerprint spend.Hash
 	Window      time.Duration // of the policy that judges
 	KeyHash     spend.Hash    // zero without an idempotency key
+	Namespace   string        // of idempotency keys (S59)
 	RequestSHA  spend.Hash
 	Generation  string           // that the policy and the key were loaded under; empty when they are known to be fresh
 	Charge      ratelimit.Charge // counted once, however often Claim is called
@@ -88,7 +89,7 @@ const (
 // Outcome is what Claim found.
 type Outcome struct {
 	Kind    Kind
-	Of      spend.ID     // Duplicate: the recorded check
+	Of      spend.ID     // Duplicate, KeyReused: the recorded check
 	Check   *spend.Check // Replay: the recorded check
 	Reading Reading      // of the round trip that decided
 }
@@ -383,7 +384,7 @@ func (at *Attempt) replay(check *spend.Check) step {
 	case check == nil:
 		return step{}
 	case check.RequestSHA != at.RequestSHA:
-		return step{done, Outcome{Kind: KeyReused}}
+		return step{done, Outcome{Kind: KeyReused, Of: check.ID}}
 	default:
 		return step{done, Outcome{Kind: Replay, Check: check}}
 	}

@@ -188,10 +188,10 @@ func (g *Guard) allowedPass(ctx context.Context, at *Attempt, holder spend.ID) (
 }
 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
-// if the request is equal, once (F10).
+// if the request is equal and of the same namespace, once (F10, F110).
 func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, error) {
 	check, ok, err := g.records.checks.Get(ctx, h.check)
-	if err != nil || !ok || check.RequestSHA != at.RequestSHA {
+	if err != nil || !ok || check.RequestSHA != at.RequestSHA || check.Namespace != at.Namespace {
 		return step{}, err
 	}
 	r, err := g.swap(ctx, at, func() pipeline.Swap {

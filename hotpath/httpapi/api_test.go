@@ -228,7 +228,7 @@ func TestErrorTable(t *testing.T) {
 	if a := s.do("POST", "/v1/checks", plainCheck); a.status != 404 || !strings.Contains(a.body, "no policy refunds-eu") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	f(hotpath.ErrKeyReused, 422, codeValidation, "")
+	f(&hotpath.KeyReusedError{}, 422, codeValidation, "")
 	f(fmt.Errorf("cannot: %w", spend.Faults{{Path: "rules[2].parameters.limit", Problem: "is required"}}), 422, codeValidation, "")
 	f(hotpath.ErrOverloaded, 500, codeInternal, "1")
 	f(fmt.Errorf("%w: %w", hotpath.ErrUnavailable, errors.New("dial tcp")), 500, codeInternal, "1")

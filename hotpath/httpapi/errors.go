@@ -67,7 +67,6 @@ var refusals = [...]struct {
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
 	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
-	{hotpath.ErrKeyReused, &refusal{422, codeValidation, "idempotency_key was used for a different request"}},
 	{audit.ErrPoliciesFull, &refusal{422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
 	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
@@ -113,6 +112,9 @@ func refusalOf(err error) *refusal {
 	}
 	if faults, ok := errors.AsType[spend.Faults](err); ok {
 		return &refusal{422, codeValidation, faults.Error()}
+	}
+	if reused, ok := errors.AsType[*hotpath.KeyReusedError](err); ok {
+		return &refusal{422, codeValidation, reused.Error()}
 	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return &refusal{403, "forbidden", forbidden.Error()}

@@ -17,22 +17,23 @@ type Hash [sha256.Size]byte
 // IsZero reports whether the Hash was never computed.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// KeyHash returns the hash under which the action's idempotency key is stored and
-// claimed; zero without one. A key has a slot for each approval that it is sent with. No
-// key begins with a zero byte, so that these slots are none of another key.
-func (a *Action) KeyHash() Hash {
+// KeyHash returns the hash of the slot that the action's idempotency key takes in a
+// namespace (S59); zero without one. A key has a slot for each approval that it is sent
+// with. No key begins with a zero byte, so that these slots are none of another key.
+func (a *Action) KeyHash(namespace string) Hash {
 	switch {
 	case a.IdempotencyKey == "":
 		return Hash{}
-	case a.ApprovalID.IsZero():
+	case a.ApprovalID.IsZero() && namespace == "":
 		return HashKey(a.IdempotencyKey)
 	}
-	b := append(make([]byte, 0, 256), 0)
+	b := append(make([]byte, 0, 512), 0)
 	b = append(b, a.ApprovalID[:]...)
+	b = append(binary.BigEndian.AppendUint16(b, uint16(len(namespace))), namespace...)
 	return sha256.Sum256(append(b, a.IdempotencyKey...))
 }
 
-// HashKey returns the hash of a key that is sent without an approval.
+// HashKey returns the hash of a key that has neither a namespace nor an approval.
 func HashKey(idempotencyKey string) Hash {
 	return sha256.Sum256(append(make([]byte, 0, 256), idempotencyKey...)) // short keys stay on the stack
 }

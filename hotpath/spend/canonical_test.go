@@ -142,10 +142,12 @@ func TestHashesStayTheSame(t *testing.T) {
 	f(RequestSHA(full), "053f380fcc35b280a925774feed895fd0bcb38491c6605b121f510313cb44caa")
 	f(RequestSHA(actionOf(t, "10", "", nil)), "15e53d9c69ab76cbcaf8aa24721e2d6a838ccfbf3688f73f501a788e42c75fe8")
 	f(FingerprintOf(full, Credit), "a236c7f1ff7894c4033f2191971e97306713b32e85c1e7042b8aa1952dab1167")
-	f((&Action{}).KeyHash(), strings.Repeat("0", 64))
-	f((&Action{IdempotencyKey: "order-99"}).KeyHash(), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
+	f((&Action{}).KeyHash("bot"), strings.Repeat("0", 64))
+	f((&Action{IdempotencyKey: "order-99"}).KeyHash(""), "59342f853acdf234c2638548706ae5500d00a7d85769061d629d921887e67ae4")
 	approval := ID(bytes.Repeat([]byte{7}, 16))
-	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash(), "c011c455dc0f26f468e3b4ab5c912b7d06e69e7e998ea48b529a055a3e0d8eab")
+	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash(""), "403e4f408b51bf29f63a42730badd5b3b75591e77ae76b9e1d8b4bfb9ff23081")
+	f((&Action{IdempotencyKey: "order-99"}).KeyHash("BOT"), "8660ad1eb14d489420e79ccdee196868f21c469640fa58ffa3ff2b798b690c66")
+	f((&Action{IdempotencyKey: "order-99", ApprovalID: approval}).KeyHash("BOT"), "ad702b72fb96ac1ab193aaca59c889335e91d3d024557200a9aee05887bd4e73")
 }
 
 // FuzzRequestSHA: compacting and reordering never change the hash; changing a

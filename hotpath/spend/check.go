@@ -19,6 +19,7 @@ type Check struct {
 	KeyID       string // the API key's key_id
 	Principal   string // who stands behind that key; empty when its record does not say
 	Owner       string // the person or team that runs the agent; likewise
+	Namespace   string // of its idempotency keys (S59); empty: the one that plain API keys share
 	RequestID   string
 	Fingerprint Hash
 	RequestSHA  Hash // of the canonical request
@@ -38,6 +39,10 @@ func (c *Check) Timestamp() time.Time { return c.ID.Time() }
 func (c *Check) PrincipalName() string {
 	return cmp.Or(c.Principal, c.KeyID)
 }
+
+// KeyHash returns the hash of the slot that the check's idempotency key takes; zero
+// without one.
+func (c *Check) KeyHash() Hash { return c.Action.KeyHash(c.Namespace) }
 
 // UsesApproval reports whether the check marks its approval as used (S47).
 func (c *Check) UsesApproval() bool {

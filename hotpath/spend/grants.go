@@ -1,6 +1,7 @@
 package spend
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -45,6 +46,16 @@ func (g *Grants) Permitted() Scopes {
 		return g.Scopes
 	}
 	return Full.Scopes()
+}
+
+// Namespace returns the namespace that the idempotency keys of the API key have
+// (S59): by its principal, folded; empty, the one that all such keys share, when the
+// grants say nothing or only when the key expires.
+func (g *Grants) Namespace(keyID string) string {
+	if g.Role == "" && g.Scopes == 0 && g.PolicyIDs == nil && g.AgentIDs == nil && g.Principal == "" && g.Owner == "" {
+		return ""
+	}
+	return FoldName(cmp.Or(g.Principal, keyID))
 }
 
 // Text returns the grants as a JSON object, as stores keep them; empty when

@@ -39,6 +39,7 @@ CREATE TABLE checks (
     charges            text,              -- JSON: what it took from budgets; null when nothing
     approval_id        uuid,              -- which it was sent with; used when it is allowed
     approval           text,              -- JSON: what it asks of people; null when nothing
+    namespace          text,              -- of its idempotency keys (S59); null: the one that plain API keys share
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -182,7 +183,8 @@ CREATE TYPE check_row AS (
     owner              text,
     charges            text,
     approval_id        uuid,
-    approval           text
+    approval           text,
+    namespace          text
 );
 
 -- Creates the partition of a UTC day if it is not there, and the violations of that

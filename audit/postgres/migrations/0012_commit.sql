@@ -29,12 +29,12 @@ BEGIN
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
             idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-            key_id, request_id, principal, owner, charges, approval_id, approval)
+            key_id, request_id, principal, owner, charges, approval_id, approval, namespace)
         SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
             r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
             r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
             r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
-            r.key_id, r.request_id, r.principal, r.owner, r.charges, r.approval_id, r.approval
+            r.key_id, r.request_id, r.principal, r.owner, r.charges, r.approval_id, r.approval, r.namespace
         FROM unnest(rows) AS r;
     IF has_violations THEN
         INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,

@@ -25,7 +25,7 @@ CHECK = (
     "check_id,node,epoch,claimed_ms,until_ms,policy_version,latency_ms,format,requested_type,action_type,"
     "decision,confidence,amount::text,fingerprint,request_sha,currency,agent_id,policy_id,counterparty,"
     "payment_method,merchant_or_vendor,reason_text,idempotency_key,metadata,reason_code,rule_id,"
-    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval"
+    "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace"
 )
 OUTCOME = (
     "outcome_id,check_id,node,epoch,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id"
@@ -291,7 +291,9 @@ class Verifier:
             if stored is None or not intact:
                 self.lost.add(check)
             elif fields[22]:
-                slot = b"\0" + fields[34] if fields[34] else b""
+                slot, space = b"", fields[36] or b""
+                if fields[34] or space:
+                    slot = b"\0" + (fields[34] or bytes(16)) + struct.pack(">H", len(space)) + space
                 self.keyed.setdefault(hashlib.sha256(slot + fields[22]).digest(), []).append(check)
             if stored is None:
                 self.find("inserted", f"check chk_{check.hex()}")

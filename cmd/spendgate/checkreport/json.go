@@ -50,6 +50,7 @@ type recordJSON struct {
 	KeyName     *string `json:"key_name"`
 	Principal   *string `json:"principal,omitempty"`
 	Owner       *string `json:"owner,omitempty"`
+	Namespace   *string `json:"namespace,omitempty"`
 	RequestID   string  `json:"request_id"`
 	Fingerprint string  `json:"fingerprint"`
 	RequestSHA  string  `json:"request_sha256"`
@@ -81,7 +82,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		},
 		Duplicate: optional(duplicateOf(d)), Approval: r.approvalDocument(),
 		Record: recordJSON{
-			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
+			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner), Namespace: optional(c.Namespace),
+			RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
 		},
 		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},
