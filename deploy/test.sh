@@ -37,6 +37,13 @@ else
   echo "NOTICE: no Node.js programs, so the tests with the MCP inspector, of TypeScript and of generated clients are skipped" >&2
 fi
 
+# For the tests of the Python package.
+if TEST_PYTHON=$(deploy/clients/python/install.sh); then
+  export TEST_PYTHON
+else
+  echo "NOTICE: no Python with what its tests need, so those of the Python package are skipped" >&2
+fi
+
 # What is of one goroutine, so that the detector would only slow it down.
 single=$(go list ./bench/model ./hotpath/policy)
 rest=$(go list ./... | grep -vxF "$single")

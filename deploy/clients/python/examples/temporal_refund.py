@@ -1,0 +1,67 @@
+"""A sample: a guarded refund as an activity of Temporal, with people's approval as a signal.
+
+Temporal runs an activity again after a crash of its worker, with the same arguments: the guard's key makes that
+safe. The signal only ends the waiting. Whether people approved is asked of the service, by the activity.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    import spendgate
+
+#: What another attempt does not change. NoDecision and NoAnswer are retried.
+FINAL = ["Blocked", "Denied", "ApprovalExpired", "AlreadyReported", "InDoubt", "KeyReused", "APIError"]
+
+gate = spendgate.Spendgate(
+    os.environ["SPENDGATE_API_URL"], os.environ["SPENDGATE_API_KEY"],
+    agent_id="support-bot", policy_id="support-refunds", journal=os.environ.get("SPENDGATE_JOURNAL", "spendgate.db"),
+)
+
+
+@gate.guard("refund", key="refund-{order}", counterparty="{customer}", currency="USD", provider_key=True, reference=str)
+def pay(order: str, customer: str, amount: str, *, check_id: str = "") -> str:
+    """Stands for the call of the provider, whose idempotency key is check_id."""
+    return f"psp-{check_id}"
+
+
+@activity.defn
+def refund(order: str, customer: str, amount: str) -> str:
+    try:
+        return pay(order, customer, amount)
+    except spendgate.AlreadyExecuted as over:
+        return over.reference
+    except spendgate.ApprovalPending as pending:
+        raise ApplicationError(str(pending), type=type(pending).__name__, non_retryable=True) from pending
+
+
+@workflow.defn
+class Refund:
+    def __init__(self) -> None:
+        self._decided = 0
+
+    @workflow.signal
+    def decided(self) -> None:
+        self._decided += 1
+
+    @workflow.run
+    async def run(self, order: str, customer: str, amount: str) -> str:
+        while True:
+            seen = self._decided
+            try:
+                reference: str = await workflow.execute_activity(
+                    refund, args=[order, customer, amount], start_to_close_timeout=timedelta(minutes=1),
+                    retry_policy=RetryPolicy(non_retryable_error_types=FINAL),
+                )
+                return reference
+            except ActivityError as failed:
+                if not isinstance(failed.cause, ApplicationError) or failed.cause.type != "ApprovalPending":
+                    raise
+            # People also decide while nobody signals: ask again after an hour.
+            await workflow.wait_condition(lambda: self._decided > seen, timeout=timedelta(hours=1))

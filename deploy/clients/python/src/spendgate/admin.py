@@ -1,0 +1,89 @@
+"""The operations of authors and administrators, and the service's health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from . import types as t
+from .api import Query, fetch, query, when
+from .send import Request, Settings, Steps, get, path
+
+
+def create_policy(
+    settings: Settings,
+    *,
+    name: str,
+    rules: Sequence[Mapping[str, Any]],
+    policy_id: str | None = None,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    note: str | None = None,
+    drop_budgets: Sequence[str] | None = None,
+) -> Steps[t.Policy]:
+    """Stores a policy's next version. It is not repeated when it may have been stored: then look with policy()."""
+    content = _given(locals())
+    return fetch(settings, Request("POST", "/v1/policies", content, status=201, repeatable=False), t.Policy)
+
+
+def policy(settings: Settings, policy_id: str, *, version: int | None = None) -> Steps[t.Policy]:
+    """Reads a version of a policy, the latest unless told."""
+    return fetch(settings, get(path("policies", policy_id), {"version": version}), t.Policy)
+
+
+def policies(settings: Settings, *, limit: int | None = None) -> Query[t.Policy]:
+    """The latest versions of all policies."""
+    return query(t.Policy, "/v1/policies", limit=limit)
+
+
+def policy_versions(settings: Settings, policy_id: str, *, limit: int | None = None) -> Query[t.Policy]:
+    """A policy's versions, newest first, with their authors and notes."""
+    return query(t.Policy, path("policies", policy_id, "versions"), limit=limit)
+
+
+def create_key(
+    settings: Settings,
+    *,
+    name: str,
+    rate_limit_rpm: int | None = None,
+    role: str | None = None,
+    scopes: Sequence[str] | None = None,
+    policy_ids: Sequence[str] | None = None,
+    agent_ids: Sequence[str] | None = None,
+    principal: str | None = None,
+    owner: str | None = None,
+    expires_at: datetime | None = None,
+) -> Steps[t.NewKey]:
+    """Makes an API key, with the admin key. It is not repeated when the key may have been made."""
+    content = _given(locals())
+    return fetch(settings, Request("POST", "/v1/keys", content, status=201, repeatable=False, admin=True), t.NewKey)
+
+
+def update_key(settings: Settings, key_id: str, /, **changes: Any) -> Steps[t.Key]:
+    """Changes a key, with the admin key: what is given, None to take a member away."""
+    content = {name: when(c) if isinstance(c, datetime) else c for name, c in changes.items()}
+    return fetch(settings, Request("PATCH", path("keys", key_id), content, admin=True), t.Key)
+
+
+def keys(settings: Settings, *, limit: int | None = None) -> Query[t.Key]:
+    """The API keys, with the admin key, newest first."""
+    return query(t.Key, "/v1/keys", admin=True, limit=limit)
+
+
+def self_key(settings: Settings) -> Steps[t.Key]:
+    """Reads the record of the client's own API key."""
+    return fetch(settings, get("/v1/keys/self"), t.Key)
+
+
+def health(settings: Settings) -> Steps[t.Health]:
+    """Asks whether the service answers. It needs no key."""
+    return fetch(settings, Request("GET", "/health"), t.Health)
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: when(argument) if isinstance(argument, datetime) else argument
+        for name, argument in arguments.items()
+        if name != "settings" and argument is not None
+    }

@@ -1,0 +1,324 @@
+"""The service's operations, each written once for both clients."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeVar, Union
+
+from . import types as t
+from .errors import APIError, NoDecision, SpendgateError
+from .send import Pause, Reply, Request, Settings, Steps, get, path, send
+from .wire import decode, misunderstood, money, read
+
+T = TypeVar("T")
+Amount = Union[Decimal, int, str]
+When = Union[str, date, None]  # RFC 3339, a date, or a datetime that has a zone
+
+MOST_APPROVAL_WAIT = 30
+
+
+@dataclass(frozen=True)
+class Action:
+    """A planned movement of money, as it is sent."""
+
+    members: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return str(self.members.get("idempotency_key") or "")
+
+    def but(self, **members: Any) -> Action:
+        return Action({**self.members, **members})
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What an approval, a redemption and the journal are for."""
+        return {n: m for n, m in self.members.items() if n not in ("idempotency_key", "approval_id", "reason_text")}
+
+
+def action(
+    agent_id: str | None, policy_id: str | None, amount: Amount, currency: str, counterparty: str, **members: Any
+) -> Action:
+    if not agent_id or not policy_id:
+        raise TypeError("an action has an agent_id and a policy_id, its own or the client's")
+    return Action({
+        "agent_id": agent_id, "policy_id": policy_id, "amount": money(amount), "currency": currency, "counterparty": counterparty,
+        **{name: member for name, member in members.items() if member is not None},
+    })
+
+
+def fetch(settings: Settings, request: Request, kind: type[T]) -> Steps[T]:
+    reply = yield from send(settings, request)
+    return read(kind, decode(reply.body))
+
+
+# Checks.
+
+
+def check_once(settings: Settings, planned: Action) -> Steps[tuple[t.Result, int]]:
+    """Asks whether an action may be carried out. Also returns how many attempts that took."""
+    if not planned.key.strip():  # the service, too, sees none
+        planned = planned.but(idempotency_key="py-" + secrets.token_hex(16))
+    try:
+        reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members)))
+        return replace(result(decode(reply.body), reply), checked=True), reply.attempts
+    except APIError as error:
+        if error.definite and not error.maybe_done:
+            raise
+        raise NoDecision(planned.key, error) from error
+    except SpendgateError as error:
+        raise NoDecision(planned.key, error) from error
+
+
+def result(value: Any, reply: Reply | None = None) -> t.Result:
+    """Takes nothing for a decision that is not one."""
+    read_result = read(t.Result, value)
+    if not read_result.check_id.startswith("chk_") or read_result.policy_version < 1:
+        raise misunderstood("it is no check result")
+    if reply is None:
+        return read_result
+    became = outcome_of(reply)
+    if became:
+        read_result = replace(read_result, next_step=became.next_step)
+    return replace(read_result, replayed=reply.replayed, outcome=became, body=reply.body)
+
+
+def outcome_of(reply: Reply) -> t.CheckOutcome | None:
+    """Reads the header Outcome. Whatever else is there is an outcome as well."""
+    values = reply.header("outcome")
+    if not values:
+        return None
+    status, separator, parameter = values[0].strip(" ").partition(";")
+    pending = parameter.lstrip(" ") == "release=pending"
+    if len(values) > 1 or status not in ("executed", "failed", "voided") or (separator and not pending):
+        return t.CheckOutcome("unknown")
+    return t.CheckOutcome(status, pending)
+
+
+def get_check(settings: Settings, check_id: str) -> Steps[t.Result]:
+    """Reads an earlier check, and what was reported of it. It is a record, no permission."""
+    reply = yield from send(settings, get(path("checks", check_id)))
+    return result(decode(reply.body), reply)
+
+
+def report_outcome(
+    settings: Settings,
+    check_id: str,
+    status: t.OutcomeStatus,
+    *,
+    amount: Amount | None = None,
+    reference: str | None = None,
+    note: str | None = None,
+) -> Steps[t.Outcome]:
+    """Reports what became of an allowed check, once: the same report again is the same outcome.
+
+    amount is what was really moved; None is the check's.
+    """
+    given = {"status": status, "amount": None if amount is None else money(amount), "reference": reference, "note": note}
+    content = {name: member for name, member in given.items() if member is not None}
+    reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200))
+    return replace(read(t.Outcome, decode(reply.body)), replayed=reply.replayed)
+
+
+def get_outcome(settings: Settings, check_id: str) -> Steps[t.Outcome]:
+    """Reads what was reported of a check, last."""
+    return fetch(settings, get(path("checks", check_id, "outcome")), t.Outcome)
+
+
+def redeem(
+    settings: Settings,
+    check_id: str,
+    /,
+    *,
+    action_hash: str | None = None,
+    idempotency_key: str | None = None,
+    **fields: Any,
+) -> Steps[t.Redemption]:
+    """Redeems an allowed check before its action is carried out: by the action's fields, or by its hash.
+
+    Repetitions have one Idempotency-Key, a new one unless given.
+    """
+    content = dict(fields) if action_hash is None else {"action_hash": action_hash}
+    if "amount" in content:
+        content["amount"] = money(content["amount"])
+    key = idempotency_key or "py-" + secrets.token_hex(16)
+    reply = yield from send(
+        settings, Request("POST", path("checks", check_id, "redeem"), content, headers={"Idempotency-Key": key})
+    )
+    redemption = read(t.Redemption, decode(reply.body))
+    if redemption.check_id != check_id:
+        raise misunderstood("it is the redemption of another check")
+    return replace(redemption, replayed=reply.replayed)
+
+
+def in_doubt(settings: Settings, check_id: str) -> Steps[None]:
+    """Says of a redeemed check that nobody knows whether its action was carried out."""
+    yield from send(settings, Request("POST", path("checks", check_id, "in-doubt"), {}, status=201, again=200))
+
+
+def simulate(settings: Settings, policy_id: str, actions: Sequence[Mapping[str, Any]]) -> Steps[t.Simulation]:
+    """Evaluates up to 100 actions by a policy and records nothing: its results permit nothing."""
+    planned: list[dict[str, Any]] = [{"policy_id": policy_id, "agent_id": None, **a} for a in actions]
+    sent = [dict(action(**members).members) for members in planned]
+    simulation = yield from fetch(settings, Request("POST", "/v1/simulate", {"policy_id": policy_id, "actions": sent}), t.Simulation)
+    if len(simulation.results) != len(sent):
+        raise misunderstood(f"{len(simulation.results)} results of {len(sent)} actions")
+    return simulation
+
+
+# Approvals.
+
+
+def approval(settings: Settings, approval_id: str, *, wait: int = 0) -> Steps[t.Approval]:
+    """Reads an approval. While it is pending, the service holds the answer for up to wait seconds, 30 at most."""
+    reply = yield from send(settings, get(path("approvals", approval_id), wait=max(0, min(int(wait), MOST_APPROVAL_WAIT))))
+    return replace(read(t.Approval, decode(reply.body)), retry_after=reply.retry_after)
+
+
+def wait_for_approval(settings: Settings, approval_id: str, *, timeout: float | None = None) -> Steps[t.Approval]:
+    """Asks until the approval is not pending any more, or for timeout seconds, and returns it as it is then."""
+    ends = None if timeout is None else time.monotonic() + timeout
+    while True:
+        asked = time.monotonic()
+        hold = MOST_APPROVAL_WAIT if ends is None else max(0, min(MOST_APPROVAL_WAIT, int(ends - asked)))
+        found = yield from approval(settings, approval_id, wait=hold)
+        # An answer that was held until then has waited already.
+        pause = max(found.retry_after, 1) - (time.monotonic() - asked)
+        if found.status != "pending" or (ends is not None and time.monotonic() + pause >= ends):
+            return found
+        yield Pause(max(0, pause))
+
+
+def approve(settings: Settings, approval_id: str, action_hash: str, *, note: str | None = None) -> Steps[t.Approval]:
+    """Approves exactly the action that has the hash. The approval is pending still if more people have to."""
+    return _decide(settings, approval_id, "approve", action_hash, note)
+
+
+def deny(settings: Settings, approval_id: str, action_hash: str, *, note: str | None = None) -> Steps[t.Approval]:
+    """Denies it, also when it was approved and is not used yet."""
+    return _decide(settings, approval_id, "deny", action_hash, note)
+
+
+def _decide(settings: Settings, approval_id: str, decision: str, action_hash: str, note: str | None) -> Steps[t.Approval]:
+    content = {"action_hash": action_hash, **({} if note is None else {"note": note})}
+    return fetch(settings, Request("POST", path("approvals", approval_id, decision), content), t.Approval)
+
+
+# Lists.
+
+
+@dataclass(frozen=True)
+class Query(Generic[T]):
+    """A list that is read page by page."""
+
+    request: Callable[[str | None], Request]
+    kind: type[T]
+
+    def page(self, settings: Settings, cursor: str | None) -> Steps[t.Page[T]]:
+        reply = yield from send(settings, self.request(cursor))
+        content = decode(reply.body)
+        try:
+            found = content["pagination"]
+            page = t.Page(
+                [read(self.kind, element) for element in content["data"]],
+                found["next_cursor"], found["has_more"], found.get("total_count"),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise misunderstood("it is no page") from error
+        if page.has_more and page.next_cursor in (None, "", cursor):
+            raise misunderstood("there are more pages and no way to them")
+        return page
+
+
+def query(kind: type[T], where: str, *, admin: bool = False, **parameters: object) -> Query[T]:
+    given = {name: when(p) if isinstance(p, date) else p for name, p in parameters.items()}
+    return Query(lambda cursor: get(where, {**given, "cursor": cursor}, admin=admin), kind)
+
+
+def when(moment: date) -> str:
+    if isinstance(moment, datetime) and moment.tzinfo is None:
+        raise ValueError("a time without a zone is none")
+    return moment.isoformat()
+
+
+def checks(
+    settings: Settings,
+    *,
+    agent_id: str | None = None,
+    policy_id: str | None = None,
+    decision: t.Decision | None = None,
+    outcome: Literal["none", "executed", "failed", "voided", "in_doubt"] | None = None,
+    counterparty: str | None = None,
+    action_type: t.ActionType | None = None,
+    reason_code: str | None = None,
+    idempotency_key: str | None = None,
+    approval_id: str | None = None,
+    from_: When = None,
+    to: When = None,
+    before: When = None,
+    limit: int | None = None,
+) -> Query[t.CheckRecord]:
+    """Checks, newest first."""
+    given = {name: value for name, value in locals().items() if name != "settings"}
+    return query(t.CheckRecord, "/v1/checks", **given)
+
+
+def violations(
+    settings: Settings,
+    *,
+    agent_id: str | None = None,
+    policy_id: str | None = None,
+    action_type: t.ActionType | None = None,
+    decision: Literal["block", "escalate"] | None = None,
+    from_: When = None,
+    to: When = None,
+    limit: int | None = None,
+) -> Query[t.Violation]:
+    """Checks that were blocked or escalated, newest first."""
+    given = {name: value for name, value in locals().items() if name != "settings"}
+    return query(t.Violation, "/v1/violations", **given)
+
+
+def approvals(
+    settings: Settings,
+    *,
+    status: t.ApprovalStatus | None = None,
+    policy_id: str | None = None,
+    agent_id: str | None = None,
+    waiting_for: Literal["me"] | None = None,
+    limit: int | None = None,
+) -> Query[t.Approval]:
+    """Approvals, newest first."""
+    given = {name: value for name, value in locals().items() if name != "settings"}
+    return query(t.Approval, "/v1/approvals", **given)
+
+
+def budgets(
+    settings: Settings,
+    *,
+    policy_id: str,
+    rule_id: str | None = None,
+    agent_id: str | None = None,
+    counterparty: str | None = None,
+    at: When = None,
+    limit: int | None = None,
+) -> Query[t.Budget]:
+    """The counters of a policy's budgets."""
+    given = {name: value for name, value in locals().items() if name != "settings"}
+    return query(t.Budget, "/v1/budgets", **given)
+
+
+def events_page(
+    settings: Settings, *, after: int = 0, type: str | None = None, from_: When = None, limit: int | None = None
+) -> Steps[t.EventPage]:
+    """A page of events of greater sequences than after. Without after the feed begins with the first, or the first from from_."""
+    given = {"after": after or None, "type": type, "from": when(from_) if isinstance(from_, date) else from_, "limit": limit}
+    page = yield from fetch(settings, get("/v1/events", given), t.EventPage)
+    if page.next_after < after or (page.has_more and page.next_after == after):
+        raise misunderstood("there are more events and no way to them")
+    return page

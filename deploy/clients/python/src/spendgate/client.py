@@ -1,0 +1,199 @@
+"""Spendgate, the client that blocks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+
+import httpx
+
+from . import admin, api, gate, guard
+from .api import When
+from .errors import NoAnswer
+from .http import Body, lost
+from .guarded import Guarded
+from .send import Local, Pause, Reply, Step, Steps, Transfer
+from .types import Event, Page, Result
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Checked(Result):
+    """The answer of check(), which is also the context of a guarded body."""
+
+    def __enter__(self) -> guard.Permit:
+        client, asked = vars(self)["_of"]
+        permit: guard.Permit = client._run(guard.enter(client, asked))
+        vars(self)["_permit"] = permit
+        return permit
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        client, asked = vars(self)["_of"]
+        client._run(guard.end(client, vars(self).pop("_permit"), error, asked.intent.terms))
+
+
+class Listing(Generic[T]):
+    """A list, read page by page as it is iterated."""
+
+    def __init__(self, client: Spendgate, query: api.Query[T]) -> None:
+        self._client, self._query = client, query
+
+    def page(self, cursor: str | None = None) -> Page[T]:
+        return self._client._run(self._query.page(self._client, cursor))
+
+    def __iter__(self) -> Iterator[T]:
+        cursor = None
+        while True:
+            page = self.page(cursor)
+            yield from page.data
+            if not page.has_more:
+                return
+            cursor = page.next_cursor
+
+
+def _blocking(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Callable[Concatenate[Spendgate, P], T]:
+    @functools.wraps(steps)
+    def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(steps(self, *args, **kwargs))
+
+    return method
+
+
+def _listing(query: Callable[Concatenate[Any, P], api.Query[T]]) -> Callable[Concatenate[Spendgate, P], Listing[T]]:
+    @functools.wraps(query)
+    def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Listing[T]:
+        return Listing(self, query(self, *args, **kwargs))
+
+    return method
+
+
+def _checking(intent: Callable[Concatenate[Any, P], guard.Intent]) -> Callable[Concatenate[Spendgate, P], Checked]:
+    @functools.wraps(intent)
+    def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Checked:
+        asked = self._run(guard.ask(self, intent(self, *args, **kwargs)))
+        checked = Checked(**{f.name: getattr(asked.result, f.name) for f in fields(Result)})
+        vars(checked)["_of"] = (self, asked)
+        return checked
+
+    return method
+
+
+def _guarding(
+    guarding: Callable[Concatenate[Any, P], Callable[[Callable[..., Any]], Guarded]]
+) -> Callable[Concatenate[Spendgate, P], Callable[[F], F]]:
+    @functools.wraps(guarding)
+    def method(self: Spendgate, /, *args: P.args, **kwargs: P.kwargs) -> Callable[[F], F]:
+        make = guarding(self, *args, **kwargs)
+
+        def decorate(function: F) -> F:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError("a coroutine is guarded by AsyncSpendgate")
+            guarded = make(function)
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                bound = guarded.bind(args, kwargs)
+                permit = self._run(guard.begin(self, guarded.intent(bound, self)))
+                try:
+                    returned = guarded.call(bound, permit.check_id)
+                except BaseException as error:
+                    self._run(guard.end(self, permit, error, guarded.terms))
+                    raise
+                guarded.note(permit, returned)
+                self._run(guard.end(self, permit, None, guarded.terms))
+                return returned
+
+            return cast(F, guarded.dress(call))
+
+        return decorate
+
+    return method
+
+
+class Spendgate(gate.Gate):
+    """A client that blocks. It may be shared by threads."""
+
+    _http: httpx.Client
+    _new_http = staticmethod(httpx.Client)
+    _pause = staticmethod(time.sleep)
+
+    check = _checking(gate.intent)
+    resume = _blocking(guard.resume)
+    get_check = _blocking(api.get_check)
+    report_outcome = _blocking(api.report_outcome)
+    get_outcome = _blocking(api.get_outcome)
+    redeem = _blocking(api.redeem)
+    in_doubt = _blocking(api.in_doubt)
+    simulate = _blocking(api.simulate)
+    approval = _blocking(api.approval)
+    wait_for_approval = _blocking(api.wait_for_approval)
+    approve = _blocking(api.approve)
+    deny = _blocking(api.deny)
+    checks = _listing(api.checks)
+    violations = _listing(api.violations)
+    approvals = _listing(api.approvals)
+    budgets = _listing(api.budgets)
+    events_page = _blocking(api.events_page)
+    create_policy = _blocking(admin.create_policy)
+    policy = _blocking(admin.policy)
+    policies = _listing(admin.policies)
+    policy_versions = _listing(admin.policy_versions)
+    create_key = _blocking(admin.create_key)
+    update_key = _blocking(admin.update_key)
+    keys = _listing(admin.keys)
+    self_key = _blocking(admin.self_key)
+    health = _blocking(admin.health)
+    guard = _guarding(gate.guarding)
+
+    def events(self, *, after: int = 0, type: str | None = None, from_: When = None) -> Iterator[Event]:
+        """The events after a sequence, until there are no more yet. Store the last one's sequence with what you made of it."""
+        while True:
+            page = self.events_page(after=after, type=type, from_=from_, limit=100)
+            yield from page.data
+            if not page.has_more:
+                return
+            after = page.next_after
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _run(self, steps: Steps[T]) -> T:
+        answer: Any = None
+        failure: Exception | None = None
+        while True:
+            try:
+                step = steps.send(answer) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer, failure = None, None
+            try:
+                answer = self._take(step)
+            except Exception as error:
+                failure = error
+
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            return self._pause(step.seconds)
+        return step.call() if isinstance(step, Local) else self._transfer(step)
+
+    def _transfer(self, t: Transfer) -> Reply | NoAnswer:
+        try:
+            sent = self._http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
+            # A redirect would send the key to another address.
+            response = self._http.send(sent, stream=True, follow_redirects=False)
+            try:
+                body = Body(t.timeout)
+                for piece in response.iter_bytes():
+                    body.add(piece)
+                return body.reply(response)
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            return lost(error)

@@ -1,0 +1,134 @@
+"""What the client raises: one tree, whose root is SpendgateError."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types import CheckOutcome, Result
+
+
+class SpendgateError(Exception):
+    """The root of the tree."""
+
+    #: whether the service may have done what was asked all the same
+    maybe_done = False
+
+
+class NoAnswer(SpendgateError):
+    """There is no answer, or none that can be understood."""
+
+    def __init__(self, problem: str, *, maybe_done: bool = True) -> None:
+        super().__init__(problem)
+        self.maybe_done = maybe_done
+
+
+class APIError(SpendgateError):
+    """An answer that is no success. code is empty when it was not the service that answered."""
+
+    def __init__(self, status: int, code: str, message: str, request_id: str, retry_after: int) -> None:
+        self.status, self.code, self.message = status, code, message
+        self.request_id, self.retry_after = request_id, retry_after
+        self.maybe_done = not self.definite
+
+    @property
+    def faults(self) -> list[str]:
+        """Each faulty field of a request, with what is accepted."""
+        return self.message.split("; ") if self.code == "validation_error" else []
+
+    @property
+    def definite(self) -> bool:
+        """Whether the service itself refused what was asked, so that it certainly was not done."""
+        return self.status // 100 == 4 and self.code != ""
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status >= 500 or self.status == 429
+
+    def __str__(self) -> str:
+        if not self.code:
+            return f"{self.status}: the answer is not spendgate's; is the address right?"
+        text = f"{printable(self.code)}: {printable(self.message)} ({self.status}, {printable(self.request_id)})"
+        return text + (f"; try again after {self.retry_after} s" if self.retry_after else "")
+
+
+class NoDecision(SpendgateError):
+    """A check of which it is not known whether the service decided it. Nothing is allowed.
+
+    The same action with this idempotency key asks again.
+    """
+
+    maybe_done = True
+
+    def __init__(self, idempotency_key: str, error: SpendgateError) -> None:
+        super().__init__(f"there is no decision: {error}")
+        self.idempotency_key, self.error = idempotency_key, error
+
+
+class BadSignature(SpendgateError):
+    """A webhook's delivery that is not the service's, or too old."""
+
+
+class KeyReused(SpendgateError, ValueError):
+    """An idempotency key that the journal has for another action."""
+
+
+class NotCarriedOut(SpendgateError):
+    """The guard did not run the body. next_step says what to do."""
+
+    def __init__(self, result: Result, reason: str = "") -> None:
+        self.result, self.check_id = result, result.check_id
+        self.next_step = result.next_step or ""
+        super().__init__(reason or " ".join(filter(None, [result.message, result.next_step])))
+
+
+class Blocked(NotCarriedOut):
+    """The service blocked the action."""
+
+
+class ApprovalPending(NotCarriedOut):
+    """People decide first. approval_id is None when no rule asks for an approval."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.approval_id = result.approval_id
+
+
+class Denied(ApprovalPending):
+    """People denied the action."""
+
+
+class ApprovalExpired(ApprovalPending):
+    """Nobody decided in time, or what was approved was not used in time."""
+
+
+class AlreadyReported(SpendgateError):
+    """The check is over: outcome says how. Another attempt is another check, with another idempotency key."""
+
+    def __init__(self, check_id: str, outcome: CheckOutcome, reference: str = "") -> None:
+        super().__init__(f"{check_id} is over: {outcome.status}. {outcome.next_step}")
+        self.check_id, self.outcome, self.reference = check_id, outcome, reference
+        self.next_step = outcome.next_step
+
+
+class AlreadyExecuted(AlreadyReported):
+    """The action was carried out under this check. reference is empty when this journal does not know it."""
+
+
+class InDoubt(SpendgateError):
+    """The action may have been carried out, and nobody reported it. It is not repeated.
+
+    Look at the provider, then report the outcome of check_id: executed, failed or voided.
+    """
+
+    def __init__(self, key: str, check_id: str, why: str) -> None:
+        super().__init__(
+            f"{key!r} is in doubt: {why}. Do not repeat it. Look whether it was carried out under {check_id}, and report that outcome."
+        )
+        self.key, self.check_id = key, check_id
+
+
+def printable(text: str) -> str:
+    """Quotes a text that could have control sequences for a terminal."""
+    return text if text.isprintable() else repr(text)

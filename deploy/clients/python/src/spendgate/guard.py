@@ -1,0 +1,294 @@
+"""The guard: a body that moves money runs only on a complete 200 allow without an outcome, at most once
+per idempotency key over restarts, and its end is reported.
+
+The order of what is durable makes it so: the key is in the journal before the service is asked, the
+journal says that the body has begun before it does, and how it ended before that is reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from . import api
+from .admin import self_key
+from .errors import (
+    AlreadyExecuted,
+    AlreadyReported,
+    APIError,
+    ApprovalExpired,
+    ApprovalPending,
+    Blocked,
+    Denied,
+    InDoubt,
+    KeyReused,
+    SpendgateError,
+)
+from .journal import Entry, Journal, MemoryJournal, State
+from .send import Settings, Steps, local
+from .types import CheckOutcome, Result
+from .wire import encode, money
+
+log = logging.getLogger("spendgate")
+
+
+class Gate(Settings):
+    """Settings of a client that guards."""
+
+    journal: Journal | None
+    redeeming: bool | None  # None: as the role of the key says
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the guard is told of a body."""
+
+    provider_key: bool = False  # the provider takes the check_id as its idempotency key
+    failed_on: tuple[type[BaseException], ...] = ()  # errors that mean that nothing was moved
+    wait: float = 0  # seconds for people to decide
+
+
+@dataclass(frozen=True)
+class Intent:
+    """An action, and the body's terms."""
+
+    action: api.Action
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An intent with the service's first answer."""
+
+    intent: Intent
+    result: Result
+    attempts: int
+    fresh: bool  # the journal did not have the key before
+
+
+class Permit:
+    """That the body may run, now, under check_id. The body may say what it did."""
+
+    def __init__(self, entry: Entry, result: Result | None, redeemed: bool) -> None:
+        self.check_id, self.result, self.redeemed, self._key = entry.check_id, result, redeemed, entry.key
+        self.end: dict[str, str] = {"status": "executed"}
+
+    def executed(self, *, reference: str = "", amount: api.Amount | None = None) -> None:
+        """Says what the report names; amount only if another was moved than the check's."""
+        self.end = {"status": "executed", "reference": reference, "amount": "" if amount is None else str(money(amount))}
+
+    def failed(self, note: str = "") -> None:
+        """Says that nothing was moved."""
+        self.end = {"status": "failed", "note": note}
+
+
+def redeems(gate: Gate) -> Steps[bool]:
+    if gate.redeeming is None:
+        own = yield from self_key(gate)
+        gate.redeeming = own.role == "gateway" or "checks:redeem" in (own.scopes or [])
+    return gate.redeeming
+
+
+def journal_of(gate: Gate) -> Steps[Journal]:
+    if gate.journal is None:
+        if not (yield from redeems(gate)):
+            raise TypeError("a guard whose key does not redeem needs a journal: Spendgate(..., journal='spendgate.db')")
+        gate.journal = MemoryJournal()
+    return gate.journal
+
+
+def note(journal: Journal, action: api.Action) -> Steps[tuple[Entry, bool]]:
+    """Returns the journal's entry of the action's key, and whether it is new."""
+    if not action.key.strip():
+        raise TypeError("what is guarded has an idempotency key that belongs to it, such as the number of an order")
+    deciding = dict(action.deciding)
+    deciding["amount"] = money(deciding["amount"]).normalize()
+    deciding["currency"] = str(deciding["currency"]).upper()
+    digest = hashlib.sha256(encode(sorted(deciding.items()))).hexdigest()
+    new = Entry(action.key, digest)
+    entry = yield from local(lambda: journal.add(new))
+    if entry.action != digest:
+        raise KeyReused(f"{action.key!r} is the idempotency key of another action")
+    return entry, entry.redemption == new.redemption
+
+
+def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
+    """Makes the check. Only enter() decides whether a body runs."""
+    fresh = True
+    if gate.journal is not None and intent.action.key.strip():
+        _, fresh = yield from note(gate.journal, intent.action)
+    result, attempts = yield from api.check_once(gate, intent.action)
+    return Asked(intent, result, attempts, fresh)
+
+
+def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
+    """Returns a permit, or raises why there is none."""
+    yield from redeems(gate)
+    journal = yield from journal_of(gate)
+    entry, fresh = yield from note(journal, intent.action)
+    if entry.state != "asked":
+        return (yield from prior(gate, journal, entry, intent.terms))
+    result, attempts = yield from api.check_once(gate, intent.action)
+    return (yield from _enter(gate, journal, entry, Asked(intent, result, attempts, fresh)))
+
+
+def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
+    """Returns a permit for what was asked, or raises why there is none."""
+    yield from redeems(gate)
+    journal = yield from journal_of(gate)
+    entry, _ = yield from note(journal, asked.intent.action)
+    if entry.state == "asked":
+        return (yield from _enter(gate, journal, entry, asked))
+    if asked.result.allowed and asked.result.check_id != entry.check_id:
+        # The service has forgotten the key, the journal has not: the new check is for nothing.
+        try:
+            yield from api.report_outcome(gate, asked.result.check_id, "voided", note=f"the action is that of {entry.check_id}")
+        except SpendgateError as error:
+            log.warning("%s is not reported as voided: %s", asked.result.check_id, error)
+    return (yield from prior(gate, journal, entry, asked.intent.terms))
+
+
+def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
+    terms, redeem = asked.intent.terms, bool(gate.redeeming)
+    if asked.result.decision == "escalate" and asked.result.outcome is None:
+        asked = yield from approved(gate, asked)
+    result = asked.result
+    if result.outcome is not None:
+        raise over(result.check_id, result.outcome)
+    if result.decision == "escalate":
+        raise ApprovalPending(result)
+    if not result.allowed:
+        raise Blocked(result)
+    # A key that is new to the journal, and was known at the first request of this process.
+    if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.provider_key:
+        raise InDoubt(entry.key, result.check_id, "another process asked for it, or one with another journal")
+    if redeem:
+        try:
+            yield from api.redeem(gate, result.check_id, idempotency_key=entry.redemption, **asked.intent.action.deciding)
+        except APIError as error:
+            if error.code != "check_already_redeemed":
+                raise
+            yield from doubtful(gate, entry, result.check_id, terms)
+    begun = replace(entry, state="begun", check_id=result.check_id)
+    if not (yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id))):
+        now = yield from local(lambda: journal.add(entry))  # another process has begun
+        return (yield from prior(gate, journal, now, terms))
+    return Permit(begun, result, redeem)
+
+
+def approved(gate: Gate, asked: Asked) -> Steps[Asked]:
+    """Asks again with the approval, if people approved. What became of it is only the service's to say."""
+    result, intent = asked.result, asked.intent
+    if result.approval_id is None:
+        raise ApprovalPending(result)
+    if intent.terms.wait > 0:
+        found = yield from api.wait_for_approval(gate, result.approval_id, timeout=intent.terms.wait)
+    else:
+        found = yield from api.approval(gate, result.approval_id)
+    if found.status in ("approved", "used"):
+        again = intent.action.but(approval_id=result.approval_id)
+        used, attempts = yield from api.check_once(gate, again)
+        return Asked(Intent(again, intent.terms), used, attempts, asked.fresh)
+    raise {"denied": Denied, "expired": ApprovalExpired}.get(found.status, ApprovalPending)(result)
+
+
+def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Permit]:
+    """Decides about a key of which the journal says that its body has begun."""
+    if entry.state == "ended":
+        yield from report(gate, journal, entry)
+    if entry.state != "begun":
+        raise over(entry.check_id, CheckOutcome(entry.status), entry.reference)
+    try:
+        yield from doubtful(gate, entry, entry.check_id, terms)
+    except AlreadyReported as known:
+        yield from reported(journal, entry, known.outcome)
+        raise
+    return Permit(entry, None, bool(gate.redeeming))
+
+
+def doubtful(gate: Gate, entry: Entry, check_id: str, terms: Terms) -> Steps[None]:
+    """Raises what the service knows of an action that has begun. It returns when the body is repeated."""
+    outcome = yield from became(gate, check_id)
+    if outcome is not None:
+        raise over(check_id, outcome)
+    if not terms.provider_key:
+        raise InDoubt(entry.key, check_id, "it has begun, and nobody said how it ended")
+
+
+def became(gate: Gate, check_id: str) -> Steps[CheckOutcome | None]:
+    try:
+        return (yield from api.get_check(gate, check_id)).outcome
+    except APIError as error:
+        if error.status not in (403, 404) or not error.definite:
+            raise
+        return None  # it is archived, or not for this key to read: the journal decides
+
+
+def over(check_id: str, outcome: CheckOutcome, reference: str = "") -> AlreadyReported:
+    return (AlreadyExecuted if outcome.status == "executed" else AlreadyReported)(check_id, outcome, reference)
+
+
+def end(gate: Gate, permit: Permit, error: BaseException | None, terms: Terms) -> Steps[None]:
+    """Records how the body ended, and reports it. A report that is lost is made by resume()."""
+    journal = yield from journal_of(gate)
+    key = permit._key
+    if error is not None and not isinstance(error, terms.failed_on):
+        if not isinstance(error, Exception):
+            return  # the process ends: it stays begun
+        if permit.redeemed:
+            try:
+                yield from api.in_doubt(gate, permit.check_id)
+            except SpendgateError as refused:
+                log.warning("%s is not said to be in doubt: %s", permit.check_id, refused)
+        raise InDoubt(key, permit.check_id, f"its body raised {type(error).__name__}") from error
+    ended: dict[str, Any] = dict(permit.end) if error is None else {"status": "failed"}
+    entry = replace(Entry(key, ""), check_id=permit.check_id, **ended)
+    yield from after(journal, key, "begun", state="ended", **ended)
+    yield from report(gate, journal, entry)
+
+
+def report(gate: Gate, journal: Journal, entry: Entry) -> Steps[None]:
+    """Reports how a body ended, if that is possible now."""
+    told: dict[str, Any] = {name: getattr(entry, name) or None for name in ("reference", "note")}
+    status: Any = entry.status
+    try:
+        yield from api.report_outcome(gate, entry.check_id, status, amount=Decimal(entry.amount) if entry.amount else None, **told)
+    except SpendgateError as error:
+        log.warning("%s is not reported as %s: %s", entry.check_id, entry.status, error)
+        if not isinstance(error, APIError) or error.code != "outcome_already_reported":
+            return
+    yield from after(journal, entry.key, "ended", state="reported")
+
+
+def after(journal: Journal, key: str, was: State, **changes: Any) -> Steps[None]:
+    """Writes what is so already. A journal that fails now is no reason to tell the caller that the body did."""
+    try:
+        yield from local(lambda: journal.move(key, was, **changes))
+    except Exception:
+        log.exception("the journal does not take what became of %r", key)
+
+
+def reported(journal: Journal, entry: Entry, outcome: CheckOutcome) -> Steps[None]:
+    yield from after(journal, entry.key, "begun", state="reported", status=outcome.status)
+
+
+def resume(gate: Gate) -> Steps[list[Entry]]:
+    """Reports what ended and was not reported, and returns what is in doubt.
+
+    Call it when the program starts. A body in another process that has not ended yet is in doubt, too.
+    """
+    journal = yield from journal_of(gate)
+    doubts = []
+    for entry in (yield from local(journal.unfinished)):
+        if entry.state == "ended":
+            yield from report(gate, journal, entry)
+            continue
+        outcome = yield from became(gate, entry.check_id)
+        if outcome is None:
+            doubts.append(entry)
+        else:
+            yield from reported(journal, entry, outcome)
+    return doubts

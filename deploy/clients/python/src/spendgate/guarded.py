@@ -1,0 +1,91 @@
+"""The action of a call: what the decorator makes of the arguments of the function that it guards."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Union
+
+from . import api
+from .guard import Intent, Permit, Terms, log
+
+#: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
+Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A function, and how its calls are actions."""
+
+    function: Callable[..., Any]
+    members: Mapping[str, Member]
+    terms: Terms
+    reference: Callable[[Any], str | None] | None
+
+    def __post_init__(self) -> None:
+        for other in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
+            if other(self.function):
+                raise TypeError("a generator's body runs later than its call: it cannot be guarded")
+        if self.terms.provider_key and not self.takes_check_id:
+            raise TypeError("a provider that takes an idempotency key is given one: the function needs a parameter check_id")
+        key = self.members["idempotency_key"]
+        if not callable(key) and (not isinstance(key, str) or "{" not in key):
+            raise TypeError("the key has to name the call's arguments, such as key='order-{order}'")
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @property
+    def takes_check_id(self) -> bool:
+        return "check_id" in self.signature.parameters
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """Fails on wrong arguments before anything is asked."""
+        bound = self.signature.bind(*args, **kwargs, **({"check_id": ""} if self.takes_check_id else {}))
+        bound.apply_defaults()
+        return bound
+
+    def intent(self, bound: inspect.BoundArguments, gate: Any) -> Intent:
+        arguments = {name: value for name, value in bound.arguments.items() if name != "check_id"}
+        members = {name: self._value(name, member, arguments) for name, member in self.members.items()}
+        for name in ("agent_id", "policy_id"):
+            members[name] = members[name] or getattr(gate, name)
+        return Intent(api.action(**members), self.terms)
+
+    def _value(self, name: str, member: Member, arguments: Mapping[str, Any]) -> Any:
+        if member is None and name in ("amount", "currency", "counterparty"):
+            if name not in arguments:
+                raise TypeError(f"the function has no argument {name}: say {name}=... to the guard")
+            return arguments[name]
+        if callable(member):
+            taken = inspect.signature(member).parameters.values()
+            if any(p.kind is p.VAR_KEYWORD for p in taken):
+                return member(**arguments)
+            return member(**{p.name: arguments[p.name] for p in taken})
+        return member.format_map(arguments) if isinstance(member, str) else member
+
+    def call(self, bound: inspect.BoundArguments, check_id: str) -> Any:
+        if self.takes_check_id:
+            bound.arguments["check_id"] = check_id
+        return self.function(*bound.args, **bound.kwargs)
+
+    def note(self, permit: Permit, returned: Any) -> None:
+        """Has the report name what the function returned."""
+        if self.reference is None:
+            return
+        try:
+            permit.executed(reference=self.reference(returned) or "")
+        except Exception:  # the money was moved all the same
+            log.exception("what %s returned has no reference", permit.check_id)
+
+    def dress(self, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        """Makes the wrapper look like the function without check_id: tools' schemas are made of it."""
+        functools.update_wrapper(wrapper, self.function)
+        shown = [p for name, p in self.signature.parameters.items() if name != "check_id"]
+        setattr(wrapper, "__signature__", self.signature.replace(parameters=shown))
+        wrapper.__annotations__ = {n: a for n, a in wrapper.__annotations__.items() if n != "check_id"}
+        return wrapper

@@ -1,0 +1,112 @@
+"""What this machine knows of the actions that it guards: the answer to "did I act already?"."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Protocol
+
+State = Literal["asked", "begun", "ended", "reported"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An idempotency key and what became of it.
+
+    asked: the body has not begun. begun: it has, and is in doubt unless a process is in it.
+    ended: it has a status, which is not reported yet. reported: the service knows it.
+    """
+
+    key: str
+    action: str  # a hash of what the action is
+    redemption: str = field(default_factory=lambda: "py-" + secrets.token_hex(16))  # the Idempotency-Key of its redemption
+    state: State = "asked"
+    check_id: str = ""
+    status: str = ""  # executed, failed or voided
+    amount: str = ""  # that was moved, if another than the check's
+    reference: str = ""
+    note: str = ""
+    at: float = field(default_factory=time.time)
+
+
+class Journal(Protocol):
+    """A store of entries. Each call is durable and atomic when it returns, over all processes that share it."""
+
+    def add(self, entry: Entry) -> Entry:
+        """Stores the entry unless its key has one, and returns the one that the key has then."""
+
+    def move(self, key: str, was: State, /, **changes: Any) -> bool:
+        """Changes the entry of the key if that was its state. False: it was not, and nothing is changed."""
+
+    def unfinished(self) -> Sequence[Entry]:
+        """The entries that are begun or ended, oldest first."""
+
+
+class SQLiteJournal:
+    """A journal in a file. Processes of one machine may share it; it must not be deleted."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        names = [f.name for f in fields(Entry)]
+        with closing(self._connect()) as db:
+            columns = ", ".join(f"{name} {'REAL' if name == 'at' else 'TEXT'} NOT NULL" for name in names)
+            db.execute(f"CREATE TABLE IF NOT EXISTS spendgate_journal ({columns}, PRIMARY KEY (key)) WITHOUT ROWID")
+
+    def _connect(self) -> sqlite3.Connection:
+        # One for each call: no process or thread inherits another's.
+        db = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA synchronous=FULL")
+        return db
+
+    def add(self, entry: Entry) -> Entry:
+        values = asdict(entry)
+        with closing(self._connect()) as db:
+            db.execute(
+                f"INSERT OR IGNORE INTO spendgate_journal ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+                list(values.values()),
+            )
+            return Entry(**db.execute("SELECT * FROM spendgate_journal WHERE key = ?", [entry.key]).fetchone())
+
+    def move(self, key: str, was: State, /, **changes: Any) -> bool:
+        with closing(self._connect()) as db:
+            changed = db.execute(
+                f"UPDATE spendgate_journal SET {', '.join(f'{name} = ?' for name in changes)} WHERE key = ? AND state = ?",
+                [*changes.values(), key, was],
+            )
+            return changed.rowcount == 1
+
+    def unfinished(self) -> list[Entry]:
+        with closing(self._connect()) as db:
+            found = db.execute("SELECT * FROM spendgate_journal WHERE state IN ('begun', 'ended') ORDER BY at, key")
+            return [Entry(**row) for row in found]
+
+
+class MemoryJournal:
+    """A journal of this process alone: enough where the service remembers redemptions."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+
+    def add(self, entry: Entry) -> Entry:
+        with self._lock:
+            return self._entries.setdefault(entry.key, entry)
+
+    def move(self, key: str, was: State, /, **changes: Any) -> bool:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.state != was:
+                return False
+            self._entries[key] = replace(entry, **changes)
+            return True
+
+    def unfinished(self) -> list[Entry]:
+        with self._lock:
+            return sorted((e for e in self._entries.values() if e.state in ("begun", "ended")), key=lambda e: e.at)

@@ -1,0 +1,163 @@
+"""Sending a request until it succeeds, is refused or should not be sent again.
+
+What the client does is written once, as generators that yield the steps which take time
+(Transfer, Pause, Local) and are sent their results. Spendgate takes the steps by blocking,
+AsyncSpendgate by awaiting.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar, Union
+from urllib.parse import quote, urlencode
+
+from .errors import APIError, NoAnswer, SpendgateError
+from .wire import decode, encode
+
+T = TypeVar("T")
+
+FIRST_BACKOFF, MOST_BACKOFF = 0.1, 5.0  # seconds
+MOST_RETRY_AFTER = 24 * 60 * 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is sent, perhaps several times."""
+
+    method: str
+    path: str
+    content: Any = None
+    status: int = 200  # of a success
+    again: int = 0  # of one that was made before
+    repeatable: bool = True  # it has the same effect sent once or twice
+    admin: bool = False
+    wait: int = 0  # how long the service may hold its answer, in seconds
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+    attempts: int = 1
+
+    def header(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name]
+
+    @property
+    def replayed(self) -> bool:
+        return self.header("idempotent-replayed")[:1] == ["true"]
+
+    @property
+    def retry_after(self) -> int:
+        text = (self.header("retry-after") or [""])[0]
+        return min(int(text), MOST_RETRY_AFTER) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Sends a request once. Its result is a Reply, or a NoAnswer that is not raised."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | None
+    timeout: float
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Local:
+    """Does something on this machine that may block."""
+
+    call: Callable[[], Any]
+
+
+Step = Union[Transfer, Pause, Local]
+Steps = Generator[Step, Any, T]
+
+
+def local(call: Callable[[], T]) -> Steps[T]:
+    result: T = yield Local(call)
+    return result
+
+
+class Settings:
+    """What both clients are made of."""
+
+    base: str
+    attempts: int
+    timeout: float
+    max_wait: float
+    deadline: float | None
+    identify: Callable[[bool], dict[str, str]]
+
+
+def path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def get(where: str, parameters: Mapping[str, object] | None = None, *, admin: bool = False, wait: int = 0) -> Request:
+    """A request for what is at a path, with those parameters that are given."""
+    given = {name.rstrip("_"): str(value) for name, value in (parameters or {}).items() if value is not None and value != ""}
+    return Request("GET", where + ("?" + urlencode(given) if given else ""), admin=admin, wait=wait)
+
+
+def send(settings: Settings, request: Request) -> Steps[Reply]:
+    """Sends a request. The error's maybe_done says whether any attempt may have been executed."""
+    body = None if request.content is None else encode(request.content)
+    headers = {**settings.identify(request.admin), **request.headers}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if request.wait:
+        headers["Prefer"] = f"wait={request.wait}"
+    ends = None if settings.deadline is None else time.monotonic() + settings.deadline
+    unknown = False
+    for attempt in count(1):
+        left = settings.timeout + request.wait
+        if ends is not None:
+            left = max(0.001, min(left, ends - time.monotonic()))
+        answer: Reply | NoAnswer = yield Transfer(request.method, settings.base + request.path, headers, body, left)
+        if isinstance(answer, Reply) and answer.status in (request.status, request.again):
+            return Reply(answer.status, answer.headers, answer.body, attempt)
+        error: NoAnswer | APIError = answer if isinstance(answer, NoAnswer) else refusal(answer)
+        unknown = unknown or error.maybe_done
+        # A 429 was not looked at; what may have been done is not done again.
+        again = isinstance(error, NoAnswer) or error.temporary
+        after = error.retry_after if isinstance(error, APIError) else 0
+        wait = after + random.uniform(0, min(FIRST_BACKOFF * 2 ** min(attempt - 1, 10), MOST_BACKOFF))
+        error.maybe_done = unknown
+        if (
+            not again
+            or not (request.repeatable or not unknown)
+            or after > settings.max_wait
+            or attempt >= settings.attempts
+            or (ends is not None and time.monotonic() + wait > ends)
+        ):
+            raise error
+        yield Pause(wait)
+    raise AssertionError("unreachable")
+
+
+def refusal(reply: Reply) -> APIError:
+    """The error that an answer is."""
+    members: dict[str, Any] = {}
+    try:
+        envelope = decode(reply.body)
+        if isinstance(envelope, dict) and isinstance(envelope.get("error"), dict):
+            members = envelope["error"]
+    except SpendgateError:
+        pass  # it is not the service's
+    code, message, request_id = (str(members.get(name) or "") for name in ("code", "message", "request_id"))
+    return APIError(reply.status, code, message, request_id, reply.retry_after)

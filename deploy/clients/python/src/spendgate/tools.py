@@ -1,0 +1,21 @@
+"""What a model is told of a guarded tool that did not run."""
+
+from __future__ import annotations
+
+from .errors import AlreadyExecuted, AlreadyReported, ApprovalExpired, ApprovalPending, Blocked, Denied, InDoubt, SpendgateError
+
+
+def explain(error: SpendgateError) -> str:
+    """A tool's result. Nothing of it reads like success, and only what is safe is proposed again."""
+    if isinstance(error, AlreadyExecuted):
+        return f"Already carried out{f', as {error.reference}' if error.reference else ''}. {error.next_step}"
+    if isinstance(error, (AlreadyReported, InDoubt)):
+        return f"Not carried out now. {error}"
+    if isinstance(error, (Blocked, Denied, ApprovalExpired)):
+        return f"Not carried out. {error}"
+    if isinstance(error, ApprovalPending):
+        then = f" People decide about {error.approval_id}: call again with exactly these arguments afterwards." if error.approval_id else ""
+        return f"Not carried out yet. {error}{then}"
+    if error.maybe_done:
+        return "Not carried out: there is no decision. The same call with exactly these arguments is safe."
+    return f"Not carried out. {error}"

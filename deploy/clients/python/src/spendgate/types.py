@@ -1,0 +1,352 @@
+"""What the service answers, as dataclasses with the members' names on the wire.
+
+Dataclasses rather than models of a library: the answers are few and flat, and a client
+of a service that guards money should need nothing but an HTTP library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeVar
+
+ActionType = Literal["refund", "credit", "discount", "spend"]
+Decision = Literal["allow", "block", "escalate"]
+OutcomeStatus = Literal["executed", "failed", "voided"]
+ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used"]
+
+T = TypeVar("T")
+
+
+def _apart(default: Any, *, shown: bool = True) -> Any:
+    """A member that is not in the body of an answer."""
+    return field(default=default, repr=shown, metadata={"apart": True})
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What a response says became of its check: the header Outcome."""
+
+    status: str  # executed, failed, voided, or unknown where the header cannot be understood
+    release_pending: bool = False  # nothing was given back yet
+
+    @property
+    def next_step(self) -> str:
+        if self.status == "executed":
+            return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key."
+        if self.status == "unknown":
+            return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
+        text = "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer."
+        return text + (" It may be blocked until somebody who may release has reported, too." if self.release_pending else "")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to an action."""
+
+    check_id: str
+    decision: Decision
+    policy_version: int
+    timestamp: datetime
+    confidence: str = ""  # high, medium or low
+    reason_code: str | None = None
+    message: str | None = None
+    violated_rule_id: str | None = None
+    violated_rule_description: str | None = None
+    next_step: str | None = None  # goes by the outcome, unlike that of body
+    latency_ms: int = 0
+    approval_id: str | None = None
+
+    replayed: bool = _apart(False)  # the service repeated an earlier answer
+    outcome: CheckOutcome | None = _apart(None)
+    body: bytes = _apart(b"", shown=False)  # the answer as it came
+    checked: bool = _apart(False, shown=False)  # it is the answer of check()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the action may be carried out, once.
+
+        It is false of a simulated result, of one that was read again later, and when an
+        outcome was reported. Of one that is replayed it is true also if the action was
+        carried out and nobody reported it: a guard looks into its journal.
+        """
+        return self.checked and self.decision == "allow" and self.outcome is None
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+@dataclass(frozen=True)
+class RecordedAction:
+    """An action as it was evaluated. What agents wrote is only text."""
+
+    agent_id: str
+    policy_id: str
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+    payment_method: str | None = None
+    merchant_or_vendor: str | None = None
+    reason_text: str | None = None
+    idempotency_key: str | None = None
+    metadata: dict[str, Any] | None = None
+    approval_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A recorded report."""
+
+    check_id: str
+    status: OutcomeStatus
+    amount: Decimal | None
+    reference: str | None
+    note: str | None
+    release: Literal["none", "pending", "done"]
+    flags: list[str]
+    principal: str
+    key_id: str
+    at: datetime
+    replayed: bool = _apart(False)  # the same was reported before
+
+
+@dataclass(frozen=True)
+class Redemption:
+    """That a check was redeemed: whoever has it may carry out exactly this action."""
+
+    check_id: str
+    action: RecordedAction
+    action_hash: str
+    redeemed_at: datetime
+    redemption_id: str
+    replayed: bool = _apart(False)
+
+
+@dataclass(frozen=True)
+class CheckRecord:
+    """A check as it is listed: a record, no permission."""
+
+    check_id: str
+    decision: Decision
+    confidence: str
+    reason_code: str | None
+    message: str | None
+    violated_rule_id: str | None
+    violated_rule_description: str | None
+    policy_version: int
+    next_step: str | None
+    latency_ms: int
+    timestamp: datetime
+    action: RecordedAction
+    principal: str
+    outcome: Outcome | None  # the last report
+    approval_id: str | None = None
+
+
+@dataclass(frozen=True)
+class SimulationSummary:
+    total: int
+    allowed: int
+    blocked: int
+    escalated: int
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What would be decided. It permits nothing."""
+
+    mode: str  # demo or simulation
+    policy_id: str
+    policy_version: int
+    results: list[Result]  # one per action, in their order
+    summary: SimulationSummary
+
+
+@dataclass(frozen=True)
+class ApprovalDecision:
+    principal: str
+    key_id: str
+    decision: Literal["approve", "deny"]
+    note: str | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class BudgetRemaining:
+    """What a budget has left for an action. None is no limit."""
+
+    rule_id: str
+    remaining: Decimal | None = None
+    remaining_count: int | None = None
+    remaining_after_approved: Decimal | None = None
+    remaining_count_after_approved: int | None = None
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What an escalated check asks of people. Approved is no allow: a check with its id is."""
+
+    approval_id: str
+    status: ApprovalStatus
+    check_id: str
+    principal: str
+    action: RecordedAction
+    action_hash: str
+    rule_ids: list[str]
+    policy_id: str
+    policy_version: int
+    required: int
+    decisions: list[ApprovalDecision]
+    created_at: datetime
+    expires_at: datetime
+    use_by: datetime | None = None
+    used_by_check_id: str | None = None
+    remaining: list[BudgetRemaining] = field(default_factory=list)
+    next_step: str = ""
+    retry_after: int = _apart(0)
+
+
+@dataclass(frozen=True)
+class Violation:
+    violation_id: str
+    check_id: str
+    agent_id: str
+    policy_id: str
+    policy_version: int
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+    decision: Decision
+    violated_rule_id: str
+    violated_rule_description: str
+    confidence: str
+    latency_ms: int
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A counter of a budget rule, in its window. None is no limit."""
+
+    policy_id: str
+    rule_id: str
+    per: dict[str, str]
+    used: Decimal
+    count: int
+    window_start: datetime
+    counting_since: datetime
+    as_of: datetime
+    currency: str | None = None
+    limit: Decimal | None = None
+    remaining: Decimal | None = None
+    max_count: int | None = None
+    remaining_count: int | None = None
+    window: str | None = None
+    rolling_minutes: int | None = None
+    time_zone: str | None = None
+    resets_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. Its sequence is what to ask after next."""
+
+    id: str
+    type: str
+    timestamp: datetime
+    sequence: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """A page of the feed. It may be short, or empty, while there are more."""
+
+    data: list[Event]
+    next_after: int
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    rule_id: str
+    rule_type: str
+    parameters: dict[str, Any]
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class PolicyAuthor:
+    principal: str
+    key_id: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    policy_id: str
+    name: str
+    version: int
+    rules: list[Rule]
+    created_at: datetime  # of the policy's first version
+    updated_at: datetime  # of this version
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    author: PolicyAuthor | None = None  # in lists of versions
+    note: str | None = None  # likewise
+
+
+@dataclass(frozen=True)
+class Key:
+    """The record of an API key."""
+
+    key_id: str
+    name: str
+    rate_limit_rpm: int
+    active: bool
+    created_at: datetime
+    last_used_at: datetime | None = None
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    principal: str | None = None
+    owner: str | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """An API key as it is made: the only time that it is shown."""
+
+    key_id: str
+    name: str
+    rate_limit_rpm: int
+    created_at: datetime
+    api_key: str = field(repr=False)
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    principal: str | None = None
+    owner: str | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Health:
+    status: str
+    version: str
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """One page of a list. total_count is None in a list that has none."""
+
+    data: list[T]
+    next_cursor: str | None
+    has_more: bool
+    total_count: int | None

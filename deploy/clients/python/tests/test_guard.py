@@ -1,0 +1,206 @@
+"""What the conformance cases do not say of the guard."""
+
+from __future__ import annotations
+
+import inspect
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from scripted import FILE, Server
+from test_adapters import ALLOW, REPORT
+
+import spendgate
+from spendgate import AsyncSpendgate, Entry, MemoryJournal, Spendgate, SQLiteJournal
+
+ACTION: dict[str, Any] = {**FILE["action"], "idempotency_key": "order-1"}
+ANOTHER: dict[str, Any] = {**ACTION, "idempotency_key": "order-2"}
+REPLAY = {**ALLOW, "headers": [["Idempotent-Replayed", "true"]]}
+
+
+def gate(server: Server | None, path: pathlib.Path, redeem: bool = False, **options: Any) -> Spendgate:
+    return Spendgate(server.url if server else "http://127.0.0.1:9", "key", journal=path / "j", redeem=redeem, **options)
+
+
+def at_once(call: Callable[[], None], times: int) -> None:
+    threads = [threading.Thread(target=call) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("make", [lambda path: SQLiteJournal(path / "j"), lambda path: MemoryJournal()])
+def test_journals(make: Callable[[pathlib.Path], spendgate.Journal], tmp_path: pathlib.Path) -> None:
+    journal = make(tmp_path)
+    first = Entry("k", "hash")
+    assert journal.add(first) == first and journal.add(Entry("k", "other")) == first and journal.unfinished() == []
+    assert not journal.move("k", "begun", state="ended") and not journal.move("none", "asked", state="begun")
+    won = []
+
+    def begin() -> None:
+        if journal.move("k", "asked", state="begun", check_id="chk_1"):
+            won.append(1)
+
+    at_once(begin, 8)
+    assert won == [1] and [e.check_id for e in journal.unfinished()] == ["chk_1"]
+    assert journal.move("k", "begun", state="ended", status="executed") and journal.move("k", "ended", state="reported")
+    assert journal.unfinished() == [] and journal.add(first).state == "reported"
+
+
+def test_one_of_many_threads_acts() -> None:
+    """All of them have an allow."""
+    barrier, ran, ended = threading.Barrier(4), [], []  # type: threading.Barrier, list[str], list[str]
+    journal = MemoryJournal()
+
+    class Together(Spendgate):
+        def _transfer(self, t: Any) -> Any:
+            if t.url.endswith("/v1/checks"):
+                barrier.wait(10)
+            return super()._transfer(t)
+
+    class InAnyOrder(Server):
+        def exchange(self, method: str, uri: str, headers: Any, body: bytes) -> dict[str, Any]:
+            return {"status": 201, "body": "outcome"} if uri.endswith("outcome") else {"body": "allow"}
+
+    server = InAnyOrder([])
+
+    def act() -> None:
+        try:
+            with Together(server.url, "key", journal=journal, redeem=False).check(**ACTION) as c:
+                ran.append(c.check_id)
+                ended.append("ran")
+        except spendgate.SpendgateError as error:
+            ended.append(type(error).__name__)
+
+    at_once(act, 4)
+    assert ran == ["chk_1"] and sorted(ended) in (["AlreadyExecuted"] * n + ["InDoubt"] * (3 - n) + ["ran"] for n in range(4)), ended
+
+
+def test_a_redemption_has_one_key(tmp_path: pathlib.Path) -> None:
+    """A process that died before the body began is followed by one that redeems under the same key."""
+    keys: list[str] = []
+
+    class Listening(Server):
+        def exchange(self, method: str, uri: str, headers: list[tuple[str, str]], body: bytes) -> dict[str, Any]:
+            keys.extend(value for name, value in headers if name.lower() == "idempotency-key")
+            return super().exchange(method, uri, headers, body)
+
+    lost, other = ({"expect": {"method": "POST", "path": f"/v1/checks/chk_{n}/redeem"}, "fail": "hang_up"} for n in (1, 2))
+    server = Listening([ALLOW, lost, REPLAY, lost, {**ALLOW, "change": {"check_id": "chk_2"}}, other])
+    for action in (ACTION, ACTION, ANOTHER):
+        with pytest.raises(spendgate.NoAnswer):
+            with gate(server, tmp_path, redeem=True, attempts=1).check(**action):
+                raise AssertionError("it ran")
+    assert server.close() == [] and keys[0] == keys[1] != keys[2]
+
+
+def test_with_checks_first(tmp_path: pathlib.Path) -> None:
+    """A blocking check() asks before the journal decides: a key that the service forgot is given back."""
+    server = Server([ALLOW, REPORT])
+    with gate(server, tmp_path).check(**ACTION) as c:
+        assert c.result and c.result.allowed and c.check_id == "chk_1"
+    assert server.close() == []
+    voided = {"expect": {"method": "POST", "path": "/v1/checks/chk_2/outcome", "body": {"status": "voided", "note": "*"}}, "status": 201, "body": "outcome"}
+    server = Server([REPLAY, {**ALLOW, "change": {"check_id": "chk_2"}}, voided])
+    for _ in range(2):
+        with pytest.raises(spendgate.AlreadyExecuted) as over:
+            with gate(server, tmp_path).check(**ACTION):
+                raise AssertionError("it ran twice")
+        assert over.value.check_id == "chk_1"
+    assert server.close() == []
+
+
+def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
+    failed = {"expect": {**REPORT["expect"], "body": {"status": "failed", "note": "declined"}}, "status": 201, "body": "outcome"}
+    less = {"expect": {**REPORT["expect"], "body": {"status": "executed", "reference": "r", "amount": "1.10"}}, "status": 201, "body": "outcome"}
+    server = Server([ALLOW, failed, ALLOW, less])
+    with gate(server, tmp_path).check(**ACTION) as c:
+        c.failed("declined")
+    with gate(server, tmp_path).check(**ANOTHER) as c:
+        c.executed(reference="r", amount=Decimal("1.10"))
+    assert server.close() == []
+
+
+def test_a_journal_that_fails_after_the_body(tmp_path: pathlib.Path) -> None:
+    """The service knows all the same, and the caller has the result."""
+
+    class Full(MemoryJournal):
+        def move(self, key: str, was: Any, /, **changes: Any) -> bool:
+            if was != "asked":
+                raise OSError("no space left")
+            return super().move(key, was, **changes)
+
+    server = Server([ALLOW, REPORT])
+    client = Spendgate(server.url, "key", journal=Full(), redeem=False, agent_id="a", policy_id="p")
+
+    @client.guard("refund", key="{order}", amount=lambda: "1", currency="USD", counterparty="c")
+    def pay(order: str) -> int:
+        return 7
+
+    assert pay("1") == 7
+    assert server.close() == []
+
+
+def test_misuse(tmp_path: pathlib.Path) -> None:
+    client = gate(None, tmp_path, agent_id="a", policy_id="p")
+
+    def pay(order: str, amount: Decimal, currency: str, counterparty: str) -> None:
+        raise AssertionError("it ran")
+
+    async def later(order: str) -> None:
+        raise AssertionError("it ran")
+
+    def pieces(order: str) -> Iterator[str]:
+        yield order
+
+    with pytest.raises(TypeError, match="name the call's arguments"):
+        client.guard("refund", key="order")(pay)
+    with pytest.raises(TypeError, match="check_id"):
+        client.guard("refund", key="{order}", provider_key=True)(pay)
+    with pytest.raises(TypeError, match="coroutine"):
+        client.guard("refund", key="{order}")(later)
+    with pytest.raises(TypeError, match="coroutine"):
+        AsyncSpendgate("http://x").guard("refund", key="{order}")(pay)
+    with pytest.raises(TypeError, match="generator"):
+        client.guard("refund", key="{order}")(pieces)
+    guarded = client.guard("refund", key="{order}")(pay)
+    with pytest.raises(TypeError, match="float"):
+        guarded("1", 19.9, "USD", "c")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="idempotency key"):
+        guarded(" ", Decimal(1), "USD", "c")
+    with pytest.raises(KeyError):
+        client.guard("refund", key="{invoice}")(pay)("1", Decimal(1), "USD", "c")
+    with pytest.raises(TypeError, match="argument"):
+        guarded("1")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="needs a journal"):
+        Spendgate("http://x", agent_id="a", policy_id="p", redeem=False).guard("refund", key="{order}")(pay)("1", Decimal(1), "USD", "c")
+    assert str(inspect.signature(guarded)) == str(inspect.signature(pay)) and guarded.__name__ == "pay"
+
+
+def test_nothing_shows_a_key() -> None:
+    key, admin = "svc_live_secret", "admin-secret"
+    client = Spendgate("http://127.0.0.1:9", key, admin_key=admin, attempts=1)
+    texts = [repr(client), str(client), repr(client.within(1))]
+    calls: list[Callable[[], object]] = [client.health, client.self_key, lambda: list(client.keys())]
+    for call in calls:
+        with pytest.raises(spendgate.SpendgateError) as error:
+            call()
+        texts += [str(error.value), repr(error.value)]
+    for wrong in ((key + "\n", ""), ("", admin + "\x7f")):
+        with pytest.raises(ValueError) as refused:
+            Spendgate("http://x", wrong[0], admin_key=wrong[1])
+        texts.append(str(refused.value))
+    assert not [text for text in texts if key in text or admin in text]
+    for address in ("", "localhost:8080", "ftp://host", "http://", "http://host?x=1", "http://u:p@host"):
+        with pytest.raises(ValueError):
+            Spendgate(address)
+
+
+def test_traces() -> None:
+    parent = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    assert Spendgate("http://x", trace=lambda: (parent, "a=b")).identify(False)["traceparent"] == parent
+    assert "traceparent" not in Spendgate("http://x", trace=lambda: ("00-x", "")).identify(False)

@@ -1,0 +1,135 @@
+"""Every operation, with a node."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import spendgate
+from spendgate import AsyncSpendgate, Spendgate
+
+ACTION: dict[str, Any] = {"currency": "USD", "agent_id": "a", "policy_id": "py"}
+
+
+@pytest.fixture(scope="module")
+def policy(node: Spendgate) -> str:
+    rules = [
+        {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": Decimal("99999999999999.9"), "currency": "USD"}},
+        {"rule_id": "review", "rule_type": "escalate_if", "parameters": {"amount_above": 200, "approval": {}}},
+        {"rule_id": "day", "rule_type": "budget", "parameters": {"limit": Decimal("100000000000000.9"), "currency": "USD", "window": "day"}},
+    ]
+    made = node.create_policy(policy_id="py", name="n", rules=rules, note="first")
+    assert made.version == 1 and made.rules[0].parameters["limit"] == Decimal("99999999999999.9")
+    assert node.policy("py") == made and [v.note for v in node.policy_versions("py")] == ["first"]
+    assert "py" in [p.policy_id for p in node.policies(limit=1)]
+    return "py"
+
+
+def test_checks(node: Spendgate, policy: str) -> None:
+    key = "checks-1"
+    first = node.check("refund", amount="100.50", counterparty="c", idempotency_key=key, metadata={"n": Decimal("1.10")}, **ACTION)
+    assert first.allowed and first and not first.replayed
+    again = node.check("refund", amount=Decimal("100.5"), counterparty="c", idempotency_key=key, metadata={"n": Decimal("1.1")}, **ACTION)
+    assert again.allowed and again.replayed and again.body == first.body
+    read = node.get_check(first.check_id)
+    assert read.decision == "allow" and not read.allowed and read.outcome is None
+    with pytest.raises(spendgate.APIError) as refused:
+        node.check("refund", amount=2, counterparty="c", idempotency_key=key, **ACTION)
+    assert refused.value.code == "validation_error" and refused.value.request_id.startswith("req_")
+    with pytest.raises(spendgate.APIError) as faulty:
+        node.check("refund", amount=2, counterparty="", currency="dollars", agent_id="a", policy_id="py")
+    assert len(faulty.value.faults) == 2, faulty.value.faults
+    outcome = node.report_outcome(first.check_id, "executed", amount="100.25", reference="psp-1")
+    assert outcome.amount == Decimal("100.25") and not outcome.replayed
+    assert node.report_outcome(first.check_id, "executed", amount="100.25", reference="psp-1").replayed
+    assert node.get_outcome(first.check_id).reference == "psp-1"
+    over = node.check("refund", amount="100.5", counterparty="c", idempotency_key=key, metadata={"n": Decimal("1.1")}, **ACTION)
+    assert not over.allowed and over.outcome and over.outcome.status == "executed"
+    assert [c.outcome for c in node.checks(idempotency_key=key)] == [node.get_outcome(first.check_id)]
+    assert node.simulate("py", [{"amount": 1, "counterparty": "c", "action_type": "refund", **ACTION}]).results[0].decision == "allow"
+
+
+def test_exact_amounts(node: Spendgate, policy: str) -> None:
+    amount = Decimal("12345678901234.56789")
+    pending = node.check("spend", amount=amount, counterparty="exact", **ACTION)
+    assert pending.approval_id and node.approval(pending.approval_id).action.amount == amount
+    listed = next(iter(node.violations(policy_id=policy, limit=1)))
+    assert listed.amount == amount and listed.check_id == pending.check_id
+
+
+def test_approvals(node: Spendgate, policy: str, approver: Spendgate, agent_key: str, tmp_path: pathlib.Path) -> None:
+    gate = Spendgate(node.base, agent_key, agent_id="a", policy_id=policy, journal=tmp_path / "j")
+    paid = []
+
+    @gate.guard("refund", key="invoice-{invoice}", counterparty="{invoice}", currency="USD", reference=str)
+    def pay(invoice: str, amount: Decimal, *, check_id: str = "") -> str:
+        paid.append(check_id)
+        return f"psp-{invoice}"
+
+    with pytest.raises(spendgate.ApprovalPending) as pending:
+        pay("77", Decimal(300))
+    asked = next(iter(approver.approvals(waiting_for="me")))
+    assert asked.approval_id == pending.value.approval_id and asked.status == "pending"
+    assert node.wait_for_approval(asked.approval_id, timeout=0.1).status == "pending"
+    assert approver.approve(asked.approval_id, asked.action_hash, note="fine").status == "approved"
+    assert pay("77", Decimal(300)) == "psp-77" and len(paid) == 1
+    with pytest.raises(spendgate.AlreadyExecuted) as over:
+        pay("77", Decimal(300))
+    assert over.value.reference == "psp-77" and len(paid) == 1
+    with pytest.raises(spendgate.ApprovalPending) as second:
+        pay("78", Decimal(300))
+    denied = node.approval(second.value.approval_id or "")
+    approver.deny(denied.approval_id, denied.action_hash)
+    with pytest.raises(spendgate.Denied):
+        pay("78", Decimal(300))
+
+
+def test_lists_and_keys(node: Spendgate, policy: str) -> None:
+    assert any(b.rule_id == "day" and b.used >= Decimal("100.25") for b in node.budgets(policy_id=policy))
+    events = list(node.events())
+    assert [e.sequence for e in events] == sorted(e.sequence for e in events) and "policy.created" in {e.type for e in events}
+    assert list(node.events(after=events[-1].sequence)) == []
+    made = node.create_key(name="k", role="auditor")
+    assert made.api_key.startswith("svc_live_") and made.api_key not in repr(made)
+    assert node.update_key(made.key_id, active=False).active is False
+    assert made.key_id in [k.key_id for k in node.keys(limit=2)]
+    assert node.self_key().active and node.health().status == "ok"
+
+
+def test_async(node: Spendgate, policy: str, agent_key: str, tmp_path: pathlib.Path) -> None:
+    async def story() -> None:
+        gate = AsyncSpendgate(node.base, agent_key, agent_id="a", policy_id=policy, journal=tmp_path / "j")
+        paid = []
+
+        @gate.guard("refund", key="async-{order}", counterparty="{order}", currency="USD")
+        async def pay(order: str, amount: str, *, check_id: str = "") -> str:
+            await asyncio.sleep(0)
+            paid.append(check_id)
+            return "paid"
+
+        ended = await asyncio.gather(*(pay("1", "10.10") for _ in range(5)), return_exceptions=True)
+        assert ended.count("paid") == 1 == len(paid)
+        assert {type(e) for e in ended if e != "paid"} <= {spendgate.InDoubt, spendgate.AlreadyExecuted}
+        async with gate.check("refund", amount=11, currency="USD", counterparty="with", idempotency_key="async-with") as c:
+            c.executed(reference="psp-2", amount="10.99")
+        assert (await gate.get_outcome(c.check_id)).amount == Decimal("10.99")
+        assert c.check_id in [listed.check_id async for listed in gate.checks(policy_id=policy, limit=1)]
+        assert await gate.resume() == []
+        assert (await gate.get_check(c.check_id)).outcome
+        await gate.close()
+
+    asyncio.run(story())
+
+
+def test_deadline(node: Spendgate) -> None:
+    """Nobody listens there."""
+    lost = Spendgate("http://127.0.0.1:9", "key", attempts=100)
+    began = time.monotonic()
+    with pytest.raises(spendgate.NoAnswer) as error:
+        lost.within(0.5).health()
+    assert time.monotonic() - began < 2 and not error.value.maybe_done

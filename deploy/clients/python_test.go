@@ -1,0 +1,158 @@
+// Package clients_test runs the tests of the packages in other languages, with a
+// node.
+package clients_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// python returns a command that runs the Python that install.sh found, in the
+// package's folder.
+func python(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	interpreter := os.Getenv("TEST_PYTHON")
+	if interpreter == "" {
+		t.Skip("NOTICE: TEST_PYTHON is not set; deploy/clients/python/install.sh installs what the package's tests need and prints its value")
+	}
+	c := exec.CommandContext(t.Context(), interpreter, args...)
+	c.Dir, c.Env = "python", append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	return c
+}
+
+func startNode(t *testing.T) *fleet.Dev {
+	t.Helper()
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
+}
+
+// run runs a command, shows what it says if it fails, and returns it.
+func run(t *testing.T, c *exec.Cmd) string {
+	t.Helper()
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", c.Args, err, out)
+	}
+	return string(out)
+}
+
+// runTests runs tests of the Python package, none of which may be skipped.
+func runTests(t *testing.T, node *fleet.Dev, args ...string) {
+	t.Helper()
+	c := python(t, append([]string{"-m", "pytest", "-q", "-rs", "--basetemp", t.TempDir()}, args...)...)
+	c.Env = append(c.Env, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	if out := run(t, c); strings.Contains(out, "skipped") || !strings.Contains(out, " passed") {
+		t.Error(out)
+	}
+}
+
+func TestPython(t *testing.T) {
+	t.Parallel()
+	python(t) // skips before a node is started
+	node := startNode(t)
+	runTests(t, node, "--ignore", "tests/test_kills.py")
+}
+
+// The agent's process is killed at each step, and the node now and then.
+func TestPythonKills(t *testing.T) {
+	t.Parallel()
+	python(t)
+	node := startNode(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+				if err := node.Kill(); err != nil {
+					t.Error(err)
+				}
+				if err := node.Start(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	defer killing.Wait()
+	defer stop()
+	runTests(t, node, "tests/test_kills.py")
+}
+
+// mypy finds nothing in the package, nor in the tests that use its public types.
+func TestPythonTypes(t *testing.T) {
+	t.Parallel()
+	run(t, python(t, "-m", "mypy"))
+}
+
+// The wheel is built without a network, has all modules, and its program runs.
+func TestPythonWheel(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	if err := os.CopyFS(source, os.DirFS("python")); err != nil {
+		t.Fatal(err)
+	}
+	build := python(t, "-m", "build", "--wheel", "--no-isolation", "--outdir", dir)
+	build.Dir = source
+	run(t, build)
+	wheels, err := filepath.Glob(filepath.Join(dir, "spendgate-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatal(wheels, err)
+	}
+	use := python(t, "-c", "import spendgate; print(spendgate.__file__, spendgate.Spendgate('http://localhost'))")
+	use.Dir, use.Env = dir, append(use.Env, "PYTHONPATH="+wheels[0])
+	if out := run(t, use); !strings.HasPrefix(out, wheels[0]) {
+		t.Error(out)
+	}
+	for path := range map[string]bool{"spendgate/py.typed": true, "spendgate/langgraph.py": true} {
+		has := python(t, "-c", "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).getinfo(sys.argv[2])", wheels[0], path)
+		run(t, has)
+	}
+}
+
+var pageExample = regexp.MustCompile("(?s)```python\n(.*?)```\n```text\n(.*?)```\n")
+
+// The page's programs print what it says.
+func TestPythonPage(t *testing.T) {
+	t.Parallel()
+	python(t)
+	page, err := os.ReadFile("python/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := startNode(t)
+	examples := pageExample.FindAllStringSubmatch(string(page), -1)
+	if len(examples) == 0 {
+		t.Fatal("the page has no example")
+	}
+	source, err := filepath.Abs("python/src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range examples {
+		c := python(t, "-c", e[1])
+		c.Dir = t.TempDir()
+		c.Env = append(c.Env, "PYTHONPATH="+source, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
+		if out := run(t, c); out != e[2] {
+			t.Errorf("%s\nprints\n%s\nand not\n%s", e[1], out, e[2])
+		}
+	}
+}
