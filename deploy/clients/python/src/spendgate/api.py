@@ -143,7 +143,7 @@ def redeem(
 
     Repetitions have one Idempotency-Key, a new one unless given.
     """
-    content = dict(fields) if action_hash is None else {"action_hash": action_hash}
+    content: dict[str, Any] = dict(fields) if action_hash is None else {"action_hash": action_hash}
     if "amount" in content:
         content["amount"] = money(content["amount"])
     key = idempotency_key or "py-" + secrets.token_hex(16)

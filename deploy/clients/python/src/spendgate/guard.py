@@ -164,6 +164,8 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         raise Blocked(result)
     # A key that is new to the journal, and was known at the first request of this process.
     if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.provider_key:
+        # It stays in doubt: the next call is not the first one any more.
+        yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id))
         raise InDoubt(entry.key, result.check_id, "another process asked for it, or one with another journal")
     if redeem:
         try:

@@ -40,12 +40,15 @@ class Journal(Protocol):
 
     def add(self, entry: Entry) -> Entry:
         """Stores the entry unless its key has one, and returns the one that the key has then."""
+        ...
 
     def move(self, key: str, was: State, /, **changes: Any) -> bool:
         """Changes the entry of the key if that was its state. False: it was not, and nothing is changed."""
+        ...
 
     def unfinished(self) -> Sequence[Entry]:
         """The entries that are begun or ended, oldest first."""
+        ...
 
 
 class SQLiteJournal:

@@ -27,8 +27,7 @@ def verify_webhook(
 
     Events come at least once, in no promised order: drop an id that you had. After a rotation give both secrets.
     """
-    given = headers.items() if isinstance(headers, Mapping) else headers
-    by_name = {name.lower(): value for name, value in given}
+    by_name = {name.lower(): value for name, value in dict(headers).items()}
     try:
         message_id, sent, signatures = (by_name[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
     except KeyError as missing:
