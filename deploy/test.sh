@@ -30,7 +30,7 @@ fi
 export CGO_ENABLED=0
 
 # For the tests of the MCP tool server with another implementation, of the pages'
-# TypeScript, and of clients generated from openapi.yaml.
+# TypeScript, of clients generated from openapi.yaml, and of the TypeScript package.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES
 else

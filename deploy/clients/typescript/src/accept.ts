@@ -1,0 +1,112 @@
+import type { Reply } from "./send.js";
+import type { Approval, CheckOutcome, CheckResult, EventPage, Page } from "./types.js";
+
+// What an answer is taken for. What is not one of the service's throws.
+
+export type Accept<T> = (body: unknown, reply: Reply) => T;
+
+type Members = Record<string, unknown>;
+
+export function object(body: unknown): Members {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) throw new TypeError("it is no object");
+  return body as Members;
+}
+
+function text(members: Members, name: string, prefix = ""): string {
+  const value = members[name];
+  if (typeof value !== "string" || value === "" || !value.startsWith(prefix)) throw new TypeError(`${name} is not as it should be`);
+  return value;
+}
+
+/** having accepts an object with texts under these names. */
+export function having<T>(...names: string[]): Accept<T> {
+  return (body) => {
+    const members = object(body);
+    for (const name of names) text(members, name);
+    return members as T;
+  };
+}
+
+/** replayable accepts what says whether it was answered before. */
+export function replayable<T>(...names: string[]): Accept<T & { replayed: boolean }> {
+  return (body, reply) => ({ ...having<T>(...names)(body, reply), replayed: replayed(reply) });
+}
+
+function replayed(reply: Reply): boolean {
+  return reply.headers.has("Idempotent-Replayed");
+}
+
+/** checkResult accepts the answer to an action; whether it is one of a check of it, which may allow, says asked. */
+export function checkResult(asked: boolean): Accept<CheckResult> {
+  return (body, reply) => {
+    const members = object(body);
+    text(members, "check_id", "chk_");
+    if (!["allow", "block", "escalate"].includes(text(members, "decision"))) throw new TypeError("it has no decision");
+    const version = members["policy_version"];
+    if (!Number.isInteger(version) || (version as number) < 1) throw new TypeError("it has no version of a policy");
+    const outcome = checkOutcome(reply.headers);
+    const result = { ...members, outcome, replayed: replayed(reply) } as CheckResult;
+    if (outcome) result.next_step = nextStep(outcome);
+    result.allowed = asked && result.decision === "allow" && outcome === null;
+    return result;
+  };
+}
+
+/**
+ * checkOutcome reads the header, an item of RFC 8941. Whatever else is there is an
+ * outcome as well: nothing is carried out for a header that was not understood.
+ */
+function checkOutcome(headers: Headers): CheckOutcome | null {
+  const value = headers.get("Outcome");
+  if (value === null) return null;
+  const found = /^ *(executed|failed|voided)(; *release=pending)? *$/.exec(value);
+  if (!found) return { status: "unknown", release_pending: false };
+  return { status: found[1] as CheckOutcome["status"], release_pending: found[2] !== undefined };
+}
+
+function nextStep({ status, release_pending }: CheckOutcome): string {
+  if (status === "executed") {
+    return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key.";
+  }
+  if (status === "unknown") return "Do not carry the action out: something was reported of this check, and this program cannot tell what.";
+  const step = "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer.";
+  return release_pending ? `${step} It may be blocked until somebody who may release has reported, too.` : step;
+}
+
+const noReply: Reply = { headers: new Headers(), text: "" };
+
+/** results accepts a simulation's, which permit nothing. */
+export function results(list: unknown, count: number): CheckResult[] {
+  if (!Array.isArray(list) || list.length !== count) throw new TypeError(`there are not ${count} results`);
+  return list.map((result) => checkResult(false)(result, noReply));
+}
+
+export const approval: Accept<Approval> = (body) => {
+  const members = object(body);
+  text(members, "approval_id", "apr_");
+  text(members, "action_hash");
+  if (!["pending", "approved", "denied", "expired", "used"].includes(text(members, "status"))) throw new TypeError("it is no approval");
+  return members as unknown as Approval;
+};
+
+/** page accepts a page whose elements have the name as text; cursor is that of the page before. */
+export function page<T>(name: string, cursor: string | undefined): Accept<Page<T>> {
+  return (body, reply) => {
+    const members = object(body) as unknown as Page<T>;
+    if (!Array.isArray(members.data)) throw new TypeError("it is no page");
+    for (const element of members.data) having(name)(element, reply);
+    const { has_more, next_cursor } = members.pagination;
+    if (has_more && (!next_cursor || next_cursor === cursor)) throw new TypeError("there are more pages and no way to them");
+    return members;
+  };
+}
+
+/** events accepts a page of events after a sequence. */
+export function events(after: number): Accept<EventPage> {
+  return (body) => {
+    const page = object(body) as unknown as EventPage;
+    if (!Array.isArray(page.data) || !Number.isSafeInteger(page.next_after)) throw new TypeError("it is no page of events");
+    if (page.next_after < after || (page.has_more && page.next_after === after)) throw new TypeError("there are more events and no way to them");
+    return page;
+  };
+}

@@ -1,0 +1,73 @@
+import type { Timestamp } from "./types.js";
+
+/** What an API key may do, and who stands behind it. */
+export interface Grants {
+  role?: string;
+  scopes?: string[];
+  policy_ids?: string[];
+  agent_ids?: string[];
+  principal?: string;
+  owner?: string;
+  expires_at?: Timestamp;
+}
+
+/** The record of an API key. */
+export interface Key extends Grants {
+  key_id: string;
+  name: string;
+  rate_limit_rpm: number;
+  active: boolean;
+  created_at: Timestamp;
+  last_used_at: Timestamp | null;
+}
+
+export interface KeyRequest extends Grants {
+  name: string;
+  rate_limit_rpm?: number;
+}
+
+/** An API key as it is made: the only time that it is shown. */
+export interface NewKey extends Grants {
+  key_id: string;
+  name: string;
+  api_key: string;
+  rate_limit_rpm: number;
+  created_at: Timestamp;
+}
+
+/** What to change of a key. null takes a member away. */
+export type KeyChange = { active?: boolean; name?: string; rate_limit_rpm?: number } & { [M in keyof Grants]?: Grants[M] | null };
+
+export interface Webhook {
+  webhook_id: string;
+  url: string;
+  event_types: string[];
+  status: "active" | "disabled";
+  created_at: Timestamp;
+}
+
+/** A webhook with its secret, which is shown this once. */
+export interface NewWebhook extends Webhook {
+  secret: string;
+}
+
+export interface Delivery {
+  delivery_id: string;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  sequence: number;
+  attempt: number;
+  timestamp: Timestamp;
+  duration_ms: number;
+  delivered: boolean;
+  status_code: number | null;
+  error: string | null;
+  next_attempt_at: Timestamp | null;
+}
+
+export interface Health {
+  status: "ok";
+  version: string;
+  timestamp: Timestamp;
+}

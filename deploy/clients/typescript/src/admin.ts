@@ -1,0 +1,72 @@
+import { type Accept, having, page } from "./accept.js";
+import { List } from "./list.js";
+import { type CallOptions, type Request, withQuery } from "./send.js";
+import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Webhook } from "./admin-types.js";
+
+type Fetch = <R>(request: Request, accept: Accept<R>) => Promise<R>;
+
+/** Admin is what needs the admin key. What would be done twice is not repeated when it may have been done. */
+export class Admin {
+  readonly #fetch: Fetch;
+
+  constructor(fetch: Fetch) {
+    this.#fetch = (request, accept) => fetch({ ...request, admin: true }, accept);
+  }
+
+  #list<R>(path: string, query: object, name: string): List<R> {
+    return new List((cursor, call) =>
+      this.#fetch({ ...call, method: "GET", path: withQuery(path, { ...query, cursor }), repeatable: true }, page<R>(name, cursor)),
+    );
+  }
+
+  createKey(key: KeyRequest, call?: CallOptions): Promise<NewKey> {
+    return this.#fetch({ ...call, method: "POST", path: "/v1/keys", content: key, statuses: [201] }, having("key_id", "api_key"));
+  }
+
+  /** updateKey changes a key, on every node when it returns. */
+  updateKey(keyId: string, change: KeyChange, call?: CallOptions): Promise<Key> {
+    return this.#fetch({ ...call, method: "PATCH", path: `/v1/keys/${encodeURIComponent(keyId)}`, content: change, repeatable: true }, having("key_id"));
+  }
+
+  keys(query: { limit?: number } = {}): List<Key> {
+    return this.#list("/v1/keys", query, "key_id");
+  }
+
+  createWebhook(webhook: { url: string; event_types: string[] }, call?: CallOptions): Promise<NewWebhook> {
+    return this.#fetch({ ...call, method: "POST", path: "/v1/webhooks", content: webhook, statuses: [201] }, having("webhook_id", "secret"));
+  }
+
+  webhooks(): List<Webhook> {
+    return this.#list("/v1/webhooks", {}, "webhook_id");
+  }
+
+  webhook(webhookId: string, call?: CallOptions): Promise<Webhook> {
+    return this.#fetch({ ...call, method: "GET", path: webhookPath(webhookId), repeatable: true }, having("webhook_id"));
+  }
+
+  updateWebhook(webhookId: string, change: { url?: string; event_types?: string[]; status?: "active" | "disabled" }, call?: CallOptions): Promise<Webhook> {
+    return this.#fetch({ ...call, method: "PATCH", path: webhookPath(webhookId), content: change, repeatable: true }, having("webhook_id"));
+  }
+
+  /** deleteWebhook deletes a webhook, and what was still to be delivered to it. */
+  deleteWebhook(webhookId: string, call?: CallOptions): Promise<void> {
+    return this.#fetch({ ...call, method: "DELETE", path: webhookPath(webhookId), statuses: [204] }, () => undefined);
+  }
+
+  /** rotateWebhook gives a webhook a new secret; the one before signs beside it for 24 hours. */
+  rotateWebhook(webhookId: string, call?: CallOptions): Promise<NewWebhook> {
+    return this.#fetch({ ...call, method: "POST", path: `${webhookPath(webhookId)}/rotate` }, having("webhook_id", "secret"));
+  }
+
+  deliveries(webhookId: string, query: { limit?: number } = {}): List<Delivery> {
+    return this.#list(`${webhookPath(webhookId)}/deliveries`, query, "delivery_id");
+  }
+
+  /** replayDelivery has the event of an attempt delivered again. */
+  replayDelivery(webhookId: string, deliveryId: string, call?: CallOptions): Promise<Delivery> {
+    const path = `${webhookPath(webhookId)}/deliveries/${encodeURIComponent(deliveryId)}/replay`;
+    return this.#fetch({ ...call, method: "POST", path, statuses: [202] }, having("delivery_id"));
+  }
+}
+
+const webhookPath = (webhookId: string) => `/v1/webhooks/${encodeURIComponent(webhookId)}`;

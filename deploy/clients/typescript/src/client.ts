@@ -1,0 +1,314 @@
+import { Admin } from "./admin.js";
+import { amount } from "./amount.js";
+import { type Accept, approval, checkResult, events, having, object, page, replayable, results } from "./accept.js";
+import { APIError, NoDecision } from "./errors.js";
+import { List } from "./list.js";
+import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
+import type { Health, Key } from "./admin-types.js";
+import type * as T from "./types.js";
+
+/** What the service may hold the answer to approval for, at most, in milliseconds. */
+const longestHold = 30_000;
+
+/** checkedTwice has results of which an earlier attempt of the same call may have been the first. */
+const checkedTwice = new WeakSet<T.CheckResult>();
+
+/** mayBeOwnReplay reports whether a replayed result may be that of a lost answer to the same call. */
+export function mayBeOwnReplay(result: T.CheckResult): boolean {
+  return checkedTwice.has(result);
+}
+
+/** newIdempotencyKey returns a key of 128 random bits. */
+export function newIdempotencyKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `ts-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/**
+ * Spendgate asks one service. What may be repeated without harm is repeated, with
+ * exponential backoff and full jitter, after a lost connection, a 5xx and a 429, whose
+ * Retry-After is honoured. Refusals are an APIError, anything else a NoAnswer; of a
+ * check of which it is not known whether it was decided, a NoDecision.
+ */
+export class Spendgate {
+  readonly #sender: Sender;
+  /** What needs the admin key: API keys and webhooks. */
+  readonly admin: Admin;
+
+  constructor(options: Options) {
+    this.#sender = new Sender(options, (milliseconds, signal) => this.pause(milliseconds, signal));
+    this.admin = new Admin((request, accept) => this.#fetch(request, accept));
+  }
+
+  /** pause waits, or throws what the signal was aborted with. */
+  protected async pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(done, milliseconds);
+      const giveUp = () => {
+        clearTimeout(timer);
+        reject(signal?.reason);
+      };
+      function done() {
+        signal?.removeEventListener("abort", giveUp);
+        resolve();
+      }
+      if (signal?.aborted) giveUp();
+      signal?.addEventListener("abort", giveUp, { once: true });
+    });
+  }
+
+  async #fetch<R>(request: Request, accept: Accept<R>): Promise<R> {
+    const { reply, error } = await this.#sender.send(request);
+    if (!reply) throw error;
+    return understand(reply, accept);
+  }
+
+  #get<R>(path: string, query: object, accept: Accept<R>, call?: CallOptions): Promise<R> {
+    return this.#fetch({ ...call, method: "GET", path: withQuery(path, query), repeatable: true }, accept);
+  }
+
+  #list<R>(path: string, query: object, name: string): List<R> {
+    return new List((cursor, call) => this.#get(path, { ...query, cursor }, page<R>(name, cursor), call));
+  }
+
+  /**
+   * check asks whether an action may be carried out: only if the result is `allowed`. All
+   * attempts carry one idempotency key, the action's or a new one. Throws an APIError when
+   * the service refused, and then recorded nothing; a NoDecision when it may have decided.
+   */
+  async check(action: T.Action, call?: CallOptions): Promise<T.CheckResult> {
+    const given = action.idempotency_key ?? "";
+    const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service sees none in white space either
+    const content = { ...sent(action), idempotency_key: key };
+    const { reply, error, unknown } = await this.#sender.send({ ...call, method: "POST", path: "/v1/checks", content, repeatable: true });
+    if (error instanceof APIError && error.definite && !unknown) throw error;
+    if (!reply) throw new NoDecision(key, error as Error);
+    try {
+      const result = understand(reply, checkResult(true));
+      if (unknown) checkedTwice.add(result);
+      return result;
+    } catch (problem) {
+      throw new NoDecision(key, problem as Error);
+    }
+  }
+
+  /** getCheck reads the answer of an earlier check, and what was reported of it: a record, no permission. */
+  getCheck(checkId: string, call?: CallOptions): Promise<T.CheckResult> {
+    return this.#get(checkPath(checkId), {}, checkResult(false), call);
+  }
+
+  checks(query: CheckQuery = {}): List<T.CheckRecord> {
+    return this.#list("/v1/checks", query, "check_id");
+  }
+
+  /** simulate judges up to 100 actions, without an API key 10, and records nothing: it permits nothing. */
+  simulate(policyId: string, actions: (Omit<T.Action, "policy_id"> & { policy_id?: string })[], call?: CallOptions): Promise<T.Simulation> {
+    const content = { policy_id: policyId, actions: actions.map((action) => sent({ policy_id: policyId, ...action })) };
+    return this.#fetch({ ...call, method: "POST", path: "/v1/simulate", content, repeatable: true }, (body) => {
+      const members = object(body);
+      return { ...members, results: results(members["results"], actions.length) } as T.Simulation;
+    });
+  }
+
+  /** reportOutcome says what became of an allowed check. After any error but an APIError report again. */
+  reportOutcome(checkId: string, report: T.OutcomeReport, call?: CallOptions): Promise<T.Outcome & { replayed: boolean }> {
+    const content = { ...report, amount: report.amount === undefined ? undefined : amount(report.amount) };
+    const request = { ...call, method: "POST", path: `${checkPath(checkId)}/outcome`, content, statuses: [200, 201], repeatable: true };
+    return this.#fetch(request, replayable("check_id", "status", "release"));
+  }
+
+  /** getOutcome reads what was reported of a check, last. */
+  getOutcome(checkId: string, call?: CallOptions): Promise<T.Outcome> {
+    return this.#get(`${checkPath(checkId)}/outcome`, {}, having("check_id", "status", "release"), call);
+  }
+
+  /**
+   * redeem takes an allowed check for carrying it out, once, by the action that is about to
+   * be carried out, or by its hash. The same idempotency key again is the same redemption.
+   */
+  redeem(checkId: string, what: Redeemed, call: CallOptions & { idempotencyKey?: string } = {}): Promise<T.Redemption> {
+    const { idempotencyKey = newIdempotencyKey(), ...rest } = call;
+    const content = "action_hash" in what ? what : sent(what);
+    return this.#fetch({ ...rest, method: "POST", path: `${checkPath(checkId)}/redeem`, content, idempotencyKey, repeatable: true }, (body, reply) => {
+      const redemption = replayable<T.Redemption>("check_id", "redemption_id", "action_hash")(body, reply);
+      if (redemption.check_id !== checkId) throw new TypeError("it is the redemption of another check");
+      return redemption;
+    });
+  }
+
+  /** reportInDoubt says of a redeemed check that it is not known whether it was carried out. */
+  reportInDoubt(checkId: string, call?: CallOptions): Promise<unknown> {
+    return this.#fetch({ ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, statuses: [200, 201, 204], repeatable: true }, object);
+  }
+
+  /** approval reads an approval. While it is pending, the service holds the answer for up to `wait` milliseconds, at most 30,000. */
+  async approval(approvalId: string, call: CallOptions & { wait?: number } = {}): Promise<T.Approval> {
+    return (await this.#approval(approvalId, call)).approval;
+  }
+
+  #approval(approvalId: string, { wait = 0, ...call }: CallOptions & { wait?: number }) {
+    const held = Math.floor(Math.max(0, Math.min(wait, longestHold)) / 1000);
+    const request = { ...call, method: "GET", path: approvalPath(approvalId), repeatable: true, wait: held };
+    return this.#fetch(request, (body, reply) => ({ approval: approval(body, reply), retryAfter: 1000 * retryAfter(reply.headers) }));
+  }
+
+  /**
+   * waitForApproval asks until the approval is not pending any more, and returns it: that
+   * it is approved is to be looked at. When the timeout ends before, it is pending still.
+   */
+  async waitForApproval(approvalId: string, { timeout = Infinity, signal }: CallOptions = {}): Promise<T.Approval> {
+    const ends = performance.now() + timeout;
+    for (;;) {
+      const asked = performance.now();
+      const left = ends - asked;
+      const wait = Math.min(longestHold, Math.ceil(Math.max(0, left - 2_000) / 1000) * 1000); // leaves time for the answer
+      const { approval, retryAfter } = await this.#approval(approvalId, { wait, signal, timeout: left });
+      if (approval.status !== "pending") return approval;
+      // An answer that was held until then has waited already.
+      const pause = Math.max(retryAfter, 1_000) - (performance.now() - asked);
+      if (performance.now() + pause > ends) return approval;
+      await this.pause(pause, signal);
+    }
+  }
+
+  approvals(query: ApprovalQuery = {}): List<T.Approval> {
+    return this.#list("/v1/approvals", query, "approval_id");
+  }
+
+  /** approve approves exactly the action that has the hash, and returns the approval as it is then. */
+  approve(approvalId: string, decision: { action_hash: string; note?: string | undefined }, call?: CallOptions): Promise<T.Approval> {
+    return this.#decide(approvalId, "approve", decision, call);
+  }
+
+  /** deny denies it, also when it was approved and is not used yet. */
+  deny(approvalId: string, decision: { action_hash: string; note?: string | undefined }, call?: CallOptions): Promise<T.Approval> {
+    return this.#decide(approvalId, "deny", decision, call);
+  }
+
+  #decide(approvalId: string, verb: string, content: unknown, call?: CallOptions): Promise<T.Approval> {
+    return this.#fetch({ ...call, method: "POST", path: `${approvalPath(approvalId)}/${verb}`, content, repeatable: true }, approval);
+  }
+
+  budgets(query: BudgetQuery): List<T.Budget> {
+    return this.#list("/v1/budgets", query, "rule_id");
+  }
+
+  violations(query: ViolationQuery = {}): List<T.Violation> {
+    return this.#list("/v1/violations", query, "violation_id");
+  }
+
+  /** events reads a page of the feed. Store next_after with what you make of it: none is missed, none comes twice. */
+  events(query: EventQuery = {}, call?: CallOptions): Promise<T.EventPage> {
+    return this.#get("/v1/events", { ...query, after: query.after || undefined }, events(query.after ?? 0), call); // an after of 0 would win over from
+  }
+
+  /** eventPages yields pages from `after` on; with `poll` (milliseconds) it waits for more, for ever. */
+  async *eventPages({ poll, ...query }: EventQuery & { poll?: number } = {}, call?: CallOptions): AsyncGenerator<T.EventPage, void, undefined> {
+    for (let after = query.after ?? 0; ; ) {
+      const page = await this.events({ ...query, after }, call);
+      yield page;
+      after = page.next_after;
+      if (page.has_more) continue;
+      if (poll === undefined) return;
+      await this.pause(poll, call?.signal);
+    }
+  }
+
+  /** createPolicy stores a policy's next version. It is not repeated when it may have been stored. */
+  createPolicy(policy: T.NewPolicy, call?: CallOptions): Promise<T.Policy> {
+    return this.#fetch({ ...call, method: "POST", path: "/v1/policies", content: policy, statuses: [201] }, having("policy_id", "created_at"));
+  }
+
+  /** policy reads a version of a policy, the latest by default. */
+  policy(policyId: string, version?: number, call?: CallOptions): Promise<T.Policy> {
+    return this.#get(policyPath(policyId), { version }, having("policy_id", "created_at"), call);
+  }
+
+  policies(query: { limit?: number } = {}): List<T.Policy> {
+    return this.#list("/v1/policies", query, "policy_id");
+  }
+
+  policyVersions(policyId: string, query: { limit?: number } = {}): List<T.PolicyVersion> {
+    return this.#list(`${policyPath(policyId)}/versions`, query, "policy_id");
+  }
+
+  /** self reads the record of the client's own API key. */
+  self(call?: CallOptions): Promise<Key> {
+    return this.#get("/v1/keys/self", {}, having("key_id"), call);
+  }
+
+  /** health asks whether the service answers. It needs no key. */
+  health(call?: CallOptions): Promise<Health> {
+    return this.#get("/health", {}, having("status"), call);
+  }
+}
+
+/** sent returns an action with its exact amount. */
+function sent(action: T.Action): object {
+  return { ...action, amount: amount(action.amount) };
+}
+
+/** What is redeemed: the action as it is about to be carried out, or its hash. */
+export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { action_hash: string };
+
+export interface CheckQuery {
+  agent_id?: string;
+  policy_id?: string;
+  decision?: T.Decision;
+  /** none: allowed ones of which nothing was reported. */
+  outcome?: T.OutcomeStatus | "none";
+  counterparty?: string;
+  action_type?: T.ActionType;
+  reason_code?: string;
+  idempotency_key?: string;
+  approval_id?: string;
+  /** An RFC 3339 time or a date, which is its whole UTC day; inclusive. */
+  from?: string;
+  to?: string;
+  /** Exclusive. */
+  before?: string;
+  limit?: number;
+}
+
+export interface ApprovalQuery {
+  status?: T.ApprovalStatus;
+  policy_id?: string;
+  agent_id?: string;
+  /** Pending ones that this key may decide and has not. */
+  waiting_for?: "me";
+  limit?: number;
+}
+
+export interface BudgetQuery {
+  policy_id: string;
+  rule_id?: string;
+  /** Also shows what this agent may use and has not. */
+  agent_id?: string;
+  counterparty?: string;
+  /** A time that the windows held; now by default. */
+  at?: string;
+  limit?: number;
+}
+
+export interface ViolationQuery {
+  agent_id?: string;
+  policy_id?: string;
+  action_type?: T.ActionType;
+  decision?: "block" | "escalate";
+  from?: string;
+  to?: string;
+  limit?: number;
+}
+
+export interface EventQuery {
+  /** The sequence after which to read; 0 reads from the first. */
+  after?: number;
+  type?: string;
+  /** Where the feed begins if after is 0. */
+  from?: string;
+  limit?: number;
+}
+
+const checkPath = (checkId: string) => `/v1/checks/${encodeURIComponent(checkId)}`;
+const approvalPath = (approvalId: string) => `/v1/approvals/${encodeURIComponent(approvalId)}`;
+const policyPath = (policyId: string) => `/v1/policies/${encodeURIComponent(policyId)}`;

@@ -1,0 +1,140 @@
+import type { Approval, CheckResult, Outcome } from "./types.js";
+
+/** The root of all errors of this package. */
+export class SpendgateError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = new.target.name;
+  }
+}
+
+/** An answer that is no success. `code` is empty when it was not the service that answered. */
+export class APIError extends SpendgateError {
+  readonly status: number;
+  readonly code: string;
+  /** Of a validation error: what is wrong, each with its path. */
+  readonly faults: string[];
+  /** Names the request in the service's log. */
+  readonly requestId: string;
+  /** Seconds to wait before another try; 0 when the service says nothing. */
+  readonly retryAfter: number;
+  /** What the service says is wrong. */
+  readonly detail: string;
+
+  constructor(answer: { status: number; code: string; message: string; requestId: string; retryAfter: number }) {
+    const { status, code, message, requestId, retryAfter } = answer;
+    super(code ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})` : `${status}: the answer is not spendgate's; is the address right?`);
+    this.status = status;
+    this.code = code;
+    this.detail = message;
+    this.faults = code === "validation_error" ? message.split("; ") : [];
+    this.requestId = requestId;
+    this.retryAfter = retryAfter;
+  }
+
+  /** definite: the service itself refused what was asked, so it certainly was not done. */
+  get definite(): boolean {
+    return Math.floor(this.status / 100) === 4 && this.code !== "";
+  }
+}
+
+/** printable keeps control sequences for a terminal out of a text. */
+function printable(text: string): string {
+  return /[\p{C}]/u.test(text) ? JSON.stringify(text) : text;
+}
+
+/** There was no answer, or none that can be understood: what was asked may have been done. */
+export class NoAnswer extends SpendgateError {}
+
+/**
+ * A check of which it is not known whether the service decided it. Nothing is allowed.
+ * The same action with this idempotency key asks again. `cause` says why.
+ */
+export class NoDecision extends SpendgateError {
+  constructor(
+    readonly idempotencyKey: string,
+    cause: Error,
+  ) {
+    super(`there is no decision: ${cause.message}`, cause);
+  }
+}
+
+/** A webhook's delivery that is not to be believed. */
+export class BadSignature extends SpendgateError {}
+
+/** Why a guard did not run its body, or what is in doubt about it. */
+export class NotCarriedOut extends SpendgateError {}
+
+/** The service's decision is block. */
+export class Blocked extends NotCarriedOut {
+  constructor(readonly result: CheckResult) {
+    super(result.next_step ?? "Do not proceed.");
+  }
+}
+
+/** People have to decide first. Call again later: the service is asked then. */
+export class ApprovalPending extends NotCarriedOut {
+  /** Empty when the rule asks for no approval: then tell somebody, nothing will change by itself. */
+  readonly approvalId: string;
+  constructor(
+    readonly result: CheckResult,
+    readonly approval?: Approval,
+  ) {
+    super(approval?.next_step ?? result.next_step ?? "Wait for a person.");
+    this.approvalId = result.approval_id ?? "";
+  }
+}
+
+/** People refused. */
+export class Denied extends NotCarriedOut {
+  readonly approvalId: string;
+  constructor(readonly approval: Approval) {
+    super(approval.next_step);
+    this.approvalId = approval.approval_id;
+  }
+}
+
+/** Nobody decided in time, or what was approved was not used in time. */
+export class ApprovalExpired extends Denied {}
+
+/** It was carried out under this key. `outcome` is undefined where only its status is known. */
+export class AlreadyExecuted extends NotCarriedOut {
+  constructor(
+    readonly checkId: string,
+    readonly outcome?: Pick<Outcome, "status" | "reference">,
+  ) {
+    super(`Do not carry it out again: it was executed under ${checkId}. If another action is meant, it is a new check, with another idempotency key.`);
+  }
+}
+
+/** An attempt under this key is over: it failed, was voided, or something was reported that this program does not know. */
+export class AlreadyReported extends NotCarriedOut {
+  constructor(
+    readonly checkId: string,
+    readonly status: string,
+  ) {
+    super(`Do not carry it out under ${checkId}: its outcome is ${status}. A new attempt is a new check, with another idempotency key.`);
+  }
+}
+
+/**
+ * It is not known whether the body's effect happened, and it is not repeated. Find out at
+ * the payment provider, then say so with Gate.settle. `cause` is what the body threw.
+ */
+export class InDoubt extends NotCarriedOut {
+  constructor(
+    readonly idempotencyKey: string,
+    readonly checkId: string,
+    why: string,
+    cause?: unknown,
+  ) {
+    super(`It is in doubt whether ${checkId} was carried out: ${why}. It is not repeated.`, cause);
+  }
+}
+
+/** The idempotency key belongs to another action. */
+export class KeyReused extends NotCarriedOut {
+  constructor(readonly idempotencyKey: string) {
+    super("the idempotency key was used for another action: each action needs one of its own");
+  }
+}

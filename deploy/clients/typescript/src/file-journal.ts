@@ -1,0 +1,86 @@
+import { createHash, randomUUID } from "node:crypto";
+import { link, mkdir, open, readFile, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+
+import { type Journal, type Line, type Lines, type Step, isOpen, steps } from "./journal.js";
+
+/**
+ * fileJournal keeps a journal in a directory of a local disk: a file for each step, which
+ * is whole and on disk before its name is there, and never changes. Files of keys that are
+ * not used any more may be deleted.
+ */
+export function fileJournal(directory: string): Journal {
+  let made: Promise<unknown> | undefined;
+  const ready = () => (made ??= mkdir(directory, { recursive: true, mode: 0o700 }));
+  const path = (name: string, step: Step) => join(directory, `${name}.${step}`);
+  const nameOf = (key: string) => createHash("sha256").update(key).digest("hex");
+
+  async function line(name: string, step: Step): Promise<Line | undefined> {
+    try {
+      return JSON.parse(await readFile(path(name, step), "utf8")) as Line;
+    } catch (problem) {
+      if (code(problem) === "ENOENT") return undefined;
+      throw problem;
+    }
+  }
+
+  return {
+    async add(key, step, content) {
+      await ready();
+      const whole = join(directory, `${randomUUID()}.tmp`);
+      await write(whole, JSON.stringify(content));
+      try {
+        await link(whole, path(nameOf(key), step)); // fails if there is one, unlike a rename
+      } catch (problem) {
+        if (code(problem) === "EEXIST") return false;
+        throw problem;
+      } finally {
+        await rm(whole, { force: true });
+      }
+      await sync(directory);
+      return true;
+    },
+
+    async read(key) {
+      await ready();
+      const lines: Lines = {};
+      for (const step of steps) {
+        const found = await line(nameOf(key), step);
+        if (found) lines[step] = found;
+      }
+      return lines;
+    },
+
+    async open() {
+      await ready();
+      const files = new Set(await readdir(directory));
+      const names = new Set([...files].map((file) => file.split(".")[0] as string));
+      const found = [...names].filter((name) => isOpen((step) => files.has(`${name}.${step}`)));
+      return Promise.all(found.map(async (name) => ((await line(name, "began")) ?? ((await line(name, "doubted")) as Line)).key));
+    },
+  };
+}
+
+function code(problem: unknown): string | undefined {
+  return (problem as NodeJS.ErrnoException).code;
+}
+
+async function write(path: string, text: string): Promise<void> {
+  const file = await open(path, "wx", 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function sync(directory: string): Promise<void> {
+  if (process.platform === "win32") return; // where a directory cannot be opened
+  const file = await open(directory, "r");
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,55 @@
+import type { OutcomeReport } from "./types.js";
+
+/**
+ * The steps that are written down of an idempotency key, each once: the service is about to
+ * be asked; somebody else may have asked before; the body is about to run; it has ended;
+ * nothing is to be done any more.
+ */
+export const steps = ["asked", "doubted", "began", "ended", "closed"] as const;
+export type Step = (typeof steps)[number];
+
+/** What is written down of a step: JSON. */
+export interface Line {
+  key: string;
+  /** SHA-256 of the action. */
+  action?: string;
+  /** Makes the key of a redemption, the same in a later attempt. */
+  seed?: string;
+  check_id?: string;
+  report?: OutcomeReport;
+}
+
+export type Lines = Partial<Record<Step, Line>>;
+
+/**
+ * Journal remembers what was begun, over crashes. One journal belongs to all processes that
+ * may use the same idempotency keys. A table with a primary key of (key, step) is one, and
+ * so is fileJournal of spendgate/journal.
+ */
+export interface Journal {
+  /** add stores a line, durably before it resolves to true. When the key has the step, it changes nothing and resolves to false. */
+  add(key: string, step: Step, line: Line): Promise<boolean>;
+  read(key: string): Promise<Lines>;
+  /** open returns the keys that have doubted or began, and not closed. */
+  open(): Promise<string[]>;
+}
+
+/** isOpen reports whether a key with these steps is one that Journal.open returns. */
+export function isOpen(has: (step: Step) => boolean): boolean {
+  return (has("doubted") || has("began")) && !has("closed");
+}
+
+/** memoryJournal forgets everything with the process. It is for tests, and for guards that redeem. */
+export function memoryJournal(): Journal {
+  const keys = new Map<string, Lines>();
+  return {
+    add: async (key, step, line) => {
+      const lines = keys.get(key) ?? {};
+      if (lines[step]) return false;
+      keys.set(key, { ...lines, [step]: line });
+      return true;
+    },
+    read: async (key) => keys.get(key) ?? {},
+    open: async () => [...keys].flatMap(([key, lines]) => (isOpen((step) => step in lines) ? [key] : [])),
+  };
+}

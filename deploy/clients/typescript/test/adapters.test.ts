@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { before, describe, it } from "node:test";
+
+import { Annotation, Command, END, MemorySaver, START, StateGraph } from "@langchain/langgraph";
+import { ToolNode } from "@langchain/langgraph/prebuilt";
+import { AIMessage } from "@langchain/core/messages";
+import { tool as langchainTool } from "@langchain/core/tools";
+import * as agents from "@openai/agents";
+import * as ai from "ai";
+import { MockLanguageModelV3 } from "ai/test";
+import { z } from "zod";
+
+import { Gate, type Guarded, type Refusal, type Spendgate, AlreadyExecuted } from "spendgate";
+import { guardedTool as aiTool } from "spendgate/ai-sdk";
+import { fileJournal } from "spendgate/journal";
+import { type ApprovalRequest, interrupting } from "spendgate/langgraph";
+import { guardedTool as agentsTool } from "spendgate/openai-agents";
+
+import { as, refunds, skip, temporary, unique } from "./node.js";
+
+interface Order {
+  order: string;
+  amount: string;
+}
+const order = z.object({ order: z.string(), amount: z.string() });
+
+describe("adapters", { skip, concurrency: true }, () => {
+  let agent: Spendgate;
+  let person: Spendgate;
+  let gate: Gate;
+
+  before(async () => {
+    const policyId = await refunds(await as({ role: "author" }));
+    agent = await as({ role: "agent" });
+    person = await as({ role: "approver" });
+    gate = new Gate({ client: agent, journal: fileJournal(temporary()), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } });
+  });
+
+  /** refunding returns a guarded function with a ledger of its own. */
+  function refunding(): { ledger: string[]; refund: Guarded<Order, string> } {
+    const ledger: string[] = [];
+    const refund = gate.guard<Order, string>(
+      { key: ({ order }) => `refund-${order}`, action_type: "refund", amount: ({ amount }) => amount, counterparty: ({ order }) => order },
+      async ({ order }, { check_id }) => {
+        ledger.push(check_id);
+        return `refunded ${order}`;
+      },
+    );
+    return { ledger, refund };
+  }
+
+  async function approve(approvalId: string): Promise<void> {
+    const { action_hash } = await person.approval(approvalId);
+    await person.approve(approvalId, { action_hash });
+  }
+
+  it("LangGraph: an interrupt carries the approval, and what resumes it is not believed", async () => {
+    const { ledger, refund } = refunding();
+    const State = Annotation.Root({ order: Annotation<Order>, done: Annotation<string> });
+    const graph = new StateGraph(State)
+      .addNode("refund", async ({ order }) => ({ done: await interrupting(refund)(order) }))
+      .addEdge(START, "refund")
+      .addEdge("refund", END)
+      .compile({ checkpointer: new MemorySaver() });
+    const config = { configurable: { thread_id: unique() } };
+    const asked = async (input: unknown) => {
+      const { __interrupt__: interrupts } = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: ApprovalRequest }[] };
+      return interrupts?.[0]?.value;
+    };
+
+    const request = await asked({ order: { order: unique(), amount: "250.00" } });
+    assert.ok(request);
+    assert.equal(request.action.amount, "250");
+    // "approved", says whoever resumes the graph. The service does not say so.
+    assert.equal((await asked(new Command({ resume: { approved: true } })))?.approval_id, request.approval_id);
+    assert.deepEqual(ledger, []);
+
+    await approve(request.approval_id);
+    const { done } = (await graph.invoke(new Command({ resume: "no" }) as never, config)) as { done: string };
+    assert.match(done, /^refunded/);
+    assert.equal(ledger.length, 1);
+
+    // The node once more, from its beginning, as after a crash before its checkpoint.
+    await assert.rejects(graph.invoke({ order: { order: request.action.counterparty, amount: "250" } }, { configurable: { thread_id: unique() } }), AlreadyExecuted);
+    assert.equal(ledger.length, 1);
+  });
+
+  it("LangGraph: in a tool of a ToolNode", async () => {
+    const { ledger, refund } = refunding();
+    const tools = [langchainTool(interrupting(refund), { name: "refund", description: "Refunds an order.", schema: order })];
+    const State = Annotation.Root({ messages: Annotation<AIMessage[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
+    const graph = new StateGraph(State)
+      .addNode("tools", new ToolNode(tools))
+      .addEdge(START, "tools")
+      .addEdge("tools", END)
+      .compile({ checkpointer: new MemorySaver() });
+    const config = { configurable: { thread_id: unique() } };
+    const call = new AIMessage({ content: "", tool_calls: [{ id: "1", name: "refund", args: { order: unique(), amount: "201" } }] });
+    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as { __interrupt__: { value: ApprovalRequest }[] };
+    await approve(first.__interrupt__[0]?.value.approval_id ?? "");
+    const { messages } = await graph.invoke(new Command({ resume: true }) as never, config);
+    assert.match(String(messages.at(-1)?.content), /^refunded/);
+    assert.equal(ledger.length, 1);
+  });
+
+  /** calls is a model of the OpenAI Agents SDK that calls the tool once and then repeats its output. */
+  function calls(input: Order): agents.Model {
+    const usage = new agents.Usage();
+    return {
+      getResponse: async ({ input: items }) => {
+        const output = Array.isArray(items) ? items.find((item) => item.type === "function_call_result") : undefined;
+        if (!output) return { usage, output: [{ type: "function_call", callId: "1", name: "refund", arguments: JSON.stringify(input), status: "completed" }] };
+        const text = JSON.stringify((output as { output: unknown }).output);
+        return { usage, output: [{ type: "message", role: "assistant", status: "completed", content: [{ type: "output_text", text }] }] };
+      },
+      getStreamedResponse: () => assert.fail("nothing is streamed"),
+    };
+  }
+
+  it("OpenAI Agents SDK: a run is interrupted, and its approval is not believed", async () => {
+    const { ledger, refund } = refunding();
+    const tool = agents.tool({ name: "refund", description: "Refunds an order.", parameters: order, ...agentsTool(refund) });
+    const input = { order: unique(), amount: "300" };
+    const bot = new agents.Agent({ name: "bot", model: calls(input), tools: [tool] });
+    const runner = new agents.Runner({ tracingDisabled: true });
+
+    const told = async () => {
+      const interrupted = await runner.run(bot, "refund it");
+      for (const interruption of interrupted.interruptions) interrupted.state.approve(interruption);
+      return interrupted.interruptions.length ? runner.run(bot, interrupted.state) : interrupted;
+    };
+    assert.match(String((await told()).finalOutput), /pending/);
+    assert.deepEqual(ledger, []);
+
+    const pending = await refund.pending(input);
+    await approve(pending?.approvalId ?? "");
+    assert.match(String((await told()).finalOutput), /refunded/);
+    assert.match(String((await told()).finalOutput), /already_executed/);
+    assert.equal(ledger.length, 1);
+  });
+
+  it("OpenAI Agents SDK: what needs nobody is carried out, what is blocked is not", async () => {
+    const { ledger, refund } = refunding();
+    const tool = agents.tool({ name: "refund", description: "Refunds an order.", parameters: order, ...agentsTool(refund) });
+    const runner = new agents.Runner({ tracingDisabled: true });
+    for (const [amount, want] of [["10", /refunded/], ["501", /refused/]] as const) {
+      const bot = new agents.Agent({ name: "bot", model: calls({ order: unique(), amount }), tools: [tool] });
+      assert.match(String((await runner.run(bot, "refund it")).finalOutput), want);
+    }
+    assert.equal(ledger.length, 1);
+  });
+
+  it("AI SDK: needsApproval follows the service, and execute is guarded", async () => {
+    const { ledger, refund } = refunding();
+    const tools = { refund: ai.tool({ description: "Refunds an order.", inputSchema: order, ...aiTool(refund) }) };
+    const input = { order: unique(), amount: "250.5" };
+    const none = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 };
+    const answer = (content: object[], unified: "tool-calls" | "stop") =>
+      ({ content, finishReason: { unified, raw: undefined }, usage: { inputTokens: none, outputTokens: { total: 0, text: 0, reasoning: 0 } }, warnings: [] }) as never;
+    const model = new MockLanguageModelV3({
+      doGenerate: async ({ prompt }) =>
+        prompt.at(-1)?.role === "tool"
+          ? answer([{ type: "text", text: "done" }], "stop")
+          : answer([{ type: "tool-call", toolCallId: "1", toolName: "refund", input: JSON.stringify(input) }], "tool-calls"),
+    });
+    /** told has the model call the tool, approves in the SDK's way whatever asks for it, and returns the tool's output. */
+    const told = async (): Promise<string | Refusal> => {
+      const messages: ai.ModelMessage[] = [{ role: "user", content: "refund it" }];
+      const first = await ai.generateText({ model, tools, messages });
+      const requests = first.content.filter((part) => part.type === "tool-approval-request");
+      const result = first.toolResults[0];
+      if (result) return result.output as string | Refusal;
+      const responses = requests.map(({ approvalId }) => ({ type: "tool-approval-response" as const, approvalId, approved: true }));
+      messages.push(...first.response.messages, { role: "tool", content: responses });
+      const second = await ai.generateText({ model, tools, messages });
+      const outputs = second.response.messages.flatMap(({ content }) => (Array.isArray(content) ? (content as object[]) : []));
+      const found = outputs.find((part) => "output" in part) as { output: { value: string | Refusal } };
+      return found.output.value;
+    };
+
+    const pending = (await told()) as Refusal;
+    assert.equal(pending.state, "pending");
+    assert.deepEqual(ledger, []);
+    await approve(pending.approval_id ?? "");
+    assert.match((await told()) as string, /^refunded/);
+    assert.equal(((await told()) as Refusal).state, "already_executed");
+    assert.equal(ledger.length, 1);
+  });
+});

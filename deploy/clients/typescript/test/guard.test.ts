@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { before, describe, it } from "node:test";
+
+import { ApprovalPending, Gate, type Guarded, InDoubt, type Journal, type Spendgate, SpendgateError, memoryJournal } from "spendgate";
+import { fileJournal } from "spendgate/journal";
+
+import { as, refunds, skip, temporary, unique } from "./node.js";
+
+describe("a guard", { skip, concurrency: true }, () => {
+  let author: Spendgate;
+  let agent: Spendgate;
+  let policyId: string;
+
+  before(async () => {
+    [author, agent] = await Promise.all([as({ role: "author" }), as({ role: "agent" })]);
+    policyId = await refunds(author);
+  });
+
+  function refunding(journal: Journal, ledger: string[], { amount = "10", policy_id = policyId } = {}): { gate: Gate; refund: Guarded<string, string> } {
+    const gate = new Gate({ client: agent, journal, defaults: { agent_id: "bot", policy_id, currency: "USD", action_type: "refund" } });
+    const refund = gate.guard<string, string>({ key: (order) => order, amount, counterparty: (order) => order }, async (order, { check_id }) => {
+      ledger.push(check_id);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return order;
+    });
+    return { gate, refund };
+  }
+
+  it("runs once, whoever else has the journal and the key", async () => {
+    const directory = temporary();
+    const ledger: string[] = [];
+    const order = unique();
+    const gates = Array.from({ length: 10 }, () => refunding(fileJournal(directory), ledger));
+    const ends = await Promise.allSettled(gates.flatMap(({ refund }) => [refund(order), refund(order)]));
+    for (const end of ends) if (end.status === "rejected") assert.ok(end.reason instanceof SpendgateError, String(end.reason));
+    assert.equal(ends.filter(({ status }) => status === "fulfilled").length, ledger.length);
+    assert.equal(ledger.length, 1);
+  });
+
+  it("repeats what is in doubt with a provider that takes a key, not beside itself", async () => {
+    let running = 0;
+    const gate = new Gate({ client: agent, journal: memoryJournal(), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const order = unique();
+    const body = async () => {
+      assert.equal(++running, 1);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      running--;
+      throw new Error("nobody knows");
+    };
+    for (let i = 0; i < 2; i++) {
+      const calls = Array.from({ length: 3 }, () => gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { providerKey: true }));
+      for (const end of await Promise.allSettled(calls)) assert.ok(end.status === "rejected" && end.reason instanceof InDoubt);
+    }
+    assert.equal(running, 0);
+  });
+
+  it("keeps in doubt what somebody else may have done", async () => {
+    const ledger: string[] = [];
+    const order = unique();
+    await refunding(memoryJournal(), ledger).gate.pending({ idempotency_key: order, amount: "10", counterparty: order });
+    const { gate, refund } = refunding(memoryJournal(), ledger);
+    for (let i = 0; i < 2; i++) await assert.rejects(refund(order), InDoubt);
+    const { in_doubt } = await gate.resume();
+    assert.equal(in_doubt[0]?.idempotency_key, order);
+    await gate.settle(order, { status: "voided" });
+    assert.deepEqual((await gate.resume()).in_doubt, []);
+    await assert.rejects(refund(order), /its outcome is voided/);
+    assert.deepEqual(ledger, []);
+  });
+
+  it("runs nothing that the journal does not take, and reports what ended all the same", async () => {
+    for (const [step, runs] of [
+      ["asked", 0],
+      ["began", 0],
+      ["ended", 1],
+      ["closed", 1],
+    ] as const) {
+      const journal = memoryJournal();
+      const full: Journal = { ...journal, add: async (key, at, line) => (at === step ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)) };
+      const ledger: string[] = [];
+      const order = unique();
+      const refund = refunding(full, ledger).refund(order);
+      if (runs) assert.equal(await refund, order);
+      else await assert.rejects(refund, /the disk is full/);
+      assert.equal(ledger.length, runs, step);
+      if (runs) assert.equal((await agent.getOutcome(ledger[0] as string)).status, "executed");
+    }
+  });
+
+  it("says that it is in doubt when neither the journal nor the service takes the end", async () => {
+    const journal = memoryJournal();
+    const full: Journal = { ...journal, add: async (key, at, line) => (at === "ended" ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)) };
+    const client = await as({ role: "agent" });
+    client.reportOutcome = () => Promise.reject(new Error("nobody answers"));
+    const gate = new Gate({ client, journal: full, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const order = unique();
+    await assert.rejects(gate.check({ idempotency_key: order, amount: 10, counterparty: order }, async () => "psp-1"), InDoubt);
+  });
+
+  it("reports without the reference that the service does not take", async () => {
+    const gate = new Gate({ client: agent, journal: memoryJournal(), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const order = unique();
+    let checkId = "";
+    const body = async ({ check_id }: { check_id: string }) => (checkId = check_id);
+    await gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { report: () => ({ reference: "x".repeat(257) }) });
+    assert.equal((await agent.getOutcome(checkId)).reference, null);
+  });
+
+  it("follows an approval of an action that is escalated once more", async () => {
+    const person = await as({ role: "approver" });
+    const rule = (rule_id: string, amount_above: number) => ({ rule_id, rule_type: "escalate_if", parameters: { amount_above, approval: {} } });
+    const { policy_id } = await author.createPolicy({ name: "n", rules: [rule("a", 100)] });
+    const ledger: string[] = [];
+    const order = unique();
+    const { refund } = refunding(memoryJournal(), ledger, { amount: "150", policy_id });
+    const approve = async () => {
+      const pending = await refund(order).catch((problem: unknown) => problem);
+      assert.ok(pending instanceof ApprovalPending, String(pending));
+      const { action_hash } = await person.approval(pending.approvalId);
+      await person.approve(pending.approvalId, { action_hash });
+      return pending.approvalId;
+    };
+    const first = await approve();
+    await author.createPolicy({ policy_id, name: "n", rules: [rule("a", 100), rule("b", 120)] });
+    assert.notEqual(await approve(), first);
+    assert.equal(await refund(order), order);
+    assert.equal(ledger.length, 1);
+  });
+
+  it("needs a journal, and a key", async () => {
+    assert.throws(() => new Gate({ client: agent }), TypeError);
+    await assert.rejects(refunding(memoryJournal(), []).refund(" "), TypeError);
+  });
+});

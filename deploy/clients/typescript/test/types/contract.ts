@@ -1,0 +1,51 @@
+// The types of the package are those of openapi.yaml, from which generated.ts is made. It
+// is only compiled.
+import type * as ours from "spendgate";
+import type { components } from "./generated.js";
+
+type Document = components["schemas"];
+
+type Money = "amount" | "limit" | "used" | "remaining" | "remaining_after_approved";
+
+type Text<T> = T extends readonly unknown[] | undefined ? Decoded<T> : string | Extract<T, null>;
+
+/** Decoded is a type of the document as the package gives it: money is text. */
+type Decoded<T> = T extends readonly (infer E)[]
+  ? Decoded<E>[]
+  : T extends object
+    ? { [K in keyof T]: K extends "metadata" | "parameters" | "data" ? any : K extends Money ? Text<T[K]> : Decoded<T[K]> }
+    : T;
+
+/** Missing are members that only one of two types has. */
+type Missing<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
+type Equal<A, B> = [Missing<A, B>] extends [never] ? (Decoded<A> extends B ? true : "not assignable") : Missing<A, B>;
+
+/** Sent are types of requests: what the package takes, the document has. */
+type Sent<Ours, Theirs> = [Missing<Ours, Theirs>] extends [never] ? (Ours extends Theirs ? true : "not assignable") : Missing<Ours, Theirs>;
+
+type Answer = Omit<ours.CheckResult, "allowed" | "replayed" | "outcome">;
+
+export const answers: {
+  result: Equal<Document["CheckResult"], Answer>;
+  record: Equal<Document["CheckRecord"], ours.CheckRecord>;
+  action: Equal<Document["EvaluatedAction"], ours.RecordedAction>;
+  outcome: Equal<Document["Outcome"], ours.Outcome>;
+  approval: Equal<Document["Approval"], ours.Approval>;
+  budget: Equal<Document["BudgetCounter"], ours.Budget>;
+  violation: Equal<Document["Violation"], ours.Violation>;
+  event: Equal<Document["KeyChangedEvent"], ours.Event>;
+  policy: Equal<Document["Policy"], ours.Policy>;
+  version: Equal<Document["PolicyVersion"], ours.PolicyVersion>;
+  simulation: Equal<Omit<Document["Simulation"], "results">, Omit<ours.Simulation, "results">>;
+  key: Equal<Document["Key"], ours.Key>;
+  newKey: Equal<Document["NewKey"], ours.NewKey>;
+  webhook: Equal<Document["Webhook"], ours.Webhook>;
+  newWebhook: Equal<Document["NewWebhook"], ours.NewWebhook>;
+  delivery: Equal<Document["Delivery"], ours.Delivery>;
+} = {} as { [name in keyof typeof answers]: true };
+
+export const requests: {
+  action: Sent<Omit<ours.Action, "amount" | "metadata">, Omit<Document["Action"], "amount" | "metadata">>;
+  outcome: Sent<Omit<ours.OutcomeReport, "amount">, Omit<Document["OutcomeRequest"], "amount">>;
+  policy: Sent<Omit<ours.NewPolicy, "rules" | "metadata">, Omit<Document["PolicyRequest"], "rules" | "metadata">>;
+} = {} as { [name in keyof typeof requests]: true };

@@ -1,0 +1,124 @@
+package clients_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// typeScript is the package in a folder of its own, compiled with its tests, and what
+// deploy/npm/install.sh installed.
+type typeScript struct {
+	modules, dir string
+}
+
+func newTypeScript(t *testing.T) typeScript {
+	t.Helper()
+	modules := os.Getenv("TEST_NODE_MODULES")
+	if modules == "" {
+		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what the package is compiled and tested with and prints its value")
+	}
+	p := typeScript{modules, filepath.Join(t.TempDir(), "typescript")}
+	for _, part := range []string{"src", "test"} {
+		if err := os.CopyFS(filepath.Join(p.dir, part), os.DirFS(filepath.Join("typescript", part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"package.json", "tsconfig.json", "tsconfig.test.json", "build.mjs", "README.md"} {
+		text, err := os.ReadFile(filepath.Join("typescript", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(modules, filepath.Join(p.dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.node(t, "build.mjs"))
+	return p
+}
+
+// node returns a command of Node.js in the package's folder.
+func (p typeScript) node(t *testing.T, args ...string) *exec.Cmd {
+	c := exec.CommandContext(t.Context(), "node", args...)
+	c.Dir, c.Env = p.dir, os.Environ()
+	return c
+}
+
+func (p typeScript) compile(t *testing.T, args ...string) {
+	t.Helper()
+	run(t, p.node(t, append([]string{filepath.Join(p.modules, "typescript", "lib", "tsc.js")}, args...)...))
+}
+
+// The tests in TypeScript pass, with a node, and none is skipped.
+func TestTypeScript(t *testing.T) {
+	p := newTypeScript(t)
+	p.compile(t, "-p", "tsconfig.test.json")
+	cases, err := filepath.Abs("cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := filepath.Glob(filepath.Join(p.dir, "dist-test", "*.test.js"))
+	if err != nil || len(tests) == 0 {
+		t.Fatal(tests, err)
+	}
+	node := startNode(t)
+	c := p.node(t, append([]string{"--test"}, tests...)...)
+	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
+		t.Error(out)
+	}
+}
+
+// The package's types are those of the document.
+func TestTypeScriptTypes(t *testing.T) {
+	p := newTypeScript(t)
+	document, err := filepath.Abs("../../hotpath/httpapi/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.node(t, filepath.Join(p.modules, "openapi-typescript", "bin", "cli.js"), document, "-o", "test/types/generated.ts"))
+	p.compile(t, "-p", "test/types")
+}
+
+var quickStart = regexp.MustCompile("(?s)```ts\n(.*?)```\n```text\n(.*?)```\n")
+
+// The tarball installs into a program, and the page's program prints what the page says.
+func TestTypeScriptPage(t *testing.T) {
+	p := newTypeScript(t)
+	pack := exec.CommandContext(t.Context(), "npm", "pack", "--silent")
+	pack.Dir = p.dir
+	tarball := filepath.Join(p.dir, strings.TrimSpace(run(t, pack)))
+	program := t.TempDir()
+	install := exec.CommandContext(t.Context(), "npm", "install", "--offline", "--no-audit", "--no-fund", "--prefix", program, tarball)
+	install.Dir = program
+	run(t, install)
+	if files, err := filepath.Glob(filepath.Join(program, "node_modules", "[a-z@]*")); err != nil || len(files) != 1 {
+		t.Error("installed:", files, err)
+	}
+
+	page, err := os.ReadFile("typescript/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := quickStart.FindSubmatch(page)
+	if example == nil {
+		t.Fatal("the page has no quick start")
+	}
+	if err := os.WriteFile(filepath.Join(program, "quick.mts"), example[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.compile(t, "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom,dom.asynciterable",
+		"--typeRoots", filepath.Join(p.modules, "@types"), "--types", "node", filepath.Join(program, "quick.mts"))
+	node := startNode(t)
+	c := exec.CommandContext(t.Context(), "node", "quick.mjs")
+	c.Dir, c.Env = program, append(os.Environ(), "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key)
+	if out := run(t, c); out != string(example[2]) {
+		t.Errorf("printed\n%s", out)
+	}
+}
