@@ -17,6 +17,7 @@ find_python() {
 }
 
 if ! find_python; then
-  (cd "$here/../../.." && go run ./bench/fleetctl install python3-build python3-httpx python3-mypy python3-pytest python3-setuptools python3-wheel) >&2
+  (cd "$here/../../.." && go run ./bench/fleetctl install \
+    python3-build python3-httpx python3-mypy python3-pytest python3-setuptools python3-wheel) >&2
   find_python
 fi

@@ -15,7 +15,8 @@ def node() -> Spendgate:
     """A client with a key of role full, that may also report."""
     if "SPENDGATE_API_URL" not in os.environ:
         pytest.skip("SPENDGATE_API_URL is not set")
-    return Spendgate(os.environ["SPENDGATE_API_URL"], os.environ["SPENDGATE_API_KEY"], admin_key=os.environ["SPENDGATE_ADMIN_KEY"], attempts=20, max_wait=90)
+    url, key, admin = (os.environ[f"SPENDGATE_{name}"] for name in ("API_URL", "API_KEY", "ADMIN_KEY"))
+    return Spendgate(url, key, admin_key=admin, attempts=20, max_wait=90)
 
 
 def new_key(node: Spendgate, role: str) -> str:

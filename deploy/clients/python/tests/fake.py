@@ -38,7 +38,8 @@ class Handler(BaseHTTPRequestHandler):
         with LOCK:
             parts = self.path.split("/")
             if self.path == "/v1/keys/self":
-                self.answer(200, {"key_id": "key_1", "name": "n", "rate_limit_rpm": 1, "active": True, "created_at": NOW, "role": "gateway"})
+                key = {"key_id": "key_1", "name": "n", "rate_limit_rpm": 1, "active": True, "created_at": NOW, "role": "gateway"}
+                self.answer(200, key)
             elif parts[2] == "checks" and parts[3] in CHECKS:
                 self.show(CHECKS[parts[3]])
             else:
@@ -74,8 +75,9 @@ class Handler(BaseHTTPRequestHandler):
         elif fields != {n: m for n, m in check["action"].items() if n != "idempotency_key"}:
             return self.refuse(409, "action_mismatch")
         check["redemption"] = key
-        redemption = {"check_id": check["body"]["check_id"], "action": fields, "action_hash": "h", "redeemed_at": NOW, "redemption_id": "rdm_1"}
-        self.answer(200, redemption, **replayed)
+        self.answer(200, {
+            "check_id": check["body"]["check_id"], "action": fields, "action_hash": "h", "redeemed_at": NOW, "redemption_id": "rdm_1",
+        }, **replayed)
 
     def report(self, check: dict[str, Any], report: dict[str, Any]) -> None:
         if check["outcome"] not in (None, report):

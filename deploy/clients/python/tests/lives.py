@@ -90,7 +90,9 @@ def live(make: Callable[[], Mortal], ledger: Ledger, action: str, die_at: int) -
 
 
 def carry_out(gate: Mortal, ledger: Ledger, action: str) -> tuple[str, str]:
-    @gate.guard("refund", key="{action}", amount="1.10", currency="USD", counterparty="{action}", provider_key=ledger.takes_key, reference=str)
+    @gate.guard(
+        "refund", key="{action}", amount="1.10", currency="USD", counterparty="{action}", provider_key=ledger.takes_key, reference=str
+    )
     def pay(action: str, *, check_id: str = "") -> str:
         gate.pass_by()
         moved = ledger.move(action, check_id)

@@ -21,7 +21,7 @@ from spendgate.tools import explain
 
 CHECK: dict[str, Any] = {"method": "POST", "path": "/v1/checks"}
 ALLOW: dict[str, Any] = {"expect": CHECK, "body": "allow"}
-ESCALATE: dict[str, Any] = {"expect": CHECK, "body": "allow", "change": {"check_id": "chk_0", "decision": "escalate", "approval_id": "apr_1"}}
+ESCALATE: dict[str, Any] = {**ALLOW, "change": {"check_id": "chk_0", "decision": "escalate", "approval_id": "apr_1"}}
 REPORT: dict[str, Any] = {"expect": {"method": "POST", "path": "/v1/checks/chk_1/outcome"}, "status": 201, "body": "outcome"}
 
 
@@ -41,7 +41,8 @@ def refund(server: Server, path: pathlib.Path, ran: list[str]) -> Any:
 
 
 def test_langgraph(tmp_path: pathlib.Path) -> None:
-    server = Server([ALLOW, REPORT, ESCALATE, approval("pending"), ESCALATE, approval("pending"), ESCALATE, approval("pending"), ESCALATE, approval("approved"), ALLOW, REPORT])
+    pending = [ESCALATE, approval("pending")]
+    server = Server([ALLOW, REPORT, *pending * 3, ESCALATE, approval("approved"), ALLOW, REPORT])
     ran: list[str] = []
     pay = interrupting(refund(server, tmp_path, ran))
 

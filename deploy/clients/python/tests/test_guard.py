@@ -77,7 +77,8 @@ def test_one_of_many_threads_acts() -> None:
             ended.append(type(error).__name__)
 
     at_once(act, 4)
-    assert ran == ["chk_1"] and sorted(ended) in (["AlreadyExecuted"] * n + ["InDoubt"] * (3 - n) + ["ran"] for n in range(4)), ended
+    assert ran == ["chk_1"] and ended.count("ran") == 1
+    assert set(ended) <= {"ran", "AlreadyExecuted", "InDoubt"}, ended
 
 
 def test_a_redemption_has_one_key(tmp_path: pathlib.Path) -> None:
@@ -104,7 +105,8 @@ def test_with_checks_first(tmp_path: pathlib.Path) -> None:
     with gate(server, tmp_path).check(**ACTION) as c:
         assert c.result and c.result.allowed and c.check_id == "chk_1"
     assert server.close() == []
-    voided = {"expect": {"method": "POST", "path": "/v1/checks/chk_2/outcome", "body": {"status": "voided", "note": "*"}}, "status": 201, "body": "outcome"}
+    expect = {"method": "POST", "path": "/v1/checks/chk_2/outcome", "body": {"status": "voided", "note": "*"}}
+    voided = {**REPORT, "expect": expect}
     server = Server([REPLAY, {**ALLOW, "change": {"check_id": "chk_2"}}, voided])
     for _ in range(2):
         with pytest.raises(spendgate.AlreadyExecuted) as over:
@@ -115,8 +117,10 @@ def test_with_checks_first(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_a_body_says(tmp_path: pathlib.Path) -> None:
-    failed = {"expect": {**REPORT["expect"], "body": {"status": "failed", "note": "declined"}}, "status": 201, "body": "outcome"}
-    less = {"expect": {**REPORT["expect"], "body": {"status": "executed", "reference": "r", "amount": "1.10"}}, "status": 201, "body": "outcome"}
+    failed, less = (
+        {**REPORT, "expect": {**REPORT["expect"], "body": body}}
+        for body in ({"status": "failed", "note": "declined"}, {"status": "executed", "reference": "r", "amount": "1.10"})
+    )
     server = Server([ALLOW, failed, ALLOW, less])
     with gate(server, tmp_path).check(**ACTION) as c:
         c.failed("declined")

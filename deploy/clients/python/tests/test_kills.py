@@ -66,7 +66,8 @@ def test_with_a_node(node: Spendgate, agent_key: str, tmp_path: pathlib.Path, ta
     """The node is killed, too, by whoever runs this test."""
     ledger = Ledger(tmp_path / "ledger.db", takes_key)
     policy = f"kills-{takes_key}"
-    node.create_policy(policy_id=policy, name="kills", rules=[{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}])
+    cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}
+    node.create_policy(policy_id=policy, name="kills", rules=[cap])
     options: dict[str, Any] = {"policy_id": policy, "journal": tmp_path / "journal.db", "redeem": False}
     actions = 50 if takes_key else ACTIONS
     doubts = kill_and_count(node.base, agent_key, ledger, node, actions, **options)

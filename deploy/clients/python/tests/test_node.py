@@ -21,7 +21,7 @@ def policy(node: Spendgate) -> str:
     rules = [
         {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": Decimal("99999999999999.9"), "currency": "USD"}},
         {"rule_id": "review", "rule_type": "escalate_if", "parameters": {"amount_above": 200, "approval": {}}},
-        {"rule_id": "day", "rule_type": "budget", "parameters": {"limit": Decimal("100000000000000.9"), "currency": "USD", "window": "day"}},
+        {"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 100000000000000, "currency": "USD", "window": "day"}},
     ]
     made = node.create_policy(policy_id="py", name="n", rules=rules, note="first")
     assert made.version == 1 and made.rules[0].parameters["limit"] == Decimal("99999999999999.9")

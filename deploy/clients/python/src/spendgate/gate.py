@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from . import api, guard
 from .guarded import Guarded, Member
-from .journal import Journal, SQLiteJournal
+from .journal import Journal, MemoryJournal, SQLiteJournal
 from .types import ActionType
 
 G = TypeVar("G", bound="Gate")
@@ -59,7 +59,7 @@ class Gate(guard.Gate):
         self.base = base_url.rstrip("/")
         self.agent_id, self.policy_id = agent_id, policy_id
         self.journal = SQLiteJournal(journal) if isinstance(journal, (str, os.PathLike)) else journal
-        self.redeeming = redeem
+        self.memory, self.redeeming = MemoryJournal(), redeem
         self.attempts, self.timeout, self.max_wait, self.deadline = attempts, timeout, max_wait, deadline
         self._http = self._new_http() if http is None else http
         self.identify = _identification(api_key, admin_key, user_agent, trace)

@@ -39,6 +39,7 @@ class Gate(Settings):
     """Settings of a client that guards."""
 
     journal: Journal | None
+    memory: MemoryJournal  # instead, where the service remembers redemptions
     redeeming: bool | None  # None: as the role of the key says
 
 
@@ -93,11 +94,12 @@ def redeems(gate: Gate) -> Steps[bool]:
 
 
 def journal_of(gate: Gate) -> Steps[Journal]:
-    if gate.journal is None:
-        if not (yield from redeems(gate)):
-            raise TypeError("a guard whose key does not redeem needs a journal: Spendgate(..., journal='spendgate.db')")
-        gate.journal = MemoryJournal()
-    return gate.journal
+    redeem = yield from redeems(gate)
+    if gate.journal is not None:
+        return gate.journal
+    if not redeem:
+        raise TypeError("a guard whose key does not redeem needs a journal: Spendgate(..., journal='spendgate.db')")
+    return gate.memory
 
 
 def note(journal: Journal, action: api.Action) -> Steps[tuple[Entry, bool]]:
@@ -126,7 +128,6 @@ def ask(gate: Gate, intent: Intent) -> Steps[Asked]:
 
 def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
     """Returns a permit, or raises why there is none."""
-    yield from redeems(gate)
     journal = yield from journal_of(gate)
     entry, fresh = yield from note(journal, intent.action)
     if entry.state != "asked":
@@ -137,7 +138,6 @@ def begin(gate: Gate, intent: Intent) -> Steps[Permit]:
 
 def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
     """Returns a permit for what was asked, or raises why there is none."""
-    yield from redeems(gate)
     journal = yield from journal_of(gate)
     entry, _ = yield from note(journal, asked.intent.action)
     if entry.state == "asked":

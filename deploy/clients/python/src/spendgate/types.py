@@ -34,10 +34,16 @@ class CheckOutcome:
     @property
     def next_step(self) -> str:
         if self.status == "executed":
-            return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key."
+            return (
+                "Do not carry the action out: that was done under this check. "
+                "If another one is meant, it is a new check, with another idempotency_key."
+            )
         if self.status == "unknown":
             return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
-        text = "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer."
+        text = (
+            "Do not carry the action out under this check. "
+            "A new attempt is a new check, with another idempotency_key: act only on its answer."
+        )
         return text + (" It may be blocked until somebody who may release has reported, too." if self.release_pending else "")
 
 
@@ -83,7 +89,7 @@ class RecordedAction:
 
     agent_id: str
     policy_id: str
-    action_type: ActionType
+    action_type: str
     amount: Decimal
     currency: str
     counterparty: str
@@ -100,11 +106,11 @@ class Outcome:
     """A recorded report."""
 
     check_id: str
-    status: OutcomeStatus
+    status: str  # executed, failed or voided
     amount: Decimal | None
     reference: str | None
     note: str | None
-    release: Literal["none", "pending", "done"]
+    release: str  # none, pending or done
     flags: list[str]
     principal: str
     key_id: str
@@ -168,7 +174,7 @@ class Simulation:
 class ApprovalDecision:
     principal: str
     key_id: str
-    decision: Literal["approve", "deny"]
+    decision: str  # approve or deny
     note: str | None
     at: datetime
 
@@ -215,7 +221,7 @@ class Violation:
     agent_id: str
     policy_id: str
     policy_version: int
-    action_type: ActionType
+    action_type: str
     amount: Decimal
     currency: str
     counterparty: str

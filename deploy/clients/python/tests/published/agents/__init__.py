@@ -15,12 +15,17 @@ class RunContextWrapper(Generic[T]):
 
 
 class FunctionTool:
-    def __init__(self, name: str, params_json_schema: dict[str, Any], on_invoke_tool: Callable[[RunContextWrapper[Any], str], Awaitable[Any]]) -> None:
+    def __init__(
+        self, name: str, params_json_schema: dict[str, Any], on_invoke_tool: Callable[[RunContextWrapper[Any], str], Awaitable[Any]]
+    ) -> None:
         self.name, self.params_json_schema, self.on_invoke_tool = name, params_json_schema, on_invoke_tool
 
 
 def function_tool(
-    func: Callable[..., Any], *, name_override: str | None = None, failure_error_function: Callable[[RunContextWrapper[Any], Exception], str] | None = None
+    func: Callable[..., Any],
+    *,
+    name_override: str | None = None,
+    failure_error_function: Callable[[RunContextWrapper[Any], Exception], str] | None = None,
 ) -> FunctionTool:
     async def invoke(context: RunContextWrapper[Any], arguments: str) -> Any:
         try:

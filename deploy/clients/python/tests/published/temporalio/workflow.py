@@ -28,7 +28,9 @@ class unsafe:
         yield
 
 
-async def execute_activity(activity: Callable[..., Any], *, args: Sequence[Any], start_to_close_timeout: timedelta, retry_policy: RetryPolicy) -> Any:
+async def execute_activity(
+    activity: Callable[..., Any], *, args: Sequence[Any], start_to_close_timeout: timedelta, retry_policy: RetryPolicy
+) -> Any:
     while True:
         try:
             return activity(*args)
