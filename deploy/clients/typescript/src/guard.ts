@@ -149,14 +149,14 @@ export class Gate {
       await this.#reportEnd(lines);
       throw over(lines);
     }
-    if (lines.began) return this.#again(key, lines.began, providerKey);
+    const before = lines.began ?? lines.doubted;
+    if (before) return this.#again(key, before, providerKey);
     const redeems = await this.#redeems();
     const result = await this.#decided(action, wait);
     const permit = { check_id: result.check_id, idempotency_key: key };
     if (redeems || !result.replayed) return { ...permit, repeated: false };
-    // Who asked first, if it was not this journal's?
-    const stranger = lines.doubted !== undefined || (first && !mayBeOwnReplay(result));
-    if (stranger && !providerKey) {
+    // A key that is new to the journal, and that the service knows, is also somebody else's.
+    if (first && !mayBeOwnReplay(result) && !providerKey) {
       await this.#journal.add(key, "doubted", { key, check_id: result.check_id });
       throw new InDoubt(key, result.check_id, "it was allowed to somebody who asked before and does not write this journal");
     }
@@ -174,7 +174,7 @@ export class Gate {
       await this.#journal.add(key, "closed", { key, check_id: checkId, report: { status: result.outcome.status } as OutcomeReport });
       throw reported(result);
     }
-    if (!providerKey || result.decision !== "allow") throw new InDoubt(key, checkId, "it was begun, and its end is not known");
+    if (!providerKey || result.decision !== "allow") throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, repeated: true };
   }
 
@@ -204,10 +204,10 @@ export class Gate {
 
   /** begin takes the permit: after it the body runs, here and nowhere else. */
   async #begin(action: Action, asked: Asked, { providerKey = false }: CarryOptions<never>): Promise<void> {
-    if (asked.repeated) return;
-    const { check_id, idempotency_key: key } = asked;
-    if (this.#redeem) await this.#redeemOnce(action, asked, providerKey);
-    if (!(await this.#journal.add(key, "began", { key, check_id }))) throw new InDoubt(key, check_id, "another process has begun it");
+    const { check_id, idempotency_key: key, repeated } = asked;
+    if (this.#redeem && !repeated) await this.#redeemOnce(action, asked, providerKey);
+    const isFirst = await this.#journal.add(key, "began", { key, check_id });
+    if (!isFirst && !repeated) throw new InDoubt(key, check_id, "another process has begun it");
   }
 
   async #redeemOnce(action: Action, { check_id, idempotency_key: key }: Asked, providerKey: boolean): Promise<void> {

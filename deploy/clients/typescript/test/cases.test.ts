@@ -195,7 +195,7 @@ async function playWebhook(c: Case): Promise<void> {
   await judge(c, () => spendgate.verifyWebhook(secrets, new Headers(headers), body, new Date(1000 * (c.at ?? 0))));
 }
 
-describe("conformance", { concurrency: true }, () => {
+describe("conformance", { concurrency: 8 }, () => {
   for (const c of file.cases) {
     it(c.name, () => (c.call === "guard" ? playRuns(c) : c.call === "verify_webhook" ? playWebhook(c) : playCall(c)));
   }
