@@ -153,7 +153,10 @@ def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
 
 def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
     terms, redeem = asked.intent.terms, bool(gate.redeeming)
-    if asked.result.decision == "escalate" and asked.result.outcome is None:
+    first = asked.result
+    while asked.result.decision == "escalate" and asked.result.outcome is None:
+        if asked.result is not first and not asked.result.replayed and terms.wait <= 0:
+            break  # it is new, and so undecided
         asked = yield from approved(gate, asked)
     result = asked.result
     if result.outcome is not None:
