@@ -102,6 +102,18 @@ func TestPythonTypes(t *testing.T) {
 	run(t, python(t, "-m", "mypy"))
 }
 
+// Neither does pyright, in the package.
+func TestPythonPyright(t *testing.T) {
+	t.Parallel()
+	modules, interpreter := os.Getenv("TEST_NODE_MODULES"), python(t).Path
+	if modules == "" {
+		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs pyright and prints its value")
+	}
+	c := exec.CommandContext(t.Context(), "node", filepath.Join(modules, "pyright", "index.js"), "--pythonpath", interpreter)
+	c.Dir = "python"
+	run(t, c)
+}
+
 // The wheel is built without a network, has all modules, and its program runs.
 func TestPythonWheel(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,10 @@ class Reader {
 
   private string(): string | undefined {
     const quoted = this.token(/"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y);
-    return quoted === undefined ? undefined : (JSON.parse(quoted) as string);
+    if (quoted === undefined) return undefined;
+    const text = JSON.parse(quoted) as string;
+    if (/\p{Cs}/u.test(text)) this.fail(); // half of a surrogate pair is no text
+    return text;
   }
 
   private object(ours: boolean): unknown {

@@ -197,7 +197,7 @@ class AsyncSpendgate(gate.Gate):
             response = await self._http.send(sent, stream=True, follow_redirects=False)
             try:
                 body = Body(t.timeout)
-                async for piece in response.aiter_bytes():
+                async for piece in response.aiter_raw():
                     body.add(piece)
                 return body.reply(response)
             finally:

@@ -190,7 +190,7 @@ class Spendgate(gate.Gate):
             response = self._http.send(sent, stream=True, follow_redirects=False)
             try:
                 body = Body(t.timeout)
-                for piece in response.iter_bytes():
+                for piece in response.iter_raw():
                     body.add(piece)
                 return body.reply(response)
             finally:

@@ -78,7 +78,7 @@ def _identification(api_key: str, admin_key: str, user_agent: str, trace: Trace 
     """The keys are in a function, so that they cannot be printed with the client."""
 
     def identify(admin: bool) -> dict[str, str]:
-        headers = {"User-Agent": user_agent}
+        headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         if admin and admin_key:
             headers["X-Admin-Key"] = admin_key
         if not admin and api_key:

@@ -65,11 +65,12 @@ def _text(value: object) -> str:
 
 
 def decode(body: bytes) -> Any:
-    """Reads one JSON value: no name twice, numbers with a fraction as Decimals."""
+    """Reads one JSON value: no name twice, only Unicode, numbers with a fraction as Decimals."""
     try:
-        return json.loads(
-            body.decode(), parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_object
-        )
+        value = json.loads(body.decode(), parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_object)
+        if b"\\u" in body:
+            encode(value)  # fails on half of a surrogate pair
+        return value
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise misunderstood(str(error)) from error
 
