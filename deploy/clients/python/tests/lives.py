@@ -108,7 +108,9 @@ def carry_out(gate: Mortal, ledger: Ledger, action: str) -> tuple[str, str]:
             return over.outcome.status, over.check_id
         except spendgate.InDoubt as doubt:
             return "in doubt", doubt.check_id
-        except (spendgate.NoDecision, spendgate.NoAnswer):
+        except (spendgate.NoDecision, spendgate.NoAnswer, spendgate.APIError) as error:
+            if isinstance(error, spendgate.APIError) and not error.temporary:
+                raise
             gate._pause(0.2)  # the service was killed, too: it comes back
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import repeated
 from lives import Ledger, client, live
 
 from spendgate import Spendgate
@@ -67,7 +68,7 @@ def test_with_a_node(node: Spendgate, agent_key: str, tmp_path: pathlib.Path, ta
     ledger = Ledger(tmp_path / "ledger.db", takes_key)
     policy = f"kills-{takes_key}"
     cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}
-    node.create_policy(policy_id=policy, name="kills", rules=[cap])
+    repeated(lambda: node.create_policy(policy_id=policy, name="kills", rules=[cap]))
     options: dict[str, Any] = {"policy_id": policy, "journal": tmp_path / "journal.db", "redeem": False}
     actions = 50 if takes_key else ACTIONS
     doubts = kill_and_count(node.base, agent_key, ledger, node, actions, **options)
