@@ -17,6 +17,9 @@ func TestVersion(t *testing.T) {
 		"deploy/helm/spendgate/Chart.yaml": `(?m)^version: (.*)\nappVersion: v(.*)$`,
 		"CHANGELOG.md":                     `(?m)^(?:Version (\S+), the first|## \[(\d\S+)\])`,
 		"deploy/TOUR.md":                   `"version": "v(.*)",\n  "timestamp"`,
+
+		"deploy/clients/typescript/package.json": `(?m)^  "version": "(.*)",$`,
+		"deploy/clients/typescript/README.md":    `makes spendgate-(.*)\.tgz`,
 	} {
 		found := regexp.MustCompile(pattern).FindStringSubmatch(readFile(t, file))
 		if found == nil {

@@ -9,5 +9,7 @@ if (!existsSync("node_modules")) {
   symlinkSync("../../../.bin/npm/node_modules", "node_modules");
 }
 rmSync("dist", { recursive: true, force: true });
-const { status } = spawnSync(process.execPath, ["node_modules/typescript/lib/tsc.js", ...process.argv.slice(2)], { stdio: "inherit" });
+const { status } = spawnSync(process.execPath, ["node_modules/typescript/lib/tsc.js", ...process.argv.slice(2)], {
+  stdio: "inherit",
+});
 process.exit(status ?? 1);

@@ -14,7 +14,8 @@ export function object(body: unknown): Members {
 
 function text(members: Members, name: string, prefix = ""): string {
   const value = members[name];
-  if (typeof value !== "string" || value === "" || !value.startsWith(prefix)) throw new TypeError(`${name} is not as it should be`);
+  if (typeof value !== "string" || value === "" || !value.startsWith(prefix))
+    throw new TypeError(`${name} is not as it should be`);
   return value;
 }
 
@@ -66,10 +67,13 @@ function checkOutcome(headers: Headers): CheckOutcome | null {
 
 function nextStep({ status, release_pending }: CheckOutcome): string {
   if (status === "executed") {
-    return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key.";
+    const done = "Do not carry the action out: that was done under this check.";
+    return `${done} If another one is meant, it is a new check, with another idempotency_key.`;
   }
-  if (status === "unknown") return "Do not carry the action out: something was reported of this check, and this program cannot tell what.";
-  const step = "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer.";
+  if (status === "unknown")
+    return "Do not carry the action out: something was reported of this check, and this program cannot tell what.";
+  const step =
+    "Do not carry the action out under this check. A new attempt is a new check, with another idempotency_key: act only on its answer.";
   return release_pending ? `${step} It may be blocked until somebody who may release has reported, too.` : step;
 }
 
@@ -85,7 +89,8 @@ export const approval: Accept<Approval> = (body) => {
   const members = object(body);
   text(members, "approval_id", "apr_");
   text(members, "action_hash");
-  if (!["pending", "approved", "denied", "expired", "used"].includes(text(members, "status"))) throw new TypeError("it is no approval");
+  if (!["pending", "approved", "denied", "expired", "used"].includes(text(members, "status")))
+    throw new TypeError("it is no approval");
   return members as unknown as Approval;
 };
 
@@ -106,7 +111,8 @@ export function events(after: number): Accept<EventPage> {
   return (body) => {
     const page = object(body) as unknown as EventPage;
     if (!Array.isArray(page.data) || !Number.isSafeInteger(page.next_after)) throw new TypeError("it is no page of events");
-    if (page.next_after < after || (page.has_more && page.next_after === after)) throw new TypeError("there are more events and no way to them");
+    if (page.next_after < after || (page.has_more && page.next_after === after))
+      throw new TypeError("there are more events and no way to them");
     return page;
   };
 }

@@ -15,7 +15,10 @@ export class Admin {
 
   #list<R>(path: string, query: object, name: string): List<R> {
     return new List((cursor, call) =>
-      this.#fetch({ ...call, method: "GET", path: withQuery(path, { ...query, cursor }), repeatable: true }, page<R>(name, cursor)),
+      this.#fetch(
+        { ...call, method: "GET", path: withQuery(path, { ...query, cursor }), repeatable: true },
+        page<R>(name, cursor),
+      ),
     );
   }
 
@@ -25,7 +28,10 @@ export class Admin {
 
   /** updateKey changes a key, on every node when it returns. */
   updateKey(keyId: string, change: KeyChange, call?: CallOptions): Promise<Key> {
-    return this.#fetch({ ...call, method: "PATCH", path: `/v1/keys/${encodeURIComponent(keyId)}`, content: change, repeatable: true }, having("key_id"));
+    return this.#fetch(
+      { ...call, method: "PATCH", path: `/v1/keys/${encodeURIComponent(keyId)}`, content: change, repeatable: true },
+      having("key_id"),
+    );
   }
 
   keys(query: { limit?: number } = {}): List<Key> {
@@ -33,7 +39,10 @@ export class Admin {
   }
 
   createWebhook(webhook: { url: string; event_types: string[] }, call?: CallOptions): Promise<NewWebhook> {
-    return this.#fetch({ ...call, method: "POST", path: "/v1/webhooks", content: webhook, statuses: [201] }, having("webhook_id", "secret"));
+    return this.#fetch(
+      { ...call, method: "POST", path: "/v1/webhooks", content: webhook, statuses: [201] },
+      having("webhook_id", "secret"),
+    );
   }
 
   webhooks(): List<Webhook> {
@@ -44,8 +53,15 @@ export class Admin {
     return this.#fetch({ ...call, method: "GET", path: webhookPath(webhookId), repeatable: true }, having("webhook_id"));
   }
 
-  updateWebhook(webhookId: string, change: { url?: string; event_types?: string[]; status?: "active" | "disabled" }, call?: CallOptions): Promise<Webhook> {
-    return this.#fetch({ ...call, method: "PATCH", path: webhookPath(webhookId), content: change, repeatable: true }, having("webhook_id"));
+  updateWebhook(
+    webhookId: string,
+    change: { url?: string; event_types?: string[]; status?: "active" | "disabled" },
+    call?: CallOptions,
+  ): Promise<Webhook> {
+    return this.#fetch(
+      { ...call, method: "PATCH", path: webhookPath(webhookId), content: change, repeatable: true },
+      having("webhook_id"),
+    );
   }
 
   /** deleteWebhook deletes a webhook, and what was still to be delivered to it. */

@@ -80,7 +80,13 @@ export class Spendgate {
     const given = action.idempotency_key ?? "";
     const key = /^[\s\u0085]*$/.test(given) ? newIdempotencyKey() : given; // the service sees none in white space either
     const content = { ...sent(action), idempotency_key: key };
-    const { reply, error, unknown } = await this.#sender.send({ ...call, method: "POST", path: "/v1/checks", content, repeatable: true });
+    const { reply, error, unknown } = await this.#sender.send({
+      ...call,
+      method: "POST",
+      path: "/v1/checks",
+      content,
+      repeatable: true,
+    });
     if (error instanceof APIError && error.definite && !unknown) throw error;
     if (!reply) throw new NoDecision(key, error as Error);
     try {
@@ -102,7 +108,11 @@ export class Spendgate {
   }
 
   /** simulate judges up to 100 actions, without an API key 10, and records nothing: it permits nothing. */
-  simulate(policyId: string, actions: (Omit<T.Action, "policy_id"> & { policy_id?: string })[], call?: CallOptions): Promise<T.Simulation> {
+  simulate(
+    policyId: string,
+    actions: (Omit<T.Action, "policy_id"> & { policy_id?: string })[],
+    call?: CallOptions,
+  ): Promise<T.Simulation> {
     const content = { policy_id: policyId, actions: actions.map((action) => sent({ policy_id: policyId, ...action })) };
     return this.#fetch({ ...call, method: "POST", path: "/v1/simulate", content, repeatable: true }, (body) => {
       const members = object(body);
@@ -113,7 +123,14 @@ export class Spendgate {
   /** reportOutcome says what became of an allowed check. After any error but an APIError report again. */
   reportOutcome(checkId: string, report: T.OutcomeReport, call?: CallOptions): Promise<T.Outcome & { replayed: boolean }> {
     const content = { ...report, amount: report.amount === undefined ? undefined : amount(report.amount) };
-    const request = { ...call, method: "POST", path: `${checkPath(checkId)}/outcome`, content, statuses: [200, 201], repeatable: true };
+    const request = {
+      ...call,
+      method: "POST",
+      path: `${checkPath(checkId)}/outcome`,
+      content,
+      statuses: [200, 201],
+      repeatable: true,
+    };
     return this.#fetch(request, replayable("check_id", "status", "release"));
   }
 
@@ -129,16 +146,22 @@ export class Spendgate {
   redeem(checkId: string, what: Redeemed, call: CallOptions & { idempotencyKey?: string } = {}): Promise<T.Redemption> {
     const { idempotencyKey = newIdempotencyKey(), ...rest } = call;
     const content = "action_hash" in what ? what : sent(what);
-    return this.#fetch({ ...rest, method: "POST", path: `${checkPath(checkId)}/redeem`, content, idempotencyKey, repeatable: true }, (body, reply) => {
-      const redemption = replayable<T.Redemption>("check_id", "redemption_id", "action_hash")(body, reply);
-      if (redemption.check_id !== checkId) throw new TypeError("it is the redemption of another check");
-      return redemption;
-    });
+    return this.#fetch(
+      { ...rest, method: "POST", path: `${checkPath(checkId)}/redeem`, content, idempotencyKey, repeatable: true },
+      (body, reply) => {
+        const redemption = replayable<T.Redemption>("check_id", "redemption_id", "action_hash")(body, reply);
+        if (redemption.check_id !== checkId) throw new TypeError("it is the redemption of another check");
+        return redemption;
+      },
+    );
   }
 
   /** reportInDoubt says of a redeemed check that it is not known whether it was carried out. */
   reportInDoubt(checkId: string, call?: CallOptions): Promise<unknown> {
-    return this.#fetch({ ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, statuses: [200, 201, 204], repeatable: true }, object);
+    return this.#fetch(
+      { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, statuses: [200, 201, 204], repeatable: true },
+      object,
+    );
   }
 
   /** approval reads an approval. While it is pending, the service holds the answer for up to `wait` milliseconds, at most 30,000. */
@@ -149,7 +172,10 @@ export class Spendgate {
   #approval(approvalId: string, { wait = 0, ...call }: CallOptions & { wait?: number }) {
     const held = Math.floor(Math.max(0, Math.min(wait, longestHold)) / 1000);
     const request = { ...call, method: "GET", path: approvalPath(approvalId), repeatable: true, wait: held };
-    return this.#fetch(request, (body, reply) => ({ approval: approval(body, reply), retryAfter: 1000 * retryAfter(reply.headers) }));
+    return this.#fetch(request, (body, reply) => ({
+      approval: approval(body, reply),
+      retryAfter: 1000 * retryAfter(reply.headers),
+    }));
   }
 
   /**
@@ -176,17 +202,28 @@ export class Spendgate {
   }
 
   /** approve approves exactly the action that has the hash, and returns the approval as it is then. */
-  approve(approvalId: string, decision: { action_hash: string; note?: string | undefined }, call?: CallOptions): Promise<T.Approval> {
+  approve(
+    approvalId: string,
+    decision: { action_hash: string; note?: string | undefined },
+    call?: CallOptions,
+  ): Promise<T.Approval> {
     return this.#decide(approvalId, "approve", decision, call);
   }
 
   /** deny denies it, also when it was approved and is not used yet. */
-  deny(approvalId: string, decision: { action_hash: string; note?: string | undefined }, call?: CallOptions): Promise<T.Approval> {
+  deny(
+    approvalId: string,
+    decision: { action_hash: string; note?: string | undefined },
+    call?: CallOptions,
+  ): Promise<T.Approval> {
     return this.#decide(approvalId, "deny", decision, call);
   }
 
   #decide(approvalId: string, verb: string, content: unknown, call?: CallOptions): Promise<T.Approval> {
-    return this.#fetch({ ...call, method: "POST", path: `${approvalPath(approvalId)}/${verb}`, content, repeatable: true }, approval);
+    return this.#fetch(
+      { ...call, method: "POST", path: `${approvalPath(approvalId)}/${verb}`, content, repeatable: true },
+      approval,
+    );
   }
 
   budgets(query: BudgetQuery): List<T.Budget> {
@@ -199,12 +236,16 @@ export class Spendgate {
 
   /** events reads a page of the feed. Store next_after with what you make of it: none is missed, none comes twice. */
   events(query: EventQuery = {}, call?: CallOptions): Promise<T.EventPage> {
-    return this.#get("/v1/events", { ...query, after: query.after || undefined }, events(query.after ?? 0), call); // an after of 0 would win over from
+    const { after = 0, ...rest } = query;
+    return this.#get("/v1/events", { ...rest, after: after || undefined }, events(after), call); // an after of 0 would win over from
   }
 
   /** eventPages yields pages from `after` on; with `poll` (milliseconds) it waits for more, for ever. */
-  async *eventPages({ poll, ...query }: EventQuery & { poll?: number } = {}, call?: CallOptions): AsyncGenerator<T.EventPage, void, undefined> {
-    for (let after = query.after ?? 0; ; ) {
+  async *eventPages(
+    { poll, ...query }: EventQuery & { poll?: number } = {},
+    call?: CallOptions,
+  ): AsyncGenerator<T.EventPage, void, undefined> {
+    for (let after = query.after ?? 0; ;) {
       const page = await this.events({ ...query, after }, call);
       yield page;
       after = page.next_after;
@@ -216,7 +257,10 @@ export class Spendgate {
 
   /** createPolicy stores a policy's next version. It is not repeated when it may have been stored. */
   createPolicy(policy: T.NewPolicy, call?: CallOptions): Promise<T.Policy> {
-    return this.#fetch({ ...call, method: "POST", path: "/v1/policies", content: policy, statuses: [201] }, having("policy_id", "created_at"));
+    return this.#fetch(
+      { ...call, method: "POST", path: "/v1/policies", content: policy, statuses: [201] },
+      having("policy_id", "created_at"),
+    );
   }
 
   /** policy reads a version of a policy, the latest by default. */

@@ -23,7 +23,11 @@ export class APIError extends SpendgateError {
 
   constructor(answer: { status: number; code: string; message: string; requestId: string; retryAfter: number }) {
     const { status, code, message, requestId, retryAfter } = answer;
-    super(code ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})` : `${status}: the answer is not spendgate's; is the address right?`);
+    super(
+      code
+        ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})`
+        : `${status}: the answer is not spendgate's; is the address right?`,
+    );
     this.status = status;
     this.code = code;
     this.detail = message;
@@ -103,7 +107,9 @@ export class AlreadyExecuted extends NotCarriedOut {
     readonly checkId: string,
     readonly outcome?: Pick<Outcome, "status" | "reference">,
   ) {
-    super(`Do not carry it out again: it was executed under ${checkId}. If another action is meant, it is a new check, with another idempotency key.`);
+    super(
+      `Do not carry it out again: it was executed under ${checkId}. Another action is a new check, with another idempotency key.`,
+    );
   }
 }
 
@@ -113,7 +119,9 @@ export class AlreadyReported extends NotCarriedOut {
     readonly checkId: string,
     readonly status: string,
   ) {
-    super(`Do not carry it out under ${checkId}: its outcome is ${status}. A new attempt is a new check, with another idempotency key.`);
+    super(
+      `Do not carry it out under ${checkId}: its outcome is ${status}. A new attempt is a new check, with another idempotency key.`,
+    );
   }
 }
 

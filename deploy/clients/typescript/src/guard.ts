@@ -93,7 +93,9 @@ export class Gate {
   }
 
   /** guard returns a function that carries out `body` as `check` does. */
-  guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
+  guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
+    if (/Generator/.test(Object.prototype.toString.call(body)))
+      throw new TypeError("a generator runs after its call: it cannot be guarded");
     const action = (input: I) => {
       const members = Object.entries(plan).map(([name, member]) => [
         name === "key" ? "idempotency_key" : name,
@@ -106,7 +108,7 @@ export class Gate {
   }
 
   /** check asks whether the action may be carried out, and if so runs the body, once, and reports how it ended. */
-  async check<R>(action: GuardedAction, body: (permit: Permit) => Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
+  async check<R>(action: GuardedAction, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Promise<R> {
     const whole = this.#whole(action);
     const key = whole.idempotency_key;
     if (this.#running.has(key)) throw new InDoubt(key, "", "it is being carried out now");
@@ -133,12 +135,16 @@ export class Gate {
 
   #whole(action: GuardedAction): Action & { idempotency_key: string } {
     const whole = { ...this.#defaults, ...action } as Action & { idempotency_key: string };
-    if (typeof whole.idempotency_key !== "string" || !whole.idempotency_key.trim()) throw new TypeError("what is guarded needs an idempotency key of its own");
+    if (typeof whole.idempotency_key !== "string" || !whole.idempotency_key.trim())
+      throw new TypeError("what is guarded needs an idempotency key of its own");
     return whole;
   }
 
   /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet. */
-  async #ask(action: Action & { idempotency_key: string }, { providerKey = false, wait = 0 }: CarryOptions<never>): Promise<Asked> {
+  async #ask(
+    action: Action & { idempotency_key: string },
+    { providerKey = false, wait = 0 }: CarryOptions<never>,
+  ): Promise<Asked> {
     const key = action.idempotency_key;
     const hash = await sha256(canonical(action));
     let lines = await this.#journal.read(key);
@@ -171,10 +177,15 @@ export class Gate {
       throw unreadable ? new InDoubt(key, checkId, "it was begun, and the service does not show it", problem) : problem;
     });
     if (result.outcome) {
-      await this.#journal.add(key, "closed", { key, check_id: checkId, report: { status: result.outcome.status } as OutcomeReport });
+      await this.#journal.add(key, "closed", {
+        key,
+        check_id: checkId,
+        report: { status: result.outcome.status } as OutcomeReport,
+      });
       throw reported(result);
     }
-    if (!providerKey || result.decision !== "allow") throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
+    if (!providerKey || result.decision !== "allow")
+      throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, repeated: true };
   }
 
@@ -184,7 +195,10 @@ export class Gate {
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
       const isNew = round > 0 && !result.replayed; // and so undecided
       if (!result.approval_id || (isNew && wait === 0)) throw new ApprovalPending(result);
-      const approval = await this.#client[wait > 0 ? "waitForApproval" : "approval"](result.approval_id, wait > 0 ? { timeout: wait } : {});
+      const approval = await this.#client[wait > 0 ? "waitForApproval" : "approval"](
+        result.approval_id,
+        wait > 0 ? { timeout: wait } : {},
+      );
       if (approval.status !== "approved" && approval.status !== "used") throw undecided(result, approval);
       result = await this.#client.check({ ...action, approval_id: result.approval_id });
     }
@@ -225,7 +239,7 @@ export class Gate {
     }
   }
 
-  async #carryOut<R>(asked: Asked, body: (permit: Permit) => Promise<R>, options: CarryOptions<R>): Promise<R> {
+  async #carryOut<R>(asked: Asked, body: (permit: Permit) => R | Promise<R>, options: CarryOptions<R>): Promise<R> {
     const { check_id, idempotency_key: key } = asked;
     let value: R;
     try {
@@ -250,7 +264,8 @@ export class Gate {
       (problem: unknown) => problem,
     );
     const isReported = await this.#reportEnd({ ended: line });
-    if (problem && !isReported) throw new InDoubt(key, checkId, `it ended, ${report.status}, which could neither be written down nor reported`, problem);
+    if (problem && !isReported)
+      throw new InDoubt(key, checkId, `it ended, ${report.status}, which could neither be written down nor reported`, problem);
   }
 
   /** reportEnd reports what ended and was not reported. It reports whether the service knows it. */
@@ -294,7 +309,8 @@ export class Gate {
   async settle(idempotencyKey: string, report: OutcomeReport): Promise<boolean> {
     const lines = await this.#journal.read(idempotencyKey);
     const line = lines.began ?? lines.doubted;
-    if (!line || lines.ended || lines.closed || this.#running.has(idempotencyKey)) throw new TypeError("nothing is in doubt under this idempotency key");
+    if (!line || lines.ended || lines.closed || this.#running.has(idempotencyKey))
+      throw new TypeError("nothing is in doubt under this idempotency key");
     const ended = { ...line, report };
     if (!(await this.#journal.add(idempotencyKey, "ended", ended))) throw new TypeError("it ended just now");
     return this.#reportEnd({ ended });

@@ -17,6 +17,15 @@ export {
   type ViolationQuery,
 } from "./client.js";
 export { verifyWebhook } from "./webhooks.js";
-export { Gate, type CarryOptions, type GateOptions, type Guarded, type GuardedAction, type Permit, type Plan, type Resumed } from "./guard.js";
+export {
+  Gate,
+  type CarryOptions,
+  type GateOptions,
+  type Guarded,
+  type GuardedAction,
+  type Permit,
+  type Plan,
+  type Resumed,
+} from "./guard.js";
 export { memoryJournal, type Journal, type Line, type Lines, type Step } from "./journal.js";
 export { orRefusal, type Refusal } from "./refusal.js";

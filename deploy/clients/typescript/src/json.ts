@@ -3,7 +3,8 @@ import { sameNumber } from "./amount.js";
 /** A number of JSON that a JavaScript number does not hold exactly. It is written as it is. */
 export class ExactNumber {
   constructor(readonly text: string) {
-    if (!/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text)) throw new RangeError(`${JSON.stringify(text)} is no number of JSON`);
+    if (!/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text))
+      throw new RangeError(`${JSON.stringify(text)} is no number of JSON`);
   }
   toString(): string {
     return this.text;

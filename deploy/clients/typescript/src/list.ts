@@ -13,7 +13,7 @@ export class List<T> implements AsyncIterable<T> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
-    for (let cursor: string | undefined; ; ) {
+    for (let cursor: string | undefined; ;) {
       const page = await this.read(cursor);
       yield* page.data;
       if (!page.pagination.has_more) return;

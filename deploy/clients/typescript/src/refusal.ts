@@ -1,4 +1,14 @@
-import { AlreadyExecuted, AlreadyReported, ApprovalExpired, ApprovalPending, Blocked, Denied, InDoubt, KeyReused, SpendgateError } from "./errors.js";
+import {
+  AlreadyExecuted,
+  AlreadyReported,
+  ApprovalExpired,
+  ApprovalPending,
+  Blocked,
+  Denied,
+  InDoubt,
+  KeyReused,
+  SpendgateError,
+} from "./errors.js";
 
 /** Refusal tells a model why a tool did nothing. It never reads like a success. */
 export interface Refusal {

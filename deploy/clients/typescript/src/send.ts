@@ -128,12 +128,17 @@ export class Sender {
         ...(body === undefined ? {} : { body }),
       });
       const text = await read(response);
-      if (text !== undefined && (request.statuses ?? [200]).includes(response.status)) return { reply: { headers: response.headers, text } };
+      if (text !== undefined && (request.statuses ?? [200]).includes(response.status))
+        return { reply: { headers: response.headers, text } };
       const error = refusal(response, text ?? "");
       const temporary = error.status >= 500 || error.status === 429;
       return { error, reached: !error.definite, retry: temporary, after: 1000 * error.retryAfter };
     } catch (problem) {
-      return { error: new NoAnswer(`no answer from the service: ${reason(problem)}`, problem), reached: !neverSent(problem), retry: true };
+      return {
+        error: new NoAnswer(`no answer from the service: ${reason(problem)}`, problem),
+        reached: !neverSent(problem),
+        retry: true,
+      };
     } finally {
       clearTimeout(timer);
       request.signal?.removeEventListener("abort", giveUp);
@@ -166,7 +171,7 @@ async function read(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   const reader = response.body?.getReader();
   let text = "";
-  for (let bytes = 0; reader; ) {
+  for (let bytes = 0; reader;) {
     const { done, value } = await reader.read();
     if (done) break;
     bytes += value.length;
@@ -187,7 +192,9 @@ function reason(problem: unknown): string {
 /** neverSent reports whether there was no connection to send anything on, where the runtime tells. */
 function neverSent(problem: unknown): boolean {
   const cause = (problem as Error).cause as { code?: unknown } | undefined;
-  return ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"].includes(String(cause?.code));
+  return ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"].includes(
+    String(cause?.code),
+  );
 }
 
 function refusal(response: Response, text: string): APIError {

@@ -19,11 +19,18 @@ export async function verifyWebhook(
   now: Date = new Date(),
 ): Promise<Event> {
   const header = (name: string) => (headers instanceof Headers ? headers.get(name) : headers[name]) ?? "";
-  const [id, at, signatures] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header).map(String) as [string, string, string];
-  if (!/^\d{1,15}$/.test(at) || Math.abs(now.getTime() / 1000 - Number(at)) > tolerance) throw new BadSignature("the webhook's timestamp is too far off, or none");
+  const [id, at, signatures] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header).map(String) as [
+    string,
+    string,
+    string,
+  ];
+  if (!/^\d{1,15}$/.test(at) || Math.abs(now.getTime() / 1000 - Number(at)) > tolerance)
+    throw new BadSignature("the webhook's timestamp is too far off, or none");
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
   const signed = concatenated(new TextEncoder().encode(`${id}.${at}.`), bytes);
-  const given = signatures.split(" ").flatMap((signature) => (signature.startsWith("v1,") ? [fromBase64(signature.slice(3))] : []));
+  const given = signatures
+    .split(" ")
+    .flatMap((signature) => (signature.startsWith("v1,") ? [fromBase64(signature.slice(3))] : []));
   for (const secret of [secrets].flat()) {
     const key = fromBase64(secret.replace(/^whsec_/, ""));
     if (!key?.length) throw new TypeError("a webhook's secret is base64 behind whsec_"); // before anything is believed

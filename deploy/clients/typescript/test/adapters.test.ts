@@ -33,14 +33,23 @@ describe("adapters", { skip, concurrency: true }, () => {
     const policyId = await refunds(await as({ role: "author" }));
     agent = await as({ role: "agent" });
     person = await as({ role: "approver" });
-    gate = new Gate({ client: agent, journal: fileJournal(temporary()), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" } });
+    gate = new Gate({
+      client: agent,
+      journal: fileJournal(temporary()),
+      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD" },
+    });
   });
 
   /** refunding returns a guarded function with a ledger of its own. */
   function refunding(): { ledger: string[]; refund: Guarded<Order, string> } {
     const ledger: string[] = [];
     const refund = gate.guard<Order, string>(
-      { key: ({ order }) => `refund-${order}`, action_type: "refund", amount: ({ amount }) => amount, counterparty: ({ order }) => order },
+      {
+        key: ({ order }) => `refund-${order}`,
+        action_type: "refund",
+        amount: ({ amount }) => amount,
+        counterparty: ({ order }) => order,
+      },
       async ({ order }, { check_id }) => {
         ledger.push(check_id);
         return `refunded ${order}`;
@@ -64,7 +73,9 @@ describe("adapters", { skip, concurrency: true }, () => {
       .compile({ checkpointer: new MemorySaver() });
     const config = { configurable: { thread_id: unique() } };
     const asked = async (input: unknown) => {
-      const { __interrupt__: interrupts } = (await graph.invoke(input as never, config)) as { __interrupt__?: { value: ApprovalRequest }[] };
+      const { __interrupt__: interrupts } = (await graph.invoke(input as never, config)) as {
+        __interrupt__?: { value: ApprovalRequest }[];
+      };
       return interrupts?.[0]?.value;
     };
 
@@ -81,7 +92,10 @@ describe("adapters", { skip, concurrency: true }, () => {
     assert.equal(ledger.length, 1);
 
     // The node once more, from its beginning, as after a crash before its checkpoint.
-    await assert.rejects(graph.invoke({ order: { order: request.action.counterparty, amount: "250" } }, { configurable: { thread_id: unique() } }), AlreadyExecuted);
+    await assert.rejects(
+      graph.invoke({ order: { order: request.action.counterparty, amount: "250" } }, { configurable: { thread_id: unique() } }),
+      AlreadyExecuted,
+    );
     assert.equal(ledger.length, 1);
   });
 
@@ -95,8 +109,13 @@ describe("adapters", { skip, concurrency: true }, () => {
       .addEdge("tools", END)
       .compile({ checkpointer: new MemorySaver() });
     const config = { configurable: { thread_id: unique() } };
-    const call = new AIMessage({ content: "", tool_calls: [{ id: "1", name: "refund", args: { order: unique(), amount: "201" } }] });
-    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as { __interrupt__: { value: ApprovalRequest }[] };
+    const call = new AIMessage({
+      content: "",
+      tool_calls: [{ id: "1", name: "refund", args: { order: unique(), amount: "201" } }],
+    });
+    const first = (await graph.invoke({ messages: [call] }, config)) as unknown as {
+      __interrupt__: { value: ApprovalRequest }[];
+    };
     await approve(first.__interrupt__[0]?.value.approval_id ?? "");
     const { messages } = await graph.invoke(new Command({ resume: true }) as never, config);
     assert.match(String(messages.at(-1)?.content), /^refunded/);
@@ -109,9 +128,18 @@ describe("adapters", { skip, concurrency: true }, () => {
     return {
       getResponse: async ({ input: items }) => {
         const output = Array.isArray(items) ? items.find((item) => item.type === "function_call_result") : undefined;
-        if (!output) return { usage, output: [{ type: "function_call", callId: "1", name: "refund", arguments: JSON.stringify(input), status: "completed" }] };
+        if (!output)
+          return {
+            usage,
+            output: [
+              { type: "function_call", callId: "1", name: "refund", arguments: JSON.stringify(input), status: "completed" },
+            ],
+          };
         const text = JSON.stringify((output as { output: unknown }).output);
-        return { usage, output: [{ type: "message", role: "assistant", status: "completed", content: [{ type: "output_text", text }] }] };
+        return {
+          usage,
+          output: [{ type: "message", role: "assistant", status: "completed", content: [{ type: "output_text", text }] }],
+        };
       },
       getStreamedResponse: () => assert.fail("nothing is streamed"),
     };
@@ -143,7 +171,10 @@ describe("adapters", { skip, concurrency: true }, () => {
     const { ledger, refund } = refunding();
     const tool = agents.tool({ name: "refund", description: "Refunds an order.", parameters: order, ...agentsTool(refund) });
     const runner = new agents.Runner({ tracingDisabled: true });
-    for (const [amount, want] of [["10", /refunded/], ["501", /refused/]] as const) {
+    for (const [amount, want] of [
+      ["10", /refunded/],
+      ["501", /refused/],
+    ] as const) {
       const bot = new agents.Agent({ name: "bot", model: calls({ order: unique(), amount }), tools: [tool] });
       assert.match(String((await runner.run(bot, "refund it")).finalOutput), want);
     }
@@ -156,7 +187,12 @@ describe("adapters", { skip, concurrency: true }, () => {
     const input = { order: unique(), amount: "250.5" };
     const none = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 };
     const answer = (content: object[], unified: "tool-calls" | "stop") =>
-      ({ content, finishReason: { unified, raw: undefined }, usage: { inputTokens: none, outputTokens: { total: 0, text: 0, reasoning: 0 } }, warnings: [] }) as never;
+      ({
+        content,
+        finishReason: { unified, raw: undefined },
+        usage: { inputTokens: none, outputTokens: { total: 0, text: 0, reasoning: 0 } },
+        warnings: [],
+      }) as never;
     const model = new MockLanguageModelV3({
       doGenerate: async ({ prompt }) =>
         prompt.at(-1)?.role === "tool"
@@ -170,7 +206,11 @@ describe("adapters", { skip, concurrency: true }, () => {
       const requests = first.content.filter((part) => part.type === "tool-approval-request");
       const result = first.toolResults[0];
       if (result) return result.output as string | Refusal;
-      const responses = requests.map(({ approvalId }) => ({ type: "tool-approval-response" as const, approvalId, approved: true }));
+      const responses = requests.map(({ approvalId }) => ({
+        type: "tool-approval-response" as const,
+        approvalId,
+        approved: true,
+      }));
       messages.push(...first.response.messages, { role: "tool", content: responses });
       const second = await ai.generateText({ model, tools, messages });
       const outputs = second.response.messages.flatMap(({ content }) => (Array.isArray(content) ? (content as object[]) : []));

@@ -46,9 +46,15 @@ const client = new Spendgate({
   baseUrl: task.baseUrl,
   apiKey: task.apiKey,
   attempts: 10,
-  fetch: (url, init) => around(`${init?.method} ${new URL(String(url)).pathname.replace(/chk_\w+/, "{id}")}`, () => fetch(url as URL, init)),
+  fetch: (url, init) =>
+    around(`${init?.method} ${new URL(String(url)).pathname.replace(/chk_\w+/, "{id}")}`, () => fetch(url as URL, init)),
 });
-const gate = new Gate({ client, journal: killing, redeem: false, defaults: { agent_id: "bot", policy_id: task.policyId, action_type: "refund", currency: "USD" } });
+const gate = new Gate({
+  client,
+  journal: killing,
+  redeem: false,
+  defaults: { agent_id: "bot", policy_id: task.policyId, action_type: "refund", currency: "USD" },
+});
 const refund = gate.guard<string, string>(
   { key: (order) => order, amount: "19.9", counterparty: (order) => order },
   async (order, { check_id }) => {

@@ -27,7 +27,14 @@ interface Case {
   name: string;
   call: string;
   with?: Members;
-  options?: { attempts?: number; attempt_timeout?: number; max_wait?: number; deadline?: number; redeem?: boolean; provider_key?: boolean };
+  options?: {
+    attempts?: number;
+    attempt_timeout?: number;
+    max_wait?: number;
+    deadline?: number;
+    redeem?: boolean;
+    provider_key?: boolean;
+  };
   exchanges?: Exchange[];
   waits?: [number, number][];
   returns?: unknown;
@@ -65,8 +72,8 @@ function connect(baseUrl: string, { attempts, attempt_timeout, max_wait }: NonNu
   });
 }
 
-// The calls by their names in the file. What they take is as wide as JSON is.
-type Call = (c: spendgate.Spendgate, given: any, call: spendgate.CallOptions) => Promise<unknown>; // eslint-disable-line @typescript-eslint/no-explicit-any
+// The calls by their names in the file. What they take is any JSON.
+type Call = (c: spendgate.Spendgate, given: any, call: spendgate.CallOptions) => Promise<unknown>;
 const calls: Record<string, Call> = {
   check: (c, given, call) => c.check(given, call),
   get_check: (c, { check_id }, call) => c.getCheck(check_id, call),
@@ -113,7 +120,13 @@ function raised(problem: unknown): Members {
   assert.ok(kind, String(problem));
   const of = problem as { cause?: unknown; checkId?: string; approvalId?: string };
   const refused = [problem, of.cause].find((error) => error instanceof spendgate.APIError);
-  const { status, code, detail: message, requestId: request_id, retryAfter: retry_after } = refused ?? ({} as Partial<spendgate.APIError>);
+  const {
+    status,
+    code,
+    detail: message,
+    requestId: request_id,
+    retryAfter: retry_after,
+  } = refused ?? ({} as Partial<spendgate.APIError>);
   return { kind, status, code, message, request_id, retry_after, check_id: of.checkId, approval_id: of.approvalId };
 }
 
@@ -171,7 +184,11 @@ async function playRun(run: Run, c: Case, journal: spendgate.Journal): Promise<v
       return new Promise<string>(() => undefined);
     };
     const action = { ...file.action, ...c.with, ...run.with } as unknown as spendgate.GuardedAction;
-    const options = { providerKey, declined: (problem: unknown) => problem instanceof Declined, report: (reference: string) => ({ reference }) };
+    const options = {
+      providerKey,
+      declined: (problem: unknown) => problem instanceof Declined,
+      report: (reference: string) => ({ reference }),
+    };
     await judge(run, () => Promise.race([gate.check(action, body, options), died]));
     assert.equal(ran, run.ran, "ran");
   });

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 
-import { ApprovalPending, Gate, type Guarded, InDoubt, type Journal, type Spendgate, SpendgateError, memoryJournal } from "spendgate";
+import {
+  ApprovalPending,
+  Gate,
+  type Guarded,
+  InDoubt,
+  type Journal,
+  type Spendgate,
+  SpendgateError,
+  memoryJournal,
+} from "spendgate";
 import { fileJournal } from "spendgate/journal";
 
 import { as, refunds, skip, temporary, unique } from "./node.js";
@@ -16,13 +25,24 @@ describe("a guard", { skip, concurrency: true }, () => {
     policyId = await refunds(author);
   });
 
-  function refunding(journal: Journal, ledger: string[], { amount = "10", policy_id = policyId } = {}): { gate: Gate; refund: Guarded<string, string> } {
-    const gate = new Gate({ client: agent, journal, defaults: { agent_id: "bot", policy_id, currency: "USD", action_type: "refund" } });
-    const refund = gate.guard<string, string>({ key: (order) => order, amount, counterparty: (order) => order }, async (order, { check_id }) => {
-      ledger.push(check_id);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      return order;
+  function refunding(
+    journal: Journal,
+    ledger: string[],
+    { amount = "10", policy_id = policyId } = {},
+  ): { gate: Gate; refund: Guarded<string, string> } {
+    const gate = new Gate({
+      client: agent,
+      journal,
+      defaults: { agent_id: "bot", policy_id, currency: "USD", action_type: "refund" },
     });
+    const refund = gate.guard<string, string>(
+      { key: (order) => order, amount, counterparty: (order) => order },
+      async (order, { check_id }) => {
+        ledger.push(check_id);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        return order;
+      },
+    );
     return { gate, refund };
   }
 
@@ -39,7 +59,11 @@ describe("a guard", { skip, concurrency: true }, () => {
 
   it("repeats what is in doubt with a provider that takes a key, not beside itself", async () => {
     let running = 0;
-    const gate = new Gate({ client: agent, journal: memoryJournal(), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const gate = new Gate({
+      client: agent,
+      journal: memoryJournal(),
+      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
+    });
     const order = unique();
     const body = async () => {
       assert.equal(++running, 1);
@@ -48,7 +72,9 @@ describe("a guard", { skip, concurrency: true }, () => {
       throw new Error("nobody knows");
     };
     for (let i = 0; i < 2; i++) {
-      const calls = Array.from({ length: 3 }, () => gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { providerKey: true }));
+      const calls = Array.from({ length: 3 }, () =>
+        gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { providerKey: true }),
+      );
       for (const end of await Promise.allSettled(calls)) assert.ok(end.status === "rejected" && end.reason instanceof InDoubt);
     }
     assert.equal(running, 0);
@@ -76,7 +102,10 @@ describe("a guard", { skip, concurrency: true }, () => {
       ["closed", 1],
     ] as const) {
       const journal = memoryJournal();
-      const full: Journal = { ...journal, add: async (key, at, line) => (at === step ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)) };
+      const full: Journal = {
+        ...journal,
+        add: async (key, at, line) => (at === step ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)),
+      };
       const ledger: string[] = [];
       const order = unique();
       const refund = refunding(full, ledger).refund(order);
@@ -89,26 +118,46 @@ describe("a guard", { skip, concurrency: true }, () => {
 
   it("says that it is in doubt when neither the journal nor the service takes the end", async () => {
     const journal = memoryJournal();
-    const full: Journal = { ...journal, add: async (key, at, line) => (at === "ended" ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)) };
+    const full: Journal = {
+      ...journal,
+      add: async (key, at, line) => (at === "ended" ? Promise.reject(new Error("the disk is full")) : journal.add(key, at, line)),
+    };
     const client = await as({ role: "agent" });
     client.reportOutcome = () => Promise.reject(new Error("nobody answers"));
-    const gate = new Gate({ client, journal: full, defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const gate = new Gate({
+      client,
+      journal: full,
+      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
+    });
     const order = unique();
-    await assert.rejects(gate.check({ idempotency_key: order, amount: 10, counterparty: order }, async () => "psp-1"), InDoubt);
+    await assert.rejects(
+      gate.check({ idempotency_key: order, amount: 10, counterparty: order }, async () => "psp-1"),
+      InDoubt,
+    );
   });
 
   it("reports without the reference that the service does not take", async () => {
-    const gate = new Gate({ client: agent, journal: memoryJournal(), defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" } });
+    const gate = new Gate({
+      client: agent,
+      journal: memoryJournal(),
+      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
+    });
     const order = unique();
     let checkId = "";
     const body = async ({ check_id }: { check_id: string }) => (checkId = check_id);
-    await gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, { report: () => ({ reference: "x".repeat(257) }) });
+    await gate.check({ idempotency_key: order, amount: 10, counterparty: order }, body, {
+      report: () => ({ reference: "x".repeat(257) }),
+    });
     assert.equal((await agent.getOutcome(checkId)).reference, null);
   });
 
   it("follows an approval of an action that is escalated once more", async () => {
     const person = await as({ role: "approver" });
-    const rule = (rule_id: string, amount_above: number) => ({ rule_id, rule_type: "escalate_if", parameters: { amount_above, approval: {} } });
+    const rule = (rule_id: string, amount_above: number) => ({
+      rule_id,
+      rule_type: "escalate_if",
+      parameters: { amount_above, approval: {} },
+    });
     const { policy_id } = await author.createPolicy({ name: "n", rules: [rule("a", 100)] });
     const ledger: string[] = [];
     const order = unique();
@@ -127,7 +176,11 @@ describe("a guard", { skip, concurrency: true }, () => {
     assert.equal(ledger.length, 1);
   });
 
-  it("needs a journal, and a key", async () => {
+  it("needs a journal, a key, and a body that ends when it returns", async () => {
+    assert.throws(
+      () => new Gate({ client: agent, journal: memoryJournal() }).guard({ key: String }, async function* () {}),
+      TypeError,
+    );
     assert.throws(() => new Gate({ client: agent }), TypeError);
     await assert.rejects(refunding(memoryJournal(), []).refund(" "), TypeError);
   });

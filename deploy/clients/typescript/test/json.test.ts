@@ -10,7 +10,8 @@ function random(depth: number): unknown {
   if (kind === 0) return [null, true, false][Math.floor(Math.random() * 3)];
   if (kind === 1) return (Math.random() - 0.5) * 10 ** Math.floor(Math.random() * 40 - 20);
   if (kind === 2) return Math.floor(Math.random() * 1e6);
-  if (kind === 3) return Array.from({ length: 5 }, () => String.fromCharCode(Math.floor(Math.random() * 0x300))).join("") + '"\\\n';
+  if (kind === 3)
+    return Array.from({ length: 5 }, () => String.fromCharCode(Math.floor(Math.random() * 0x300))).join("") + '"\\\n';
   const members = Array.from({ length: 4 }, () => random(depth - 1));
   return kind === 4 ? members : Object.fromEntries(members.map((member, i) => [`${i}_`, member]));
 }
@@ -24,13 +25,35 @@ it("JSON is read and written as JSON.parse and JSON.stringify do", () => {
 });
 
 it("what is not one JSON value is refused, as is a name that is twice in an object", () => {
-  for (const text of ["", " ", "{", "}", "[1,]", "[1", '{"a":1,}', '{"a"}', "{a:1}", "01", "1.", "-", "+1", "nul", "1 2", '"\n"', '"\\x"', "\ufeff1", '{"a":1,"a":1}', "[".repeat(300)]) {
+  for (const text of [
+    "",
+    " ",
+    "{",
+    "}",
+    "[1,]",
+    "[1",
+    '{"a":1,}',
+    '{"a"}',
+    "{a:1}",
+    "01",
+    "1.",
+    "-",
+    "+1",
+    "nul",
+    "1 2",
+    '"\n"',
+    '"\\x"',
+    "\ufeff1",
+    '{"a":1,"a":1}',
+    "[".repeat(300),
+  ]) {
     assert.throws(() => decode(text), SyntaxError, text);
   }
 });
 
 it("numbers are exact, and money is text", () => {
-  const text = '{"amount":1.10,"limit":null,"metadata":{"amount":1.5},"n":[9007199254740993,0.1000,1e2],"used":12345678901234567890.5}';
+  const text =
+    '{"amount":1.10,"limit":null,"metadata":{"amount":1.5},"n":[9007199254740993,0.1000,1e2],"used":12345678901234567890.5}';
   const read = decode(text) as { amount: string; limit: null; metadata: { amount: number }; n: unknown[]; used: string };
   assert.deepEqual([read.amount, read.limit, read.metadata.amount, read.used], ["1.10", null, 1.5, "12345678901234567890.5"]);
   assert.equal(encode(read.n), "[9007199254740993,0.1,100]");

@@ -62,7 +62,13 @@ describe("kill -9 of an agent", { skip, concurrency: 2 }, () => {
       it(`${kill}, of a provider ${providerKey ? "with" : "without"} idempotency keys`, async () => {
         const directory = temporary();
         const order = unique();
-        const task: Task = { ...common, journal: join(directory, "journal"), ledger: join(directory, "ledger"), orders: [order], providerKey };
+        const task: Task = {
+          ...common,
+          journal: join(directory, "journal"),
+          ledger: join(directory, "ledger"),
+          orders: [order],
+          providerKey,
+        };
         writeFileSync(task.ledger, "");
         assert.equal((await start({ ...task, kill }).ended).killed, true);
         assert.equal(paid(task.ledger).length, payments);
@@ -97,7 +103,11 @@ const binary = process.env["SPENDGATE_BINARY"];
 it("200 actions, agent and node killed again and again", { skip: !binary && "SPENDGATE_BINARY names no program" }, async () => {
   const directory = temporary();
   const [api, ops] = [await port(), await port()];
-  const environ = { SPENDGATE_LISTEN_ADDR: `127.0.0.1:${api}`, SPENDGATE_OPS_ADDR: `127.0.0.1:${ops}`, SPENDGATE_DATA_DIR: directory };
+  const environ = {
+    SPENDGATE_LISTEN_ADDR: `127.0.0.1:${api}`,
+    SPENDGATE_OPS_ADDR: `127.0.0.1:${ops}`,
+    SPENDGATE_DATA_DIR: directory,
+  };
   const startNode = () => spawn(binary ?? "", ["dev"], { env: environ, stdio: "ignore" });
   const own = `http://127.0.0.1:${api}`;
   const up = async () => {

@@ -1,7 +1,20 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 
-import { APIError, Blocked, Denied, ExactNumber, Gate, NoDecision, Spendgate, amount, compareAmounts, memoryJournal, minorUnits, type Action } from "spendgate";
+import {
+  APIError,
+  Blocked,
+  Denied,
+  ExactNumber,
+  Gate,
+  NoDecision,
+  Spendgate,
+  amount,
+  compareAmounts,
+  memoryJournal,
+  minorUnits,
+  type Action,
+} from "spendgate";
 
 import { admin, as, baseUrl, refunds, skip, unique } from "./node.js";
 
@@ -49,11 +62,21 @@ describe("a node", { skip, concurrency: true }, () => {
   before(async () => {
     [author, agent] = await Promise.all([as({ role: "author" }), as({ role: "agent" })]);
     policyId = await refunds(author);
-    action = () => ({ agent_id: "bot", policy_id: policyId, action_type: "refund", amount: "19.90", currency: "usd", counterparty: unique(), idempotency_key: unique() });
+    action = () => ({
+      agent_id: "bot",
+      policy_id: policyId,
+      action_type: "refund",
+      amount: "19.90",
+      currency: "usd",
+      counterparty: unique(),
+      idempotency_key: unique(),
+    });
   });
 
   it("the client has every operation of the document", async () => {
-    const { paths } = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as { paths: Record<string, Record<string, { operationId: string }>> };
+    const { paths } = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as {
+      paths: Record<string, Record<string, { operationId: string }>>;
+    };
     const served = Object.values(paths).flatMap((path) => Object.values(path).map(({ operationId }) => operationId));
     assert.deepEqual(served.sort(), [...Object.keys(operations), ...documents].sort());
     for (const name of Object.values(operations)) {
@@ -86,7 +109,10 @@ describe("a node", { skip, concurrency: true }, () => {
       assert.match(problem.requestId, /^req_/);
       return true;
     });
-    await assert.rejects(new Spendgate({ baseUrl, apiKey: "svc_live_wrong" }).check(action()), (problem: APIError) => problem.status === 401);
+    await assert.rejects(
+      new Spendgate({ baseUrl, apiKey: "svc_live_wrong" }).check(action()),
+      (problem: APIError) => problem.status === 401,
+    );
     await assert.rejects(new Spendgate({ baseUrl: "http://127.0.0.1:1", attempts: 1 }).check(action()), NoDecision);
   });
 
@@ -154,7 +180,10 @@ describe("a node", { skip, concurrency: true }, () => {
     const gate = new Gate({ client: agent, journal: memoryJournal() });
     const denied = { ...action(), amount: 250 };
     const refused = gate.check(denied, async () => assert.fail("it ran"), { wait: 20_000 });
-    const found = async () => (await person.approvals({ status: "pending", policy_id: policyId }).all()).find((each) => each.action.counterparty === denied.counterparty);
+    const found = async () =>
+      (await person.approvals({ status: "pending", policy_id: policyId }).all()).find(
+        (each) => each.action.counterparty === denied.counterparty,
+      );
     let other = await found();
     while (!other) other = await found();
     await person.deny(other.approval_id, { action_hash: other.action_hash });
@@ -178,7 +207,10 @@ describe("a node", { skip, concurrency: true }, () => {
       after = page.next_after;
     }
     assert.ok(seen > 0);
-    assert.deepEqual((await auditor.events({ after })).data.filter(({ sequence }) => sequence <= after), []);
+    assert.deepEqual(
+      (await auditor.events({ after })).data.filter(({ sequence }) => sequence <= after),
+      [],
+    );
   });
 
   it("administers keys and webhooks", async () => {
@@ -196,7 +228,10 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.notEqual((await keys.rotateWebhook(webhook.webhook_id)).secret, webhook.secret);
     assert.equal((await keys.webhook(webhook.webhook_id)).status, "disabled");
     assert.deepEqual(await keys.deliveries(webhook.webhook_id).all(), []);
-    await assert.rejects(keys.replayDelivery(webhook.webhook_id, "dlv_1"), (problem: APIError) => problem.code === "delivery_not_found");
+    await assert.rejects(
+      keys.replayDelivery(webhook.webhook_id, "dlv_1"),
+      (problem: APIError) => problem.code === "delivery_not_found",
+    );
     await keys.deleteWebhook(webhook.webhook_id);
     assert.ok(!(await keys.webhooks().all()).some(({ webhook_id }) => webhook_id === webhook.webhook_id));
     assert.equal((await new Spendgate({ baseUrl }).health()).status, "ok");
@@ -204,8 +239,24 @@ describe("a node", { skip, concurrency: true }, () => {
 });
 
 it("amounts are exact", () => {
-  assert.deepEqual(["19.90", "1e1", "0.10", 0, 10n, 19.9, "-0"].map((value) => amount(value)), ["19.9", "10", "0.1", "0", "10", "19.9", "0"]);
-  for (const wrong of ["", "-1", "1.", ".5", "1e400", "0.1234567891", "1234567890123456789", "12345678901.123456789", 0.1 + 0.2, NaN, -1, "１"]) {
+  assert.deepEqual(
+    ["19.90", "1e1", "0.10", 0, 10n, 19.9, "-0"].map((value) => amount(value)),
+    ["19.9", "10", "0.1", "0", "10", "19.9", "0"],
+  );
+  for (const wrong of [
+    "",
+    "-1",
+    "1.",
+    ".5",
+    "1e400",
+    "0.1234567891",
+    "1234567890123456789",
+    "12345678901.123456789",
+    0.1 + 0.2,
+    NaN,
+    -1,
+    "１",
+  ]) {
     assert.throws(() => amount(wrong), RangeError, String(wrong));
   }
   assert.deepEqual([compareAmounts("10.5", "9"), compareAmounts("1", "1.0"), compareAmounts("0.1", "0.11")], [1, 0, -1]);

@@ -30,7 +30,12 @@ export async function refunds(author: Spendgate): Promise<string> {
   const { policy_id } = await author.createPolicy({
     name: "refunds",
     rules: [
-      { rule_id: "cap", rule_type: "max_amount", description: "No refund above 500 USD", parameters: { limit: 500, currency: "USD" } },
+      {
+        rule_id: "cap",
+        rule_type: "max_amount",
+        description: "No refund above 500 USD",
+        parameters: { limit: 500, currency: "USD" },
+      },
       { rule_id: "review", rule_type: "escalate_if", parameters: { amount_above: 200, approval: {} } },
     ],
   });

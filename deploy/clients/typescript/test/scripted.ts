@@ -9,7 +9,14 @@ import { compareAmounts } from "spendgate";
 export type Members = Record<string, unknown>;
 
 export interface Exchange {
-  expect?: { method: string; path: string; query?: Record<string, string>; headers?: Record<string, string | null>; body?: unknown; contains?: string[] };
+  expect?: {
+    method: string;
+    path: string;
+    query?: Record<string, string>;
+    headers?: Record<string, string | null>;
+    body?: unknown;
+    contains?: string[];
+  };
   status?: number;
   headers?: [string, string][];
   body?: unknown;
@@ -82,10 +89,16 @@ export class Scripted {
     if (exchange.fail !== "stall") this.#answer(exchange, request, response);
   }
 
-  #answer({ status = 200, headers = [], body, change, text, cut }: Exchange, request: IncomingMessage, response: ServerResponse): void {
+  #answer(
+    { status = 200, headers = [], body, change, text, cut }: Exchange,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): void {
     const content = typeof body === "string" ? this.#bodies[body] : body;
     const whole = Buffer.from(text ?? JSON.stringify(change ? { ...(content as Members), ...change } : content));
-    const type: [string, string][] = headers.some(([name]) => name === "Content-Type") ? [] : [["Content-Type", "application/json"]];
+    const type: [string, string][] = headers.some(([name]) => name === "Content-Type")
+      ? []
+      : [["Content-Type", "application/json"]];
     const length: [string, string][] = status === 204 ? [] : [["Content-Length", String(whole.length)]];
     response.writeHead(status, [...type, ...length, ...headers].flat());
     if (!cut) return void response.end(whole);

@@ -21,7 +21,11 @@ type Missing<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
 type Equal<A, B> = [Missing<A, B>] extends [never] ? (Decoded<A> extends B ? true : "not assignable") : Missing<A, B>;
 
 /** Sent are types of requests: what the package takes, the document has. */
-type Sent<Ours, Theirs> = [Missing<Ours, Theirs>] extends [never] ? (Ours extends Theirs ? true : "not assignable") : Missing<Ours, Theirs>;
+type Sent<Ours, Theirs> = [Missing<Ours, Theirs>] extends [never]
+  ? Ours extends Theirs
+    ? true
+    : "not assignable"
+  : Missing<Ours, Theirs>;
 
 type Answer = Omit<ours.CheckResult, "allowed" | "replayed" | "outcome">;
 
