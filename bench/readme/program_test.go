@@ -60,12 +60,37 @@ func compileTypeScript(t *testing.T, e example, name string) string {
 		t.Logf("%s:%d is not run: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs TypeScript and prints its value", e.page, e.line)
 		return ""
 	}
-	compile := exec.Command("node", filepath.Join(modules, "typescript", "lib", "tsc.js"), "--strict", "--skipLibCheck", "--target", "es2022",
-		"--module", "nodenext", "--lib", "es2022,dom", "--typeRoots", filepath.Join(modules, "@types"), "--types", "node", name)
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%s:%d: %v\n%s", e.page, e.line, err, out)
-	}
+	installClient(t, modules, filepath.Join(filepath.Dir(name), "node_modules", "spendgate"))
+	compileStrictly(t, modules, filepath.Dir(name), name)
 	return "node '" + strings.TrimSuffix(name, ".mts") + ".mjs'"
+}
+
+// installClient puts the TypeScript package where programs beside it find it.
+func installClient(t *testing.T, modules, dir string) {
+	t.Helper()
+	source, err := filepath.Abs(filepath.Join(root(), "deploy", "clients", "typescript"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compileStrictly(t, modules, filepath.Join(dir, "dist"), "--declaration", filepath.Join(source, "src", "index.ts"), filepath.Join(source, "src", "file-journal.ts"))
+	description, err := os.ReadFile(filepath.Join(source, "package.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "package.json"), description, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compileStrictly(t *testing.T, modules, to string, args ...string) {
+	t.Helper()
+	options := []string{
+		filepath.Join(modules, "typescript", "lib", "tsc.js"), "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+		"--lib", "es2022,dom,dom.iterable,dom.asynciterable", "--typeRoots", filepath.Join(modules, "@types"), "--types", "node", "--outDir", to,
+	}
+	if out, err := exec.Command("node", append(options, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
 }
 
 // The file for hosts of the tool server, which an example of the page wrote,
