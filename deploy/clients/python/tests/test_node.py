@@ -101,6 +101,21 @@ def test_lists_and_keys(node: Spendgate, policy: str) -> None:
     assert node.self_key().active and node.health().status == "ok"
 
 
+def test_webhooks(node: Spendgate) -> None:
+    # Nothing is sent: no such event happens here.
+    made = node.create_webhook(url="https://9.9.9.9/events", event_types=["budget.exhausted"])
+    assert made.secret.startswith("whsec_") and made.secret not in repr(made)
+    assert node.rotate_webhook(made.webhook_id).secret != made.secret
+    assert node.update_webhook(made.webhook_id, status="disabled").status == "disabled"
+    assert [w.webhook_id for w in node.webhooks()] == [made.webhook_id] and node.webhook(made.webhook_id).event_types == ["budget.exhausted"]
+    assert list(node.deliveries(made.webhook_id)) == []
+    with pytest.raises(spendgate.APIError) as unknown:
+        node.replay_delivery(made.webhook_id, "dlv_" + "0" * 32)
+    assert unknown.value.code == "delivery_not_found"
+    node.delete_webhook(made.webhook_id)
+    assert list(node.webhooks()) == []
+
+
 def test_async(node: Spendgate, policy: str, agent_key: str, tmp_path: pathlib.Path) -> None:
     async def story() -> None:
         gate = AsyncSpendgate(node.base, agent_key, agent_id="a", policy_id=policy, journal=tmp_path / "j")

@@ -25,9 +25,11 @@ from .types import (
     Budget,
     CheckOutcome,
     CheckRecord,
+    Delivery,
     Event,
     Key,
     NewKey,
+    NewWebhook,
     Outcome,
     Page,
     Policy,
@@ -35,14 +37,15 @@ from .types import (
     Result,
     Simulation,
     Violation,
+    Webhook,
 )
 from .webhooks import verify_webhook
 
 __all__ = [
     "APIError", "AlreadyExecuted", "AlreadyReported", "Approval", "ApprovalExpired", "ApprovalPending",
     "AsyncListing", "AsyncSpendgate", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
-    "Checked", "Denied", "Entry", "Event", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
-    "MemoryJournal", "NewKey", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page", "Permit",
-    "Policy", "Redemption", "Result", "SQLiteJournal", "Simulation", "Spendgate", "SpendgateError",
-    "Violation", "verify_webhook",
+    "Checked", "Delivery", "Denied", "Entry", "Event", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
+    "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page",
+    "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Simulation", "Spendgate", "SpendgateError",
+    "Violation", "Webhook", "verify_webhook",
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from . import types as t
 from .api import Query, fetch, query, when
-from .send import Request, Settings, Steps, get, path
+from .send import Request, Settings, Steps, get, path, send
 
 
 def create_policy(
@@ -74,6 +74,56 @@ def keys(settings: Settings, *, limit: int | None = None) -> Query[t.Key]:
 def self_key(settings: Settings) -> Steps[t.Key]:
     """Reads the record of the client's own API key."""
     return fetch(settings, get("/v1/keys/self"), t.Key)
+
+
+def create_webhook(settings: Settings, *, url: str, event_types: Sequence[str]) -> Steps[t.NewWebhook]:
+    """Has events delivered to a URL, with the admin key. It is not repeated when it may have been made."""
+    content = {"url": url, "event_types": list(event_types)}
+    return fetch(settings, Request("POST", "/v1/webhooks", content, status=201, repeatable=False, admin=True), t.NewWebhook)
+
+
+def webhooks(settings: Settings) -> Query[t.Webhook]:
+    """The webhooks, with the admin key, newest first."""
+    return query(t.Webhook, "/v1/webhooks", admin=True)
+
+
+def webhook(settings: Settings, webhook_id: str) -> Steps[t.Webhook]:
+    """Reads a webhook, with the admin key."""
+    return fetch(settings, get(path("webhooks", webhook_id), admin=True), t.Webhook)
+
+
+def update_webhook(
+    settings: Settings,
+    webhook_id: str,
+    *,
+    url: str | None = None,
+    event_types: Sequence[str] | None = None,
+    status: Literal["active", "disabled"] | None = None,
+) -> Steps[t.Webhook]:
+    """Changes what is given, with the admin key."""
+    content = {name: value for name, value in _given(locals()).items() if name != "webhook_id"}
+    return fetch(settings, Request("PATCH", path("webhooks", webhook_id), content, admin=True), t.Webhook)
+
+
+def delete_webhook(settings: Settings, webhook_id: str) -> Steps[None]:
+    """Deletes a webhook, and what was still to be delivered to it, with the admin key."""
+    yield from send(settings, Request("DELETE", path("webhooks", webhook_id), status=204, repeatable=False, admin=True))
+
+
+def rotate_webhook(settings: Settings, webhook_id: str) -> Steps[t.NewWebhook]:
+    """Gives a webhook a new secret, with the admin key; the one before signs beside it for 24 hours."""
+    return fetch(settings, Request("POST", path("webhooks", webhook_id, "rotate"), repeatable=False, admin=True), t.NewWebhook)
+
+
+def deliveries(settings: Settings, webhook_id: str, *, limit: int | None = None) -> Query[t.Delivery]:
+    """The attempts of the last seven days, with the admin key, newest first."""
+    return query(t.Delivery, path("webhooks", webhook_id, "deliveries"), admin=True, limit=limit)
+
+
+def replay_delivery(settings: Settings, webhook_id: str, delivery_id: str) -> Steps[t.Delivery]:
+    """Has the event of an attempt delivered again, with the admin key."""
+    where = path("webhooks", webhook_id, "deliveries", delivery_id, "replay")
+    return fetch(settings, Request("POST", where, status=202, repeatable=False, admin=True), t.Delivery)
 
 
 def health(settings: Settings) -> Steps[t.Health]:

@@ -342,6 +342,40 @@ class NewKey:
 
 
 @dataclass(frozen=True)
+class Webhook:
+    webhook_id: str
+    url: str
+    event_types: list[str]
+    status: str  # active or disabled
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class NewWebhook(Webhook):
+    """A webhook as it is made or rotated: the only time that its secret is shown."""
+
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An attempt to deliver an event."""
+
+    delivery_id: str
+    webhook_id: str
+    event_id: str
+    event_type: str
+    sequence: int
+    attempt: int
+    timestamp: datetime
+    duration_ms: int
+    delivered: bool
+    status_code: int | None  # None: no answer
+    error: str | None
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Health:
     status: str
     version: str
