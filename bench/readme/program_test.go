@@ -22,7 +22,7 @@ func program(t *testing.T, e example) string {
 	case "go":
 		return compileGo(t, e, name)
 	case "python":
-		return "python3 '" + name + "'"
+		return runPython(t, e, name)
 	default:
 		return compileTypeScript(t, e, name)
 	}
@@ -50,6 +50,21 @@ func compileGo(t *testing.T, e example, name string) string {
 		t.Fatalf("%s:%d: %v\n%s", e.page, e.line, err, out)
 	}
 	return "'" + binary + "'"
+}
+
+// runPython returns the command that runs the program with the Python package.
+func runPython(t *testing.T, e example, name string) string {
+	t.Helper()
+	interpreter := os.Getenv("TEST_PYTHON")
+	if interpreter == "" {
+		t.Logf("%s:%d is not run: TEST_PYTHON is not set; deploy/clients/python/install.sh installs what the package needs and prints its value", e.page, e.line)
+		return ""
+	}
+	source, err := filepath.Abs(filepath.Join(root(), "deploy", "clients", "python", "src"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + source + "' '" + interpreter + "' '" + name + "'"
 }
 
 // compileTypeScript compiles the program to JavaScript, with strict checks.
