@@ -39,6 +39,8 @@ export interface Permit {
 export interface CarryOptions<R> {
   /** The body passes check_id to a provider that takes idempotency keys: what is in doubt is repeated under the same one. */
   providerKey?: boolean;
+  /** For how long the provider is sure to know such a key; 24 by default. What began before that is not repeated. */
+  providerKeyHours?: number;
   /** How long people are waited for, in milliseconds; 0 by default. */
   wait?: number;
   /** Whether what the body threw means that certainly nothing was moved. By default nothing does. */
@@ -143,7 +145,7 @@ export class Gate {
   /** ask returns the permit for an action, or throws why there is none. Nothing is begun yet. */
   async #ask(
     action: Action & { idempotency_key: string },
-    { providerKey = false, wait = 0 }: CarryOptions<never>,
+    { providerKey = false, providerKeyHours = 24, wait = 0 }: CarryOptions<never>,
   ): Promise<Asked> {
     const key = action.idempotency_key;
     const hash = await sha256(canonical(action));
@@ -156,21 +158,21 @@ export class Gate {
       throw over(lines);
     }
     const before = lines.began ?? lines.doubted;
-    if (before) return this.#again(key, before, providerKey);
+    if (before) return this.#again(key, before, providerKey ? providerKeyHours : 0);
     const redeems = await this.#redeems();
     const result = await this.#decided(action, wait);
     const permit = { check_id: result.check_id, idempotency_key: key };
     if (redeems || !result.replayed) return { ...permit, repeated: false };
     // A key that is new to the journal, and that the service knows, is also somebody else's.
     if (first && !mayBeOwnReplay(result) && !providerKey) {
-      await this.#journal.add(key, "doubted", { key, check_id: result.check_id });
+      await this.#journal.add(key, "doubted", { key, check_id: result.check_id, at: now() });
       throw new InDoubt(key, result.check_id, "it was allowed to somebody who asked before and does not write this journal");
     }
     return { ...permit, repeated: false };
   }
 
-  /** again is about what was begun before: only the service can tell more. */
-  async #again(key: string, began: Line, providerKey: boolean): Promise<Asked> {
+  /** again is about what was begun before: only the service can tell more. It is repeated if it began less than so many hours ago. */
+  async #again(key: string, began: Line, hours: number): Promise<Asked> {
     const checkId = began.check_id ?? "";
     const result = await this.#client.getCheck(checkId).catch((problem: unknown) => {
       const unreadable = problem instanceof APIError && problem.definite && [403, 404].includes(problem.status); // as when it is archived
@@ -184,7 +186,8 @@ export class Gate {
       });
       throw reported(result);
     }
-    if (!providerKey || result.decision !== "allow")
+    const isRecent = Date.now() - Date.parse(began.at ?? "") < hours * 3_600_000;
+    if (!isRecent || result.decision !== "allow")
       throw new InDoubt(key, checkId, "it was begun here or elsewhere, and its end is not known");
     return { check_id: checkId, idempotency_key: key, repeated: true };
   }
@@ -194,7 +197,7 @@ export class Gate {
     let result = await this.#client.check(action);
     for (let round = 0; result.decision === "escalate" && !result.outcome; round++) {
       const isNew = round > 0 && !result.replayed; // and so undecided
-      if (!result.approval_id || (isNew && wait === 0)) throw new ApprovalPending(result);
+      if (!result.approval_id || (isNew && wait === 0) || round === mostApprovals) throw new ApprovalPending(result);
       const approval = await this.#client[wait > 0 ? "waitForApproval" : "approval"](
         result.approval_id,
         wait > 0 ? { timeout: wait } : {},
@@ -220,7 +223,7 @@ export class Gate {
   async #begin(action: Action, asked: Asked, { providerKey = false }: CarryOptions<never>): Promise<void> {
     const { check_id, idempotency_key: key, repeated } = asked;
     if (this.#redeem && !repeated) await this.#redeemOnce(action, asked, providerKey);
-    const isFirst = await this.#journal.add(key, "began", { key, check_id });
+    const isFirst = await this.#journal.add(key, "began", { key, check_id, at: now() });
     if (!isFirst && !repeated) throw new InDoubt(key, check_id, "another process has begun it");
   }
 
@@ -234,7 +237,7 @@ export class Gate {
       const result = await this.#client.getCheck(check_id);
       if (result.outcome) throw reported(result);
       if (providerKey) return;
-      await this.#journal.add(key, "doubted", { key, check_id });
+      await this.#journal.add(key, "doubted", { key, check_id, at: now() });
       throw new InDoubt(key, check_id, "somebody else redeemed it", problem);
     }
   }
@@ -296,7 +299,7 @@ export class Gate {
       }
       const line = (lines.began ?? lines.doubted) as Line;
       try {
-        await this.#again(key, line, false);
+        await this.#again(key, line, 0);
       } catch (problem) {
         if (problem instanceof InDoubt) resumed.in_doubt.push({ idempotency_key: key, check_id: line.check_id ?? "" });
         else if (!(problem instanceof AlreadyExecuted || problem instanceof AlreadyReported)) throw problem;
@@ -316,6 +319,11 @@ export class Gate {
     return this.#reportEnd({ ended });
   }
 }
+
+/** What is escalated more often than so under one key waits for a person to look. */
+const mostApprovals = 10;
+
+const now = () => new Date().toISOString();
 
 /** over is what became of a key whose end is written down. */
 function over({ ended, closed }: Lines): NotCarriedOut {

@@ -16,6 +16,8 @@ export interface Line {
   /** Makes the key of a redemption, the same in a later attempt. */
   seed?: string;
   check_id?: string;
+  /** When the body began, or was said to be in doubt. */
+  at?: string;
   report?: OutcomeReport;
 }
 

@@ -80,6 +80,25 @@ describe("a guard", { skip, concurrency: true }, () => {
     assert.equal(running, 0);
   });
 
+  it("does not repeat what the provider may have forgotten", async () => {
+    const journal = memoryJournal();
+    const yesterday = new Date(Date.now() - 25 * 3_600_000).toISOString();
+    const old: Journal = { ...journal, add: (key, step, line) => journal.add(key, step, { ...line, at: yesterday }) };
+    const gate = new Gate({
+      client: agent,
+      journal: old,
+      defaults: { agent_id: "bot", policy_id: policyId, currency: "USD", action_type: "refund" },
+    });
+    const action = { idempotency_key: unique(), amount: 10, counterparty: unique() };
+    const raise = () => Promise.reject(new Error("nobody knows"));
+    await assert.rejects(gate.check(action, raise, { providerKey: true }), InDoubt);
+    await assert.rejects(
+      gate.check(action, async () => assert.fail("it ran"), { providerKey: true }),
+      InDoubt,
+    );
+    assert.equal(await gate.check(action, async () => "once", { providerKey: true, providerKeyHours: 48 }), "once");
+  });
+
   it("keeps in doubt what somebody else may have done", async () => {
     const ledger: string[] = [];
     const order = unique();
