@@ -20,9 +20,11 @@ export class APIError extends SpendgateError {
   readonly retryAfter: number;
   /** What the service says is wrong. */
   readonly detail: string;
+  /** Of outcome_already_reported: the last report. */
+  readonly latest: Outcome | undefined;
 
-  constructor(answer: { status: number; code: string; message: string; requestId: string; retryAfter: number }) {
-    const { status, code, message, requestId, retryAfter } = answer;
+  constructor(answer: { status: number; code: string; message: string; requestId: string; retryAfter: number; latest?: unknown }) {
+    const { status, code, message, requestId, retryAfter, latest } = answer;
     super(
       code
         ? `${printable(code)}: ${printable(message)} (${status}, ${printable(requestId)})`
@@ -31,6 +33,7 @@ export class APIError extends SpendgateError {
     this.status = status;
     this.code = code;
     this.detail = message;
+    this.latest = latest as Outcome | undefined;
     this.faults = code === "validation_error" ? message.split("; ") : [];
     this.requestId = requestId;
     this.retryAfter = retryAfter;

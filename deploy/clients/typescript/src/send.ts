@@ -211,6 +211,7 @@ function refusal(response: Response, text: string): APIError {
     code: member("code"),
     message: member("message"),
     requestId: member("request_id"),
+    latest: envelope["latest"],
     retryAfter: retryAfter(response.headers),
   });
 }

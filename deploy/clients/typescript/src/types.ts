@@ -75,10 +75,14 @@ export interface OutcomeReport {
   amount?: AmountInput | undefined;
   reference?: string | undefined;
   note?: string | undefined;
+  /** The number of the report that this one corrects, which is the last; with outcomes:release. */
+  supersedes?: number | undefined;
 }
 
 export interface Outcome {
   check_id: string;
+  /** The reports of a check count from 1. */
+  report?: number;
   status: OutcomeStatus;
   amount: Amount | null;
   reference: string | null;
