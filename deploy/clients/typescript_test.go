@@ -68,7 +68,7 @@ func TestTypeScript(t *testing.T) {
 		t.Fatal(tests, err)
 	}
 	node := startNode(t)
-	c := p.node(t, append([]string{"--test"}, tests...)...)
+	c := p.node(t, append([]string{"--test", "--test-reporter=tap"}, tests...)...)
 	c.Env = append(c.Env, "SPENDGATE_CASES="+cases, "SPENDGATE_BINARY="+node.Binary, "SPENDGATE_API_URL="+node.API, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
 	if out := run(t, c); !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
 		t.Error(out)
