@@ -15,7 +15,7 @@ import httpx
 from . import admin, api, gate, guard
 from .api import When
 from .errors import NoAnswer
-from .http import Body, lost
+from .http import Body, lost, without_delay
 from .guarded import Guarded
 from .send import Local, Pause, Reply, Step, Steps, Transfer
 from .types import Event, Page, Result
@@ -193,7 +193,9 @@ class Spendgate(gate.Gate):
 
     def _transfer(self, t: Transfer) -> Reply | NoAnswer:
         try:
-            sent = self._http.build_request(t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout)
+            sent = self._http.build_request(
+                t.method, t.url, headers=t.headers, content=t.body, timeout=t.timeout, extensions={"trace": without_delay}
+            )
             # A redirect would send the key to another address.
             response = self._http.send(sent, stream=True, follow_redirects=False)
             try:
