@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -97,6 +98,25 @@ def test_a_redemption_has_one_key(tmp_path: pathlib.Path) -> None:
             with gate(server, tmp_path, redeem=True, attempts=1).check(**action):
                 raise AssertionError("it ran")
     assert server.close() == [] and keys[0] == keys[1] != keys[2]
+
+
+def test_what_the_provider_may_have_forgotten(tmp_path: pathlib.Path) -> None:
+    read = {"expect": {"method": "GET", "path": "/v1/checks/chk_1"}, "body": "allow"}
+    journal = SQLiteJournal(tmp_path / "j")
+    server = Server([ALLOW])
+    with pytest.raises(spendgate.InDoubt):
+        with gate(server, tmp_path).check(**ACTION, provider_key=True):
+            raise RuntimeError("lost")
+    assert server.close() == []
+    for began, repeated in ((25.0, False), (23.0, True)):
+        assert journal.move("order-1", "begun", at=time.time() - began * 3600)
+        server = Server([REPLAY, read, REPORT] if repeated else [REPLAY, read])
+        try:
+            with gate(server, tmp_path).check(**ACTION, provider_key=True) as c:
+                assert c.check_id == "chk_1" and repeated
+        except spendgate.InDoubt:
+            assert not repeated
+        assert server.close() == []
 
 
 def test_with_checks_first(tmp_path: pathlib.Path) -> None:

@@ -114,12 +114,14 @@ def report_outcome(
     amount: Amount | None = None,
     reference: str | None = None,
     note: str | None = None,
+    supersedes: int | None = None,
 ) -> Steps[t.Outcome]:
     """Reports what became of an allowed check, once: the same report again is the same outcome.
 
-    amount is what was really moved; None is the check's.
+    amount is what was really moved; None is the check's. supersedes is the number of the report that this one corrects.
     """
-    given = {"status": status, "amount": None if amount is None else money(amount), "reference": reference, "note": note}
+    moved = None if amount is None else money(amount)
+    given = {"status": status, "amount": moved, "reference": reference, "note": note, "supersedes": supersedes}
     content = {name: member for name, member in given.items() if member is not None}
     reply = yield from send(settings, Request("POST", path("checks", check_id, "outcome"), content, status=201, again=200))
     return replace(read(t.Outcome, decode(reply.body)), replayed=reply.replayed)

@@ -118,12 +118,13 @@ def intent(
     approval_id: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     provider_key: bool = False,
+    provider_key_hours: float = 24,
     failed_on: tuple[type[BaseException], ...] = (),
     wait: float = 0,
 ) -> guard.Intent:
     """Asks whether an action may be carried out.
 
-    As the context of a with statement it runs the body only if that may be, as the guard does; then the last three
+    As the context of a with statement it runs the body only if that may be, as the guard does; then the last four
     parameters mean what they mean there, and idempotency_key is required. Without one a key is made for the
     repetitions of this call.
     """
@@ -132,7 +133,7 @@ def intent(
         action_type=action_type, idempotency_key=idempotency_key, payment_method=payment_method,
         merchant_or_vendor=merchant_or_vendor, reason_text=reason_text, approval_id=approval_id, metadata=metadata,
     )
-    return guard.Intent(action, guard.Terms(provider_key, failed_on, wait))
+    return guard.Intent(action, guard.Terms(provider_key, provider_key_hours, failed_on, wait))
 
 
 def guarding(
@@ -150,6 +151,7 @@ def guarding(
     reason_text: Member = None,
     metadata: Member = None,
     provider_key: bool = False,
+    provider_key_hours: float = 24,
     failed_on: tuple[type[BaseException], ...] = (),
     wait: float = 0,
     reference: Callable[[Any], str | None] | None = None,
@@ -159,7 +161,7 @@ def guarding(
     key and the members of the action are a text with {names} of the call's arguments, a function of them, or a value;
     amount, currency and counterparty are by default the arguments of these names. The function's parameter check_id, if
     it has one, is given the check's id: the idempotency key for the provider. provider_key says that the provider takes it,
-    so that a body that is in doubt is repeated under it. failed_on are the errors that mean that nothing was moved; after any
+    so that a body that is in doubt is repeated under it, while it began less than provider_key_hours ago. failed_on are the errors that mean that nothing was moved; after any
     other the action is in doubt. wait is how many seconds people have to decide before ApprovalPending is raised.
     reference makes of what the function returns what the report names.
     """
@@ -168,4 +170,4 @@ def guarding(
         "agent_id": agent_id, "policy_id": policy_id, "payment_method": payment_method, "merchant_or_vendor": merchant_or_vendor,
         "reason_text": reason_text, "metadata": metadata,
     }
-    return lambda function: Guarded(function, members, guard.Terms(provider_key, failed_on, wait), reference)
+    return lambda function: Guarded(function, members, guard.Terms(provider_key, provider_key_hours, failed_on, wait), reference)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -34,6 +35,8 @@ from .wire import encode, money
 
 log = logging.getLogger("spendgate")
 
+MOST_ESCALATIONS = 10  # under one key; more wait for a person to look
+
 
 class Gate(Settings):
     """Settings of a client that guards."""
@@ -48,8 +51,14 @@ class Terms:
     """What the guard is told of a body."""
 
     provider_key: bool = False  # the provider takes the check_id as its idempotency key
+    provider_key_hours: float = 24  # for which it is sure to know one
     failed_on: tuple[type[BaseException], ...] = ()  # errors that mean that nothing was moved
     wait: float = 0  # seconds for people to decide
+
+    def repeats(self, began: float | None = None) -> bool:
+        """Whether a body is run again that has begun: then, or at an unknown time while the service knew its key, 24 hours."""
+        age = 24 if began is None else (time.time() - began) / 3600
+        return self.provider_key and age <= self.provider_key_hours
 
 
 @dataclass(frozen=True)
@@ -153,9 +162,10 @@ def enter(gate: Gate, asked: Asked) -> Steps[Permit]:
 
 def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Permit]:
     terms, redeem = asked.intent.terms, bool(gate.redeeming)
-    first = asked.result
-    while asked.result.decision == "escalate" and asked.result.outcome is None:
-        if asked.result is not first and not asked.result.replayed and terms.wait <= 0:
+    for escalations in range(MOST_ESCALATIONS):
+        if asked.result.decision != "escalate" or asked.result.outcome is not None:
+            break
+        if escalations > 0 and not asked.result.replayed and terms.wait <= 0:
             break  # it is new, and so undecided
         asked = yield from approved(gate, asked)
     result = asked.result
@@ -166,9 +176,9 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
     if not result.allowed:
         raise Blocked(result)
     # A key that is new to the journal, and was known at the first request of this process.
-    if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.provider_key:
+    if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.repeats():
         # It stays in doubt: the next call is not the first one any more.
-        yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id))
+        yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id, at=0.0))
         raise InDoubt(entry.key, result.check_id, "another process asked for it, or one with another journal")
     if redeem:
         try:
@@ -176,9 +186,9 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         except APIError as error:
             if error.code != "check_already_redeemed":
                 raise
-            yield from doubtful(gate, entry, result.check_id, terms)
-    begun = replace(entry, state="begun", check_id=result.check_id)
-    if not (yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id))):
+            yield from doubtful(gate, entry.key, result.check_id, terms.repeats())
+    begun = replace(entry, state="begun", check_id=result.check_id, at=time.time())
+    if not (yield from local(lambda: journal.move(entry.key, "asked", state="begun", check_id=result.check_id, at=begun.at))):
         now = yield from local(lambda: journal.add(entry))  # another process has begun
         return (yield from prior(gate, journal, now, terms))
     return Permit(begun, result, redeem)
@@ -207,20 +217,20 @@ def prior(gate: Gate, journal: Journal, entry: Entry, terms: Terms) -> Steps[Per
     if entry.state != "begun":
         raise over(entry.check_id, CheckOutcome(entry.status), entry.reference)
     try:
-        yield from doubtful(gate, entry, entry.check_id, terms)
+        yield from doubtful(gate, entry.key, entry.check_id, terms.repeats(entry.at))
     except AlreadyReported as known:
         yield from reported(journal, entry, known.outcome)
         raise
     return Permit(entry, None, bool(gate.redeeming))
 
 
-def doubtful(gate: Gate, entry: Entry, check_id: str, terms: Terms) -> Steps[None]:
+def doubtful(gate: Gate, key: str, check_id: str, repeats: bool) -> Steps[None]:
     """Raises what the service knows of an action that has begun. It returns when the body is repeated."""
     outcome = yield from became(gate, check_id)
     if outcome is not None:
         raise over(check_id, outcome)
-    if not terms.provider_key:
-        raise InDoubt(entry.key, check_id, "it has begun, and nobody said how it ended")
+    if not repeats:
+        raise InDoubt(key, check_id, "it has begun, and nobody said how it ended")
 
 
 def became(gate: Gate, check_id: str) -> Steps[CheckOutcome | None]:

@@ -32,7 +32,7 @@ class Entry:
     amount: str = ""  # that was moved, if another than the check's
     reference: str = ""
     note: str = ""
-    at: float = field(default_factory=time.time)
+    at: float = field(default_factory=time.time)  # when it was asked, then when it began
 
 
 class Journal(Protocol):

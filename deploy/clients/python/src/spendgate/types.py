@@ -115,6 +115,7 @@ class Outcome:
     principal: str
     key_id: str
     at: datetime
+    report: int | None = None  # its number among those of the check
     replayed: bool = _apart(False)  # the same was reported before
 
 
