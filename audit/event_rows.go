@@ -138,7 +138,7 @@ func (s *eventSources) read(ctx context.Context, from EventSources, rows []Event
 			exhaustions = append(exhaustions, source)
 		case EventApprovalRequested, EventApprovalUsed:
 			approvals = append(approvals, source)
-		case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventPolicyCreated, EventKeyChanged:
+		case EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventPolicyCreated, EventKeyChanged:
 			changes = append(changes, changeOf(source))
 		}
 	}
@@ -214,7 +214,7 @@ func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
 		var c Change
 		c, ok = s.changes[changeOf(source)]
 		e.Change, e.At, e.ID = &c, c.At, changeEventID(e.Type, &c)
-	case EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
+	case EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
 		c, there := s.changes[changeOf(source)]
 		if !there {
 			return false

@@ -47,6 +47,7 @@ type EventType string
 const (
 	EventViolationRecorded     EventType = "violation.recorded"
 	EventApprovalRequested     EventType = "approval.requested"
+	EventApprovalDecided       EventType = "approval.decided" // every decision of a person
 	EventApprovalApproved      EventType = "approval.approved"
 	EventApprovalDenied        EventType = "approval.denied"
 	EventApprovalExpired       EventType = "approval.expired"
@@ -61,7 +62,7 @@ const (
 
 // EventTypes are all there are, in the interface's order.
 var EventTypes = [...]EventType{
-	EventViolationRecorded, EventApprovalRequested, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventApprovalUsed,
+	EventViolationRecorded, EventApprovalRequested, EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventApprovalUsed,
 	EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded, EventBudgetExhausted, EventPolicyCreated, EventKeyChanged,
 }
 
@@ -91,7 +92,7 @@ type ApprovalEvent struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	UseWithin  time.Duration // of the approval that decides
-	Decision   *Decision     // of approval.approved and approval.denied
+	Decision   *Decision     // of approval.decided, approval.approved and approval.denied
 	UsedBy     spend.ID      // the check, of approval.used
 }
 

@@ -290,7 +290,7 @@ func TestWaitersOfOneKey(t *testing.T) {
 			}
 		})
 	}
-	for refused.Load() < 10 {
+	for end := time.Now().Add(10 * time.Second); refused.Load() < 10 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if _, waited, err := f.nodes[0].AwaitApproval(ctx, other, approval.Check.ID, time.Millisecond, stop); err != nil || !waited {

@@ -118,7 +118,7 @@ func eventsAreThere(t *testing.T, s Subject) {
 	approvalEvents(t, s, f, news)
 	outcomeEvents(t, s, f, news)
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 19 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 23 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	}
 }
@@ -136,10 +136,13 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 		t.Errorf("requested: %+v, want %+v", *e.Approval, want)
 	}
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
-	news("an approval of two")
+	first := news("an approval of two", audit.EventApprovalDecided)[0]
+	if d := first.Approval.Decision; d == nil || *d != mustBe(t, s, asked, audit.ApprovalPending).Decisions[0] || !first.At.Equal(d.At) || first.AgentID != "agent-1" {
+		t.Errorf("decided: %+v", first.Approval)
+	}
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionRecorded)
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionReplayed)
-	e = news("the second", audit.EventApprovalApproved)[0]
+	e = news("the second", audit.EventApprovalDecided, audit.EventApprovalApproved)[1]
 	decided := mustBe(t, s, asked, audit.ApprovalApproved)
 	if d := e.Approval.Decision; d == nil || *d != decided.Decisions[1] || !e.Approval.UseBy().Equal(decided.UseBy()) || !e.At.Equal(d.At) || !e.Approval.UsedBy.IsZero() {
 		t.Errorf("approved: %+v, want %+v", e.Approval, decided)
@@ -159,8 +162,9 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 	mustCommit(t, s, denied)
 	mustDecide(t, s, decision(denied, "bob", true), audit.DecisionRecorded)
 	mustDecide(t, s, decision(denied, "cleo", false), audit.DecisionRecorded)
-	events := news("a denial", audit.EventViolationRecorded, audit.EventApprovalRequested, audit.EventApprovalApproved, audit.EventApprovalDenied)
-	if d := events[3].Approval.Decision; d == nil || d.Approves || d.Principal != "cleo" || d.Note != "seen – ゼロ" {
+	events := news("a denial", audit.EventViolationRecorded, audit.EventApprovalRequested,
+		audit.EventApprovalDecided, audit.EventApprovalApproved, audit.EventApprovalDecided, audit.EventApprovalDenied)
+	if d := events[5].Approval.Decision; d == nil || d.Approves || d.Principal != "cleo" || d.Note != "seen – ゼロ" {
 		t.Errorf("denied: %+v", d)
 	}
 
@@ -277,7 +281,7 @@ func eventsRace(t *testing.T, s Subject) {
 	MustBeCausal(t, all)
 }
 
-const eventsOfRound = 11
+const eventsOfRound = 13
 
 // writeCausally makes as many events, some of which cause others.
 func writeCausally(t *testing.T, s Subject, f spend.Fence) {
@@ -324,7 +328,13 @@ func MustBeCausal(t testing.TB, events []audit.Event) {
 		}
 		var causes []string
 		switch e.Type {
-		case audit.EventApprovalApproved, audit.EventApprovalDenied, audit.EventApprovalExpired:
+		case audit.EventApprovalDecided:
+			causes = []string{"approval.requested" + e.Approval.ID.Text("")}
+			at[e.Approval.Decision.KeyID+e.Approval.ID.Text("")] = i
+		case audit.EventApprovalApproved, audit.EventApprovalDenied:
+			causes = []string{e.Approval.Decision.KeyID + e.Approval.ID.Text("")}
+			at[string(e.Type)+e.Approval.ID.Text("")] = i
+		case audit.EventApprovalExpired:
 			causes = []string{"approval.requested" + e.Approval.ID.Text("")}
 			at[string(e.Type)+e.Approval.ID.Text("")] = i
 		case audit.EventApprovalRequested:

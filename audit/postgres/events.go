@@ -19,7 +19,7 @@ import (
 const sequencedAtOnce = 1000
 
 // eventLetters are how rows of events name audit.EventTypes, in their order.
-const eventLetters = "vradeuopxbck"
+const eventLetters = "vriadeuopxbck"
 
 // Events implements audit.Events. Events get their numbers when they are asked for
 // (EVENTS.md): nothing that a commit does is for the feed.

@@ -63,7 +63,8 @@ func (f *feeding) whole(t *testing.T) {
 	t.Helper()
 	f.next(t)
 	audittest.MustBeCausal(t, f.read)
-	if want := count(t, f.Store, "violations") + count(t, f.Store, "changes") + count(t, f.Store, "approvals") + count(t, f.Store, "approval_uses"); len(f.read) != want {
+	if want := count(t, f.Store, "violations") + count(t, f.Store, "changes") + count(t, f.Store, "approvals") + count(t, f.Store, "approval_uses") +
+		count(t, f.Store, "changes WHERE kind IN ('approval.approved', 'approval.denied')"); len(f.read) != want {
 		t.Errorf("%d events were read, want %d", len(f.read), want)
 	}
 	if n := count(t, f.Store, "events"); n != len(f.read) {
@@ -286,7 +287,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			t.Fatal(err)
 		}
 		end(t, decision.Commit)
-		f.news(t, "both", 2)
+		f.news(t, "both", 3)
 	},
 	"commits come between snapshot and step": func(t *testing.T, f *feeding) {
 		f.exec(t, `ALTER FUNCTION event_positions(xid8, integer) RENAME TO positions;

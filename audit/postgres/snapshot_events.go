@@ -10,16 +10,17 @@ import (
 
 // dueEvents are the events that have a number, by the bound of event_state, as
 // their sources say them: see event_sources.
-const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source,
-		CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
-			WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char" AS type,
+const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
-		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND CASE c.kind
-			WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM {schema}.changes AS d
-				WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
-			ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END
+			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
+				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+					WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char", CASE c.kind
+					WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM {schema}.changes AS d
+						WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END)) AS n (type, occurred)
+		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
 		WHERE u.position < s.below AND u.xid <> ALL (s.pending)
@@ -76,7 +77,7 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 		var e verify.Event
 		return stream(ctx, tx, []any{&e.Sequence, &e.Type, uuid(&e.Source), &e.At, uuid(&e.Used)}, func() error { return each(e) },
 			s.in(`SELECT e.sequence, e.type::text, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
-				LEFT JOIN {schema}.changes AS c ON e.type IN ('a', 'd', 'e', 'c', 'k') AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
+				LEFT JOIN {schema}.changes AS c ON e.type IN ('i', 'a', 'd', 'e', 'c', 'k') AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
 				LEFT JOIN {schema}.budget_exhaustions AS b ON e.type = 'b' AND b.id = e.source
 				LEFT JOIN {schema}.approval_uses AS u ON e.type = 'u' AND u.approval_id = e.source
 				ORDER BY e.sequence`))

@@ -324,9 +324,12 @@ BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
         iif(NEW.kind = 'policy.created', NEW.kind, 'key.changed'), iif(NEW.kind = 'policy.created', NEW.subject, NULL));
 END;
--- Of the decisions that approve, that with which they are enough.
+-- Every decision; and of those that approve, that with which they are enough.
 CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired')
 BEGIN
+    INSERT INTO events (source, type, policy_id, agent_id)
+        SELECT unhex(format('%032x', NEW.seq)), 'approval.decided', policy_id, agent_id FROM checks
+        WHERE check_id = unhex(substr(NEW.subject, 5)) AND NEW.kind <> 'approval.expired';
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), NEW.kind, policy_id, agent_id FROM checks
         WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR

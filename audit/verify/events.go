@@ -92,6 +92,7 @@ type eventWalk struct {
 	last      int64
 	latest    time.Time
 	change    uint64
+	decided   bool // the latest event of a change is approval.decided
 	approvals map[spend.ID]int64 // number of the request
 }
 
@@ -101,13 +102,14 @@ func (w *eventWalk) event(e Event) error {
 	w.last = e.Sequence
 	at, known := e.Source.Time(), true
 	switch e.Type {
-	case "a", "d", "e", "c", "k":
-		// Changes are made one after the other.
+	case "i", "a", "d", "e", "c", "k":
+		// Changes are made one after the other. One that decides has its own event
+		// before that of what it decided.
 		change := binary.BigEndian.Uint64(e.Source[8:])
-		if change <= w.change {
+		if change < w.change || change == w.change && !w.decided {
 			w.tally.find(Altered, eventName(e.Sequence), "%s has a number below it, and was made later", changeName(int64(w.change)))
 		}
-		w.change, known = change, false
+		w.change, w.decided, known = change, e.Type == "i", false
 	case "r":
 		w.approvals[e.Source] = e.Sequence
 	case "u":

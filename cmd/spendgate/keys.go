@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/spend"
 )
 
 // keysNeed is what each command of this group needs.
@@ -32,7 +33,12 @@ Only a hash of the key is stored: keep what is printed.
 A key without --role or --scope may do what role full may, writing policies
 included. Give an agent --role agent: it asks, and reads what it caused itself. Give
 who maintains policies --role author, and who only reads --role auditor. S30 in
-deploy/CONTRACT.md has the scopes of every role.`,
+deploy/CONTRACT.md has the scopes of every role.
+
+A key of role agent has a principal: --principal, else --owner, else its name. What
+the agent asked for, approvals too, is the principal's and stays its own when the key
+is rotated. Agents of one owner that must not use each other's approvals or
+idempotency keys need a --principal each.`,
 			},
 			{
 				name: "list", summary: "list all API keys", setup: keysList,
@@ -65,6 +71,9 @@ func keysCreate(flags *flag.FlagSet) action {
 		var rpm *int
 		if isSet(flags, "rate-limit") {
 			rpm = limit
+		}
+		if grants.Role == string(spend.Agent) {
+			grants.Principal = cmp.Or(grants.Principal, grants.Owner, *name)
 		}
 		k, err := api.CreateKey(ctx, client.KeyRequest{Name: *name, RateLimitRPM: rpm, Grants: grants})
 		if err != nil {

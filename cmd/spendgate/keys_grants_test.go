@@ -29,6 +29,19 @@ API key:     svc_live_ab
 	n.check(t, `POST /v1/keys admin {"name":"till",`+grantMembers+`}`, `POST /v1/keys admin {"name":"till","scopes":["checks:read","events:read"]}`)
 }
 
+// An agent has a principal, so that its approvals outlive its key.
+func TestKeysCreateAgent(t *testing.T) {
+	const answer = `201 {"key_id":"key_1","name":"till","api_key":"svc_live_ab","rate_limit_rpm":100,"created_at":"2026-01-02T03:04:05.000Z"}`
+	n := newFakeNode(t, answer, answer, answer, answer)
+	for _, args := range []string{"--role agent", "--role agent --owner shop", "--role agent --owner shop --principal p", "--role author --owner shop"} {
+		n.run(t, "", strings.Fields("keys create --name till "+args)...).check(t, 0, "key_1", "")
+	}
+	n.check(t, `POST /v1/keys admin {"name":"till","role":"agent","principal":"till"}`,
+		`POST /v1/keys admin {"name":"till","role":"agent","principal":"shop","owner":"shop"}`,
+		`POST /v1/keys admin {"name":"till","role":"agent","principal":"p","owner":"shop"}`,
+		`POST /v1/keys admin {"name":"till","role":"author","owner":"shop"}`)
+}
+
 func TestKeysListNarrow(t *testing.T) {
 	key := func(members string) string {
 		return `{"key_id":"key_1","name":"n","rate_limit_rpm":5,"active":true,"created_at":"2026-01-02T03:04:05.000Z","last_used_at":null` + members + `}`

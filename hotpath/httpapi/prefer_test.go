@@ -47,6 +47,14 @@ func TestPrefersText(t *testing.T) {
 	}
 }
 
+// No reader takes strings because the one before it did.
+func TestReleasedReaderTakesNumbers(t *testing.T) {
+	r := &reader{textAmounts: true}
+	if r.release(); r.textAmounts {
+		t.Error("it takes strings")
+	}
+}
+
 // With Prefer: amounts=string, amounts of actions and outcomes may be strings in a
 // request and are strings in its response; without it nothing changes.
 func TestAmountsAsText(t *testing.T) {

@@ -2,10 +2,10 @@
 
 -- The feed of what happened (S51), numbered when somebody asks for it: see
 -- EVENTS.md. A row names its source, from which the event is read.
--- Types: v violation.recorded, r approval.requested, a approval.approved, d
--- approval.denied, e approval.expired, u approval.used, o outcome.reported, p
--- outcome.release_pending, x outcome.exceeded, b budget.exhausted, c policy.created,
--- k key.changed.
+-- Types: v violation.recorded, r approval.requested, i approval.decided, a
+-- approval.approved, d approval.denied, e approval.expired, u approval.used, o
+-- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
+-- budget.exhausted, c policy.created, k key.changed.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
@@ -41,16 +41,16 @@ CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
     ("position" xid8, xid xid8, rank integer, source uuid, type "char", policy_id text, agent_id text)
 LANGUAGE sql STABLE
 AS $$
-    SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid,
-            CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
-                WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char",
+    SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid, n.type,
             CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END, a.agent_id
-        FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END
-        WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending))
-            AND CASE c.kind
-                WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM changes AS d
-                    WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
-                ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END
+        FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
+            LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
+                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
+                    WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char", CASE c.kind
+                    WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM changes AS d
+                        WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+                    ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END)) AS n (type, occurred)
+        WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
         FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
@@ -144,7 +144,7 @@ BEGIN
         state.last := state.last + lost_at_most;
     END IF;
     INSERT INTO events (sequence, source, type, policy_id, agent_id)
-        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'i'), s.source, s.type, s.policy_id, s.agent_id
         FROM event_sources(state.below, coalesce(next, pg_snapshot_xmax(seen)), state.pending) AS s
         WHERE pg_visible_in_snapshot(s.xid, seen);
     GET DIAGNOSTICS added = ROW_COUNT;
@@ -165,7 +165,7 @@ DECLARE
 BEGIN
     SELECT * INTO STRICT state FROM event_state;
     INSERT INTO events (sequence, source, type, policy_id, agent_id)
-        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source), s.source, s.type, s.policy_id, s.agent_id
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'i'), s.source, s.type, s.policy_id, s.agent_id
         FROM event_sources(state.below, '18446744073709551615', state.pending) AS s;
     GET DIAGNOSTICS added = ROW_COUNT;
     FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'approval_uses', 'changes'] LOOP

@@ -601,6 +601,7 @@ class Verifier:
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
                 letter = "a" if counted[subject] == required else ""
+            letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
             note(bytes(8) + seq, letter or "k", (subject if letter == "c" else policy, agent), None, end[0] if letter else b"\0", end[1])
         for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):
             for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
@@ -616,7 +617,7 @@ class Verifier:
         times = {bytes(8) + seq: integer(at) for _, (seq, at) in self.database.copy("SELECT seq, at FROM changes")}
         times.update({source: integer(at) for _, (source, at) in self.database.copy("SELECT id, at FROM budget_exhaustions")})
         used = {a: check for _, (a, check) in self.database.copy("SELECT approval_id, check_id FROM approval_uses")}
-        before, latest, change, asked = 0, None, bytes(16), set()
+        before, latest, change, decided, asked = 0, None, bytes(16), False, set()
         for _, (number, source, kind, policy, agent) in self.database.copy("SELECT sequence, source, type, policy_id, agent_id FROM events ORDER BY sequence"):
             number, kind = integer(number), kind.decode()
             if (number - before - 1) % 1000000:
@@ -630,12 +631,12 @@ class Verifier:
             elif due.pop((source, kind)) not in (None, (policy, agent)):
                 self.find("altered", f"event {number}")
             at = int.from_bytes(source[:6], "big") * 1000 - EPOCH
-            if kind in "adeckb":
+            if kind in "iadeckb":
                 at = times.get(source)
-            if kind in "adeck":
-                if source <= change:
+            if kind in "iadeck":
+                if source < change or source == change and not decided:
                     self.find("altered", f"event {number}")
-                change = source
+                change, decided = source, kind == "i"
             elif kind == "r":
                 asked.add(source)
             elif kind == "u":

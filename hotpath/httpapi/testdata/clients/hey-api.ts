@@ -10,7 +10,7 @@ export async function post(body: PolicyRequest) {
 }
 
 export async function check(body: Action) {
-  const { data: result, error, response } = await createCheck({ body });
+  const { data: result, error, response } = await createCheck({ body, headers: { Prefer: "amounts=string" } });
   return { result, error, replayed: response.headers.get("Idempotent-Replayed") };
 }
 

@@ -15,7 +15,7 @@ export async function post(body: Schemas["PolicyRequest"]) {
 }
 
 export async function check(body: Action) {
-  const { data: result, error, response } = await api.POST("/v1/checks", { body });
+  const { data: result, error, response } = await api.POST("/v1/checks", { body, params: { header: { Prefer: "amounts=string" } } });
   return { result, error, replayed: response.headers.get("Idempotent-Replayed") };
 }
 

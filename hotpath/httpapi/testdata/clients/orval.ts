@@ -11,7 +11,7 @@ export async function post(body: PolicyRequest) {
 }
 
 export async function check(body: Action) {
-  const { status, data, headers } = await createCheck(body, options);
+  const { status, data, headers } = await createCheck(body, { headers: { ...options.headers, Prefer: "amounts=string" } });
   const replayed = headers.get("Idempotent-Replayed");
   return status === 200 ? { result: data, replayed } : { error: data, replayed };
 }

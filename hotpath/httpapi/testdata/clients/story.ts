@@ -33,7 +33,7 @@ async function main() {
     agent_id: "a", policy_id: "typed", action_type: "spend", amount: 12.5, currency: "EUR", counterparty: "c",
     metadata: { category: "books", order: { lines: [1, 2] } }, idempotency_key: "k",
   };
-  for (const body of [action, action, { ...action, amount: 600, idempotency_key: null }, { ...action, currency: "euro" }]) {
+  for (const body of [action, { ...action, amount: "12.50" }, { ...action, amount: 600, idempotency_key: null }, { ...action, currency: "euro" }]) {
     const { result, error, replayed } = await check(body);
     console.log(result ? told(result) : error?.error.code, replayed);
   }
