@@ -201,6 +201,31 @@ func TestCountsInSteps(t *testing.T) {
 	}
 }
 
+// What was restored or cloned delivers nothing until an admin says so.
+func TestRestoredWebhooks(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, url, true)
+	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes[:1], Active: true, CreatedAt: time.Now()}
+	if err := s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	for _, want := range []int{1, 0} {
+		if r, err := BeginRestored(t.Context(), url); err != nil || r.Webhooks != want {
+			t.Errorf("%d webhooks were disabled, %v, want %d", r.Webhooks, err, want)
+		}
+	}
+	s = open(t, url, false)
+	leases, err := s.LeaseWebhooks(t.Context(), spend.NewID(time.Now()), nil, time.Minute)
+	if err != nil || leases.Disabled != 1 || len(leases.Taken) != 0 {
+		t.Errorf("%+v, %v", leases, err)
+	}
+	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 9})
+	if n := len(changes); err != nil || n != 2 || changes[1].Kind != audit.WebhookChanged || changes[1].By.Principal != "audit restored" {
+		t.Errorf("%+v, %v", changes, err)
+	}
+}
+
 // A restored database is not begun anew beside nodes, also if the URL that both
 // have returns their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {

@@ -18,6 +18,8 @@ const applicationName = "spendgate"
 type Restored struct {
 	Last  spend.ID // of the newest check; zero when there is none
 	Epoch spend.ID // the new one
+	// Webhooks is how many were active, and are disabled.
+	Webhooks int
 }
 
 // ErrNodesConnected says that nodes are at work.
@@ -27,7 +29,8 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // restored. Its fences are those of the backup, so a node that was cut off later
 // could record what it had claimed; and Redis may hold claims of checks that
 // are gone. Neither counts in a new epoch. Violations that came from another
-// server are counted anew. It fails with ErrNodesConnected.
+// server are counted anew. Webhooks are disabled until an admin enables them: their
+// receivers have had the events, or are another deployment's. It fails with ErrNodesConnected.
 func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	conn, err := connectOwner(ctx, url)
 	if err != nil {
@@ -43,6 +46,11 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 		return r, fmt.Errorf("cannot look for nodes: %w", err)
 	case nodes > 0:
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
+	}
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM webhooks AS w,
+		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, 'audit restored', NULL, NULL, NULL)::actor) WHERE w.active`).Scan(&r.Webhooks)
+	if err != nil {
+		return r, fmt.Errorf("cannot disable the webhooks: %w", err)
 	}
 	r.Epoch = spend.NewID(time.Now())
 	if _, err := conn.Exec(ctx, "SELECT rotate_epoch(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {

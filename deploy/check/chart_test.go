@@ -47,7 +47,7 @@ func everything() values {
 		"image":            values{"repository": "registry.internal/spendgate", "tag": "v9"},
 		"imagePullSecrets": []any{values{"name": "registry"}},
 		"trustedProxies":   []any{"10.0.0.0/8", "192.0.2.1"},
-		"networkPolicy":    values{"apiFrom": peer, "operationsFrom": peer, "egressPorts": []any{26379, 6379, 5432}},
+		"networkPolicy":    values{"apiFrom": peer, "operationsFrom": peer, "egressPorts": []any{26379, 6379, 5432}, "webhookPorts": []any{443}},
 		"service":          values{"type": "LoadBalancer", "annotations": values{"a": "b"}},
 		"monitoring": values{
 			"serviceMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}},
@@ -449,7 +449,7 @@ func TestPorts(t *testing.T) {
 	if !slices.Equal(uses, []string{"http", "operations", "http", "operations"}) {
 		t.Errorf("uses ports %q", uses)
 	}
-	if len(rules.Egress) != 2 || len(rules.Egress[1].Ports) != 3 {
+	if len(rules.Egress) != 2 || len(rules.Egress[1].Ports) != 4 {
 		t.Errorf("egress %+v", rules.Egress)
 	}
 }
