@@ -53,13 +53,13 @@ def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, acti
 @pytest.mark.parametrize("takes_key", [False, True])
 def test_with_redeem(fake: str, tmp_path: pathlib.Path, takes_key: bool) -> None:
     ledger = Ledger(tmp_path / "ledger.db", takes_key)
-    doubts = kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 75, policy_id="p", journal=tmp_path / "journal.db")
-    assert (doubts == 0) if takes_key else (0 < doubts < 75 / 2)
+    doubts = kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 50, policy_id="p", journal=tmp_path / "journal.db")
+    assert (doubts == 0) if takes_key else (0 < doubts < 25)
 
 
 def test_with_redeem_and_no_journal(fake: str, tmp_path: pathlib.Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db", False)
-    assert 0 < kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 50, policy_id="p")
+    assert 0 < kill_and_count(fake, "key", ledger, Spendgate(fake, "key"), 25, policy_id="p")
 
 
 @pytest.mark.parametrize("takes_key", [False, True])
@@ -70,7 +70,7 @@ def test_with_a_node(node: Spendgate, agent_key: str, tmp_path: pathlib.Path, ta
     cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 1000, "currency": "USD"}}
     repeated(lambda: node.create_policy(policy_id=policy, name="kills", rules=[cap]))
     options: dict[str, Any] = {"policy_id": policy, "journal": tmp_path / "journal.db", "redeem": False}
-    actions = 50 if takes_key else ACTIONS
+    actions = 25 if takes_key else ACTIONS
     doubts = kill_and_count(node.base, agent_key, ledger, node, actions, **options)
     assert (doubts == 0) if takes_key else (0 < doubts < actions / 2)
     executed = {c.action.idempotency_key: c.check_id for c in node.checks(policy_id=policy, outcome="executed")}
