@@ -56,6 +56,7 @@ type Config struct {
 	// PrivateWebhooks lets events be delivered to private and loopback addresses.
 	PrivateWebhooks bool
 	LogLevel        slog.Level
+	Deployment      string // its name in metrics and logs; empty when it has none
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -84,6 +85,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		MaxPolicyBytes:  read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		PrivateWebhooks: read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
 		LogLevel:        read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+		Deployment:      read(s, "DEPLOYMENT", "", parseName),
 
 		UnsafeDurability: read(s, "ALLOW_UNSAFE_DURABILITY", false, parseBool),
 
@@ -127,7 +129,7 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 	if mode == Serve {
 		c.Redis = read(s, "REDIS_URL", Redis{}, parseRedis)
 		s.require("REDIS_URL", "redis://host:6379")
-		c.RedisKeyPrefix = read(s, "REDIS_KEY_PREFIX", "", parseKeyPrefix)
+		c.RedisKeyPrefix = read(s, "REDIS_KEY_PREFIX", "", parseName)
 	}
 	c.DatabaseURL = read(s, "DATABASE_URL", "", func(url string) (Secret, error) { return parseDatabaseURL(url, checkDatabase) })
 	s.require("DATABASE_URL", "postgres://user:password@host:5432/database")

@@ -69,12 +69,12 @@ func TestDefaults(t *testing.T) {
 
 func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
-		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN",
+		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN", "SPENDGATE_DEPLOYMENT=cell-1",
 		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576", "SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
-	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn ||
+	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn || c.Deployment != "cell-1" ||
 		c.DataDir != "/var/lib/spendgate" || !c.PProf || !c.UnsafeDurability || c.Demo || c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks {
 		t.Errorf("got %+v", c)
 	}
@@ -208,7 +208,7 @@ func TestBadValues(t *testing.T) {
 		"LISTEN_ADDR=:65536", "LISTEN_ADDR=:", "OPS_ADDR=:8080", "LISTEN_ADDR=1.2.3.4",
 		"ADMIN_KEY=a,", "ADMIN_KEY=,", "ADMIN_KEY=with space", "ADMIN_KEY=caf\u00e9",
 		"TRUSTED_PROXIES=10.0.0.0/33", "TRUSTED_PROXIES=10.0.0.0/8,", "TRUSTED_PROXIES=::ffff:10.0.0.0/104",
-		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off",
+		"PPROF=2", "LOG_LEVEL=warning", "DEMO=off", "DEPLOYMENT=two words", "DEPLOYMENT=" + strings.Repeat("x", 65),
 		"ADMIN_KEY=fifteen-letters", "ADMIN_KEY=0123456789abcdef,fifteen-letters", "ADMIN_KEY=fifteen-letters,fifteen-letters",
 		"MAX_RATE_LIMIT_RPM=9999", "MAX_RATE_LIMIT_RPM=1000001", "MAX_RATE_LIMIT_RPM=1e5", "MAX_POLICY_BYTES=1048575", "MAX_POLICY_BYTES=1GiB",
 	} {

@@ -69,14 +69,14 @@ func parseRedis(s string) (Redis, error) {
 	return r, r.resolveKind(clusterGiven)
 }
 
-const maxKeyPrefix = 64
+const maxName = 64
 
-// parseKeyPrefix refuses braces, which choose a cluster's slot: all names must
+// parseName refuses braces, which choose a cluster's slot: all names in Redis must
 // lie in one.
-func parseKeyPrefix(s string) (string, error) {
+func parseName(s string) (string, error) {
 	const signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
-	if len(s) > maxKeyPrefix || strings.Trim(s, signs) != "" {
-		return "", fmt.Errorf("must be at most %d letters, digits and . _ : -", maxKeyPrefix)
+	if len(s) > maxName || strings.Trim(s, signs) != "" {
+		return "", fmt.Errorf("must be at most %d letters, digits and . _ : -", maxName)
 	}
 	return s, nil
 }

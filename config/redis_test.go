@@ -49,7 +49,7 @@ func TestKeyPrefix(t *testing.T) {
 		"staging:": true, "a.b_c-1": true, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,
 		"{a}": false, "a{": false, "}": false, "a b": false, "a{b}c": false, "é": false,
 	} {
-		if got, err := parseKeyPrefix(s); (err == nil) != ok || ok && got != s {
+		if got, err := parseName(s); (err == nil) != ok || ok && got != s {
 			t.Errorf("%q: %q, %v", s, got, err)
 		}
 	}

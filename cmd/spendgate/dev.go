@@ -45,7 +45,7 @@ func dev(ctx context.Context, p process) error {
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
+	log := ofDeployment(slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level})), c.Deployment)
 	unlock, err := lockFolder(c.DataDir)
 	if err != nil {
 		return err

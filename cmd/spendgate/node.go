@@ -115,11 +115,16 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	return n, nil
 }
 
-// newRegistry is the node's metrics, to begin with those of the process.
-func newRegistry() *prometheus.Registry {
-	registry := prometheus.NewRegistry()
+// newRegistry is the node's metrics, to begin with those of the process. All have the
+// label deployment if that has a name.
+func newRegistry(deployment string) (prometheus.Gatherer, prometheus.Registerer) {
+	gatherer := prometheus.NewRegistry()
+	registry := prometheus.Registerer(gatherer)
+	if deployment != "" {
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"deployment": deployment}, gatherer)
+	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
-	return registry
+	return gatherer, registry
 }
 
 func buildInfo() prometheus.Collector {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,32 @@ func TestStopAtTheStart(t *testing.T) {
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatal("it does not stop")
+		}
+	}
+}
+
+// Every metric and every line of the log has the deployment's name, if it has one.
+func TestDeployment(t *testing.T) {
+	for _, name := range []string{"", "cell-1"} {
+		gatherer, registry := newRegistry(name)
+		registry.MustRegister(newHealth("node of a fleet", slog.New(slog.DiscardHandler)))
+		families, err := gatherer.Gather()
+		if err != nil || len(families) == 0 {
+			t.Fatalf("%d metrics, %v", len(families), err)
+		}
+		for _, f := range families {
+			labels := make(map[string]string)
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if got, there := labels["deployment"]; got != name || there != (name != "") {
+				t.Errorf("%q: %s has %v", name, f.GetName(), labels)
+			}
+		}
+		var out strings.Builder
+		ofDeployment(slog.New(slog.NewJSONHandler(&out, nil)), name).Info("hello")
+		if got := strings.Contains(out.String(), `"deployment":"cell-1"`); got != (name != "") {
+			t.Errorf("%q: %s", name, out.String())
 		}
 	}
 }

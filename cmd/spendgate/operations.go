@@ -19,7 +19,7 @@ import (
 // before the node is, so that probes have an answer while it starts.
 type operations struct {
 	*httpapi.Ops
-	registry *prometheus.Registry
+	registry prometheus.Registerer
 	health   *health
 	listener net.Listener
 	failed   chan error // what serving ended with
@@ -33,12 +33,13 @@ func startOperations(c config.Config, mode string, log *slog.Logger) (*operation
 	if err != nil {
 		return nil, fmt.Errorf("SPENDGATE_OPS_ADDR: %w", err)
 	}
+	gatherer, registry := newRegistry(c.Deployment)
 	o := &operations{
-		registry: newRegistry(), health: newHealth(mode, log), listener: listener,
+		registry: registry, health: newHealth(mode, log), listener: listener,
 		failed: make(chan error, 1), hangups: make(chan os.Signal, 1),
 	}
 	o.registry.MustRegister(o.health)
-	o.Ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: o.registry, Ready: o.health.ready, Pprof: c.PProf, Logger: log})
+	o.Ops = httpapi.NewOps(httpapi.OpsOptions{Gatherer: gatherer, Ready: o.health.ready, Pprof: c.PProf, Logger: log})
 	go func() { o.failed <- o.Serve(listener) }()
 	signal.Notify(o.hangups, syscall.SIGHUP)
 	return o, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit/postgres"
@@ -56,6 +57,7 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 		return err
 	}
 	level.Set(c.LogLevel)
+	log = ofDeployment(log, c.Deployment)
 	redis.SetLogger(redisLog{log}) // before there is a client
 	ops, err := startOperations(c, "node of a fleet", log)
 	if err != nil {
@@ -72,6 +74,14 @@ func serve(ctx context.Context, p process, log *slog.Logger, level *slog.LevelVa
 	}
 	n.reload = func() { n.readAgain(load, level) }
 	return n.run(ctx, func(context.Context) error { return nil })
+}
+
+// ofDeployment adds the name of the deployment to every line, if it has one.
+func ofDeployment(log *slog.Logger, name string) *slog.Logger {
+	if name == "" {
+		return log
+	}
+	return log.With("deployment", name)
 }
 
 // newServeNode makes a node once PostgreSQL and Redis can be used.
@@ -173,7 +183,7 @@ func checkServe(ctx context.Context, p process) error {
 		return err
 	}
 	defer store.Close()
-	_, err = newCheckpoints(c, store, newRegistry(), log)
+	_, err = newCheckpoints(c, store, prometheus.NewRegistry(), log)
 	faults := []error{err}
 	for _, d := range lookAhead(ctx, c, store).dependencies {
 		if d.err != nil {
