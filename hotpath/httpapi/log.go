@@ -32,6 +32,10 @@ func (a *API) logFailure(x *exchange) {
 		more, due = a.noteUnavailable(x.failure)
 	case x.refusal.status == fasthttp.StatusUnauthorized:
 		more, due = a.noteUnauthorized(x)
+	case x.refusal.status == fasthttp.StatusTooManyRequests:
+		var requests int64
+		requests, due = a.limited.add(a.authorizer.KeyID(x.sender()), time.Now())
+		more = []slog.Attr{slog.Int64("requests", requests)}
 	}
 	if !due {
 		return

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/hotpath"
@@ -23,6 +24,29 @@ func TestFailuresNameWhoAndWhat(t *testing.T) {
 		if i >= len(lines) || !strings.Contains(lines[i], want) {
 			t.Errorf("line %d has no %q:\n%s", i, want, s.logged)
 		}
+	}
+}
+
+// An agent that goes on over its limit writes a line a second, which counts its requests.
+func TestRateRefusalsAreSummarized(t *testing.T) {
+	s := start(t, nil)
+	s.fake.admitErr = hotpath.ErrRateLimited
+	for range 20 {
+		s.do("POST", "/v1/checks", plainCheck)
+	}
+	logged := s.logged.String()
+	if n := strings.Count(logged, "request failed"); n == 0 || n >= 20 || !strings.Contains(logged, "key_id=key_known") {
+		t.Errorf("%d lines for 20 requests:\n%s", n, logged)
+	}
+	var all tallies
+	now := time.Now()
+	for i, key := range []string{"a", "b", "a", "a", "b"} {
+		if n, due := all.add(key, now); due != (i < 2) || due && n != 1 {
+			t.Errorf("%d: %d, %v", i, n, due)
+		}
+	}
+	if n, due := all.add("a", now.Add(tallied)); !due || n != 3 {
+		t.Errorf("a second later: %d, %v", n, due)
 	}
 }
 
