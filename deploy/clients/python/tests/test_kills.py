@@ -22,8 +22,10 @@ def fake() -> Iterator[str]:
     """The address of a fake service."""
     with subprocess.Popen([sys.executable, str(pathlib.Path(__file__).with_name("fake.py"))], stdout=subprocess.PIPE, text=True) as p:
         assert p.stdout
-        yield p.stdout.readline().strip()
-        p.kill()
+        try:
+            yield p.stdout.readline().strip()
+        finally:
+            p.kill()
 
 
 def kill_and_count(url: str, key: str, ledger: Ledger, operator: Spendgate, actions: int, **options: Any) -> int:
