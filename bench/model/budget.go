@@ -74,7 +74,12 @@ func (x *explorer) observe(t *state) {
 // commit verifies. Only where the node remembers a counter as exhausted the
 // counters are read first.
 func (x *explorer) pass(t *state, i int) {
-	if c := x.Checks[i]; c.Uses || c.Escalates {
+	switch c := x.Checks[i]; {
+	case c.Restores > 0:
+		a := &t.attempts[i]
+		a.pc, a.lazy, a.met, a.waited = pcReport, false, value{}, false
+		return
+	case c.Uses || c.Escalates:
 		x.passJudged(t, i)
 		return
 	}

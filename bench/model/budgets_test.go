@@ -11,6 +11,9 @@ func budgetScenarios() []Model {
 	elsewhere := func(c Check) Check { c.Fingerprint = 1; return c }
 	taking := func(c Check, first, second uint8) Check { c.Charges = [maxCounters]uint8{first, second}; return c }
 	void := func(check, node int) Check { return Check{Voids: check, Node: node, Window: short} }
+	restore := func(check, node, voided int) Check {
+		return Check{Restores: check, Node: node, After: voided, Window: long}
+	}
 	pending := func(c Check) Check { c.Pending = true; return c }
 	one := taking(plain, 1, 0)
 	return []Model{
@@ -100,6 +103,40 @@ func budgetScenarios() []Model {
 		{
 			Name:   "a void of a lazy successor",
 			Checks: []Check{on(under(plain, short), 0), void(1, 1), on(under(plain, long), 1)}, Lazy: true, Recorded: long, Loader: 1,
+			Ticks: 1, LostReplies: 1,
+		},
+		{
+			Name:   "a correction",
+			Checks: []Check{on(one, 0), void(1, 0), restore(1, 1, 2), on(other(one), 1)}, Limits: [maxCounters]uint8{1},
+			Suspicions: 1,
+		},
+		{
+			Name:   "a correction and a flush",
+			Checks: []Check{void(recordedCheck, 0), restore(recordedCheck, 1, 1), after(on(under(plain, long), 1), 2)}, Recorded: long,
+			Flushes: 1, Reclaims: 1, Loader: 1,
+		},
+		{
+			Name:     "a correction and a check of another action",
+			Checks:   []Check{void(recordedCheck, 0), restore(recordedCheck, 0, 1), after(on(elsewhere(plain), 0), 1), after(on(under(plain, long), 0), 2)},
+			Recorded: long, Flushes: 1, Reclaims: 1, Loader: 1,
+		},
+		{
+			Name:   "two corrections",
+			Checks: []Check{on(one, 0), void(1, 0), restore(1, 0, 2), restore(1, 1, 2)}, Limits: [maxCounters]uint8{1},
+			Suspicions: 1, LostCommits: 1, Reclaims: 1,
+		},
+		{
+			Name:   "a correction and a crash",
+			Checks: []Check{on(plain, 1), void(1, 1), restore(1, 0, 2), on(other(plain), 1)}, Crashes: 1, Suspicions: 1, Reclaims: 1,
+		},
+		{
+			Name:   "a correction behind a longer window",
+			Checks: []Check{on(under(plain, short), 0), void(1, 0), restore(1, 1, 2), on(under(plain, long), 1)}, Recorded: long,
+			Ticks: 2, LostReplies: 1,
+		},
+		{
+			Name:   "a correction in lazy windows",
+			Checks: []Check{on(under(plain, long), 0), void(1, 0), restore(1, 1, 2), on(under(plain, short), 0)}, Lazy: true, Recorded: long, Loader: 1,
 			Ticks: 1, LostReplies: 1,
 		},
 		{

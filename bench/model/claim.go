@@ -104,7 +104,7 @@ func (x *explorer) begin(s *state, i int) {
 	if after := x.Checks[i].After; after > 0 && s.attempts[after-1].pc != pcEnd && s.attempts[after-1].pc != pcDead {
 		return
 	}
-	if x.Checks[i].Voids > 0 {
+	if x.Checks[i].about() > 0 {
 		x.beginReport(s, i)
 		return
 	}
@@ -115,7 +115,8 @@ func (x *explorer) begin(s *state, i int) {
 		return
 	}
 	t := *s
-	t.attempts[i].need, t.attempts[i].withdrawn = t.posted, t.withdrawnBefore()
+	t.attempts[i].need, t.attempts[i].withdrawn = t.posted, t.answeredBefore(releaseAnswered)
+	t.attempts[i].restored = t.answeredBefore(restoreAnswered)
 	x.prepare(&t, i)
 	x.emit(&t, "begins", i)
 }
@@ -162,7 +163,7 @@ func (x *explorer) renewed(t *state, i int) {
 		x.prepare(t, i)
 		return
 	}
-	if a.pc = pcSendClaims; a.target != 0 {
+	if a.pc = pcSendClaims; a.target != 0 && !x.claims(t, i) {
 		a.pc = pcReport
 	}
 }
@@ -223,8 +224,11 @@ func (x *explorer) claimFingerprint(t *state, i int) {
 		x.cut = true
 		return
 	}
-	window := tick(x.Checks[i].Window)
-	a.fingerprint = claim{value: value{check, a.fence.node, t.now, pending}, until: t.now + window}
+	until := t.now + tick(x.Checks[i].Window)
+	if r := t.row(a.target); r != nil {
+		until = r.until
+	}
+	a.fingerprint = claim{value: value{check, a.fence.node, t.now, pending}, until: until}
 	a.sentF = true
 	late := *t
 	f := x.fingerprint(t, i)

@@ -277,7 +277,7 @@ func (x *explorer) end(t *state, i int, kind answer, answered id) {
 	if a.settling {
 		kind, answered = answeredError, 0
 	}
-	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need, withdrawn: a.withdrawn}
+	*a = attempt{pc: pcEnd, answer: kind, answered: answered, need: a.need, withdrawn: a.withdrawn, restored: a.restored}
 }
 
 // releaseClaims releases what the attempt holds: f before k.

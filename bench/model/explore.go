@@ -21,6 +21,9 @@ type Check struct {
 	// one recorded when the search begins.
 	Voids   int
 	Pending bool // its key may not release
+	// Restores makes it a correction: a report that the check, from 1 or recordedCheck,
+	// was carried out after all, once a report gave it back.
+	Restores int
 
 	Escalates bool     // by rules of its own; nobody is asked
 	Uses      bool     // it carries the approval that the recorded check asked for

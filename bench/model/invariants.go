@@ -36,7 +36,7 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if x.Checks[owner].Uses && s.row(r.of).verdict != allowed {
 			return fmt.Sprintf("G13: check %d is a duplicate of one that was not allowed, though that was approved", owner)
 		}
-		if s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 {
+		if s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 && s.row(r.of).released() {
 			return fmt.Sprintf("outcomes: check %d is a duplicate of one whose release was answered before it began", owner)
 		}
 		return ""
@@ -58,7 +58,7 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if other.check == 0 || other.of != 0 || other.released() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
 		}
-		if x.passed(r, other) || x.passed(other, r) {
+		if x.passed(r, other) || x.passed(other, r) || x.gaveWay(s, r, other) || x.gaveWay(s, other, r) {
 			continue
 		}
 		// other is the earlier one, still in force and inside r's window.
@@ -74,6 +74,12 @@ func (x *explorer) brokenBy(s *state, r row) string {
 func (x *explorer) passed(r, other row) bool {
 	owner := r.check.owner()
 	return owner < len(x.Checks) && x.Checks[owner].Uses && other.verdict != allowed && other.since <= r.since
+}
+
+// gaveWay reports whether r may have passed another while that was given back.
+func (x *explorer) gaveWay(s *state, r, other row) bool {
+	owner := r.check.owner()
+	return other.outcome >= restored && (owner >= len(x.Checks) || s.attempts[owner].restored&(1<<other.check.owner()) == 0)
 }
 
 // releases reports whether somebody who may release the check has reported it.
@@ -114,8 +120,11 @@ func (x *explorer) brokenKey(s *state) string {
 func (x *explorer) brokenAnswers(s *state) string {
 	for i, c := range x.Checks {
 		a := &s.attempts[i]
-		if c.releases() && a.answer == answeredReport && !x.reported(s, i).released() {
+		if c.releases() && a.answer == answeredReport && x.reported(s, i).outcome < released {
 			return fmt.Sprintf("outcomes: report %d was answered and released nothing", i)
+		}
+		if c.Restores > 0 && a.answer == answeredReport && x.reported(s, i).outcome != restoreAnswered {
+			return fmt.Sprintf("outcomes: correction %d was answered and restored nothing", i)
 		}
 		if a.answered == 0 {
 			continue
@@ -123,7 +132,7 @@ func (x *explorer) brokenAnswers(s *state) string {
 		if !s.recorded(a.answered) {
 			return fmt.Sprintf("G1: check %d was answered and is not recorded", i)
 		}
-		if a.answer == answeredPass && a.withdrawn&(1<<a.answered.owner()) != 0 {
+		if a.answer == answeredPass && a.withdrawn&(1<<a.answered.owner()) != 0 && s.row(a.answered).released() {
 			return fmt.Sprintf("outcomes: check %d was answered one whose release was answered before it began", i)
 		}
 		for j := range i {
@@ -143,14 +152,16 @@ func (x *explorer) brokenCounters(s *state) string {
 		return ""
 	}
 	var sum usage
+	restores := false // which may lead above the limits
 	for i := range s.rows {
 		for c, amount := range x.taken(&s.rows[i]) {
 			sum[c][x.period(s.rows[i].since)] += amount
+			restores = restores || s.rows[i].outcome >= restored
 		}
 	}
 	for c := range sum {
 		for _, used := range sum[c] {
-			if used > x.Limits[c] {
+			if used > x.Limits[c] && !restores {
 				return fmt.Sprintf("budgets: %d of %d of counter %d is recorded as allowed", used, x.Limits[c], c)
 			}
 		}

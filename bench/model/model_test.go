@@ -8,7 +8,7 @@ import (
 var states = flag.Int("states", 30_000, "how many states a search may visit")
 
 // mutantStates is enough for every mutation: the searches end when it is found.
-const mutantStates = 80_000
+const mutantStates = 160_000
 
 // TestProtocol searches every scenario. One that is not complete was searched
 // to the depth that the states allow.

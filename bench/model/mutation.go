@@ -56,6 +56,10 @@ const (
 	ReleasedStayLive                      // F70: LivePasses returns released passes
 	ReleasedAreLoaded                     // F70: the loader loads released passes
 	ReleasedAdopted                       // F71: an orphan is handed out although it was released
+	RestoredWithoutClaim                  // F97: a correction claims no fingerprint
+	RestoredClaimReleased                 // F97: the claim is released, and the check does not get the name
+	RestoredInAnotherEpoch                // F98: the correction is committed in the epoch then in force
+	RestoredAgain                         // F99: a correction looks for no earlier one
 	ApprovalUsedAgain                     // F72: a use looks for no earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
 	UseUnlocked                           // F74: a use judges without the row's lock

@@ -109,7 +109,7 @@ func (s *state) withNames(u use) use {
 func (s *state) normalize() {
 	for i := range s.attempts {
 		if a := &s.attempts[i]; a.pc == pcEnd || a.pc == pcDead {
-			*a = attempt{pc: a.pc, answer: a.answer, answered: a.answered, need: a.need, withdrawn: a.withdrawn}
+			*a = attempt{pc: a.pc, answer: a.answer, answered: a.answered, need: a.need, withdrawn: a.withdrawn, restored: a.restored}
 		}
 	}
 	u := s.references()

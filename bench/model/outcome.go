@@ -5,17 +5,28 @@ import "slices"
 // A report says that what a check allowed did not happen: in a transaction of
 // its own it gives back, once, what the check took, and the check is no pass any
 // more. Nothing is written to Redis: who meets the check's claim there asks the
-// store, and learns it.
+// store, and learns it. A correction that a check was carried out after all claims
+// the check's fingerprint first, as a check does, so that nobody passes meanwhile.
 
 // releases reports whether a request is a report by a key that may release. By
 // another key it is recorded, and gives nothing back.
 func (c Check) releases() bool { return c.Voids > 0 && !c.Pending }
 
+// about is the check that a report is about, from 1; 0 of what is none.
+func (c Check) about() int { return max(c.Voids, c.Restores) }
+
+// claims reports whether a correction claims the check's fingerprint: a pass whose
+// windows are over, or that an ended attempt is about, holds nothing.
+func (x *explorer) claims(t *state, i int) bool {
+	r := t.row(t.attempts[i].target)
+	return x.Checks[i].Restores > 0 && r.released() && r.until > t.now && !x.is(RestoredWithoutClaim)
+}
+
 // reported is the allowed check that a report is about.
 func (x *explorer) reported(s *state, i int) *row {
 	for n := range s.rows {
 		r := &s.rows[n]
-		if r.check != 0 && r.of == 0 && r.verdict == allowed && r.check.owner() == x.Checks[i].Voids-1 {
+		if r.check != 0 && r.of == 0 && r.verdict == allowed && r.check.owner() == x.Checks[i].about()-1 {
 			return r
 		}
 	}
@@ -27,12 +38,20 @@ func (x *explorer) reported(s *state, i int) *row {
 func (x *explorer) beginReport(s *state, i int) {
 	t := *s
 	a := &t.attempts[i]
-	if r := x.reported(&t, i); r != nil {
-		a.pc, a.target = pcReport, r.check
+	r := x.reported(&t, i)
+	if r != nil && x.Checks[i].Restores > 0 && !r.released() {
+		a.pc = pcEnd
+		x.emit(&t, "Report: there is nothing to correct", i)
+		return
+	}
+	if r != nil {
+		if a.pc, a.target = pcReport, r.check; x.claims(&t, i) {
+			a.pc = pcSendClaims
+		}
 		x.emit(&t, "Report: begins", i)
 		return
 	}
-	if pc := s.attempts[x.Checks[i].Voids-1].pc; pc == pcEnd || pc == pcDead {
+	if pc := s.attempts[x.Checks[i].about()-1].pc; pc == pcEnd || pc == pcDead {
 		a.pc = pcEnd
 		x.emit(&t, "Report: nothing was allowed", i)
 	}
@@ -43,7 +62,9 @@ func (x *explorer) report(s *state, i int) {
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	switch a.pc {
 	case pcReport:
-		a.fence, a.run = fence{n.inc, n.windows.epoch}, n.windows.run
+		if !a.fingerprint.mine || x.is(RestoredInAnotherEpoch) {
+			a.fence, a.run = fence{n.inc, n.windows.epoch}, n.windows.run
+		}
 		a.pc = pcReporting
 		x.appendTxn(&t, txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1)})
 		x.emit(&t, "Report: is appended", i)
@@ -55,7 +76,7 @@ func (x *explorer) report(s *state, i int) {
 			x.emit(&t, "Report: fences its own incarnation", i)
 		}
 	default:
-		if r := t.row(a.target); r.released() || r.outcome != noOutcome && !x.Checks[i].releases() {
+		if x.isReported(&t, i) {
 			x.answerReport(&t, i)
 			x.emit(&t, "Report: is recorded, and answered", i)
 			return
@@ -98,6 +119,7 @@ func (x *explorer) reporting(s *state, i int) {
 // in force.
 func (x *explorer) reportAgain(t *state, i int, staleEpoch bool) {
 	a := &t.attempts[i]
+	x.releaseClaims(t, i)
 	if !staleEpoch {
 		x.retire(t, i)
 	}
@@ -105,14 +127,38 @@ func (x *explorer) reportAgain(t *state, i int, staleEpoch bool) {
 		x.end(t, i, answeredError, 0)
 		return
 	}
-	if a.pc = pcReport; staleEpoch {
+	if a.pc = pcReport; x.claims(t, i) {
+		a.pc = pcSendClaims
+	}
+	if staleEpoch {
 		x.renew(t, i)
 	}
 }
 
-// answerReport: from now on an identical action may be checked again.
+// isReported reports whether the store has the report, or one that it does not follow.
+func (x *explorer) isReported(t *state, i int) bool {
+	r := t.row(t.attempts[i].target)
+	switch {
+	case x.Checks[i].Restores > 0:
+		return r.outcome >= restored
+	case !x.Checks[i].releases():
+		return r.outcome != noOutcome
+	}
+	return r.outcome >= released
+}
+
+// answerReport: from now on an identical action may be checked again, or may not any
+// more. The restored check has the name that was claimed for it.
 func (x *explorer) answerReport(t *state, i int) {
-	if r := t.row(t.attempts[i].target); r.released() {
+	a := &t.attempts[i]
+	switch r := t.row(a.target); {
+	case x.Checks[i].Restores > 0 && r.outcome >= restored:
+		r.outcome = restoreAnswered
+		if a.fingerprint.mine && !x.is(RestoredClaimReleased) {
+			a.fingerprint.unverified = false
+			a.fingerprint.replaced, a.fingerprint.replacedUntil = passHolder(*r), max(r.until, a.fingerprint.replacedUntil)
+		}
+	case r.released():
 		r.outcome = releaseAnswered
 	}
 	x.end(t, i, answeredReport, 0)
@@ -126,7 +172,9 @@ func (x *explorer) commitReport(t *state, c *txn) string {
 	r, releases := t.row(c.row.check), x.Checks[c.by-1].releases() || x.is(PendingReleases)
 	c.state = txnCommitted
 	switch {
-	case r.released() && !x.is(ReleasedAgain), r.outcome == releasePending && x.is(PendingLocksOut):
+	case x.Checks[c.by-1].Restores > 0:
+		return x.commitRestore(t, r)
+	case r.outcome >= released && !x.is(ReleasedAgain), r.outcome == releasePending && x.is(PendingLocksOut):
 		return "report: another's is recorded"
 	case !releases:
 		r.outcome = max(r.outcome, releasePending)
@@ -144,6 +192,19 @@ func (x *explorer) commitReport(t *state, c *txn) string {
 		t.approval.used = 0
 	}
 	return "report: is recorded"
+}
+
+// commitRestore is the transaction of a correction: the check counts again, above the
+// limit if need be.
+func (x *explorer) commitRestore(t *state, r *row) string {
+	if !r.released() && !x.is(RestoredAgain) {
+		return "correction: another's is recorded"
+	}
+	for n, amount := range x.charges(r.check.owner()) {
+		t.used[n][x.period(r.since)] += amount
+	}
+	r.outcome = restored
+	return "correction: is recorded"
 }
 
 // releaseNames is what no report does: it frees the name in Redis.
@@ -196,11 +257,11 @@ func (x *explorer) meet(t *state, i int, found standing) string {
 	return "it was released"
 }
 
-// withdrawnBefore returns the checks, by who asked for them, whose release was
+// answeredBefore returns the checks, by who asked for them, whose outcome was
 // answered already.
-func (s *state) withdrawnBefore() (owners uint8) {
+func (s *state) answeredBefore(o outcome) (owners uint8) {
 	for i := range s.rows {
-		if s.rows[i].outcome == releaseAnswered {
+		if s.rows[i].outcome == o {
 			owners |= 1 << s.rows[i].check.owner()
 		}
 	}

@@ -121,6 +121,7 @@ type attempt struct {
 	target           id    // that a report is about
 	full             uint8 // windows of its counters, a bit each, in which it did not fit at some moment
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
+	restored         uint8 // likewise, that they were carried out after all
 
 	txn      id
 	settling bool // the client was answered 500
@@ -196,9 +197,11 @@ const (
 	releasePending         // reported by a key that may not release
 	released
 	releaseAnswered // the report was answered, too
+	restored        // carried out after all
+	restoreAnswered
 )
 
-func (r *row) released() bool { return r.outcome >= released }
+func (r *row) released() bool { return r.outcome == released || r.outcome == releaseAnswered }
 
 // deferred is a command that is carried out some time later.
 type deferred struct {

@@ -72,7 +72,15 @@ func (x *explorer) meetRecorded(t *state, i int) string {
 	h := a.met
 	owner := h.check.owner()
 	passes, older := x.passesUnallowed(t, i, h.check)
+	if r := t.row(a.target); r != nil && h.since < r.since {
+		a.pc = pcTakeAged
+		return "it is older than the restored pass"
+	}
 	switch {
+	case a.target != 0:
+		x.releaseClaims(t, i)
+		a.pc, a.met = pcReport, value{}
+		return "somebody took the fingerprint"
 	case int(t.now)-int(h.since) >= c.Window:
 		a.pc = pcTakeAged
 		return "it has aged out"
@@ -132,7 +140,7 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	aged, wasReleased, replaced, left := a.pc == pcTakeAged, a.pc == pcTakeReleased, a.met.as(committed), f.until
 	mine := value{check, a.fence.node, t.now, pending}
 	swap := func(t *state) {
-		*x.fingerprint(t, i) = slot{mine, max(t.now+tick(x.Checks[i].Window), left)}
+		*x.fingerprint(t, i) = slot{mine, max(a.lives(t, x.Checks[i].Window), left)}
 	}
 	x.loseSwap(s, &t, i, swap)
 	swap(&t)
@@ -152,6 +160,14 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	}
 	x.pass(&t, i)
 	x.emitStep(&t, step{text: "takeFingerprint: passes; takes f from", who: i, found: replaced})
+}
+
+// lives is until when the attempt's claim is made to live.
+func (a *attempt) lives(t *state, window int) tick {
+	if r := t.row(a.target); r != nil {
+		return r.until
+	}
+	return t.now + tick(window)
 }
 
 // loseSwap: the reply to a swap is lost, and it was carried out or not.
@@ -216,6 +232,9 @@ func (x *explorer) askPasses(t *state, i int) {
 		return
 	}
 	aged := int(t.now)-int(r.since) >= window
+	if restored := t.row(a.target); restored != nil {
+		aged = r.since < restored.since
+	}
 	if passes, older := x.passesUnallowed(t, i, r.check); passes && older.check == 0 && !x.is(PassedHolderGivenBack) {
 		aged = true // to this attempt
 	}
@@ -228,7 +247,7 @@ func (x *explorer) askPasses(t *state, i int) {
 		return
 	}
 	a.fingerprint.until = max(a.fingerprint.until, r.until)
-	if r.until <= t.now+tick(window) || x.is(LifeNotLengthened) {
+	if r.until <= a.lives(t, window) || x.is(LifeNotLengthened) {
 		x.pass(t, i)
 		x.emit(t, "verifyFresh: a pass has aged out; passes", i)
 		return
