@@ -48,8 +48,8 @@ type Party struct {
 	Owner     string // empty when not given
 }
 
-// PartyOf returns who asked for a check, as of the check.
-func PartyOf(c *spend.Check) Party {
+// Asker returns who asked for a check, as of the check.
+func Asker(c *spend.Check) Party {
 	return Party{KeyID: c.KeyID, Principal: c.PrincipalName(), Owner: c.Owner}
 }
 
@@ -193,7 +193,7 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 	switch {
 	case a.Check.Approval.ActionHash != d.ActionHash:
 		return DecisionOutcome(ApprovalMismatch)
-	case by.Shares(PartyOf(a.Check)), by.Shares(a.Asker):
+	case by.Shares(Asker(a.Check)), by.Shares(a.Asker):
 		return DecisionOwn
 	case slices.ContainsFunc(a.Decisions, decided):
 		return DecisionReplayed

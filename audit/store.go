@@ -311,6 +311,8 @@ type Keys interface {
 	ListKeys(ctx context.Context, before spend.ID, limit int) (keys []Key, more bool, total int64, err error)
 	// KeyByHash returns a key's present state, or ErrNotFound.
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
+	// Parties returns who stands behind key_ids now; what is no key's is missing.
+	Parties(ctx context.Context, keyIDs []string) (map[string]Party, error)
 	// NoteKeyUses makes each key's LastUsedAt that time unless it is later
 	// already; a use of a key that is not there is passed over. It does not
 	// raise the generation, and may be repeated.

@@ -143,6 +143,9 @@ func (a Access) principal() string {
 	return cmp.Or(a.key.Grants.Principal, a.key.name)
 }
 
+// mayRelease reports whether the caller's reports may give back (S40).
+func (a Access) mayRelease() bool { return a.key.scopes.Has(spend.OutcomesRelease) }
+
 // KeyHashes are what the caller's checks with an idempotency key, and with the approval
 // if it is not zero, are recorded by for 24 hours.
 func (a Access) KeyHashes(idempotencyKey string, approval spend.ID) []spend.Hash {

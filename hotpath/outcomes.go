@@ -11,26 +11,39 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// Why a report is refused.
-var (
-	ErrNotAllowed      = errors.New("only an allowed check has an outcome")
-	ErrAlreadyReported = errors.New("another outcome is reported")
-)
+// ErrNotAllowed refuses the report of a check that takes none.
+var ErrNotAllowed = errors.New("only an allowed check has an outcome")
 
-// Report is what a caller says of an allowed check.
+// AlreadyReportedError refuses a report beside the last one, which it does not correct.
+type AlreadyReportedError struct{ Last *spend.Outcome } // nil if there is nothing to correct
+
+func (e *AlreadyReportedError) Error() string {
+	switch {
+	case e.Last == nil:
+		return "nothing is reported of this check yet: leave supersedes out"
+	case e.Last.Number == spend.MaxReports:
+		return fmt.Sprintf("this check has %d reports, which is the most", spend.MaxReports)
+	}
+	return fmt.Sprintf("report %d is the last of this check, and says %s; a key with outcomes:release corrects it with \"supersedes\": %d,"+
+		" but whoever asked for the check gives nothing back", e.Last.Number, e.Last.Status, e.Last.Number)
+}
+
+// Report is what a caller says of an allowed check, or of one that was escalated and is
+// approved elsewhere.
 type Report struct {
-	Status    spend.Status
-	Amount    *spend.Amount // that was moved; nil is the check's. Of an executed one only
-	Reference string
-	Note      string
+	Status     spend.Status
+	Amount     *spend.Amount // that was moved; nil is the check's. Of an executed one only
+	Reference  string
+	Note       string
+	Supersedes int // the number of the report that this one corrects; 0 is none
 }
 
 // Report records what became of a check, which the caller may see, or finds the
 // report that says the same. The request has the caller's access. It fails with
-// ErrNotAllowed, ErrAlreadyReported, ErrOverloaded, or ErrUnavailable: then it may
+// ErrNotAllowed, an AlreadyReportedError, ErrOverloaded, or ErrUnavailable: then it may
 // be recorded all the same, and the same report tells.
 func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
-	if check.Decision.Effect != spend.Allow {
+	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
 	if _, ok := a.writer.Reserve(); !ok {
@@ -47,7 +60,7 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 		if err != nil {
 			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		o, replayed, err := r.next(known, check, report)
+		o, replayed, err := a.next(ctx, r, known, check, report)
 		if err != nil || replayed {
 			return o, replayed, err
 		}
@@ -63,15 +76,51 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 	return nil, false, fmt.Errorf("%w: a report was overtaken too often", ErrUnavailable)
 }
 
-// next returns the outcome to be recorded beside those that are known, or the one
-// that says the same already (S39, S40).
-func (r *Request) next(known []*spend.Outcome, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
-	asker := r.Access.key
-	mayRelease := asker.scopes.Has(spend.OutcomesRelease)
-	o = &spend.Outcome{
-		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Number: len(known) + 1, Status: report.Status,
-		Reference: report.Reference, Note: report.Note,
-		KeyID: asker.name, Principal: asker.Grants.Principal, RequestID: r.ID, Check: check,
+// next returns the outcome to be recorded behind those that are known, or the one
+// that says the same already (S39, S61).
+func (a *Authorizer) next(ctx context.Context, r Request, known []*spend.Outcome, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
+	o = r.outcome(check, report)
+	o.Number = len(known) + 1
+	if len(known) > 0 {
+		o.Follows = known[len(known)-1]
+	}
+	o.SetRelease(r.Access.mayRelease())
+	if o.MayRelease && o.GivesBack() {
+		asked, err := a.askedFor(ctx, r.Access, check)
+		if err != nil {
+			return nil, false, err
+		}
+		o.SetRelease(!asked)
+	}
+	last, corrects := o.Follows, report.Supersedes
+	if check.Decision.Effect != spend.Allow && (!o.MayRelease || last == nil && o.Status != spend.Executed) {
+		return nil, false, ErrNotAllowed
+	}
+	if last == nil && corrects == 0 {
+		return o, false, nil
+	}
+	if last == nil {
+		return nil, false, &AlreadyReportedError{}
+	}
+	follows := o.MayRelease && !last.MayRelease && (corrects == 0 || corrects == last.Number)
+	repeats := last.Same(o) && (corrects == 0 || corrects == last.Number || corrects == last.Number-1)
+	switch {
+	case repeats && (!follows || last.Release == o.Release && last.Excess == o.Excess):
+		return last, true, nil
+	case !o.MayRelease && corrects == 0 && known[0].Same(o): // its own, before a releasing key reported
+		return known[0], true, nil
+	case follows, o.MayRelease && corrects == last.Number && last.Number < spend.MaxReports:
+		return o, false, nil
+	}
+	return nil, false, &AlreadyReportedError{last}
+}
+
+// outcome returns what the report says of the check.
+func (r *Request) outcome(check *spend.Check, report Report) *spend.Outcome {
+	reporter := r.Access.key
+	o := &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Status: report.Status, Reference: report.Reference, Note: report.Note,
+		KeyID: reporter.name, Principal: reporter.Grants.Principal, RequestID: r.ID, Check: check,
 	}
 	switch {
 	case report.Amount != nil:
@@ -79,20 +128,22 @@ func (r *Request) next(known []*spend.Outcome, check *spend.Check, report Report
 	case o.Status == spend.Executed:
 		o.Amount = check.Action.Amount
 	}
-	o.SetRelease(mayRelease)
-	if len(known) == 0 {
-		return o, false, nil
+	return o
+}
+
+// askedFor reports whether the caller asked for the check: by API key, principal or
+// owner, as of the check or as of now (S61, S62).
+func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.Check) (bool, error) {
+	caller := audit.Party{KeyID: access.keyID(), Principal: access.principal(), Owner: access.key.Grants.Owner}
+	if caller.Shares(audit.Asker(check)) {
+		return true, nil
 	}
-	last := known[len(known)-1]
-	switch {
-	case last.Pending() && mayRelease:
-		return o, false, nil
-	case last.Same(o):
-		return last, true, nil
-	case !mayRelease && known[0].Same(o): // its own, before a releasing key reported
-		return known[0], true, nil
+	now, err := a.store.Parties(ctx, []string{caller.KeyID, check.KeyID})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return nil, false, ErrAlreadyReported
+	reporter, asker := now[caller.KeyID], now[check.KeyID] // the store's word is newer than this node's
+	return reporter.Shares(audit.Asker(check)) || reporter.Shares(asker) || caller.Shares(asker), nil
 }
 
 // reporting is one report on its way.
@@ -103,13 +154,32 @@ type reporting struct {
 }
 
 // record commits the outcome. again means that nothing was recorded, and that it is
-// to be looked what is known by now.
+// to be looked what is known by now. A check that was given back and counts again has
+// its fingerprint claimed first.
 func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, err error) {
-	if o.Fence, err = r.a.guard.CurrentFence(ctx); err != nil {
-		return false, err
+	at, held := &guard.Attempt{Deadline: r.deadline}, false
+	if o.Restores() {
+		if held, err = r.a.guard.ClaimFor(ctx, at, o.Check); err != nil {
+			return false, err
+		}
+		o.Fence = at.Fence()
+	}
+	if !held {
+		if o.Fence, err = r.a.guard.CurrentFence(ctx); err != nil {
+			return false, err
+		}
 	}
 	entry := r.a.writer.AppendOutcome(o)
 	err = entry.Wait(r.deadline)
+	if errors.Is(err, audit.ErrPending) {
+		r.handedOver = true
+		r.a.unresolved.Go(func() {
+			defer r.a.writer.Free()
+			r.settle(at, held, entry.Final()) // there is nobody to tell any more
+		})
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	r.settle(at, held, err)
 	switch {
 	case err == nil, errors.Is(err, audit.ErrReported):
 		return err != nil, nil
@@ -118,17 +188,22 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 			return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		return true, r.a.guard.RenewFence(ctx, o.Fence, errors.Is(err, audit.ErrStaleEpoch))
-	case errors.Is(err, audit.ErrPending):
-		r.handedOver = true
-		r.a.unresolved.Go(func() {
-			defer r.a.writer.Free()
-			_ = entry.Final() // there is nobody to tell any more
-		})
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):
 		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return false, err
+}
+
+// settle ends the claim of a report whose commit ended so. While it is not known what
+// became of the commit, the claim stays: whoever meets it fences this node.
+func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
+	switch {
+	case !held || errors.Is(err, audit.ErrPending):
+	case err == nil:
+		r.a.guard.HandOver(at)
+	default:
+		r.a.guard.Release(at)
+	}
 }
 
 // newReported returns what looks up the last outcomes of checks, for many
@@ -143,7 +218,7 @@ func newReported(store audit.Trail) *guard.Lookup[spend.ID, *spend.Outcome] {
 func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (Answer, error) {
 	a.metrics.replays.Inc()
 	answer := Answer{Check: check, Replayed: true}
-	if check.Decision.Effect != spend.Allow {
+	if !check.TakesOutcome() {
 		return answer, nil
 	}
 	o, _, err := a.reported.Get(ctx, check.ID)

@@ -15,12 +15,31 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// report says on a node what became of a check, with a key of that role.
+// report says on a node what became of a check, with a key of that role, which did not
+// ask for it.
 func (f *fleet) report(node int, of outcome, role spend.Role, status spend.Status) (*spend.Outcome, bool, error) {
-	r := hotpath.Request{
-		Access: hotpath.AccessOf(&audit.Key{ID: f.keyID, Grants: spend.Grants{Role: role}}), ID: "req_000000000000", Started: time.Now(),
+	return f.reportBy(node, of, &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role}}, hotpath.Report{Status: status})
+}
+
+func (f *fleet) reportBy(node int, of outcome, key *audit.Key, report hotpath.Report) (*spend.Outcome, bool, error) {
+	r := hotpath.Request{Access: hotpath.AccessOf(key), ID: "req_000000000000", Started: time.Now()}
+	return f.nodes[node].Report(context.Background(), r, of.answer.Check, report)
+}
+
+// correct records that a check was carried out after all, beside that many reports.
+func (f *fleet) correct(node int, of outcome, supersedes int) {
+	f.t.Helper()
+	key := &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor}}
+	o, replayed, err := f.reportBy(node, of, key, hotpath.Report{Status: spend.Executed, Supersedes: supersedes})
+	if err != nil || replayed || o.Number != supersedes+1 {
+		f.t.Fatalf("executed after all: %+v, %v, %v", o, replayed, err)
 	}
-	return f.nodes[node].Report(context.Background(), r, of.answer.Check, hotpath.Report{Status: status})
+}
+
+// refused reports whether a report was refused beside the last, of that number.
+func refused(err error, number int) bool {
+	reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err)
+	return ok && reported.Last != nil && reported.Last.Number == number
 }
 
 // release voids a check.
@@ -165,7 +184,7 @@ func TestOutcomeIsReportedOnce(t *testing.T) {
 			if got := f.used(t, "b", "daily", `["agent-0"]`); got != "60 1" {
 				t.Errorf("%d: used %s", i, got)
 			}
-			if _, _, err := f.report(1, first, spend.Executor, spend.Voided); !errors.Is(err, hotpath.ErrAlreadyReported) {
+			if _, _, err := f.report(1, first, spend.Executor, spend.Voided); !refused(err, 1) {
 				t.Errorf("%d: another report: %v", i, err)
 			}
 		}
@@ -201,6 +220,226 @@ func TestReleaseMakesRoom(t *testing.T) {
 		}
 		if got := f.used(t, "one", "one", "[]"); allowed != 1 || got != "0 1" {
 			t.Errorf("%d allowed, used %s", allowed, got)
+		}
+	})
+}
+
+// S61: what was given back and is executed after all holds its action again, on every
+// node, whatever Redis remembers (F97); unless somebody took it meanwhile. It counts
+// again, above the limit if need be.
+func TestCorrectedActionIsHeld(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		for i, lost := range []string{"", "void", "correction", "taken", "stale", "fenced"} {
+			action := under(refundOf(t, "60", fmt.Sprint("c-", i)), "b")
+			action.AgentID = fmt.Sprint("agent-", i)
+			used := func(want string) {
+				t.Helper()
+				if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", action.AgentID)); got != want {
+					t.Errorf("%s: used %s, want %s", lost, got, want)
+				}
+			}
+			first := f.check(0, action)
+			f.release(0, first)
+			used("0 0")
+			holder, want := first, "60 1"
+			switch lost {
+			case "void":
+				f.flush()
+			case "taken":
+				if f.mini != nil {
+					f.mini.Advance(time.Second)
+				}
+				holder, want = f.check(1, action), "120 2"
+				if !holder.passed() {
+					t.Fatal(holder)
+				}
+			case "stale":
+				f.flush()
+				f.check(1, under(refundOf(t, "1", "another"), "b")) // another epoch, which node 0 does not know
+			case "fenced":
+				if err := f.store.Fence(t.Context(), f.nodes[0].guard.Node()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.correct(0, first, 1)
+			used(want)
+			if lost == "correction" {
+				f.flush()
+			}
+			for _, o := range f.checkAll(repeat(action, 4)...) {
+				if !o.names(holder.answer.Check.ID.Text("chk_")) {
+					t.Errorf("%s: after the correction: %s", lost, o)
+				}
+			}
+			if _, _, err := f.reportBy(1, first, &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor}},
+				hotpath.Report{Status: spend.Voided, Supersedes: 1}); !refused(err, 2) {
+				t.Errorf("%s: a stale number: %v", lost, err)
+			}
+		}
+	})
+}
+
+// S61: reports of many keys, at once: those of one number follow once, and the counter
+// is what the last says.
+func TestCorrectionsFollowOneAnother(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		action := under(refundOf(t, "60", "c"), "b")
+		check := f.check(0, action)
+		executor := &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor, Principal: "psp"}}
+		for number := range 6 {
+			var recorded atomic.Int64
+			var last atomic.Pointer[spend.Outcome]
+			var wg sync.WaitGroup
+			for n := range 4 {
+				wg.Go(func() {
+					report := hotpath.Report{Status: []spend.Status{spend.Voided, spend.Executed}[(n+number)%2], Supersedes: number, Note: fmt.Sprint(n)}
+					if report.Status == spend.Executed {
+						moved := refundOf(t, fmt.Sprint(10*n+number), "").Amount
+						report.Amount = &moved
+					}
+					switch o, replayed, err := f.reportBy(n%2, check, executor, report); {
+					case err == nil && !replayed:
+						recorded.Add(1)
+						last.Store(o)
+					case !refused(err, number+1):
+						t.Errorf("beside %d: %+v, %v, %v", number, o, replayed, err)
+					}
+				})
+			}
+			wg.Wait()
+			o, want := last.Load(), "0 0"
+			if recorded.Load() != 1 {
+				t.Fatalf("%d reports of number %d", recorded.Load(), number+1)
+			}
+			if o.Status == spend.Executed {
+				want = o.Amount.String() + " 1"
+			}
+			if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", action.AgentID)); got != want {
+				t.Errorf("after report %d: used %s, want %s", number+1, got, want)
+			}
+		}
+		for number := 6; number <= spend.MaxReports; number++ { // of which there is a last one
+			moved := refundOf(t, fmt.Sprint(number), "").Amount
+			_, _, err := f.reportBy(0, check, executor, hotpath.Report{Status: spend.Executed, Amount: &moved, Supersedes: number})
+			if number == spend.MaxReports && (!refused(err, number) || !strings.Contains(err.Error(), "which is the most")) || number < spend.MaxReports && err != nil {
+				t.Fatalf("beside %d: %v", number, err)
+			}
+		}
+	})
+}
+
+// S61: who asked, by API key, principal or owner, as of the check and as of now, gives
+// nothing back, and corrects nothing so.
+func TestAskerGivesNothingBack(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "b", budgetRules)
+		stored := func(g spend.Grants) (hotpath.Caller, *audit.Key) {
+			raw, k, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000, Grants: g})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hotpath.KeyCaller([]byte(raw)), k
+		}
+		patch := func(k *audit.Key, g spend.Grants) {
+			change := audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: []string{"principal", "owner"}}}
+			if _, err := f.store.UpdateKey(t.Context(), audit.Actor{}, k.ID, change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		executor := func(principal, owner string) *audit.Key {
+			return &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor, Principal: principal, Owner: owner}}
+		}
+		asked := spend.Grants{Role: spend.Agent, Principal: "Shop", Owner: "Till"}
+		caller, asker := stored(asked)
+		sameKey := executor("", "")
+		sameKey.ID = asker.ID
+		_, patched := stored(spend.Grants{Role: spend.Executor})
+		less := refundOf(t, "1", "").Amount
+		for i, c := range []struct {
+			name string
+			by   *audit.Key
+			then func()
+		}{
+			{"key", sameKey, nil},
+			{"principal", executor("shop", ""), nil},
+			{"owner", executor("", "TILL"), nil},
+			{"owner as principal", executor("till", "bank"), nil},
+			{"before a patch", executor("shop", ""), func() { patch(asker, spend.Grants{Principal: "elsewhere"}) }},
+			{"after a patch", executor("Elsewhere", ""), func() { patch(asker, spend.Grants{Principal: "elsewhere"}) }},
+			{"patched as well", patched, func() { patch(patched, asked) }},
+			{"", executor("psp", "bank"), nil},
+		} {
+			patch(asker, asked)
+			action := under(refundOf(t, "60", fmt.Sprint("c-", i)), "b")
+			action.AgentID = fmt.Sprint("agent-", i)
+			check := f.checkBy(caller, 0, action)
+			if c.then != nil {
+				c.then()
+			}
+			want, used := spend.ReleasePending, "60 1"
+			if c.name == "" {
+				want, used = spend.ReleaseDone, "1 1"
+			}
+			if o, _, err := f.reportBy(0, check, c.by, hotpath.Report{Status: spend.Executed, Amount: &less}); err != nil || o.Release != want {
+				t.Errorf("%s: of less: %+v, %v", c.name, o, err)
+			}
+			if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", action.AgentID)); got != used {
+				t.Errorf("%s: used %s", c.name, got)
+			}
+			if _, _, err := f.reportBy(0, check, c.by, hotpath.Report{Status: spend.Voided}); !refused(err, 1) {
+				t.Errorf("%s: beside its own: %v", c.name, err)
+			}
+			if c.name == "" {
+				continue
+			}
+			f.release(0, check) // by somebody else, who names no report
+			for n, said := range []hotpath.Report{{Status: spend.Executed, Supersedes: 2}, {Status: spend.Voided, Supersedes: 3}} {
+				o, _, err := f.reportBy(0, check, c.by, said)
+				if n == 0 && (err != nil || o.Number != 3) {
+					t.Errorf("%s: it was executed: %+v, %v", c.name, o, err)
+				}
+				if n == 1 && !refused(err, 3) {
+					t.Errorf("%s: it was not: %+v, %v", c.name, o, err)
+				}
+			}
+			if got := f.used(t, "b", "daily", fmt.Sprintf("[%q]", action.AgentID)); got != "60 1" {
+				t.Errorf("%s: in the end %s", c.name, got)
+			}
+		}
+	})
+}
+
+// S39: what was escalated and is approved outside may be reported as executed, by who
+// may release; it took nothing, and gives nothing back.
+func TestUnapprovedOutcome(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "ask", `[{"rule_id":"people","rule_type":"escalate_if","parameters":{"amount_above":10}},
+			{"rule_id":"one","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","window":"lifetime"}}]`)
+		check := f.check(0, under(refundOf(t, "60", "c"), "ask"))
+		for _, no := range []struct {
+			role   spend.Role
+			status spend.Status
+		}{{spend.Agent, spend.Executed}, {spend.Executor, spend.Voided}, {spend.Executor, spend.Failed}} {
+			if _, _, err := f.report(0, check, no.role, no.status); !errors.Is(err, hotpath.ErrNotAllowed) {
+				t.Errorf("%s by %s: %v", no.status, no.role, err)
+			}
+		}
+		o, _, err := f.report(0, check, spend.Executor, spend.Executed)
+		if err != nil || o.Excess != spend.Unapproved || o.Release != spend.ReleaseNone {
+			t.Errorf("%+v, %v", o, err)
+		}
+		if _, _, err := f.report(0, check, spend.Agent, spend.Executed); !errors.Is(err, hotpath.ErrNotAllowed) {
+			t.Errorf("beside it, by an agent: %v", err)
+		}
+		o, _, err = f.reportBy(0, check, &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor}},
+			hotpath.Report{Status: spend.Voided, Supersedes: 1})
+		if err != nil || o.Release != spend.ReleaseNone || o.Excess != "" {
+			t.Errorf("corrected: %+v, %v", o, err)
+		}
+		if got := f.used(t, "ask", "one", "[]"); got != "0 0" {
+			t.Errorf("used %s", got)
 		}
 	})
 }

@@ -30,7 +30,9 @@ func report(f spend.Fence, of *spend.Check, number int, status spend.Status, may
 
 // moved is a report of another amount.
 func moved(o *spend.Outcome, text string, mayRelease bool) *spend.Outcome {
-	o.Amount = amount(text)
+	if o.Amount = (spend.Amount{}); o.Status == spend.Executed {
+		o.Amount = amount(text)
+	}
 	o.SetRelease(mayRelease)
 	return o
 }
@@ -95,7 +97,7 @@ func outcomesComeBack(t *testing.T, s Subject) {
 	slices.SortStableFunc(got, func(a, b *spend.Outcome) int { return slices.Compare(a.CheckID[:], b.CheckID[:]) })
 	slices.SortStableFunc(want, func(a, b *spend.Outcome) int { return slices.Compare(a.CheckID[:], b.CheckID[:]) })
 	for i, o := range want {
-		o.Check = nil
+		o.Check, o.Follows = nil, nil
 		if !reflect.DeepEqual(got[i], o) {
 			t.Errorf("came back\n%+v\nwant\n%+v", got[i], o)
 		}
@@ -105,8 +107,8 @@ func outcomesComeBack(t *testing.T, s Subject) {
 	}
 }
 
-// outcomesAreReportedOnce: a second comes only after a first that left something
-// to do, and with what is refused nothing is written (F64, F65).
+// outcomesAreReportedOnce: each follows the last, and one by who may not release is a
+// first; with what is refused nothing is written (F64, F65, F99).
 func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := make([]*spend.Check, 6)
@@ -119,14 +121,19 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	mustRefuseReport(t, s, []*spend.Check{charged(newCheck(f), charge("day", `["0"]`, "100"))},
 		[]*spend.Outcome{report(f, checks[0], 1, spend.Voided, true), report(f, checks[4], 1, spend.Voided, true), report(f, checks[1], 1, spend.Voided, true)},
 		checks[0], checks[1])
-	for _, none := range []int{0, 3, 5} { // final, nothing to do, no first
-		mustRefuseReport(t, s, nil, []*spend.Outcome{report(f, checks[none], 2, spend.Voided, true)}, checks[none])
+	for _, refused := range []*spend.Outcome{
+		report(f, checks[0], 2, spend.Executed, false), report(f, checks[3], 2, spend.Voided, false), // by who may not release
+		report(f, checks[0], 3, spend.Executed, true), report(f, checks[5], 2, spend.Voided, true), // beside no other
+		report(f, checks[0], 1, spend.Executed, false),
+	} {
+		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
 	}
 	mustUse(t, s, checks[0].Charges[0], "0", 0)
 	mustUse(t, s, checks[4].Charges[0], "100", 1)
 	mustReport(t, s, report(f, checks[1], 2, spend.Voided, true), report(f, checks[2], 2, spend.Executed, true))
-	mustRefuseReport(t, s, nil, []*spend.Outcome{report(f, checks[1], 2, spend.Voided, true)}, checks[1])
+	mustRefuseReport(t, s, nil, []*spend.Outcome{report(f, checks[1], 2, spend.Voided, true), report(f, checks[2], 3, spend.Voided, true)}, checks[1])
 	mustUse(t, s, checks[1].Charges[0], "0", 0)
+	mustUse(t, s, checks[2].Charges[0], "100", 1)
 
 	stale := f
 	stale.Epoch = spend.NewID(now())

@@ -88,6 +88,8 @@ func checkTests() []test {
 		{"OutcomesComeBack", outcomesComeBack},
 		{"OutcomesAreReportedOnce", outcomesAreReportedOnce},
 		{"OutcomesCorrectCounters", outcomesCorrectCounters},
+		{"OutcomesFollow", outcomesFollow},
+		{"UseFollows", useFollows},
 		{"OutcomesRace", outcomesRace},
 		{"ReleasedPasses", releasedPasses},
 		{"DeploymentIsNamed", deploymentIsNamed},

@@ -130,4 +130,13 @@ func (r *fieldReader) letter(letters string, nullable bool) int {
 	return i
 }
 
+func (r *fieldReader) boolean() bool {
+	field := r.sized(1)
+	if field == nil || field[0] > 1 {
+		r.wrong = fmt.Errorf("%q is no boolean", field)
+		return false
+	}
+	return field[0] == 1
+}
+
 func (r *fieldReader) text() string { return string(r.next()) }

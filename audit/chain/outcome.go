@@ -13,7 +13,7 @@ import (
 const (
 	StatusLetters  = "xfv"
 	ReleaseLetters = "npd"
-	ExcessLetters  = "\x00ep" // no letter stands for none
+	ExcessLetters  = "\x00epu" // no letter stands for none
 )
 
 const outcomeDomain = "spendgate outcome 1\n"
@@ -26,18 +26,18 @@ var ErrNotOutcome = errors.New("not an outcome")
 func OutcomeColumns() []string {
 	return []string{
 		"outcome_id", "check_id", "node", "epoch", "number", "status", "release", "excess", "amount",
-		"reference", "note", "key_id", "principal", "request_id",
+		"reference", "note", "key_id", "principal", "request_id", "may_release",
 	}
 }
 
 // outcomeFields is how many columns OutcomeColumns has.
-const outcomeFields = 14
+const outcomeFields = 15
 
 // The values at the index of their letters.
 var (
 	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided}
 	releases = [...]spend.Release{spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone}
-	excesses = [...]spend.Excess{"", spend.ExcessCounted, spend.ExcessPending}
+	excesses = [...]spend.Excess{"", spend.ExcessCounted, spend.ExcessPending, spend.Unapproved}
 )
 
 // StatusLetter returns the code of a status.
@@ -92,7 +92,8 @@ func AppendOutcome(b []byte, o *spend.Outcome) []byte {
 	b = appendOptional(b, o.Note)
 	b = appendField(b, o.KeyID)
 	b = appendOptional(b, o.Principal)
-	return appendField(b, o.RequestID)
+	b = appendField(b, o.RequestID)
+	return appendBoolean(b, o.MayRelease)
 }
 
 // ParseOutcome reads what AppendOutcome encodes. It fails with ErrNotRow or
@@ -128,6 +129,7 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	for _, text := range []*string{&o.Reference, &o.Note, &o.KeyID, &o.Principal, &o.RequestID} {
 		*text = r.text()
 	}
+	o.MayRelease = r.boolean()
 	if r.wrong != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotOutcome, r.wrong)
 	}

@@ -137,3 +137,10 @@ func appendInt64(b []byte, n int64) []byte {
 }
 
 func appendLetter(b []byte, letter byte) []byte { return append(b, 0, 0, 0, 1, letter) }
+
+func appendBoolean(b []byte, value bool) []byte {
+	if value {
+		return appendLetter(b, 1)
+	}
+	return appendLetter(b, 0)
+}

@@ -138,6 +138,16 @@ func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyPar
 	return found, err
 }
 
+// Parties implements audit.Keys.
+func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
+	all, err := s.parties(ctx, keyIDs)
+	parties := make(map[string]audit.Party, len(all))
+	for id, p := range all {
+		parties[id] = p.Party
+	}
+	return parties, err
+}
+
 // decisionStale says that what a decision was judged by has changed.
 const decisionStale audit.DecisionOutcome = "stale"
 

@@ -124,7 +124,7 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	case audit.NoOutcome:
 		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id)")
 	default:
-		text.add(" AND decision = 'a' AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = '" +
+		text.add(" AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = '" +
 			string(chain.StatusLetter(q.Outcome)) + "'")
 	}
 	text.within(q.Bounds)

@@ -12,12 +12,12 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// released is whether check c, or the use of its approval, was given back. In an
-// expression, the planner looks each check up, whatever it thinks how many outcomes
-// there are.
-const released = `coalesce((SELECT true FROM outcomes AS o WHERE o.check_id IN (c.check_id,
+// released is whether check c, or the use of its approval, was given back by the last
+// report. In an expression, the planner looks each check up, whatever it thinks how many
+// outcomes there are.
+const released = `coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
 	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
-	AND o.release = 'd' AND o.status <> 'x' LIMIT 1), false)`
+	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)), false)`
 
 // PassStates implements audit.Trail.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -50,7 +50,7 @@ func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {
 
 // appendOutcome adds an outcome_row, a composite value in the binary format.
 func appendOutcome(b []byte, o *spend.Outcome) []byte {
-	b = binary.BigEndian.AppendUint32(b, 12) // fields
+	b = binary.BigEndian.AppendUint32(b, 13) // fields
 	b = appendField(b, pgtype.UUIDOID, o.ID[:])
 	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
 	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(o.Number))
@@ -70,7 +70,15 @@ func appendOutcome(b []byte, o *spend.Outcome) []byte {
 	b = appendOptional(b, o.Note)
 	b = appendText(b, o.KeyID)
 	b = appendOptional(b, o.Principal)
-	return appendText(b, o.RequestID)
+	b = appendText(b, o.RequestID)
+	return appendBool(b, o.MayRelease)
+}
+
+func appendBool(b []byte, value bool) []byte {
+	if value {
+		return appendField(b, pgtype.BoolOID, "\x01")
+	}
+	return appendField(b, pgtype.BoolOID, "\x00")
 }
 
 // appendCorrection adds a counter_correction, a composite value in the binary

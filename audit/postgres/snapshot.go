@@ -151,7 +151,7 @@ func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byt
 // Corrections implements verify.Evidence.
 func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]byte) error) error {
 	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(),
-		within("check_id", r)+" AND (release = 'd' OR excess = 'e') ORDER BY check_id, number", each)
+		within("check_id", r)+" AND (release = 'd' OR excess = 'e' OR number > 1) ORDER BY check_id, number", each)
 }
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.

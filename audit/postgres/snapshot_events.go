@@ -32,7 +32,7 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		FROM state AS s, {schema}.approvals AS a WHERE a.xid < s.below AND a.xid <> ALL (s.pending)
 	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL
 		FROM state AS s CROSS JOIN {schema}.outcomes AS o LEFT JOIN {schema}.checks AS k ON k.check_id = o.check_id
-			CROSS JOIN LATERAL (VALUES ('o'::"char", true), ('p', o.release = 'p'), ('x', o.excess IS NOT NULL)) AS n (type, occurred)
+			CROSS JOIN LATERAL (VALUES ('o'::"char", true), ('p', o.release = 'p'), ('x', o.excess IN ('e', 'p'))) AS n (type, occurred)
 		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
 
 // strayEvents are events without a source that has a number, sources without their

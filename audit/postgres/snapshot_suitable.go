@@ -58,7 +58,7 @@ func verifiedTables() map[string]verified {
 		}, []string{"policy_id", "version", "generation"}},
 		"outcomes": {chain.OutcomeColumns(), map[string]string{
 			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "number": "smallint", "status": `"char"`, "release": `"char"`,
-			"excess": `"char"`, "amount": "numeric",
+			"excess": `"char"`, "amount": "numeric", "may_release": "boolean",
 		}, []string{"outcome_id", "check_id", "number"}},
 		"batches": {batches, map[string]string{
 			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",

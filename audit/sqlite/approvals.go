@@ -101,6 +101,21 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	return all, nil
 }
 
+// Parties implements audit.Keys.
+func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
+	parties := make(map[string]audit.Party, len(keyIDs))
+	for _, id := range keyIDs {
+		p, err := partyOf(ctx, s.reader, id)
+		if err != nil {
+			return nil, err
+		}
+		if p.KeyID != "" {
+			parties[id] = p
+		}
+	}
+	return parties, nil
+}
+
 // partyOf returns who stands behind a key now; zero without such a key.
 func partyOf(ctx context.Context, from querier, keyID string) (audit.Party, error) {
 	id, malformed := spend.ParseID(keyID, spend.PrefixKey)

@@ -35,7 +35,7 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	case audit.NoOutcome:
 		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes)")
 	default:
-		w.and("decision = 'allow' AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = ?", string(q.Outcome))
+		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = ?", string(q.Outcome))
 	}
 	w.within(q.Bounds)
 	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+"?) AS examined WHERE true"+w.text+

@@ -11,15 +11,17 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// released is whether check c, or the use of its approval, was given back.
+// released is whether check c, or the use of its approval, was given back by the last
+// report.
 const released = `EXISTS (SELECT 1 FROM outcomes AS o
 	WHERE o.check_id IN (c.check_id, (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id))
-	AND o.release = 'done' AND o.status <> 'executed')`
+	AND o.release = 'done' AND o.status <> 'executed'
+	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id))`
 
 func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
 
-// insertOutcomes records outcomes, or names the checks that have one of that
-// number, or, for a second, no first that left something to do.
+// insertOutcomes records outcomes, or names the checks whose last report has another
+// number than the one before.
 func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {
@@ -27,11 +29,11 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 		if o.Status == spend.Executed {
 			amount = o.Amount.String()
 		}
-		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = ?5)
-				AND (?5 = 1 OR EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = 1 AND (release = 'pending' OR excess = 'exceeded_pending')))`,
+				AND (?5 = 1 OR ?15 AND EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = ?5 - 1))`,
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Number, string(o.Status), string(o.Release), orNull(string(o.Excess)), amount,
-			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID)
+			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease)
 		if err != nil {
 			return err
 		}
@@ -70,7 +72,7 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 func scanOutcome(row scanner) (*spend.Outcome, error) {
 	o := new(spend.Outcome)
 	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Number, (*string)(&o.Status), (*string)(&o.Release),
-		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID)
+		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID, &o.MayRelease)
 	if err == nil && !o.Status.Known() {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}

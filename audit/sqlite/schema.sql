@@ -60,6 +60,7 @@ CREATE TABLE outcomes (
     key_id     TEXT    NOT NULL,
     principal  TEXT,
     request_id TEXT    NOT NULL,
+    may_release INTEGER NOT NULL, -- who reported
     PRIMARY KEY (check_id, number)
 ) STRICT;
 
@@ -315,7 +316,7 @@ BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT NEW.outcome_id, 'outcome.release_pending', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.release = 'pending';
     INSERT INTO events (source, type, policy_id, agent_id)
-        SELECT NEW.outcome_id, 'outcome.exceeded', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.excess IS NOT NULL;
+        SELECT NEW.outcome_id, 'outcome.exceeded', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.excess <> 'unapproved';
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
 BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;

@@ -40,7 +40,7 @@ func (s *slice) take(fields [][]byte, intact bool) error {
 	if err != nil && intact {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
-	outcomes := s.correctionsOf(spend.ID(fields[0]))
+	last := s.correctionOf(spend.ID(fields[0]))
 	principal := spend.Check{KeyID: string(fields[29]), Principal: string(fields[31])}
 	for i := range taken {
 		if err := v.meet(string(fields[policyID]), &taken[i], principal.PrincipalName()); err != nil {
@@ -49,27 +49,23 @@ func (s *slice) take(fields [][]byte, intact bool) error {
 		if v.ended(taken[i].EndMS) {
 			continue
 		}
-		var by spend.Correction
-		for _, o := range outcomes {
-			by = by.Plus(o.Correction(&taken[i]))
-		}
-		if err := v.counts.take(string(fields[policyID]), &taken[i], by); err != nil {
+		if err := v.counts.take(string(fields[policyID]), &taken[i], last.Effect(&taken[i])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// correctionsOf returns the outcomes that correct what a check took. Checks are
-// asked about in the order of their identifiers.
-func (s *slice) correctionsOf(check spend.ID) (of []*spend.Outcome) {
+// correctionOf returns the last outcome of those that correct what a check took; nil if
+// there is none. Checks are asked about in the order of their identifiers.
+func (s *slice) correctionOf(check spend.ID) (last *spend.Outcome) {
 	for len(s.corrections) > 0 && !less(check, s.corrections[0].CheckID) {
 		if s.corrections[0].CheckID == check {
-			of = append(of, s.corrections[0])
+			last = s.corrections[0]
 		}
 		s.corrections = s.corrections[1:]
 	}
-	return of
+	return last
 }
 
 // counters compares the counters of budgets with what the recorded checks took

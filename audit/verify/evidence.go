@@ -37,7 +37,7 @@ type Evidence interface {
 	// Outcomes calls each for every outcome of the range, by its own identifier and in
 	// the order of those, with its row as chain.HashOutcomeRow takes it.
 	Outcomes(ctx context.Context, r Range, each func(row []byte) error) error
-	// Corrections is Outcomes of those that correct counters of budgets, by the
+	// Corrections is Outcomes of those that correct counters of budgets, or other reports, by the
 	// identifiers of their checks and in the order of those.
 	Corrections(ctx context.Context, r Range, each func(row []byte) error) error
 	// Violations calls each for every violation of the range, in the order of

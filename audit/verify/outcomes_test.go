@@ -11,8 +11,8 @@ import (
 	"spendgate/hotpath/spend"
 )
 
-// report records outcomes of every sort: a full one and the final one after it, and
-// one with nothing.
+// report records outcomes of every sort: a full one and one that follows it, and one
+// with nothing.
 func (tr *trail) report() []*spend.Outcome {
 	tr.t.Helper()
 	allowed := tr.find(isAllowed)
@@ -20,7 +20,7 @@ func (tr *trail) report() []*spend.Outcome {
 	made := func(of *spend.Check, number int, status spend.Status) *spend.Outcome {
 		return &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Number: number, Status: status, Release: spend.ReleaseDone,
-			KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: of,
+			KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: of, MayRelease: number > 1,
 		}
 	}
 	full := made(allowed, 1, spend.Executed)
@@ -49,7 +49,7 @@ func TestTamperedOutcomes(t *testing.T) {
 		t.Fatalf("untouched: %v, %v, %d outcomes", found, err, s.Outcomes)
 	}
 	columns := tr.columns("outcomes")
-	if len(columns) != 15 {
+	if len(columns) != 16 {
 		t.Errorf("%d columns", len(columns))
 	}
 	tr.exec("CREATE TABLE kept AS TABLE outcomes; ALTER TABLE outcomes DROP CONSTRAINT outcomes_pkey")
@@ -62,7 +62,7 @@ func TestTamperedOutcomes(t *testing.T) {
 		}
 		other := map[string]string{
 			"uuid": "gen_random_uuid()", "smallint": "%s + 1", "char": `CASE %s WHEN 'n' THEN 'p' WHEN 'f' THEN 'v' ELSE 'f' END`,
-			"numeric": "%s + 0.000000001", "text": "coalesce(%s, '') || ' '",
+			"numeric": "%s + 0.000000001", "boolean": "NOT %s", "text": "coalesce(%s, '') || ' '",
 		}[kind]
 		if strings.Contains(other, "%") {
 			other = fmt.Sprintf(other, name)
@@ -126,14 +126,18 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch}
-	var voided *spend.Outcome
+	var last *spend.Outcome // of several
 	var of *spend.Check
 	for _, report := range []struct {
 		status spend.Status
 		amount string
 		may    bool
 		free   bool // the check is of 0
+		after  []spend.Status
 	}{
+		{status: spend.Voided, amount: "0", may: true, after: []spend.Status{spend.Executed}},
+		{status: spend.Executed, amount: "0.25", may: true, after: []spend.Status{spend.Executed}},
+		{status: spend.Executed, amount: "900", may: true, after: []spend.Status{spend.Voided, spend.Executed, spend.Failed}},
 		{status: spend.Voided, amount: "0", may: true},
 		{status: spend.Failed, amount: "0"},
 		{status: spend.Executed, amount: "0.25", may: true},
@@ -163,21 +167,30 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
 			t.Fatal(err)
 		}
-		if voided == nil {
-			voided, of = o, c
+		for _, status := range report.after {
+			next := *o
+			next.ID, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Number+1, o, status, spend.Amount{}
+			if status == spend.Executed {
+				next.Amount, _ = spend.ParseAmount("1")
+			}
+			next.SetRelease(true)
+			if o = &next; tr.writer.AppendOutcome(o).Final() != nil {
+				t.Fatal(o)
+			}
+			last, of = o, c
 		}
 	}
 	for _, size := range []int64{0, 1} {
 		found, s, err := tr.verify(func(o *verify.Options) { o.SliceSize = size })
-		if err != nil || len(found) > 0 || s.Counters < 3 || s.Outcomes != 6 {
+		if err != nil || len(found) > 0 || s.Counters < 3 || s.Outcomes != 14 {
 			t.Errorf("slices of %d: %v, %v, %+v", size, found, err, s)
 		}
 	}
 	if found := tr.stranger(false); len(found) > 0 {
 		t.Errorf("verify.py: %v", found)
 	}
-	tr.exec("DELETE FROM outcomes WHERE outcome_id = '%s'", voided.ID.Text(""))
-	want := []string{outcome("removed", voided)}
+	tr.exec("DELETE FROM outcomes WHERE outcome_id = '%s'", last.ID.Text(""))
+	want := []string{outcome("removed", last)}
 	for i := range of.Charges {
 		want = append(want, counter("altered", of, i))
 	}

@@ -59,6 +59,10 @@ func (a *agent) report() {
 		if a.rng.IntN(4) == 0 {
 			said = a.outcome()
 		}
+		if key == a.w.executor && a.rng.IntN(4) == 0 {
+			said = a.outcome()
+			said["supersedes"] = 1 + a.rng.IntN(3)
+		}
 		reports[i] = outgoing{kind: judge.Report, key: key, method: http.MethodPost, path: "/v1/checks/" + c.id + "/outcome", subject: c.id, body: said}
 	}
 	a.atOnce(reports)

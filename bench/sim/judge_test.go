@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,24 +60,47 @@ func (f *simulation) judge(t *testing.T) {
 }
 
 // releasedBefore returns a function that reports whether one check, or the use of
-// its approval, was released before the other was recorded.
+// its approval, was released when the other was recorded, or had been, and another took
+// its fingerprint meanwhile (S61).
 func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
-	place := make(map[spend.ID]int) // of records and releases
-	freed := make(map[spend.ID]int)
-	askedBy := make(map[spend.ID]spend.ID) // of uses of approvals
+	place := make(map[spend.ID]int)           // of records
+	passes := make(map[spend.Hash][]spend.ID) // in their order
+	askedBy := make(map[spend.ID]spend.ID)    // of uses of approvals
+	reports := make(map[spend.ID][]reportAt)
 	for i, e := range f.store.events {
-		if e.check != nil {
-			place[e.check.ID], askedBy[e.check.ID] = i, e.check.Action.ApprovalID
+		if c := e.check; c != nil {
+			place[c.ID], askedBy[c.ID] = i, c.Action.ApprovalID
+			if c.Decision.Reason != spend.ReasonDuplicate {
+				passes[c.Fingerprint] = append(passes[c.Fingerprint], c.ID)
+			}
 		}
-		if e.outcome != nil && e.outcome.Frees() {
-			freed[e.outcome.CheckID] = i
-			freed[askedBy[e.outcome.CheckID]] = i // the zero ID is no check's
+		if e.outcome != nil {
+			for _, id := range []spend.ID{e.outcome.CheckID, askedBy[e.outcome.CheckID]} { // the zero ID is no check's
+				reports[id] = append(reports[id], reportAt{i, e.outcome.Frees()})
+			}
 		}
 	}
 	return func(earlier, c *spend.Check) bool {
-		at, ok := freed[earlier.ID]
-		return ok && at < place[c.ID]
+		freed := -1 // since then
+		for _, r := range reports[earlier.ID] {
+			taken := func(id spend.ID) bool { return place[id] > freed && place[id] < r.place }
+			switch {
+			case r.place > place[c.ID]:
+			case freed < 0 && r.frees:
+				freed = r.place
+			case freed >= 0 && !r.frees && !slices.ContainsFunc(passes[earlier.Fingerprint], taken):
+				freed = -1
+			}
+		}
+		return freed >= 0
 	}
+}
+
+// reportAt is the place of a report among what was recorded, and whether the check is
+// free after it.
+type reportAt struct {
+	place int
+	frees bool
 }
 
 // secondPass reports whether c passed although an earlier pass was in force

@@ -198,6 +198,10 @@ func (s *flaky) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 }
 
 // Decide fails before and after the decision.
+func (s *flaky) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
+	return called(ctx, s, func() (map[string]audit.Party, error) { return s.memory.Parties(ctx, keyIDs) })
+}
+
 func (s *flaky) Decide(ctx context.Context, d audit.DecisionRequest) (audit.DecisionOutcome, error) {
 	if err := s.call(ctx); err != nil {
 		return "", err

@@ -2,18 +2,17 @@ package sim
 
 import (
 	"context"
-	"slices"
 
 	"spendgate/audit"
 	"spendgate/hotpath/spend"
 )
 
-// reportable refuses outcomes that are reported already, with mu held.
+// reportable refuses outcomes that do not follow the last, with mu held.
 func (m *memory) reportable(outcomes []*spend.Outcome) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {
 		before := m.outcomes[o.CheckID]
-		if len(before) != o.Number-1 || o.Number == 2 && !before[0].Pending() {
+		if len(before) != o.Number-1 || o.Number > 1 && !o.MayRelease {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 		}
 	}
@@ -38,9 +37,17 @@ func (m *memory) outcome(id spend.ID) *spend.Outcome {
 func (m *memory) released(check spend.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	frees := func(o *spend.Outcome) bool { return o.Frees() }
 	asked := m.approvals[check]
-	return slices.ContainsFunc(m.outcomes[check], frees) || asked != nil && slices.ContainsFunc(m.outcomes[asked.UsedBy], frees)
+	return m.lastOutcome(check).Frees() || asked != nil && m.lastOutcome(asked.UsedBy).Frees()
+}
+
+// lastOutcome returns what was reported last of a check, nil if nothing was, with mu
+// held.
+func (m *memory) lastOutcome(check spend.ID) *spend.Outcome {
+	if all := m.outcomes[check]; len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return nil
 }
 
 func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -53,6 +60,18 @@ func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]a
 		}
 	}
 	return states, ended(ctx)
+}
+
+func (m *memory) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	parties := make(map[string]audit.Party)
+	for _, id := range keyIDs {
+		if p := m.party(id); p.KeyID != "" {
+			parties[id] = p
+		}
+	}
+	return parties, ended(ctx)
 }
 
 func (m *memory) Outcomes(ctx context.Context, checkIDs []spend.ID) (found []*spend.Outcome, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,11 @@ func (f *simulation) settleOne(r *rand.Rand) {
 		if r.IntN(3) == 0 {
 			role = spend.Agent
 		}
+		if r.IntN(2) == 0 {
+			f.store.mu.Lock()
+			said.Supersedes = max(len(f.store.outcomes[c.ID])-r.IntN(8)/7, 0) // mostly the last
+			f.store.mu.Unlock()
+		}
 		f.report(r, c, role, said)
 	})
 	f.insist(r, again(c))
@@ -129,67 +135,93 @@ func (f *simulation) report(r *rand.Rand, c *spend.Check, role spend.Role, said 
 	}
 }
 
-// judgeOutcomes checks S39 and S40: at most one report of a check is recorded, and
-// beside one that may not release one that may; what was answered is recorded; an
-// action is free from the answer to its release on.
+// judgeOutcomes checks S39, S40 and S61: the reports of a check that are recorded follow
+// one another, those behind the first by who may release; each that was answered is
+// recorded, and named the last; an action is free from the answer to its release until
+// the release is taken back.
 func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	recorded := make(map[spend.ID]*spend.Outcome)
 	for id, all := range f.store.outcomes {
 		for i, o := range all {
 			recorded[o.ID] = o
-			second := i == 1 && all[0].Release != spend.ReleaseDone && all[0].Excess != spend.ExcessCounted &&
-				all[0].Principal == string(spend.Agent) && o.Principal == string(spend.Executor)
-			if i > 0 && !second {
-				fail("S39: report %d of %s is recorded: %+v after %+v", i+1, id.Text("chk_"), o, all[0])
+			if o.Number != i+1 || i > 0 && o.Principal != string(spend.Executor) {
+				fail("S61: report %d of %s is recorded: %+v after %+v", i+1, id.Text("chk_"), o, all[0])
 			}
 			if o.Principal == string(spend.Agent) && (o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted) {
 				fail("S40: an agent's report of %s was counted: %+v", id.Text("chk_"), o)
 			}
 		}
 	}
-	freed := make(map[spend.ID]time.Time) // when that was answered first
+	var freed []freeing
 	for _, r := range f.reports {
 		if r.lost || errors.Is(r.err, hotpath.ErrUnavailable) {
 			continue
 		}
 		id := r.check.ID
-		switch {
-		case errors.Is(r.err, hotpath.ErrAlreadyReported):
-			if len(f.store.outcomes[id]) == 0 {
+		if already, refused := errors.AsType[*hotpath.AlreadyReportedError](r.err); refused {
+			if already.Last != nil && len(f.store.outcomes[id]) == 0 || already.Last == nil && r.report.Supersedes == 0 {
 				fail("S39: a report of %s was refused beside no other", id.Text("chk_"))
 			}
+			continue
+		}
+		switch {
 		case r.err != nil:
 			fail("a report of %s: %v", id.Text("chk_"), r.err)
 		case recorded[r.outcome.ID] == nil || !recorded[r.outcome.ID].Same(r.outcome) || r.outcome.Status != r.report.Status:
 			fail("S41: %+v of %s was answered as %+v, recorded is %+v", r.report, id.Text("chk_"), r.outcome, recorded[r.outcome.ID])
+		case !r.replayed && !f.mayFollow(r):
+			fail("S61: %+v of %s was answered as %+v beside %+v", r.report, id.Text("chk_"), r.outcome, f.store.outcomes[id])
 		case r.outcome.Frees():
-			for _, id := range []spend.ID{id, r.check.Action.ApprovalID} { // and the check that asked
-				if at, known := freed[id]; !id.IsZero() && (!known || r.ended.Before(at)) {
-					freed[id] = r.ended
-				}
-			}
+			freed = append(freed, freeing{id, r.outcome, r.ended}, freeing{r.check.Action.ApprovalID, r.outcome, r.ended}) // the check that asked, too
 		}
 	}
 	f.judgeFreed(fail, freed)
 }
 
+// mayFollow reports whether a report that was recorded named the last, or needed not.
+func (f *simulation) mayFollow(r *reported) bool {
+	before := f.store.outcomes[r.check.ID][:r.outcome.Number-1]
+	if r.report.Supersedes > 0 {
+		return r.report.Supersedes == len(before)
+	}
+	return len(before) == 0 || before[len(before)-1].Principal == string(spend.Agent)
+}
+
+// freeing is an answered release of a check.
+type freeing struct {
+	check spend.ID // that asked for the approval, or that was reported
+	by    *spend.Outcome
+	from  time.Time
+}
+
 // judgeFreed checks that a released check blocks nothing that was asked for later,
-// and that its replays say so.
-func (f *simulation) judgeFreed(fail func(string, ...any), freed map[spend.ID]time.Time) {
+// and that its replays say so, until the release is taken back.
+func (f *simulation) judgeFreed(fail func(string, ...any), freed []freeing) {
+	back := make(map[spend.ID][]event) // reports that free nothing
+	checked := make(map[spend.ID]time.Time)
+	for _, e := range f.store.events {
+		switch {
+		case e.check != nil:
+			checked[e.check.ID] = e.at
+		case e.outcome != nil && !e.outcome.Frees():
+			back[e.outcome.CheckID] = append(back[e.outcome.CheckID], e)
+		}
+	}
+	free := func(r freeing, from, to time.Time) bool {
+		return r.from.Before(from) && !slices.ContainsFunc(back[r.by.CheckID], func(e event) bool { return e.outcome.Number > r.by.Number && !e.at.After(to) })
+	}
 	for _, s := range f.sent {
 		if !s.seen() {
 			continue
 		}
 		c := s.answer.Check
-		if at, ok := freed[c.ID]; ok && s.answer.Replayed && at.Before(s.began) && (s.answer.Outcome == nil || !s.answer.Outcome.Frees()) {
-			fail("S40: check %d was answered %s, released at %s, without a word of it", s.number, c.ID.Text("chk_"), at)
-		}
-		if s.answer.Replayed || c.Decision.Reason != spend.ReasonDuplicate {
-			continue
-		}
-		for id, at := range freed {
-			if at.Before(s.began) && strings.Contains(c.Decision.Message, id.Text(spend.PrefixCheck)) {
-				fail("S40: check %d is blocked by %s, which was released at %s", s.number, id.Text("chk_"), at)
+		for _, r := range freed {
+			if c.ID == r.check && c.ID == r.by.CheckID && s.answer.Replayed && free(r, s.began, s.began.Add(s.took)) && !s.answer.Outcome.Frees() {
+				fail("S40: check %d was answered %s, released at %s, without a word of it", s.number, c.ID.Text("chk_"), r.from)
+			}
+			if !r.check.IsZero() && !s.answer.Replayed && c.Decision.Reason == spend.ReasonDuplicate && free(r, s.began, checked[c.ID]) &&
+				strings.Contains(c.Decision.Message, r.check.Text(spend.PrefixCheck)) {
+				fail("S40: check %d is blocked by %s, which was released at %s", s.number, r.check.Text("chk_"), r.from)
 			}
 		}
 	}

@@ -101,12 +101,20 @@ func (b *budget) of(c *spend.Check) taken {
 	return t
 }
 
-// corrected returns what an outcome changes of what its check took (S40).
-func (t taken) corrected(o *spend.Outcome) taken {
-	took, releases := t.amount, o.Principal == string(spend.Executor)
+// corrected returns what an outcome changes of what its check took, beside the one
+// before it (S40, S61).
+func (t taken) corrected(o, before *spend.Outcome) taken {
+	after, gone := t.after(o), t.after(before)
+	t.amount, t.back, t.count = after.amount.Plus(gone.back), after.back.Plus(gone.amount), after.count-gone.count
+	return t
+}
+
+// after returns what an outcome makes of what its check took.
+func (t taken) after(o *spend.Outcome) taken {
+	took := t.amount
 	t.amount, t.count = spend.Total{}, 0
 	switch {
-	case !releases:
+	case o == nil || o.Principal != string(spend.Executor):
 	case o.Status != spend.Executed:
 		t.back, t.count = took, -1
 	case took.IsZero(): // of a budget of actions
@@ -158,13 +166,15 @@ func (b *budget) told(u spend.Usage) string {
 func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	var all []taken
 	by := make(map[spend.ID][]taken) // what each check took
+	last := make(map[spend.ID]*spend.Outcome)
 	for _, e := range f.store.events {
-		if e.outcome != nil {
-			for _, t := range by[e.outcome.CheckID] {
-				t = t.corrected(e.outcome)
+		if o := e.outcome; o != nil {
+			for _, t := range by[o.CheckID] {
+				t = t.corrected(o, last[o.CheckID])
 				t.at = e.at
 				all = append(all, t)
 			}
+			last[o.CheckID] = o
 		}
 		c := e.check
 		if c == nil || c.Decision.Reason == spend.ReasonDuplicate {

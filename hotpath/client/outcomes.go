@@ -59,11 +59,15 @@ type OutcomeReport struct {
 	Amount    *Amount `json:"amount,omitempty"` // that was moved, if executed; nil is the check's
 	Reference string  `json:"reference,omitempty"`
 	Note      string  `json:"note,omitempty"`
+	// Supersedes is the number of the report that this one corrects, which is the last;
+	// 0 corrects none.
+	Supersedes int `json:"supersedes,omitzero"`
 }
 
 // Outcome is a recorded report.
 type Outcome struct {
 	CheckID   string    `json:"check_id"`
+	Report    int       `json:"report"` // counts the reports of the check, from 1
 	Status    string    `json:"status"`
 	Amount    *Amount   `json:"amount,omitempty"`
 	Reference string    `json:"reference,omitempty"`

@@ -47,8 +47,9 @@ type Attempt struct {
 	inFlight       []*inFlightClaim
 	inFlightBuffer [2]*inFlightClaim // where inFlight begins
 
-	counted bool // Charge was counted, at place
-	place   ratelimit.Place
+	counted  bool // Charge was counted, at place
+	place    ratelimit.Place
+	restored *spend.Check // that the claim is for; nil of a check's own
 	// verify: the fingerprint was free only as far as Redis knows.
 	verify bool
 }

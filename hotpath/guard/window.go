@@ -145,8 +145,11 @@ func (g *Guard) await(ctx context.Context, at *Attempt, c *inFlightClaim) (*spen
 // meetRecorded decides an attempt whose fingerprint is held by a recorded check.
 func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, error) {
 	old := h.as(committed)
-	if h.age(g.redis.Earliest()) >= at.Window {
+	if !at.blocks(h, g.redis.Earliest()) {
 		return g.takeFingerprint(ctx, at, h, &old)
+	}
+	if at.restored != nil {
+		return duplicateOf(h.check), nil
 	}
 	if at.keyed() {
 		// My own key's check, recorded by a node that died before the key's
@@ -240,7 +243,7 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
-	blocks := h.age(now) < at.Window
+	blocks := at.blocks(h, now)
 	if blocks && at.Approved && !found.Allowed {
 		if _, blocks, err = g.allowedPass(ctx, at, h.check); err != nil {
 			return step{}, err

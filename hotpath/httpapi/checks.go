@@ -60,7 +60,7 @@ func (a *API) getCheck(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if check.Decision.Effect == spend.Allow {
+	if check.TakesOutcome() {
 		last, err := audit.LastOutcomes(ctx, a.store, []spend.ID{check.ID})
 		if err != nil {
 			return err

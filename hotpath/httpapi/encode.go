@@ -100,6 +100,7 @@ func (o *object) outcome(outcome *spend.Outcome, textAmounts bool) {
 		flags = []string{string(outcome.Excess)}
 	}
 	o.id("check_id", outcome.CheckID, spend.PrefixCheck)
+	o.integer("report", int64(outcome.Number))
 	o.text("status", string(outcome.Status))
 	o.amount(outcome.Status == spend.Executed, outcome.Amount, textAmounts)
 	o.optional("reference", outcome.Reference)
@@ -133,8 +134,9 @@ func appendSimulation(dst []byte, mode, policyID string, version int, checks []*
 	return o.end()
 }
 
-// appendError writes the body of every error.
-func appendError(dst []byte, r *refusal, requestID string, now time.Time) []byte {
+// appendError writes the body of every error; latest is the report that another one
+// does not correct, or nil.
+func appendError(dst []byte, r *refusal, requestID string, now time.Time, latest *spend.Outcome, textAmounts bool) []byte {
 	dst = append(dst, `{"error":{"code":"`...)
 	dst = append(dst, r.code...)
 	dst = append(dst, `","message":`...)
@@ -143,5 +145,9 @@ func appendError(dst []byte, r *refusal, requestID string, now time.Time) []byte
 	dst = append(dst, requestID...)
 	dst = append(dst, `","timestamp":`...)
 	dst = appendTime(dst, now)
+	if latest != nil {
+		dst = append(dst, `,"latest":`...)
+		dst = appendOutcome(dst, latest, textAmounts)
+	}
 	return append(dst, `}}`...)
 }

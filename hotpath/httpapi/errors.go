@@ -78,7 +78,6 @@ var refusals = [...]struct {
 		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
-	{hotpath.ErrAlreadyReported, &refusal{409, "outcome_already_reported", "another outcome of this check is reported; GET it at this path"}},
 
 	{hotpath.ErrOverloaded, overloaded},
 	{hotpath.ErrUnavailable, unavailable},
@@ -115,6 +114,9 @@ func refusalOf(err error) *refusal {
 	}
 	if reused, ok := errors.AsType[*hotpath.KeyReusedError](err); ok {
 		return &refusal{422, codeValidation, reused.Error()}
+	}
+	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
+		return &refusal{409, "outcome_already_reported", reported.Error()}
 	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return &refusal{403, "forbidden", forbidden.Error()}

@@ -254,7 +254,11 @@ func (x *exchange) answer(status int) error {
 func (a *API) fail(x *exchange, err error) {
 	now := time.Now()
 	x.failure, x.refusal = err, refusalOf(err)
-	x.textAmounts = false // an error has no amounts
+	var latest *spend.Outcome
+	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
+		latest = reported.Last
+	}
+	x.textAmounts = x.textAmounts && latest != nil // no other error has amounts
 	switch {
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
 		seconds := strconv.FormatInt(x.quota.RetryAfter(now), 10)
@@ -263,7 +267,7 @@ func (a *API) fail(x *exchange, err error) {
 	case x.refusal.retry():
 		x.ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
-	x.out = appendError(x.out[:0], x.refusal, x.id, now)
+	x.out = appendError(x.out[:0], x.refusal, x.id, now, latest, x.textAmounts)
 	_ = x.answer(x.refusal.status)
 	x.ctx.Response.SkipBody = x.ctx.IsHead()
 }

@@ -89,6 +89,8 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 			report.Reference = r.optionalText()
 		case "note":
 			report.Note = r.optionalText()
+		case "supersedes":
+			report.Supersedes, _ = r.integer(1, 1<<31-1)
 		default:
 			r.unknown()
 		}

@@ -49,6 +49,8 @@ func TestOutcomes(t *testing.T) {
 		{`{"status":"executed","reference":"` + long + `x"}`, "reference must be at most 256 characters"},
 		{`{"status":"executed","note":"` + strings.Repeat("x", 4097) + `"}`, "note must be at most 4096 characters"},
 		{`{"status":"executed","more":1}`, "more"},
+		{`{"status":"executed","supersedes":0}`, "supersedes must be"},
+		{`{"status":"executed","supersedes":"1"}`, "supersedes must be"},
 	} {
 		report(first, bad[0], agent, 422, bad[1])
 	}
@@ -57,7 +59,7 @@ func TestOutcomes(t *testing.T) {
 	report("chk_00000000000000000000000000000000", `{"status":"voided"}`, executor, 404, "check_not_found")
 
 	// The agent's own report gives nothing back.
-	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 201, `"status":"voided","amount":null,"reference":"`+long+`","note":null,"release":"pending","flags":[],"principal":"till"`)
+	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 201, `"report":1,"status":"voided","amount":null,"reference":"`+long+`","note":null,"release":"pending","flags":[],"principal":"till"`)
 	report(first, `{"status":"voided","reference":"`+long+`"}`, agent, 200, `"release":"pending"`)
 	report(first, `{"status":"failed"}`, agent, 409, "outcome_already_reported")
 	if _, decision, _ = check(action("60", "d", "")); decision != "block" {
@@ -72,7 +74,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	shown("voided;release=pending")
-	// One by a key that may release is final, whatever it says.
+	// One by a key that may release needs to name no report.
 	report(first, `{"status":"failed"}`, executor, 201, `"status":"failed","amount":null,"reference":null,"note":null,"release":"done","flags":[],"principal":"key_`)
 	report(first, `{"status":"failed"}`, executor, 200, `"release":"done"`)
 	report(first, `{"status":"voided"}`, executor, 409, "outcome_already_reported")
@@ -89,7 +91,8 @@ func TestOutcomes(t *testing.T) {
 		t.Fatalf("the action again: %s %s", second, decision)
 	}
 	report(second, `{"status":"executed","amount":140}`, full, 201, `"amount":140,"reference":null,"note":null,"release":"none","flags":["exceeded_pending"],"principal":"office"`)
-	if _, decision, _ = check(action("50", "e", "")); decision != "allow" {
+	third, decision, _ := check(action("50", "e", ""))
+	if decision != "allow" {
 		t.Errorf("an excess that is not counted: %s", decision)
 	}
 	report(second, `{"status":"executed","amount":140}`, executor, 201, `"flags":["exceeded"]`)
@@ -105,4 +108,21 @@ func TestOutcomes(t *testing.T) {
 		t.Error(decision)
 	}
 	report(blocked, `{"status":"voided"}`, executor, 409, "not_allowed")
+	// A report is corrected by one that names it, and no other (S61).
+	report(second, `{"status":"executed","amount":100}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,"status":"executed","amount":140,`)
+	report(second, `{"status":"executed","amount":100,"supersedes":1}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
+	report(second, `{"status":"executed","amount":100,"supersedes":3}`, executor, 409, `"latest":{"check_id":"`+second+`","report":2,`)
+	report(second, `{"status":"executed","amount":100,"supersedes":2}`, agent, 409, `"latest":{"check_id":"`+second+`","report":2,`)
+	report(second, `{"status":"executed","amount":100,"supersedes":2}`, executor, 201, `"report":3,"status":"executed","amount":100,`)
+	report(second, `{"status":"executed","amount":100,"supersedes":2}`, executor, 200, `"report":3,`)
+	report(second, `{"status":"executed","amount":100}`, executor, 200, `"report":3,`)
+	report(second, `{"status":"voided","supersedes":3}`, executor, 201, `"report":4,"status":"voided"`)
+	report(second, `{"status":"executed","amount":100,"supersedes":4}`, executor, 201, `"report":5,`)
+	report(third, `{"status":"executed","supersedes":1}`, executor, 409, "nothing is reported of this check yet")
+	if a := doAt(t, address, "GET", "/v1/checks/"+third+"/outcome", "", executor); a.status != 404 {
+		t.Errorf("a refused first report: %d %s", a.status, a.body)
+	}
+	if a := doAt(t, address, "POST", "/v1/checks/"+second+"/outcome", `{"status":"failed"}`, executor, "Prefer: amounts=string"); !strings.Contains(a.body, `"report":5,"status":"executed","amount":"100"`) {
+		t.Errorf("amounts as strings: %s", a.body)
+	}
 }

@@ -49,6 +49,12 @@ func (c *Check) UsesApproval() bool {
 	return !c.Action.ApprovalID.IsZero() && c.Decision.Effect == Allow
 }
 
+// TakesOutcome reports whether it may be reported what became of the check: it was
+// allowed, or people outside of spendgate are to approve it (S39).
+func (c *Check) TakesOutcome() bool {
+	return c.Decision.Effect == Allow || c.Decision.Effect == Escalate && c.Approval == nil
+}
+
 // Violation reports whether the check is listed as a violation.
 func (c *Check) Violation() bool { return c.Decision.Effect != Allow }
 

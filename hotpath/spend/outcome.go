@@ -8,17 +8,18 @@ import (
 // Outcome is what became of an allowed action, as it was reported: a row of the
 // audit trail (S39, S41).
 type Outcome struct {
-	ID      ID // its millisecond is when it was reported
-	CheckID ID
-	// Number is 1 for the first report, and 2 for that of a key that may release,
-	// after a first by one that may not (S40).
-	Number    int
+	ID        ID // its millisecond is when it was reported
+	CheckID   ID
+	Number    int // counts the reports of a check, from 1 to MaxReports
 	Status    Status
 	Amount    Amount // that was moved; 0 unless executed
 	Reference string
 	Note      string
 	Release   Release
 	Excess    Excess
+	// MayRelease is whether the reporter may give back. A report by one that may not is
+	// the first or none, and never the last word (S61).
+	MayRelease bool
 
 	KeyID     string
 	Principal string // who stands behind that key; empty when its record does not say
@@ -28,6 +29,9 @@ type Outcome struct {
 	// Check is the allowed check, whose charges are corrected. A store that reads
 	// outcomes leaves it out.
 	Check *Check
+	// Follows is the report before, which this one corrects; nil of the first. A store
+	// that reads outcomes leaves it out.
+	Follows *Outcome
 }
 
 // Status is what became of an action.
@@ -63,7 +67,13 @@ type Excess string
 const (
 	ExcessCounted Excess = "exceeded"
 	ExcessPending Excess = "exceeded_pending" // not counted: the reporter may not
+	// Unapproved was escalated and approved outside of spendgate, or not at all: it took
+	// nothing from budgets.
+	Unapproved Excess = "unapproved"
 )
+
+// MaxReports is how many reports a check may have.
+const MaxReports = 100
 
 // What a report may hold, in characters.
 const (
@@ -85,9 +95,12 @@ func (id ID) OfOutcome() bool { return id[6]&0xf0 == 0x80 }
 // SetRelease sets what the report does with what the check took, which depends on
 // whether the reporter may release.
 func (o *Outcome) SetRelease(mayRelease bool) {
-	o.Release, o.Excess = ReleaseNone, ""
+	o.Release, o.Excess, o.MayRelease = ReleaseNone, "", mayRelease
 	moved := o.Amount.Cmp(o.Check.Action.Amount)
 	switch {
+	case o.Check.Decision.Effect != Allow && o.Status != Executed:
+	case o.Check.Decision.Effect != Allow:
+		o.Excess = Unapproved
 	case o.Status == Executed && moved == 0:
 	case o.Status == Executed && moved > 0 && mayRelease:
 		o.Excess = ExcessCounted
@@ -100,38 +113,73 @@ func (o *Outcome) SetRelease(mayRelease bool) {
 	}
 }
 
-// Pending reports whether a key that may release can still report.
-func (o *Outcome) Pending() bool {
-	return o.Number == 1 && (o.Release == ReleasePending || o.Excess == ExcessPending)
-}
-
 // Reporter returns who reported: the principal behind the key.
 func (o *Outcome) Reporter() string { return cmp.Or(o.Principal, o.KeyID) }
 
-// Frees reports whether the check's fingerprint is free again.
-func (o *Outcome) Frees() bool { return o.Release == ReleaseDone && o.Status != Executed }
+// Frees reports whether the check's fingerprint is free again; nil is no report.
+func (o *Outcome) Frees() bool { return o != nil && o.Release == ReleaseDone && o.Status != Executed }
+
+// Moved returns how much the budgets count as moved by the check as it is after the
+// report; nil is no report.
+func (o *Outcome) Moved(c *Check) Amount {
+	switch {
+	case o == nil:
+	case o.Frees():
+		return Amount{}
+	case o.Release == ReleaseDone || o.Excess == ExcessCounted:
+		return o.Amount
+	}
+	return c.Action.Amount
+}
+
+// GivesBack reports whether the check takes less from budgets after the report than
+// before it, or frees its fingerprint.
+func (o *Outcome) GivesBack() bool {
+	return o.Frees() && !o.Follows.Frees() || o.Moved(o.Check).Cmp(o.Follows.Moved(o.Check)) < 0
+}
+
+// Restores reports whether the report takes a check's release back: it was carried out
+// after all, and holds its fingerprint again (S61).
+func (o *Outcome) Restores() bool { return o.Follows.Frees() && !o.Frees() }
 
 // Same reports whether both reports say the same.
 func (o *Outcome) Same(other *Outcome) bool {
 	return o.Status == other.Status && o.Amount == other.Amount && o.Reference == other.Reference && o.Note == other.Note
 }
 
-// Correction is what a report changes of what was taken from a counter.
+// Correction is what reports change of what was taken from a counter. Not both totals
+// are above zero.
 type Correction struct {
 	Back  Total // given back
 	Over  Total // moved beyond what was allowed
-	Count int64 // given back
+	Count int64 // given back; below zero when it counts again
 }
 
 // Plus returns the sum of both.
 func (c Correction) Plus(d Correction) Correction {
-	return Correction{c.Back.Plus(d.Back), c.Over.Plus(d.Over), c.Count + d.Count}
+	sum := Correction{Count: c.Count + d.Count}
+	back, over := c.Back.Plus(d.Back), c.Over.Plus(d.Over)
+	if more, ok := over.Minus(back); ok {
+		sum.Over = more
+	} else {
+		sum.Back, _ = back.Minus(over)
+	}
+	return sum
 }
 
-// Correction returns what the report changes of a charge of its check. A budget
-// without a currency counted no amount.
-func (o *Outcome) Correction(charge *Charge) (c Correction) {
+// Correction returns what the report changes of a charge of its check, beside what the
+// report before changed.
+func (o *Outcome) Correction(charge *Charge) Correction {
+	before := o.Follows.Effect(charge)
+	return o.Effect(charge).Plus(Correction{Back: before.Over, Over: before.Back, Count: -before.Count})
+}
+
+// Effect returns what the check and its reports up to this one took less, or more, than
+// the charge. A budget without a currency counted no amount; nil is no report.
+func (o *Outcome) Effect(charge *Charge) (c Correction) {
 	switch {
+	case o == nil:
+		return c
 	case o.Frees():
 		return Correction{Back: charge.Amount.Total(), Count: 1}
 	case charge.NoCurrency:

@@ -4,7 +4,7 @@
 -- One-letter codes ("char"): action types r refund, c credit, d discount,
 -- s spend; decisions a allow, e escalate, b block; confidence l, m, h; statuses of
 -- outcomes x executed, f failed, v voided; their release n none, p pending, d done;
--- their excess e exceeded, p exceeded_pending.
+-- their excess e exceeded, p exceeded_pending, u unapproved.
 --
 -- Errors: SG001 the epoch is over, SG002 the node is fenced, SG003 idempotency
 -- keys are taken (DETAIL lists them), SG004 a record is immutable, SG005 a day

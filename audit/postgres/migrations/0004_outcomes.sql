@@ -1,23 +1,24 @@
 -- Outcomes.
 
--- What became of allowed actions, as it was reported (S39): a first report, and a
--- second by a key that may release after a first by one that may not. Kept also
+-- What became of allowed actions, as it was reported (S39): reports that follow one
+-- another, of which only the first is by a key that may not release (S61). Kept also
 -- when the days of their checks are archived.
 CREATE TABLE outcomes (
     outcome_id uuid     NOT NULL, -- its millisecond is when it was reported
     check_id   uuid     NOT NULL,
     node       uuid     NOT NULL, -- incarnation of the node that recorded it
     epoch      uuid     NOT NULL,
-    number     smallint NOT NULL, -- 1, 2
+    number     smallint NOT NULL, -- from 1, without gaps
     status     "char"   NOT NULL,
     release    "char"   NOT NULL,
-    excess     "char",            -- null when no more was moved than allowed
+    excess     "char",            -- null when no more was moved than allowed; u when it was escalated
     amount     numeric,           -- that was moved; null unless executed
     reference  text,
     note       text,
     key_id     text     NOT NULL,
     principal  text,              -- of the key, as its record said; null: key_id
     request_id text     NOT NULL,
+    may_release boolean NOT NULL, -- who reported
     xid        xid8     NOT NULL DEFAULT pg_current_xact_id(), -- see event_state
     PRIMARY KEY (check_id, number)
 );
@@ -39,12 +40,12 @@ CREATE TYPE outcome_row AS (
     note       text,
     key_id     text,
     principal  text,
-    request_id text
+    request_id text,
+    may_release boolean
 );
 
--- Records outcomes or raises SG008 with the checks that have one of that number, or,
--- for a second, no first that left something to do. Sorted, so that two batches
--- do not deadlock.
+-- Records outcomes or raises SG008 with the checks whose last report has another number
+-- than the one before. Sorted, so that two batches do not deadlock.
 CREATE FUNCTION insert_outcomes(node uuid, epoch uuid, reports outcome_row[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -52,11 +53,12 @@ DECLARE
     inserted integer;
     reported text;
 BEGIN
-    INSERT INTO outcomes (outcome_id, check_id, node, epoch, number, status, release, excess, amount, reference, note, key_id, principal, request_id)
+    INSERT INTO outcomes (outcome_id, check_id, node, epoch, number, status, release, excess, amount, reference, note, key_id, principal, request_id,
+            may_release)
         SELECT r.outcome_id, r.check_id, insert_outcomes.node, insert_outcomes.epoch, r.number, r.status, r.release, r.excess, r.amount,
-            r.reference, r.note, r.key_id, r.principal, r.request_id
+            r.reference, r.note, r.key_id, r.principal, r.request_id, r.may_release
         FROM unnest(reports) AS r
-        WHERE r.number = 1 OR EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = r.check_id AND o.number = 1 AND (o.release = 'p' OR o.excess = 'p'))
+        WHERE r.number = 1 OR r.may_release AND EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = r.check_id AND o.number = r.number - 1)
         ORDER BY r.check_id
     ON CONFLICT ON CONSTRAINT outcomes_pkey DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;

@@ -66,7 +66,7 @@ AS $$
         FROM approvals AS a WHERE a.xid > '0' AND (a.xid >= low AND a.xid < high OR a.xid = ANY (pending))
     UNION ALL
     SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
-        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", true), (7, 'p', o.release = 'p'), (8, 'x', o.excess IS NOT NULL)) AS n (rank, type, occurred)
+        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", true), (7, 'p', o.release = 'p'), (8, 'x', o.excess IN ('e', 'p'))) AS n (rank, type, occurred)
         WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
 $$;
 

@@ -28,7 +28,7 @@ CHECK = (
     "rule_description,message,next_step,key_id,request_id,principal,owner,charges,approval_id,approval,namespace"
 )
 OUTCOME = (
-    "outcome_id,check_id,node,epoch,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id"
+    "outcome_id,check_id,node,epoch,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release"
 )
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
@@ -146,7 +146,7 @@ class Verifier:
         self.links = {}  # seq to head, of the changes
         self.left = set()  # checks of days whose archive is not at hand
         self.days = []  # those days, and days whose archive is altered
-        self.corrections = {}  # check to its outcomes that correct counters
+        self.last = {}  # check to its last outcome
         self.asked = {}  # check that asks for an approval to what it asks for, None when it is altered
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
@@ -270,8 +270,9 @@ class Verifier:
         reported = {i: listed.pop(i) for i in [i for i in listed if i[6] >> 4 == 8]}
         for row, fields in self.database.copy(f"SELECT {OUTCOME} FROM outcomes"):
             stored = reported.pop(fields[0], None)
-            if fields[6] == b"d" or fields[7] == b"e":
-                self.corrections.setdefault(fields[1], []).append((fields[5], Decimal((fields[8] or b"0").decode())))
+            number, corrects = integer(fields[4]), fields[6] == b"d" or fields[7] == b"e"
+            if number > self.last.get(fields[1], (0,))[0]:
+                self.last[fields[1]] = number, corrects and fields[5], Decimal((fields[8] or b"0").decode())
             if stored is None:
                 self.find("inserted", f"outcome {fields[0].hex()}")
             elif stored != sha("spendgate outcome 1", row):
@@ -327,14 +328,14 @@ class Verifier:
             sums[2] = max(sums[2], charge["end_ms"])
             sums[3] += charge.get("amount", 0)
             sums[4] += 1
-            for status, moved in self.corrections.get(fields[0], []):
-                if status != b"x":
-                    sums[3] -= charge.get("amount", 0)
-                    sums[4] -= 1
-                elif "amount" in charge:
-                    sums[3] += moved - charge["amount"]
-                    if moved > charge["amount"]:
-                        self.added.add((counter_id, charge["start_ms"]))
+            _, status, moved = self.last.get(fields[0], (0, None, 0))
+            if status and status != b"x":
+                sums[3] -= charge.get("amount", 0)
+                sums[4] -= 1
+            elif status and "amount" in charge:
+                sums[3] += moved - charge["amount"]
+                if moved > charge["amount"]:
+                    self.added.add((counter_id, charge["start_ms"]))
 
     def counters(self):
         (_, (now,)), = self.database.copy("SELECT (extract(epoch FROM now()) * 1000)::bigint")
@@ -608,7 +609,7 @@ class Verifier:
                 note(source, letter, (policy, agent), None, *end)
         of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
         for source, check, release, excess, *end in rows("outcome_id, check_id, release, excess", "outcomes"):
-            note(source, "o" + ("p" if release == b"p" else "") + ("x" if excess else ""), of.get(check), None, *end)
+            note(source, "o" + ("p" if release == b"p" else "") + ("x" if excess in (b"e", b"p") else ""), of.get(check), None, *end)
         return due, state
 
     def events(self):

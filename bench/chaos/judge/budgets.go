@@ -34,6 +34,8 @@ type spending struct {
 	back   *big.Rat // given back of it
 	over   *big.Rat // moved beyond it
 	gone   bool     // all was given back, the count too
+	freed  *big.Rat // the most that was given back at some moment
+	free   bool     // likewise, all
 }
 
 // sum is what was taken from a counter.
@@ -143,23 +145,25 @@ func (e *evidence) budgetsHold() {
 // corrected completes what was spent by what the outcomes of its check changed.
 func (e *evidence) corrected(s spending, amount, checkID string) spending {
 	s.amount, _ = new(big.Rat).SetString(amount)
-	s.back, s.over = new(big.Rat), new(big.Rat)
+	s.back, s.over, s.gone = e.correction(e.last(checkID), s.amount)
+	s.freed, s.free = s.back, s.gone
 	for _, o := range e.outcomes[checkID] {
-		back, over, gone := e.correction(o, s.amount)
-		s.back.Add(s.back, back)
-		s.over.Add(s.over, over)
-		s.gone = s.gone || gone
+		back, _, gone := e.correction(o, s.amount)
+		if s.free = s.free || gone; back.Cmp(s.freed) > 0 {
+			s.freed = back
+		}
 	}
 	return s
 }
 
 // neverOver adds up each counter's window; of a rolling one the buckets from each
 // on that count together. What was moved beyond an allowed amount is left out: it
-// may exceed a limit, and what was allowed before or after does not (S40).
+// may exceed a limit, and what was allowed before or after does not (S40); and so may
+// what was given back and is moved after all (S61).
 func (e *evidence) neverOver(what string, all []spending) {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].over = new(big.Rat)
+		all[i].over, all[i].back, all[i].gone = new(big.Rat), all[i].freed, all[i].free
 	}
 	sums, of := e.sums(all)
 	for at, s := range sums {
@@ -239,8 +243,7 @@ func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 				break
 			}
 		}
-		for _, o := range e.outcomes[row.CheckID] {
-			back, over, _ := e.correction(o, amount)
+		e.corrections(row.CheckID, amount, func(o *Outcome, back, over *big.Rat) {
 			if e.at(o.AtMS) <= c.Done+clockMargin {
 				least.Sub(least, back)
 				most.Add(most, over)
@@ -249,7 +252,7 @@ func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 				most.Sub(most, back)
 				least.Add(least, over)
 			}
-		}
+		})
 	}
 	return least, most, own.amount
 }

@@ -38,8 +38,7 @@ func (e *evidence) succeeds(later, earlier *Row) bool {
 	if later.ApprovalID != nil && earlier.Decision != "allow" || deref(earlier.ApprovalID) == later.approval() {
 		return true
 	}
-	released := e.released(earlier)
-	return released != nil && e.at(released.AtMS) <= e.recordedBy(later)+clockMargin
+	return e.wasFree(earlier, e.at(later.AtMS)-longest, e.recordedBy(later))
 }
 
 // longest is how long a check may take until it is recorded, if its answer was lost.

@@ -27,11 +27,27 @@ func (e *evidence) releases(o *Outcome) bool {
 	return slices.ContainsFunc(e.Keys, func(k Key) bool { return k.ID == o.KeyID && k.Role == executor })
 }
 
-// correction returns what a report changes of what its check took (S40); gone
-// means all, the count too.
+// corrections calls each with what each report of a check changes of what it took,
+// beside the one before; back and over are not both above zero (S40, S61).
+func (e *evidence) corrections(checkID string, amount *big.Rat, each func(o *Outcome, back, over *big.Rat)) {
+	before := new(big.Rat)
+	for _, o := range e.outcomes[checkID] {
+		back, over, _ := e.correction(o, amount)
+		after := new(big.Rat).Sub(over, back)
+		if more := new(big.Rat).Sub(after, before); more.Sign() > 0 {
+			each(o, new(big.Rat), more)
+		} else {
+			each(o, more.Neg(more), new(big.Rat))
+		}
+		before = after
+	}
+}
+
+// correction returns what a check took less, or more, than its amount after a report
+// (S40); gone means that it took nothing, and does not count. o may be nil.
 func (e *evidence) correction(o *Outcome, amount *big.Rat) (back, over *big.Rat, gone bool) {
 	back, over = new(big.Rat), new(big.Rat)
-	if !e.releases(o) {
+	if o == nil || !e.releases(o) {
 		return back, over, false
 	}
 	if o.Status != "executed" {
@@ -46,14 +62,36 @@ func (e *evidence) correction(o *Outcome, amount *big.Rat) (back, over *big.Rat,
 	return back, over, false
 }
 
-// released returns what freed the action of a check; nil when nothing did.
-func (e *evidence) released(r *Row) *Outcome {
-	for _, o := range e.outcomes[r.CheckID] {
-		if o.Status != "executed" && e.releases(o) {
-			return o
-		}
+// frees reports whether the action of a check is free after a report.
+func (e *evidence) frees(o *Outcome) bool { return o.Status != "executed" && e.releases(o) }
+
+// last returns what was reported last of a check, nil if nothing was.
+func (e *evidence) last(checkID string) *Outcome {
+	if of := e.outcomes[checkID]; len(of) > 0 {
+		return of[len(of)-1]
 	}
 	return nil
+}
+
+// takenBack reports whether a report that freed the action of a check was followed by
+// one that does not, of which that holds.
+func (e *evidence) takenBack(free *Outcome, holds func(*Outcome) bool) bool {
+	return slices.ContainsFunc(e.outcomes[free.CheckID], func(o *Outcome) bool { return o.Number > free.Number && !e.frees(o) && holds(o) })
+}
+
+// wasFree reports whether the action of a check may have been free at some moment
+// between these.
+func (e *evidence) wasFree(r *Row, from, to time.Duration) bool {
+	return slices.ContainsFunc(e.outcomes[r.CheckID], func(o *Outcome) bool {
+		return e.frees(o) && e.at(o.AtMS) <= to+clockMargin && !e.takenBack(o, func(later *Outcome) bool { return e.reportedBy(later) < from })
+	})
+}
+
+// wasFreed reports whether the action of a check certainly was free between these.
+func (e *evidence) wasFreed(r *Row, from, to time.Duration) bool {
+	return slices.ContainsFunc(e.outcomes[r.CheckID], func(o *Outcome) bool {
+		return e.frees(o) && e.reportedBy(o) < from && !e.takenBack(o, func(later *Outcome) bool { return e.at(later.AtMS) <= to+clockMargin })
+	})
 }
 
 // reportedBy returns when a report was first answered as recorded.
@@ -70,18 +108,20 @@ func (e *evidence) reportedBy(o *Outcome) time.Duration {
 // saidBy reports whether a request was answered with the report.
 func (o *Outcome) saidBy(op *Op) bool {
 	var told struct {
+		Report int          `json:"report"`
 		Status string       `json:"status"`
 		Amount *json.Number `json:"amount"`
 	}
-	if op.Status != 200 && op.Status != 201 || json.Unmarshal([]byte(op.Answer), &told) != nil || told.Status != o.Status {
+	if op.Status != 200 && op.Status != 201 || json.Unmarshal([]byte(op.Answer), &told) != nil ||
+		told.Status != o.Status || told.Report != o.Number {
 		return false
 	}
 	return told.Status != "executed" || told.Amount != nil && decimal(told.Amount.String()) == decimal(deref(o.Amount))
 }
 
-// outcomesAreReportedOnce: of a check one report is recorded, and beside one of a
-// key that may not release one of a key that may; what was answered is recorded,
-// of allowed checks only (S39, S40; G12).
+// outcomesAreReportedOnce: the reports of a check follow one another, those behind the
+// first by keys that may release; what was answered is recorded, of allowed checks only
+// (S39, S40, S61; G12).
 func (e *evidence) outcomesAreReportedOnce() {
 	for id, of := range e.outcomes {
 		slices.SortFunc(of, func(a, b *Outcome) int { return a.Number - b.Number })
@@ -90,8 +130,10 @@ func (e *evidence) outcomesAreReportedOnce() {
 			e.findings = append(e.findings, Finding{Rule: "G12", Text: "an outcome of no allowed check: " + id})
 			continue
 		}
-		if len(of) > 2 || len(of) == 2 && (e.releases(of[0]) || !e.releases(of[1])) {
-			e.findRow("G12", fmt.Sprintf("%s has %d outcomes", id, len(of)), row)
+		for i, o := range of {
+			if o.Number != i+1 || i > 0 && !e.releases(o) {
+				e.findRow("G12", fmt.Sprintf("%s has %d outcomes, and number %d of %s at place %d", id, len(of), o.Number, o.KeyID, i+1), row)
+			}
 		}
 	}
 	for i := range e.Ops {
@@ -117,10 +159,8 @@ func (e *evidence) releasedIsFree() {
 			continue
 		}
 		id, duplicate := r.duplicateOf()
-		if of := e.rows[id]; duplicate && of != nil {
-			if o := e.released(of); o != nil && e.reportedBy(o) < c.Sent {
-				e.find("G3", fmt.Sprintf("%s is a duplicate of %s, which was released before", r.CheckID, id), c)
-			}
+		if of := e.rows[id]; duplicate && of != nil && e.wasFreed(of, c.Sent, c.Done) {
+			e.find("G3", fmt.Sprintf("%s is a duplicate of %s, which was released before", r.CheckID, id), c)
 		}
 	}
 }

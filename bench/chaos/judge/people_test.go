@@ -29,7 +29,7 @@ func (s *builder) report(r *judge.Row, key, status, amount string) *judge.Op {
 	}
 	s.Outcomes = append(s.Outcomes, o)
 	return s.op(judge.Op{
-		Kind: judge.Report, Key: key, Subject: r.CheckID, Status: 201, Answer: fmt.Sprintf(`{"status":%q,"amount":%s}`, status, told),
+		Kind: judge.Report, Key: key, Subject: r.CheckID, Status: 201, Answer: fmt.Sprintf(`{"report":%d,"status":%q,"amount":%s}`, n, status, told),
 	})
 }
 
@@ -79,12 +79,40 @@ func TestOutcomes(t *testing.T) {
 			s.report(row, executorKey, "executed", "90")
 			s.counted(-6 + 80)
 		}, "", ""},
-		"reported twice": {func(s *builder) {
+		"an agent has the last word": {func(s *builder) {
 			_, row := s.decided(ten)
 			s.report(row, executorKey, "executed", "10")
-			s.report(row, executorKey, "executed", "10")
+			s.report(row, agentKey, "executed", "10")
 			s.counted(0)
 		}, "G12", "has 2 outcomes"},
+		"corrected, and counted as the last says": {func(s *builder) {
+			_, row := s.decided(ten)
+			s.report(row, executorKey, "voided", "")
+			s.report(row, executorKey, "executed", "90")
+			s.report(row, executorKey, "executed", "4")
+			s.counted(-6)
+		}, "", ""},
+		"corrected, and counted as all say": {func(s *builder) {
+			_, row := s.decided(ten)
+			s.report(row, executorKey, "executed", "4")
+			s.report(row, executorKey, "executed", "3")
+			s.counted(-13)
+		}, "G12", "is not what is recorded"},
+		"passes after a release was taken back": {func(s *builder) {
+			_, row := s.decided(ten)
+			s.report(row, executorKey, "voided", "")
+			s.report(row, executorKey, "executed", "10")
+			s.now += 15 * time.Second
+			s.decided(ten)
+			s.counted(0)
+		}, "G3", "passed as the same action"},
+		"blocked after a release was taken back": {func(s *builder) {
+			_, row := s.decided(ten)
+			s.report(row, executorKey, "voided", "")
+			s.report(row, executorKey, "executed", "10")
+			s.duplicate(ten, row)
+			s.counted(0)
+		}, "", ""},
 		"answered and not recorded": {func(s *builder) {
 			_, row := s.decided(ten)
 			s.report(row, executorKey, "executed", "10")

@@ -8,6 +8,7 @@ package checkreport
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,6 +79,7 @@ func (r *Report) writeOutcomes(p *printer) {
 		if o.Status == spend.Executed {
 			status += ", " + string(o.Amount.AppendMoney(nil)) + " " + r.Check.Action.Currency
 		}
+		p.line("report", strconv.Itoa(o.Number))
 		p.text("status", status)
 		p.line("release", string(o.Release))
 		if o.Excess != "" {

@@ -53,11 +53,12 @@ not, "voided" when it was taken back. Call it once for each allowed check, with 
 
 func reportTexts() map[string]string {
 	return map[string]string{
-		"check_id":  "The check_id of the allowed check, chk_ and 32 digits.",
-		"status":    "What became of the action.",
-		"amount":    "What was really moved, if executed and another amount than was checked.",
-		"reference": "The payment system's name for it, if there is one.",
-		"note":      "Anything that people should know of it.",
+		"check_id":   "The check_id of the allowed check, chk_ and 32 digits.",
+		"status":     "What became of the action.",
+		"amount":     "What was really moved, if executed and another amount than was checked.",
+		"reference":  "The payment system's name for it, if there is one.",
+		"note":       "Anything that people should know of it.",
+		"supersedes": "Only to correct an earlier report, if you may: the number of the last, which the refusal names.",
 	}
 }
 
@@ -232,7 +233,7 @@ func outputTexts() map[string]string {
 
 		"reference": "The payment system's name for it. Null if none was given.",
 		"release":   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
-		"flags":     "exceeded or exceeded_pending if more was moved than was allowed.",
+		"flags":     "exceeded or exceeded_pending if more was moved than was allowed; unapproved if the check was escalated and approved elsewhere.",
 	}
 }
 

@@ -1,0 +1,108 @@
+package audittest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"spendgate/audit"
+	"spendgate/hotpath/spend"
+)
+
+// following is a report that corrects another.
+func following(before *spend.Outcome, status spend.Status, text string) *spend.Outcome {
+	o := report(before.Fence, before.Check, before.Number+1, status, true)
+	o.Follows = before
+	return moved(o, text, true)
+}
+
+// standing is a report of a check of 100, and what is used after it beside another.
+type standing struct {
+	status spend.Status
+	moved  string
+	used   string
+	count  int64
+}
+
+// outcomesFollow: whatever reports follow one another, the counters have what the last
+// says, and the check is a pass unless the last says that it was given back (S61, F100).
+func outcomesFollow(t *testing.T, s Subject) {
+	f := fence(t, s)
+	all := []standing{
+		{spend.Executed, "100", "200", 2},
+		{spend.Voided, "0", "100", 1},
+		{spend.Executed, "40", "140", 2},
+		{spend.Executed, "250", "350", 2},
+		{spend.Failed, "0", "100", 1},
+	}
+	for i, first := range all {
+		for j, second := range all {
+			subject := fmt.Sprintf("[%d]", len(all)*i+j)
+			check := hundred(f, subject)
+			mustCommit(t, s, check, hundred(f, subject))
+			o := moved(report(f, check, 1, first.status, true), first.moved, true)
+			mustReport(t, s, o)
+			mustStand(t, s, check, first)
+			o = following(o, second.status, second.moved)
+			mustReport(t, s, o)
+			mustStand(t, s, check, second)
+			mustReport(t, s, following(o, first.status, first.moved))
+			mustStand(t, s, check, first)
+		}
+		// One by who may not release changes nothing.
+		check := hundred(f, fmt.Sprintf("[%d]", -1-i))
+		mustCommit(t, s, check)
+		pending := moved(report(f, check, 1, first.status, false), first.moved, false)
+		mustReport(t, s, pending)
+		mustStand(t, s, check, standing{spend.Executed, "100", "100", 1})
+		mustReport(t, s, following(pending, spend.Voided, ""))
+		mustStand(t, s, check, standing{spend.Voided, "0", "0", 0})
+	}
+}
+
+// hundred is a check of 100 that takes from counters of every sort.
+func hundred(f spend.Fence, subject string) *spend.Check {
+	day, times, rolling := charge("day", subject, "100"), charge("times", subject, "0"), charge("rolling", subject, "100")
+	times.Limited, times.NoCurrency = false, true
+	rolling.Counter.StartMS, rolling.Counter.BucketMS = 6_000_000, 60_000
+	check := charged(newCheck(f), day, times, rolling)
+	check.Action.Amount = amount("100")
+	return check
+}
+
+func mustStand(t *testing.T, s Subject, check *spend.Check, want standing) {
+	t.Helper()
+	mustUse(t, s, check.Charges[0], want.used, want.count)
+	mustUse(t, s, check.Charges[1], "0", want.count)
+	mustUse(t, s, check.Charges[2], want.used, want.count)
+	state := audit.PassReleasable
+	if want.status != spend.Executed {
+		state = audit.PassReleased
+	}
+	states, err := s.PassStates(t.Context(), []spend.ID{check.ID})
+	live, liveErr := s.LivePasses(t.Context(), []spend.Hash{check.Fingerprint}, now().UnixMilli(), false)
+	isLive := live[check.Fingerprint] == livePass(check)
+	if err = errors.Join(err, liveErr); err != nil || states[check.ID] != state || isLive != (state == audit.PassReleasable) {
+		t.Errorf("%s: state %v, live %v, %v, want %v", want.status, states, live, err, state)
+	}
+}
+
+// useFollows: the use of an approval that is executed after all is a pass again, and so
+// is the check that asked.
+func useFollows(t *testing.T, s Subject) {
+	f := fence(t, s)
+	asked := asking(f, 1)
+	mustCommit(t, s, asked)
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
+	use := using(f, asked)
+	mustCommit(t, s, use)
+	o := report(f, use, 1, spend.Voided, true)
+	mustReport(t, s, o)
+	mustReport(t, s, following(o, spend.Executed, "1"))
+	states, err := s.PassStates(t.Context(), []spend.ID{asked.ID, use.ID})
+	want := map[spend.ID]audit.PassState{asked.ID: audit.PassReleasable, use.ID: audit.PassReleasable}
+	if err != nil || !maps.Equal(states, want) {
+		t.Errorf("got %v, %v", states, err)
+	}
+}
