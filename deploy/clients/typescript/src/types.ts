@@ -82,7 +82,7 @@ export interface OutcomeReport {
 export interface Outcome {
   check_id: string;
   /** The reports of a check count from 1. */
-  report?: number;
+  report: number;
   status: OutcomeStatus;
   amount: Amount | null;
   reference: string | null;
