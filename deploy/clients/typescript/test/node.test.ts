@@ -125,6 +125,8 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.deepEqual([outcome.amount, outcome.replayed], ["10", false]);
     assert.equal((await executor.reportOutcome(check_id, report)).replayed, true);
     assert.equal((await agent.getOutcome(check_id)).reference, "psp-1");
+    await assert.rejects(executor.reportOutcome(check_id, { status: "failed" }), (problem: APIError) => problem.latest?.report === 1);
+    assert.equal((await executor.reportOutcome(check_id, { ...report, amount: 9, supersedes: 1 })).report, 2);
     const replay = await agent.check(asked);
     assert.deepEqual([replay.allowed, replay.outcome], [false, { status: "executed", release_pending: false }]);
     assert.match(replay.next_step ?? "", /^Do not carry the action out: that was done/);

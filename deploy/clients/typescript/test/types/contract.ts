@@ -16,11 +16,8 @@ type Decoded<T> = T extends readonly (infer E)[]
     ? { [K in keyof T]: K extends "metadata" | "parameters" | "data" ? any : K extends Money ? Text<T[K]> : Decoded<T[K]> }
     : T;
 
-/** Coming are members of corrections of outcomes, which an older document has not. */
-type Coming = "report" | "supersedes";
-
 /** Missing are members that only one of two types has. */
-type Missing<A, B> = Exclude<Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>, Coming>;
+type Missing<A, B> = Exclude<keyof A, keyof B> | Exclude<keyof B, keyof A>;
 type Equal<A, B> = [Missing<A, B>] extends [never] ? (Decoded<A> extends B ? true : "not assignable") : Missing<A, B>;
 
 /** Sent are types of requests: what the package takes, the document has. */
