@@ -92,7 +92,7 @@ type eventWalk struct {
 	last      int64
 	latest    time.Time
 	change    uint64
-	decided   bool // the latest event of a change is approval.decided
+	decided   bool               // the latest event of a change is approval.decided
 	approvals map[spend.ID]int64 // number of the request
 }
 
