@@ -246,6 +246,9 @@ type Webhooks interface {
 	// ReplayDelivery has the event of an attempt tried again, now and as often as a
 	// new one, and returns the attempt, or ErrNotFound.
 	ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*Delivery, error)
+	// RetryWebhook has the webhook tried now, with all that waits, and returns how many
+	// events that are, or ErrNotFound. How often they were tried stays.
+	RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error)
 }
 
 // CounterQuery selects the counters of one budget and window.

@@ -18,6 +18,10 @@ const (
 	MaxWebhooks = 100
 	// KeepPreviousSecret is how long the secret before a rotation still signs.
 	KeepPreviousSecret = 24 * time.Hour
+	// MaxInFlight is how many attempts to deliver to a webhook are made at once, at most.
+	MaxInFlight = 64
+	// MaxWaiting is up to where events that wait are counted.
+	MaxWaiting = 10_000
 	// KeepDeliveries is how long attempts are listed: longer than they go on.
 	KeepDeliveries = 7 * 24 * time.Hour
 )
@@ -83,15 +87,23 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // WebhookTask is what the node that holds a webhook may deliver to it.
 type WebhookTask struct {
 	Webhook
-	Secrets  []Secret  // that sign
-	Now      time.Time // by the store's clock
-	Cursor   int64     // events up to it were tried
-	Failures int       // in a row
-	ResumeAt time.Time // when the next new event may be tried
-	Retry    *WebhookRetry
+	Secrets  []Secret       // that sign
+	Now      time.Time      // by the store's clock
+	Cursor   int64          // events up to it were tried
+	Failures int            // in a row
+	ResumeAt time.Time      // when the next new event may be tried
+	Retries  []WebhookRetry // that are due first, up to MaxInFlight
 	// OldestAt is when the event happened that waits longest for a retry; zero when
 	// none does.
 	OldestAt time.Time
+}
+
+// FirstRetry is the one that is due first; nil when none waits.
+func (t *WebhookTask) FirstRetry() *WebhookRetry {
+	if len(t.Retries) == 0 {
+		return nil
+	}
+	return &t.Retries[0]
 }
 
 // WebhookRetry is an event that is to be tried again.
@@ -113,6 +125,7 @@ type WebhookSeen struct {
 type WebhookLeases struct {
 	Taken            []spend.ID
 	Active, Disabled int
+	Waiting          int // events that wait to be tried again, of active webhooks, counted up to MaxWaiting
 	// Due is the webhooks, whoever holds them, that have an event to be tried again by now.
 	Due []spend.ID
 }
@@ -140,11 +153,14 @@ type DeliveryResult struct {
 	Seen    WebhookSeen   // of a new event: up to it
 	RetryIn time.Duration
 	Pause   time.Duration // before the next new event is tried
+	// Over is that an outage of the receiver is over: what waits is tried at once.
+	Over bool
 }
 
 // DeliveryQuery selects the attempts to deliver to a webhook.
 type DeliveryQuery struct {
 	WebhookID spend.ID
+	Failed    bool     // only those
 	Before    spend.ID // only smaller IDs: the position of the cursor
 	Limit     int
 }

@@ -55,8 +55,10 @@ type Config struct {
 	MaxPolicyBytes int64 // of all versions of all policies
 	// PrivateWebhooks lets events be delivered to private and loopback addresses.
 	PrivateWebhooks bool
-	LogLevel        slog.Level
-	Deployment      string // its name in metrics and logs; empty when it has none
+	// WebhooksInFlight is how many events are sent to a webhook at once, at most.
+	WebhooksInFlight int
+	LogLevel         slog.Level
+	Deployment       string // its name in metrics and logs; empty when it has none
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
@@ -76,16 +78,17 @@ type Config struct {
 func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Config, error) {
 	s := newSource(environ)
 	c := Config{
-		ListenAddr:      read(s, "LISTEN_ADDR", defaultListenAddr, parseAddr),
-		OpsAddr:         read(s, "OPS_ADDR", defaultOpsAddr, parseAddr),
-		AdminKeys:       read(s, "ADMIN_KEY", nil, parseAdminKeys),
-		TrustedProxies:  read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
-		Demo:            read(s, "DEMO", true, parseBool),
-		MaxRateLimit:    read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
-		MaxPolicyBytes:  read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
-		PrivateWebhooks: read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
-		LogLevel:        read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
-		Deployment:      read(s, "DEPLOYMENT", "", parseName),
+		ListenAddr:       read(s, "LISTEN_ADDR", defaultListenAddr, parseAddr),
+		OpsAddr:          read(s, "OPS_ADDR", defaultOpsAddr, parseAddr),
+		AdminKeys:        read(s, "ADMIN_KEY", nil, parseAdminKeys),
+		TrustedProxies:   read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
+		Demo:             read(s, "DEMO", true, parseBool),
+		MaxRateLimit:     read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
+		MaxPolicyBytes:   read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
+		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
+		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
+		LogLevel:         read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+		Deployment:       read(s, "DEPLOYMENT", "", parseName),
 
 		UnsafeDurability: read(s, "ALLOW_UNSAFE_DURABILITY", false, parseBool),
 

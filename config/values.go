@@ -56,6 +56,19 @@ func parseMaxRateLimit(s string) (int, error) {
 	return n, nil
 }
 
+const (
+	defaultWebhooksInFlight = 8
+	mostWebhooksInFlight    = 64
+)
+
+func parseWebhooksInFlight(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > mostWebhooksInFlight {
+		return 0, fmt.Errorf("must be a number from 1 to %d, not %q", mostWebhooksInFlight, s)
+	}
+	return n, nil
+}
+
 // parseBytes reads a number of bytes, at least enough for one policy.
 func parseBytes(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)

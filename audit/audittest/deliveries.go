@@ -46,27 +46,27 @@ func webhookDeliveries(t *testing.T, s Subject) {
 		want = append([]audit.Delivery{r.Delivery}, want...)
 		return mustHold(t, s, node, w.ID)
 	}
-	if task := attempt(delivered(w.ID, 11)); task.Cursor != 11 || task.Failures != 0 || task.Retry != nil || task.ResumeAt.After(task.Now) {
+	if task := attempt(delivered(w.ID, 11)); task.Cursor != 11 || task.Failures != 0 || task.FirstRetry() != nil || task.ResumeAt.After(task.Now) {
 		t.Errorf("after a delivery: %+v", task)
 	}
 	task := attempt(failed(w.ID, 12, nil))
-	if task.Cursor != 12 || task.Failures != 1 || task.Retry == nil || !task.ResumeAt.After(task.Now) || !task.OldestAt.Equal(epochStart) {
+	if task.Cursor != 12 || task.Failures != 1 || task.FirstRetry() == nil || !task.ResumeAt.After(task.Now) || !task.OldestAt.Equal(epochStart) {
 		t.Fatalf("after a failure: %+v", task)
 	}
-	if r := task.Retry; r.Sequence != 12 || r.Attempts != 1 {
+	if r := task.FirstRetry(); r.Sequence != 12 || r.Attempts != 1 {
 		t.Errorf("to be tried again: %+v", r)
 	}
-	task = attempt(failed(w.ID, 12, task.Retry))
-	if task.Cursor != 12 || task.Failures != 2 || task.Retry == nil || task.Retry.Attempts != 2 || !task.OldestAt.Equal(epochStart) {
-		t.Fatalf("after a second failure: %+v, %+v", task, task.Retry)
+	task = attempt(failed(w.ID, 12, task.FirstRetry()))
+	if task.Cursor != 12 || task.Failures != 2 || task.FirstRetry() == nil || task.FirstRetry().Attempts != 2 || !task.OldestAt.Equal(epochStart) {
+		t.Fatalf("after a second failure: %+v, %+v", task, task.FirstRetry())
 	}
-	task = attempt(redelivered(w.ID, task.Retry))
-	if task.Failures != 0 || task.Retry != nil || task.ResumeAt.After(task.Now) || !task.OldestAt.IsZero() {
+	task = attempt(redelivered(w.ID, task.FirstRetry()))
+	if task.Failures != 0 || task.FirstRetry() != nil || task.ResumeAt.After(task.Now) || !task.OldestAt.IsZero() {
 		t.Errorf("after a retry that was delivered: %+v", task)
 	}
 	last := failed(w.ID, 13, nil)
 	last.RetryIn = 0
-	if task = attempt(last); task.Cursor != 13 || task.Failures != 1 || task.Retry != nil {
+	if task = attempt(last); task.Cursor != 13 || task.Failures != 1 || task.FirstRetry() != nil {
 		t.Errorf("after a last failure: %+v", task)
 	}
 	if task := mustHold(t, s, node, other.ID); task.Cursor != 10 || task.Failures != 0 {
@@ -132,20 +132,20 @@ func webhookReplays(t *testing.T, s Subject) {
 	if ids := due(); !slices.Equal(ids, []spend.ID{w.ID}) {
 		t.Errorf("due after the replay: %x", ids)
 	}
-	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 || r.DueAt.After(task.Now) {
+	if r := task.FirstRetry(); r == nil || r.Sequence != 1 || r.Attempts != 0 || r.DueAt.After(task.Now) {
 		t.Fatalf("to be tried again: %+v", r)
 	}
 	// It is replayed while it is tried.
-	trying := task.Retry
+	trying := task.FirstRetry()
 	time.Sleep(2 * time.Millisecond)
 	replay(one.ID)
 	must(t, s.RecordDelivery(ctx, node, redelivered(w.ID, trying)))
 	task = mustHold(t, s, node, w.ID)
-	if r := task.Retry; r == nil || r.Sequence != 1 || r.Attempts != 0 {
+	if r := task.FirstRetry(); r == nil || r.Sequence != 1 || r.Attempts != 0 {
 		t.Fatalf("the replay is lost: %+v", r)
 	}
-	must(t, s.RecordDelivery(ctx, node, redelivered(w.ID, task.Retry)))
-	if r := replay(two.ID).Retry; r == nil || r.Sequence != 2 || r.Attempts != 0 {
+	must(t, s.RecordDelivery(ctx, node, redelivered(w.ID, task.FirstRetry())))
+	if r := replay(two.ID).FirstRetry(); r == nil || r.Sequence != 2 || r.Attempts != 0 {
 		t.Errorf("to be tried again: %+v", r)
 	}
 	other, _ := mustCreateWebhook(t, s, 0)
@@ -157,6 +157,70 @@ func webhookReplays(t *testing.T, s Subject) {
 	must(t, s.DeleteWebhook(ctx, actor(), w.ID))
 	if _, err := s.ReplayDelivery(ctx, w.ID, one.ID); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("of a deleted webhook: %v", err)
+	}
+}
+
+// webhookRetries has all that waits tried at once, by an admin and when an outage is
+// over: in the order in which it was due, and what is being tried stays.
+func webhookRetries(t *testing.T, s Subject) {
+	ctx, node := t.Context(), spend.NewID(now())
+	w, _ := mustCreateWebhook(t, s, 0)
+	other, _ := mustCreateWebhook(t, s, 0)
+	mustLease(t, s, node)
+	fail := func(webhook spend.ID, sequence int64, in time.Duration) {
+		t.Helper()
+		r := failed(webhook, sequence, nil)
+		r.RetryIn = in
+		must(t, s.RecordDelivery(ctx, node, r))
+	}
+	fail(w.ID, 1, time.Millisecond)
+	fail(w.ID, 3, time.Hour)
+	fail(w.ID, 2, 2*time.Hour)
+	fail(other.ID, 1, time.Hour)
+	time.Sleep(5 * time.Millisecond)
+	leases, err := s.LeaseWebhooks(ctx, node, []spend.ID{w.ID, other.ID}, longLease)
+	if err != nil || leases.Waiting != 4 {
+		t.Errorf("%d wait, %v", leases.Waiting, err)
+	}
+	due := func() (sequences []int64) {
+		t.Helper()
+		task := mustHold(t, s, node, w.ID)
+		for _, r := range task.Retries {
+			if !r.DueAt.After(task.Now) {
+				sequences = append(sequences, r.Sequence)
+			}
+		}
+		return sequences
+	}
+	task := mustHold(t, s, node, w.ID)
+	if got := due(); !slices.Equal(got, []int64{1}) || len(task.Retries) != 3 || task.Retries[1].Sequence != 3 || task.Retries[1].Attempts != 1 {
+		t.Errorf("due are %v of %+v", got, task.Retries)
+	}
+	over := redelivered(w.ID, task.FirstRetry())
+	over.Over = true
+	must(t, s.RecordDelivery(ctx, node, over))
+	if got := due(); !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("after an outage due are %v", got)
+	}
+	fail(w.ID, 4, time.Hour)
+	if n, err := s.RetryWebhook(ctx, w.ID); err != nil || n != 3 {
+		t.Errorf("%d are tried again, %v", n, err)
+	}
+	if got := due(); !slices.Equal(got, []int64{2, 3, 4}) {
+		t.Errorf("after an admin said so due are %v", got)
+	}
+	if task = mustHold(t, s, node, w.ID); task.Failures != 0 || task.ResumeAt.After(task.Now) || task.Retries[0].Attempts != 1 {
+		t.Errorf("after an admin said so: %+v", task)
+	}
+	if task := mustHold(t, s, node, other.ID); !task.FirstRetry().DueAt.After(task.Now) {
+		t.Errorf("of another webhook: %+v", task.Retries)
+	}
+	if _, err := s.RetryWebhook(ctx, spend.NewID(now())); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	page, more, err := s.Deliveries(ctx, audit.DeliveryQuery{WebhookID: w.ID, Failed: true, Limit: 3})
+	if err != nil || !more || len(page) != 3 || page[0].Sequence != 4 || page[1].Sequence != 2 || page[2].Sequence != 3 {
+		t.Errorf("failed are %+v, more: %t, %v", page, more, err)
 	}
 }
 

@@ -21,6 +21,7 @@ func webhookTests() []test {
 		{"WebhookLeasesRace", webhookLeasesRace},
 		{"WebhookDeliveries", webhookDeliveries},
 		{"WebhookReplays", webhookReplays},
+		{"WebhookRetries", webhookRetries},
 		{"WebhookSecrets", webhookSecrets},
 		{"WebhookTypes", webhookTypes},
 		{"DeliveriesExpire", deliveriesExpire},
@@ -169,7 +170,7 @@ func webhookLeases(t *testing.T, s Subject) {
 		}
 	}
 	mustNotHold(b, first.ID)
-	if task := mustHold(t, s, a, first.ID); task.Cursor != 7 || task.ID != first.ID || task.Retry != nil || !task.OldestAt.IsZero() {
+	if task := mustHold(t, s, a, first.ID); task.Cursor != 7 || task.ID != first.ID || task.FirstRetry() != nil || !task.OldestAt.IsZero() {
 		t.Errorf("to do: %+v", task)
 	}
 	// A lease that is over, though its holder does not know.

@@ -78,6 +78,11 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 		if err != nil {
 			return err
 		}
+		err = db.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM webhook_retries AS r JOIN webhooks AS w ON w.id = r.webhook_id WHERE w.active LIMIT $1) AS waiting`,
+			audit.MaxWaiting).Scan(&leases.Waiting)
+		if err != nil {
+			return err
+		}
 		rows, _ := db.Query(ctx, `SELECT w.id FROM webhooks AS w
 			WHERE w.active AND EXISTS (SELECT 1 FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.due_at <= clock_timestamp())`)
 		if leases.Due, err = pgx.CollectRows(rows, scanID); err != nil || leases.Active <= len(serving) {
@@ -95,31 +100,35 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 	return leases, err
 }
 
+// dueFirst are the retries of webhook $2 that are due first.
+const dueFirst = "FROM webhook_retries AS r WHERE r.webhook_id = $2 ORDER BY r.due_at, r.sequence LIMIT $6"
+
 // HoldWebhook implements audit.Webhooks.
 func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
 	return orNil(one(ctx, s, "cannot hold a webhook", scanTask, `WITH held AS (
 			UPDATE webhook_states AS s SET held_until = clock_timestamp() + $4 * interval '1 millisecond', cursor = CASE w.event_types WHEN $5 THEN greatest(s.cursor, $3) ELSE s.cursor END
 			FROM webhooks AS w WHERE s.webhook_id = $2 AND w.id = $2 AND w.active AND s.holder = $1 AND s.held_until > clock_timestamp() RETURNING s.*)
 		SELECT `+webhookColumns+`, h.secret, coalesce(h.previous_secret, ''), clock_timestamp(), h.previous_until, h.cursor, h.failures, h.resume_at,
-			coalesce(r.sequence, 0), coalesce(r.attempts, 0), r.due_at,
+			ARRAY(SELECT r.sequence `+dueFirst+`), ARRAY(SELECT r.attempts `+dueFirst+`), ARRAY(SELECT r.due_at `+dueFirst+`),
 			(SELECT min(o.since) FROM webhook_retries AS o WHERE o.webhook_id = $2)
-		FROM held AS h JOIN webhooks AS w ON w.id = h.webhook_id
-			LEFT JOIN LATERAL (SELECT * FROM webhook_retries AS n WHERE n.webhook_id = $2 ORDER BY n.due_at LIMIT 1) AS r ON true`,
-		[16]byte(holder), [16]byte(id), seen.Cursor, lease.Milliseconds(), audit.EventTypesText(seen.EventTypes)))
+		FROM held AS h JOIN webhooks AS w ON w.id = h.webhook_id`,
+		[16]byte(holder), [16]byte(id), seen.Cursor, lease.Milliseconds(), audit.EventTypesText(seen.EventTypes), audit.MaxInFlight))
 }
 
 func scanTask(row pgx.CollectableRow) (t audit.WebhookTask, err error) {
 	var secret, previous string
 	var previousUntil time.Time
-	var retry audit.WebhookRetry
+	var sequences []int64
+	var attempts []int
+	var due []time.Time
 	err = row.Scan(append(webhookTargets(&t.Webhook), &secret, &previous, utc(&t.Now), utc(&previousUntil), &t.Cursor, &t.Failures, utc(&t.ResumeAt),
-		&retry.Sequence, &retry.Attempts, utc(&retry.DueAt), utc(&t.OldestAt))...)
+		&sequences, &attempts, &due, utc(&t.OldestAt))...)
 	t.Secrets = []audit.Secret{audit.Secret(secret)}
 	if previousUntil.After(t.Now) {
 		t.Secrets = append(t.Secrets, audit.Secret(previous))
 	}
-	if !retry.DueAt.IsZero() {
-		t.Retry = &retry
+	for i := range sequences {
+		t.Retries = append(t.Retries, audit.WebhookRetry{Sequence: sequences[i], Attempts: attempts[i], DueAt: due[i].UTC()})
 	}
 	return t, err
 }
@@ -136,10 +145,10 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 		retryMS = new(r.RetryIn.Milliseconds())
 	}
 	held, err := one(ctx, s, doing, pgx.RowTo[bool], // may be repeated, as a reading may
-		`SELECT record_delivery($1, ROW($2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)::webhook_deliveries, $11, $12, $13, $14, $15, $16)`,
+		`SELECT record_delivery($1, ROW($2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)::webhook_deliveries, $11, $12, $13, $14, $15, $16, $17)`,
 		[16]byte(holder), [16]byte(r.ID), [16]byte(r.WebhookID), r.Sequence, [16]byte(r.EventID), string(r.EventType), r.Attempt,
 		r.Duration.Milliseconds(), r.StatusCode, r.Error, r.EventAt, retried, retryMS, r.Pause.Milliseconds(),
-		r.Seen.Cursor, audit.EventTypesText(r.Seen.EventTypes))
+		r.Seen.Cursor, audit.EventTypesText(r.Seen.EventTypes), r.Over)
 	if err == nil && !held {
 		err = fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
 	}
@@ -159,8 +168,12 @@ const selectDeliveries = "SELECT id, webhook_id, sequence, event_id, event_type,
 // Deliveries implements audit.Webhooks.
 func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
 	q.Before = cmp.Or(q.Before, audit.MaxID())
+	failed := ""
+	if q.Failed {
+		failed = " AND error <> ''"
+	}
 	page, err = collect(ctx, s, "cannot list deliveries", scanDelivery,
-		selectDeliveries+"WHERE webhook_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before), q.Limit+1)
+		selectDeliveries+"WHERE webhook_id = $1 AND id < $2"+failed+" ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before), q.Limit+1)
 	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
@@ -181,4 +194,24 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 			ON CONFLICT (webhook_id, sequence) DO UPDATE SET attempts = 0, due_at = excluded.due_at
 			RETURNING r.webhook_id)
 		`+selectDeliveries+"WHERE id = $2 AND webhook_id IN (SELECT webhook_id FROM put)", [16]byte(webhookID), [16]byte(deliveryID)))
+}
+
+// RetryWebhook implements audit.Webhooks.
+func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
+	const doing = "cannot have a webhook tried"
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		done, err := db.Exec(ctx, "UPDATE webhook_states SET failures = 0, resume_at = least(resume_at, clock_timestamp()) WHERE webhook_id = $1", [16]byte(id))
+		if err != nil {
+			return err
+		}
+		if done.RowsAffected() == 0 {
+			return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
+		}
+		_, err = db.Exec(ctx, "UPDATE webhook_retries SET due_at = clock_timestamp() WHERE webhook_id = $1 AND due_at > clock_timestamp()", [16]byte(id))
+		if err != nil {
+			return err
+		}
+		return db.QueryRow(ctx, "SELECT count(*) FROM webhook_retries WHERE webhook_id = $1", [16]byte(id)).Scan(&waiting)
+	})
+	return waiting, err
 }

@@ -269,6 +269,7 @@ CREATE TABLE webhook_deliveries (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX webhook_deliveries_listed ON webhook_deliveries (webhook_id, id);
+CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (webhook_id, id) WHERE error <> '';
 
 -- Every change of policies, keys and webhooks, and who made it (G8), as in PostgreSQL. No
 -- policy and no key is without the change of its generation.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"spendgate/audit"
@@ -135,6 +134,11 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 	if err != nil {
 		return leases, err
 	}
+	leases.Waiting, err = one(ctx, s.reader, doing, scalar[int],
+		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) LIMIT ?)", audit.MaxWaiting)
+	if err != nil {
+		return leases, err
+	}
 	if leases.Active <= len(serving) {
 		return leases, nil // nothing is written while nothing happens
 	}
@@ -182,13 +186,10 @@ func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err 
 	if previousUntil.UnixMilli() > now.UnixMilli() {
 		t.Secrets = append(t.Secrets, audit.Secret(previous))
 	}
-	retry := new(audit.WebhookRetry)
-	err = tx.QueryRow("SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at LIMIT 1", id[:]).
-		Scan(&retry.Sequence, &retry.Attempts, (*millis)(&retry.DueAt))
-	if errors.Is(err, sql.ErrNoRows) {
-		return t, nil
-	}
-	t.Retry = retry
+	t.Retries, err = collect(context.Background(), tx, "cannot read what is to be tried again", func(row scanner) (r audit.WebhookRetry, err error) {
+		err = row.Scan(&r.Sequence, &r.Attempts, (*millis)(&r.DueAt))
+		return r, err
+	}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at, sequence LIMIT ?", id[:], audit.MaxInFlight)
 	return t, err
 }
 
@@ -212,6 +213,12 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 		}
 		if err := noteRetry(tx, &r, next); err != nil {
 			return err
+		}
+		if r.Over {
+			_, err = tx.Exec("UPDATE webhook_retries SET due_at = ?1 WHERE webhook_id = ?2 AND due_at > ?1", now.UnixMilli(), r.WebhookID[:])
+			if err != nil {
+				return err
+			}
 		}
 		_, err = tx.Exec(`UPDATE webhook_states SET failures = CASE WHEN ?1 = '' THEN 0 ELSE failures + 1 END, resume_at = ?2,
 			cursor = iif((SELECT event_types FROM webhooks WHERE id = webhook_id) = ?3, max(cursor, ?4), cursor) WHERE webhook_id = ?5`,
@@ -249,8 +256,13 @@ const deliveryColumns = "id, webhook_id, sequence, event_id, event_type, attempt
 // Deliveries implements audit.Webhooks.
 func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
 	q.Before = cmp.Or(q.Before, audit.MaxID())
+	failed := ""
+	if q.Failed {
+		failed = " AND error <> ''"
+	}
 	page, err = collect(ctx, s.reader, "cannot list deliveries", scanDelivery,
-		"SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = ? AND id < ? ORDER BY id DESC LIMIT ?", q.WebhookID[:], q.Before[:], q.Limit+1)
+		"SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE webhook_id = ? AND id < ?"+failed+" ORDER BY id DESC LIMIT ?",
+		q.WebhookID[:], q.Before[:], q.Limit+1)
 	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
@@ -275,4 +287,20 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 		return err
 	})
 	return orNil(d, err)
+}
+
+// RetryWebhook implements audit.Webhooks.
+func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
+	err = s.write(ctx, "cannot have a webhook tried", func(tx *sql.Tx) error {
+		now := time.Now().UnixMilli()
+		_, err := scanID(tx.QueryRow("UPDATE webhook_states SET failures = 0, resume_at = min(resume_at, ?) WHERE webhook_id = ? RETURNING webhook_id", now, id[:]))
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec("UPDATE webhook_retries SET due_at = ?1 WHERE webhook_id = ?2 AND due_at > ?1", now, id[:]); err != nil {
+			return err
+		}
+		return tx.QueryRow("SELECT count(*) FROM webhook_retries WHERE webhook_id = ?", id[:]).Scan(&waiting)
+	})
+	return waiting, err
 }

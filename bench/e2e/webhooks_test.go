@@ -25,7 +25,9 @@ const takenOver = 90 * time.Second
 // them; receivers that do not take them hold up nobody; and what leads inside is
 // refused (S52).
 func testWebhooks(t *testing.T, binary string) {
-	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 1, Settings: fleet.Settings{"WEBHOOK_PRIVATE_ADDRESSES": "true"}})
+	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 1, Settings: fleet.Settings{
+		"WEBHOOK_PRIVATE_ADDRESSES": "true", "WEBHOOK_IN_FLIGHT": "1", // two at once are of two nodes
+	}})
 	admin := f.Nodes[0].Admin(f.AdminKey)
 	_, key, err := admin.CreateKey(t.Context(), "test", plenty)
 	act(t, err)

@@ -339,7 +339,7 @@ func (n *node) expireApprovals() func(context.Context) error {
 func (n *node) deliver(ctx context.Context, c config.Config) {
 	everything := hotpath.AccessOf(&audit.Key{})
 	worker := webhook.New(webhook.Options{
-		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, Logger: n.log, Registerer: n.ops.registry,
+		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, InFlight: c.WebhooksInFlight, Logger: n.log, Registerer: n.ops.registry,
 		Events: func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error) {
 			return n.authorizer.Events(ctx, everything, q)
 		},

@@ -72,6 +72,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, admin: true},
 		endpoint{method: "GET", serve: a.getWebhook, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: a.postRetry, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: a.getDeliveries, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", endpoint{method: "POST", serve: a.postReplay, admin: true})
 	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})

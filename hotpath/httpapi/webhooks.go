@@ -208,9 +208,15 @@ func (a *API) getDeliveries(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	filters := sumOf("deliveries 1", string(id[:]))
-	limit, before, err := queryBefore(x.query(), filters)
-	if err != nil {
+	var faults spend.Faults
+	values := parameters(x.query(), &faults, "limit", "cursor", memberStatus)
+	status, failed := values[memberStatus]
+	if failed && status != "failed" {
+		faults.Add(memberStatus, "must be failed")
+	}
+	filters := sumOf("deliveries 2", string(id[:]), status)
+	limit, before := queryPageBefore(values, filters, &faults)
+	if err := faults.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
@@ -218,12 +224,31 @@ func (a *API) getDeliveries(x *exchange) error {
 	if _, err := a.store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Before: before, Limit: limit})
+	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Failed: failed, Before: before, Limit: limit})
 	if err != nil {
 		return err
 	}
 	position := func(d *audit.Delivery) string { return string(d.ID[:]) }
 	return answerPage(x, page, appendDelivery, position, more, filters, noTotal)
+}
+
+// postRetry answers POST /v1/webhooks/{webhook_id}/retry.
+func (a *API) postRetry(x *exchange) error {
+	id, err := x.webhookOf()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	waiting, err := a.store.RetryWebhook(ctx, id)
+	if err != nil {
+		return orAbsent(err, errWebhookNotFound)
+	}
+	o := newObject(x.out)
+	o.id("webhook_id", id, spend.PrefixWebhook)
+	o.integer("retried", int64(waiting))
+	x.out = o.end()
+	return x.answer(fasthttp.StatusAccepted)
 }
 
 // postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.

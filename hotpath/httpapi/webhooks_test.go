@@ -66,6 +66,7 @@ func (d *described) webhooks(store audit.Store, admin string) {
 		d.send("DELETE", path, "", 404, true, admin)
 		d.send("POST", path+"/rotate", "", 404, true, admin)
 		d.send("GET", path+"/deliveries", "", 404, true, admin)
+		d.send("POST", path+"/retry", "", 404, true, admin)
 		d.send("POST", path+"/deliveries/dlv_0/replay", "", 404, true, admin)
 	}
 	if got := d.send("DELETE", one, "", 204, true, admin); got != "" {
@@ -121,13 +122,18 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 		d.t.Error(last)
 	}
 	d.send("GET", one+"/deliveries?limit=0", "", 422, false, admin)
+	d.send("GET", one+"/deliveries?status=delivered", "", 422, false, admin)
+	d.send("GET", one+"/deliveries?status=failed", "", 200, true, admin)
+	d.send("GET", one+"/deliveries?status=failed&cursor="+cursor, "", 422, true, admin) // of other filters
+	d.send("POST", one+"/retry", `{"now":true}`, 422, true, admin)
 	delivery := last[strings.Index(last, "dlv_"):][:len("dlv_")+32]
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", "", 202, true, admin)
 	d.send("POST", one+"/deliveries/"+delivery+"/replay", `{"now":true}`, 422, true, admin)
 	d.send("POST", one+"/deliveries/dlv_"+strings.Repeat("0", 32)+"/replay", "", 404, true, admin)
-	if task, err := store.HoldWebhook(ctx, node, id, audit.WebhookSeen{}, time.Minute); err != nil || task.Retry == nil || task.Retry.Sequence != 1 {
+	if task, err := store.HoldWebhook(ctx, node, id, audit.WebhookSeen{}, time.Minute); err != nil || task.FirstRetry() == nil || task.FirstRetry().Sequence != 1 {
 		d.t.Errorf("to do after a replay: %+v, %v", task, err)
 	}
+	d.send("POST", one+"/retry", "", 202, true, admin)
 }
 
 // A deployment may deliver within its own network, but not to what a cloud keeps at

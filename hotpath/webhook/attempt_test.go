@@ -23,7 +23,7 @@ import (
 func try(t *testing.T, private bool, url string, secrets ...audit.Secret) (r audit.DeliveryResult, gone bool) {
 	t.Helper()
 	w := New(Options{
-		PrivateAddresses: private, Logger: slog.New(slog.DiscardHandler),
+		InFlight: 1, PrivateAddresses: private, Logger: slog.New(slog.DiscardHandler),
 		Encode: func(dst []byte, _ *audit.Event) []byte { return append(dst, `{"type":"key.changed"}`...) },
 	})
 	defer w.client.CloseIdleConnections()

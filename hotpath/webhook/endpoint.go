@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 )
 
 // pageSize is how many events are read at once.
-const pageSize = 20
+const pageSize = audit.MaxInFlight
 
 // endpoint is a webhook that this node holds.
 type endpoint struct {
@@ -25,10 +27,15 @@ type endpoint struct {
 	until  time.Time     // how long the lease is, at least
 	oldest atomic.Int64  // when the event happened that waits longest, in Unix milliseconds; 0 when none waits
 
+	cursor atomic.Int64 // how far the feed was gone through, when the lease was renewed
+
 	page []audit.Event     // that were read and not tried
 	seen audit.WebhookSeen // how far the feed was read, without the page
 	next int64             // where the page ends
 	more bool              // there is more behind it
+
+	ahead  []audit.Event // urgent ones behind others, which are tried first
+	urgent int64         // up to which urgent events were tried
 }
 
 // serve delivers until the lease or the context ends.
@@ -59,13 +66,15 @@ func (e *endpoint) hold(ctx context.Context) (task *audit.WebhookTask, err error
 		return nil, err
 	}
 	e.until = began.Add(leaseFor)
+	e.cursor.Store(task.Cursor)
 	if !slices.Equal(e.seen.EventTypes, task.EventTypes) || e.seen.Cursor != task.Cursor {
 		e.page, e.seen = nil, audit.WebhookSeen{Cursor: task.Cursor, EventTypes: task.EventTypes}
+		e.ahead, e.urgent = nil, 0
 	}
 	return task, nil
 }
 
-// step makes the attempt that is due, or waits until one is.
+// step makes the attempts that are due, or waits until one is.
 func (e *endpoint) step(ctx context.Context, task *audit.WebhookTask) error {
 	if len(e.page) == 0 {
 		if err := e.read(ctx); err != nil {
@@ -73,21 +82,30 @@ func (e *endpoint) step(ctx context.Context, task *audit.WebhookTask) error {
 		}
 	}
 	e.noteOldest(task)
+	most := e.InFlight
+	if task.Failures > 0 {
+		most = 1 // a receiver that fails is asked by one attempt at a time
+	}
 	wait := holdEvery
-	if task.Retry != nil {
-		if due := task.Retry.DueAt.Sub(task.Now); due > 0 {
-			wait = min(wait, due)
-		} else {
-			return e.retry(ctx, task)
+	pause := task.ResumeAt.Sub(task.Now)
+	if pause <= 0 {
+		if err := e.lookAhead(ctx, most); err != nil {
+			return err
 		}
 	}
-	if len(e.page) > 0 {
-		if pause := task.ResumeAt.Sub(task.Now); pause > 0 {
-			wait = min(wait, pause)
+	if first := task.FirstRetry(); first != nil && (pause > 0 || len(e.ahead) == 0) {
+		if due := first.DueAt.Sub(task.Now); due > 0 {
+			wait = min(wait, due)
 		} else {
-			return e.deliver(ctx, task, e.page[0], nil)
+			return e.retry(ctx, task, most)
 		}
-	} else if e.more {
+	}
+	switch {
+	case len(e.page) > 0 && pause > 0:
+		wait = min(wait, pause)
+	case len(e.page) > 0:
+		return e.deliver(ctx, task, e.news(most))
+	case e.more:
 		return nil
 	}
 	e.wait(ctx, wait)
@@ -139,60 +157,151 @@ func (e *endpoint) noteOldest(task *audit.WebhookTask) {
 	}
 }
 
-// retry tries an event again.
-func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask) error {
+// isUrgent reports whether somebody waits for what such an event says.
+func isUrgent(t audit.EventType) bool { return strings.HasPrefix(string(t), "approval.") }
+
+// lookAhead reads urgent events that come after more than is tried at once.
+func (e *endpoint) lookAhead(ctx context.Context, most int) error {
+	if len(e.ahead) > 0 || !e.more && len(e.page) <= most {
+		return nil
+	}
+	types := slices.DeleteFunc(slices.Clone(e.seen.EventTypes), func(t audit.EventType) bool { return !isUrgent(t) })
+	if len(types) == 0 || len(types) == len(e.seen.EventTypes) {
+		return nil
+	}
 	var page audit.EventPage
 	err := e.ask(ctx, func(ctx context.Context) (err error) {
-		page, err = e.Events(ctx, audit.EventQuery{After: task.Retry.Sequence - 1, Limit: 1})
+		page, err = e.Events(ctx, audit.EventQuery{After: max(e.urgent, e.seen.Cursor), Types: types, Limit: most})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(page.Events) == 0 || page.Events[0].Sequence != task.Retry.Sequence {
-		return fmt.Errorf("event %d is not in the feed", task.Retry.Sequence)
+	if e.ahead = page.Events; len(e.ahead) == 0 {
+		e.urgent = page.Next
 	}
-	return e.deliver(ctx, task, page.Events[0], task.Retry)
+	return nil
 }
 
-// deliver makes an attempt and records it.
-func (e *endpoint) deliver(ctx context.Context, task *audit.WebhookTask, event audit.Event, retry *audit.WebhookRetry) error {
+// sending is an event that is sent, and what came of it.
+type sending struct {
+	event         audit.Event
+	retry         *audit.WebhookRetry // that it is; nil of a new event
+	ahead         bool                // others before it are to be tried
+	result        audit.DeliveryResult
+	gone, aborted bool
+}
+
+// news returns new events to be tried, of which there is one at least: those ahead first.
+func (e *endpoint) news(most int) (tries []sending) {
+	for i := range e.ahead[:min(most, len(e.ahead))] {
+		tries = append(tries, sending{event: e.ahead[i], ahead: true})
+	}
+	for i := range e.page {
+		if len(tries) == most {
+			break
+		}
+		// One that was tried ahead, or is about to be, is sent once.
+		if at := e.page[i].Sequence; !isUrgent(e.page[i].Type) || at > e.urgent && (len(e.ahead) == 0 || at < e.ahead[0].Sequence) {
+			tries = append(tries, sending{event: e.page[i]})
+		}
+	}
+	if len(tries) == 0 { // all were tried ahead
+		e.advance(e.page[len(e.page)-1].Sequence)
+	}
+	return tries
+}
+
+// retry tries events again that are due.
+func (e *endpoint) retry(ctx context.Context, task *audit.WebhookTask, most int) error {
+	var tries []sending
+	for i := range task.Retries {
+		retry := &task.Retries[i]
+		if len(tries) == most || retry.DueAt.After(task.Now) {
+			break
+		}
+		var page audit.EventPage
+		err := e.ask(ctx, func(ctx context.Context) (err error) {
+			page, err = e.Events(ctx, audit.EventQuery{After: retry.Sequence - 1, Limit: 1})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(page.Events) == 0 || page.Events[0].Sequence != retry.Sequence {
+			return fmt.Errorf("event %d is not in the feed", retry.Sequence)
+		}
+		tries = append(tries, sending{event: page.Events[0], retry: retry})
+	}
+	return e.deliver(ctx, task, tries)
+}
+
+// deliver makes attempts, at once, and records them in their order: the cursor passes
+// none that is not recorded.
+func (e *endpoint) deliver(ctx context.Context, task *audit.WebhookTask, tries []sending) error {
 	if time.Until(e.until) < attemptTimeout {
-		return nil // the lease could end before the attempt: renew it first
+		return nil // the lease could end before the attempts: renew it first
 	}
-	r := audit.DeliveryResult{
-		Delivery: audit.Delivery{
-			ID: spend.NewID(time.Now()), WebhookID: e.id, Sequence: event.Sequence, EventID: event.ID, EventType: event.Type, Attempt: 1,
-		},
-		EventAt: event.At, Retry: retry,
+	var sent sync.WaitGroup
+	for i := range tries {
+		t := &tries[i]
+		t.result = e.resultOf(t)
+		sent.Go(func() { t.gone, t.aborted = e.attempt(ctx, task, &t.event, &t.result) })
 	}
-	if retry == nil {
-		r.Seen = audit.WebhookSeen{Cursor: event.Sequence, EventTypes: e.seen.EventTypes}
-	} else {
-		r.Attempt += retry.Attempts
+	sent.Wait()
+	failures, gone := task.Failures, false
+	for i := range tries {
+		t := &tries[i]
+		if t.aborted {
+			break // it says nothing of the receiver, and is made again
+		}
+		follow(&t.result, failures)
+		if err := e.record(t.result); err != nil {
+			return err
+		}
+		if failures++; t.result.Error == "" {
+			failures = 0
+		}
+		switch {
+		case t.ahead:
+			e.ahead, e.urgent = e.ahead[1:], t.event.Sequence
+		case t.retry == nil:
+			e.advance(t.event.Sequence)
+		}
+		e.report(&t.result, t.gone)
+		gone = gone || t.gone
 	}
-	gone, aborted := e.attempt(ctx, task, &event, &r)
-	if aborted {
-		return nil // it says nothing of the receiver, and is made again
-	}
-	follow(&r, task.Failures)
-	if err := e.record(r); err != nil {
-		return err
-	}
-	if retry == nil {
-		e.advance(event.Sequence)
-	}
-	e.report(&r, gone)
 	if gone {
 		return e.disable()
 	}
 	return nil
 }
 
-// advance takes the event that was tried from the page.
+// resultOf is that of an attempt that is not made yet.
+func (e *endpoint) resultOf(t *sending) audit.DeliveryResult {
+	r := audit.DeliveryResult{
+		Delivery: audit.Delivery{
+			ID: spend.NewID(time.Now()), WebhookID: e.id, Sequence: t.event.Sequence, EventID: t.event.ID, EventType: t.event.Type, Attempt: 1,
+		},
+		EventAt: t.event.At, Retry: t.retry,
+	}
+	switch {
+	case t.retry != nil:
+		r.Attempt += t.retry.Attempts
+	case t.ahead:
+		r.Seen = e.seen
+	default:
+		r.Seen = audit.WebhookSeen{Cursor: t.event.Sequence, EventTypes: e.seen.EventTypes}
+	}
+	return r
+}
+
+// advance takes the events up to one that was tried from the page.
 func (e *endpoint) advance(sequence int64) {
-	e.page, e.seen.Cursor = e.page[1:], sequence
-	if len(e.page) == 0 {
+	for len(e.page) > 0 && e.page[0].Sequence <= sequence {
+		e.page = e.page[1:]
+	}
+	if e.seen.Cursor = sequence; len(e.page) == 0 {
 		e.page, e.seen.Cursor = nil, max(sequence, e.next)
 	}
 }
@@ -243,12 +352,16 @@ func schedule() []time.Duration {
 const (
 	firstPause = time.Second
 	mostPause  = time.Minute
+	// outage is how many failures in a row end with all that waits being tried at the
+	// next success. A single event that the receiver never takes makes none.
+	outage = 2
 )
 
 // follow decides what follows from an attempt, after so many failures in a row. One
 // that disabled the webhook is followed by another once that is active again.
 func follow(r *audit.DeliveryResult, failures int) {
 	if r.Error == "" {
+		r.Over = failures >= outage
 		return
 	}
 	r.Pause = mostPause

@@ -87,6 +87,7 @@ type receiver struct {
 	all    []received
 	active map[string]int // by URL
 	twice  bool           // something was delivered to one URL twice at once
+	most   int            // at once, to one URL
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -100,6 +101,7 @@ func (r *receiver) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.all = append(r.all, received{time.Now(), url, request.Header, string(body)})
 	r.active[url]++
 	r.twice = r.twice || r.active[url] > 1
+	r.most = max(r.most, r.active[url])
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -130,6 +132,7 @@ type bench struct {
 	t        *testing.T
 	store    *storage
 	receiver *receiver
+	inFlight int // of workers
 	running  sync.WaitGroup
 }
 
@@ -138,7 +141,7 @@ const one, other = "https://one.example/hook?token=7", "https://other.example/"
 func newBench(t *testing.T, answer func(*http.Request) (int, error)) *bench {
 	t.Helper()
 	store := &storage{memory: memory{webhooks: make(map[spend.ID]*webhook)}, feed: new(feed)}
-	b := &bench{t: t, store: store, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
+	b := &bench{t: t, inFlight: 1, store: store, receiver: &receiver{t: t, answer: answer, active: make(map[string]int)}}
 	t.Cleanup(b.running.Wait)
 	return b
 }
@@ -150,7 +153,7 @@ func status(code int) func(*http.Request) (int, error) {
 // node runs a worker until the function is called, or the test ends.
 func (b *bench) node() (w *Worker, stop func()) {
 	w = New(Options{
-		Store: &link{Store: b.store}, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
+		InFlight: b.inFlight, Store: &link{Store: b.store}, Events: b.store.feed.read, Logger: slog.New(slog.DiscardHandler),
 		Encode: func(dst []byte, e *audit.Event) []byte {
 			return fmt.Appendf(dst, `{"id":%q,"type":%q,"sequence":%d,"data":{}}`, e.ID.Text(spend.PrefixEvent), e.Type, e.Sequence)
 		},

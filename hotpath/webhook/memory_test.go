@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -137,6 +138,7 @@ func (m *memory) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []s
 			continue
 		}
 		leases.Active++
+		leases.Waiting += len(w.retries)
 		for _, r := range w.retries {
 			if !r.DueAt.After(now) {
 				leases.Due = append(leases.Due, id)
@@ -174,13 +176,15 @@ func (m *memory) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audi
 		t.Secrets = append(t.Secrets, w.previous)
 	}
 	for _, r := range w.retries {
-		if t.Retry == nil || r.DueAt.Before(t.Retry.DueAt) {
-			t.Retry = new(r.WebhookRetry)
-		}
+		t.Retries = append(t.Retries, r.WebhookRetry)
 		if t.OldestAt.IsZero() || r.since.Before(t.OldestAt) {
 			t.OldestAt = r.since.UTC()
 		}
 	}
+	slices.SortFunc(t.Retries, func(a, b audit.WebhookRetry) int {
+		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(a.Sequence, b.Sequence))
+	})
+	t.Retries = t.Retries[:min(len(t.Retries), audit.MaxInFlight)]
 	return t, ended(ctx)
 }
 
@@ -206,6 +210,9 @@ func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.De
 	case same:
 		delete(w.retries, r.Sequence)
 	}
+	if r.Over {
+		w.hurry(now)
+	}
 	w.failures++
 	if r.Error == "" {
 		w.failures = 0
@@ -213,6 +220,28 @@ func (m *memory) RecordDelivery(ctx context.Context, holder spend.ID, r audit.De
 	w.resumeAt = now.Add(r.Pause)
 	w.move(r.Seen)
 	return ended(ctx)
+}
+
+// hurry makes all retries due that are not.
+func (w *webhook) hurry(now time.Time) {
+	for n, r := range w.retries {
+		if r.DueAt.After(now) {
+			r.DueAt = now
+			w.retries[n] = r
+		}
+	}
+}
+
+func (m *memory) RetryWebhook(ctx context.Context, id spend.ID) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.webhooks[id]
+	if w == nil {
+		return 0, audit.ErrNotFound
+	}
+	w.failures, w.resumeAt = 0, time.Now()
+	w.hurry(time.Now())
+	return len(w.retries), ended(ctx)
 }
 
 func (m *memory) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
@@ -230,7 +259,7 @@ func (m *memory) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.deliveries {
-		if d.WebhookID == q.WebhookID && (q.Before.IsZero() || slices.Compare(d.ID[:], q.Before[:]) < 0) {
+		if d.WebhookID == q.WebhookID && (d.Error != "" || !q.Failed) && (q.Before.IsZero() || slices.Compare(d.ID[:], q.Before[:]) < 0) {
 			page = append(page, d)
 		}
 	}

@@ -46,6 +46,7 @@ type Options struct {
 	Encode func(dst []byte, e *audit.Event) []byte
 	// PrivateAddresses lets private and loopback addresses be dialled.
 	PrivateAddresses bool
+	InFlight         int // attempts at once for a webhook, at most; 1 to audit.MaxInFlight
 	Logger           *slog.Logger
 	Registerer       prometheus.Registerer // nil keeps the metrics to itself
 }
@@ -76,15 +77,15 @@ type Worker struct {
 func New(o Options) *Worker {
 	w := &Worker{Options: o, holder: spend.NewID(time.Now()), asks: make(chan struct{}, asksAtOnce), serving: make(map[spend.ID]*endpoint)}
 	w.client = &http.Client{
-		Transport:     transport(newAddressFilter(o.PrivateAddresses)),
+		Transport:     transport(newAddressFilter(o.PrivateAddresses), o.InFlight),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	w.metrics = newMetrics(o.Registerer, w.oldest)
+	w.metrics = newMetrics(o.Registerer, w.oldest, w.behind)
 	return w
 }
 
 // transport dials what the filter lets pass, itself: a proxy would dial for it.
-func transport(f *addressFilter) *http.Transport {
+func transport(f *addressFilter, inFlight int) *http.Transport {
 	dialer := &net.Dialer{ControlContext: f.control}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -94,8 +95,8 @@ func transport(f *addressFilter) *http.Transport {
 			}
 			return &askingConn{Conn: c, asked: make(chan struct{})}, nil
 		},
-		MaxIdleConns:           audit.MaxWebhooks,
-		MaxIdleConnsPerHost:    1,
+		MaxIdleConns:           audit.MaxWebhooks * inFlight,
+		MaxIdleConnsPerHost:    inFlight,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true,
@@ -217,6 +218,20 @@ func (w *Worker) complain(ctx context.Context, doing string, err error) {
 	if ctx.Err() == nil && now-last >= int64(complainEvery) && w.complained.CompareAndSwap(last, now) {
 		w.Logger.Warn(doing, "error", err)
 	}
+}
+
+// behind is how many numbers of the feed come after the cursor of the webhook that is
+// furthest behind, of those that this node holds.
+func (w *Worker) behind() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	head, most := w.head.Load(), int64(0)
+	for _, e := range w.serving {
+		if at := e.cursor.Load(); at != 0 {
+			most = max(most, head-at)
+		}
+	}
+	return float64(most)
 }
 
 // oldest is how long the event waits that waits longest, of the webhooks that this

@@ -52,6 +52,7 @@ CREATE TABLE webhook_deliveries (
 );
 
 CREATE INDEX webhook_deliveries_listed ON webhook_deliveries (webhook_id, id);
+CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (webhook_id, id) WHERE error <> '';
 
 -- No webhook otherwise than its newest change left it, and none deleted without one.
 CREATE FUNCTION require_recorded_webhook() RETURNS trigger
@@ -160,9 +161,10 @@ END $$;
 -- reports whether it does. retried is when the retry was due that it was, null of a
 -- new event: a retry that was put anew meanwhile stays. The event is tried again
 -- after retry_ms, or not if that is null. The cursor moves while the webhook has the
--- types that the feed was read with. May be repeated.
+-- types that the feed was read with. After an outage that is over all that waits is
+-- due; what is being tried stays as it is. May be repeated.
 CREATE FUNCTION record_delivery(node uuid, d webhook_deliveries, since timestamptz, retried timestamptz, retry_ms bigint, pause_ms bigint,
-    new_cursor bigint, seen_types text)
+    new_cursor bigint, seen_types text, is_over boolean)
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -186,6 +188,9 @@ BEGIN
             WHERE r.webhook_id = d.webhook_id AND r.sequence = d.sequence AND r.due_at = retried;
     ELSE
         DELETE FROM webhook_retries AS r WHERE r.webhook_id = d.webhook_id AND r.sequence = d.sequence AND r.due_at = retried;
+    END IF;
+    IF is_over THEN
+        UPDATE webhook_retries AS r SET due_at = now WHERE r.webhook_id = d.webhook_id AND r.due_at > now;
     END IF;
     UPDATE webhook_states AS s SET failures = CASE WHEN d.error = '' THEN 0 ELSE s.failures + 1 END, resume_at = now + pause_ms * interval '1 millisecond',
             cursor = CASE WHEN EXISTS (SELECT FROM webhooks AS w WHERE w.id = d.webhook_id AND w.event_types = seen_types)

@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spendgate/audit"
+)
+
+// Several events are in flight at once to a receiver that takes them, and those that
+// somebody waits for come before others; each is delivered once.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(*http.Request) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			return 200, nil
+		})
+		b.inFlight = 8
+		b.webhook(one)
+		_, stop := b.node()
+		defer stop()
+		for range 1000 {
+			b.store.feed.add(audit.EventViolationRecorded)
+		}
+		b.store.feed.add(requested, changed, audit.EventApprovalDecided)
+		time.Sleep(25 * time.Second)
+		got, want := b.ids(one), b.names()
+		urgent := append(b.names(requested), b.names(audit.EventApprovalDecided)...)
+		for _, id := range urgent {
+			if i := slices.Index(got, id); i < 0 || i > 16 {
+				t.Errorf("%s came as number %d", id, i)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) || b.receiver.most != 8 {
+			t.Errorf("received %d of %d events, %d at once", len(got), len(want), b.receiver.most)
+		}
+	})
+}
+
+// A receiver that fails is asked by one attempt at a time, and its first success has
+// all that waits tried again.
+func TestOutageIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var well atomic.Bool
+		b := newBench(t, func(*http.Request) (int, error) {
+			if well.Load() {
+				return 200, nil
+			}
+			return 503, nil
+		})
+		b.inFlight = 8
+		b.webhook(one)
+		_, stop := b.node()
+		defer stop()
+		for range 20 {
+			b.store.feed.add(changed)
+		}
+		time.Sleep(time.Hour)
+		well.Store(true)
+		b.store.feed.add(requested)
+		before := len(b.ids(one))
+		time.Sleep(70 * time.Second)
+		got := b.ids(one)[before:]
+		slices.Sort(got)
+		want := b.names()
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%d events of %d were delivered within a minute", len(got), len(want))
+		}
+	})
+}
+
+// A node that is stopped amid several attempts has none forgotten.
+func TestStopInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		b := newBench(t, func(r *http.Request) (int, error) {
+			if n.Add(1)%5 == 3 {
+				<-r.Context().Done()
+				return 0, r.Context().Err()
+			}
+			return 200, nil
+		})
+		b.inFlight = 8
+		w := b.webhook(one)
+		for range 40 {
+			b.store.feed.add(changed)
+		}
+		for range 12 {
+			_, stop := b.node()
+			time.Sleep(3 * time.Second)
+			stop()
+		}
+		b.receiver.answer = status(200)
+		_, stop := b.node()
+		defer stop()
+		time.Sleep(time.Hour)
+		var got []string
+		for _, d := range b.log(w) {
+			if d.Error == "" {
+				got = append(got, d.EventID.Text("evt_"))
+			}
+		}
+		slices.Sort(got)
+		if n := len(slices.Compact(got)); n != 40 {
+			t.Errorf("%d of 40 events were delivered", n)
+		}
+	})
+}
