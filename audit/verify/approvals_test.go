@@ -180,6 +180,7 @@ func TestForgedUses(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
 	again, larger := tr.using(tr.used), tr.using(tr.approved)
+	again.Action.IdempotencyKey = "" // a second use under one would be a replay
 	larger.Action.Amount, _ = spend.ParseAmount("9999")
 	tr.exec(`CREATE OR REPLACE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[]) RETURNS void LANGUAGE sql AS $$
 		INSERT INTO approval_uses (approval_id, check_id) SELECT * FROM unnest(approval_ids, check_ids) ON CONFLICT DO NOTHING $$`)

@@ -106,7 +106,6 @@ class Outcome:
     """A recorded report."""
 
     check_id: str
-    report: int  # counts the reports of the check, from 1
     status: str  # executed, failed or voided
     amount: Decimal | None
     reference: str | None
