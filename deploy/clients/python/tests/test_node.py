@@ -108,7 +108,7 @@ def test_webhooks(node: Spendgate) -> None:
     assert node.rotate_webhook(made.webhook_id).secret != made.secret
     assert node.update_webhook(made.webhook_id, status="disabled").status == "disabled"
     assert [w.webhook_id for w in node.webhooks()] == [made.webhook_id] and node.webhook(made.webhook_id).event_types == ["budget.exhausted"]
-    assert list(node.deliveries(made.webhook_id)) == []
+    assert list(node.deliveries(made.webhook_id, status="failed")) == [] and node.retry_webhook(made.webhook_id).retried == 0
     with pytest.raises(spendgate.APIError) as unknown:
         node.replay_delivery(made.webhook_id, "dlv_" + "0" * 32)
     assert unknown.value.code == "delivery_not_found"

@@ -74,8 +74,13 @@ export class Admin {
     return this.#fetch({ ...call, method: "POST", path: `${webhookPath(webhookId)}/rotate` }, having("webhook_id", "secret"));
   }
 
-  deliveries(webhookId: string, query: { limit?: number } = {}): List<Delivery> {
+  deliveries(webhookId: string, query: { limit?: number; status?: "failed" } = {}): List<Delivery> {
     return this.#list(`${webhookPath(webhookId)}/deliveries`, query, "delivery_id");
+  }
+
+  /** retryWebhook has all that waits to be tried again tried now. */
+  retryWebhook(webhookId: string, call?: CallOptions): Promise<{ webhook_id: string; retried: number }> {
+    return this.#fetch({ ...call, method: "POST", path: `${webhookPath(webhookId)}/retry`, statuses: [202] }, having("webhook_id"));
   }
 
   /** replayDelivery has the event of an attempt delivered again. */

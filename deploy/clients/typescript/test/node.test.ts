@@ -48,6 +48,7 @@ const operations: Record<string, string> = {
   updateWebhook: "admin.updateWebhook",
   deleteWebhook: "admin.deleteWebhook",
   rotateWebhook: "admin.rotateWebhook",
+  retryWebhook: "admin.retryWebhook",
   listDeliveries: "admin.deliveries",
   replayDelivery: "admin.replayDelivery",
 };
@@ -229,7 +230,8 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.equal((await keys.updateWebhook(webhook.webhook_id, { status: "disabled" })).status, "disabled");
     assert.notEqual((await keys.rotateWebhook(webhook.webhook_id)).secret, webhook.secret);
     assert.equal((await keys.webhook(webhook.webhook_id)).status, "disabled");
-    assert.deepEqual(await keys.deliveries(webhook.webhook_id).all(), []);
+    assert.deepEqual(await keys.deliveries(webhook.webhook_id, { status: "failed" }).all(), []);
+    assert.equal((await keys.retryWebhook(webhook.webhook_id)).retried, 0);
     await assert.rejects(
       keys.replayDelivery(webhook.webhook_id, "dlv_1"),
       (problem: APIError) => problem.code === "delivery_not_found",

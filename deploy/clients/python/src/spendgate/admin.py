@@ -115,9 +115,14 @@ def rotate_webhook(settings: Settings, webhook_id: str) -> Steps[t.NewWebhook]:
     return fetch(settings, Request("POST", path("webhooks", webhook_id, "rotate"), repeatable=False, admin=True), t.NewWebhook)
 
 
-def deliveries(settings: Settings, webhook_id: str, *, limit: int | None = None) -> Query[t.Delivery]:
-    """The attempts of the last seven days, with the admin key, newest first."""
-    return query(t.Delivery, path("webhooks", webhook_id, "deliveries"), admin=True, limit=limit)
+def retry_webhook(settings: Settings, webhook_id: str) -> Steps[t.Retried]:
+    """Has all that waits to be tried again tried now, with the admin key."""
+    return fetch(settings, Request("POST", path("webhooks", webhook_id, "retry"), status=202, repeatable=False, admin=True), t.Retried)
+
+
+def deliveries(settings: Settings, webhook_id: str, *, limit: int | None = None, status: str | None = None) -> Query[t.Delivery]:
+    """The attempts of the last seven days, with the admin key, newest first; status "failed" leaves out what was delivered."""
+    return query(t.Delivery, path("webhooks", webhook_id, "deliveries"), admin=True, limit=limit, status=status)
 
 
 def replay_delivery(settings: Settings, webhook_id: str, delivery_id: str) -> Steps[t.Delivery]:

@@ -158,6 +158,7 @@ class AsyncSpendgate(gate.Gate):
     update_webhook = _awaiting(admin.update_webhook)
     delete_webhook = _awaiting(admin.delete_webhook)
     rotate_webhook = _awaiting(admin.rotate_webhook)
+    retry_webhook = _awaiting(admin.retry_webhook)
     deliveries = _listing(admin.deliveries)
     replay_delivery = _awaiting(admin.replay_delivery)
     health = _awaiting(admin.health)

@@ -154,6 +154,7 @@ class Spendgate(gate.Gate):
     update_webhook = _blocking(admin.update_webhook)
     delete_webhook = _blocking(admin.delete_webhook)
     rotate_webhook = _blocking(admin.rotate_webhook)
+    retry_webhook = _blocking(admin.retry_webhook)
     deliveries = _listing(admin.deliveries)
     replay_delivery = _blocking(admin.replay_delivery)
     health = _blocking(admin.health)

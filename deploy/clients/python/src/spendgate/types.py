@@ -359,6 +359,12 @@ class NewWebhook(Webhook):
 
 
 @dataclass(frozen=True)
+class Retried:
+    webhook_id: str
+    retried: int  # events that are tried again
+
+
+@dataclass(frozen=True)
 class Delivery:
     """An attempt to deliver an event."""
 
