@@ -33,8 +33,9 @@ func (e *evidence) failuresAreExcused() {
 	}
 }
 
-// excused reports whether a fault explains a failure: where it was, or where a
-// request was that failed at the same time and had what this one waited for.
+// excused reports whether a fault explains a failure: where it was, or where a request
+// was that had what this one waited for, and failed at the same time or hung with its
+// node: whoever waits for its claim is refused once that is late.
 func (e *evidence) excused(o *Op) bool {
 	if e.struck(o) {
 		return true
@@ -45,7 +46,7 @@ func (e *evidence) excused(o *Op) bool {
 	}
 	return slices.ContainsFunc(asked.contended(), func(wanted string) bool {
 		return slices.ContainsFunc(e.contenders[wanted], func(c *check) bool {
-			return c.Op != o && c.failed() && c.overlaps(o.Sent, o.Done) && e.struck(c.Op)
+			return c.Op != o && c.overlaps(o.Sent, o.Done) && (c.failed() && e.struck(c.Op) || e.hung(c.Op))
 		})
 	})
 }
@@ -64,6 +65,11 @@ func (e *evidence) struck(o *Op) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool {
 		return (f.Excuses == nil || slices.Contains(f.Excuses, o.Via)) && o.overlaps(f.From, f.To+resumeIn+slack)
 	})
+}
+
+// hung reports whether the node of a request stood still meanwhile.
+func (e *evidence) hung(o *Op) bool {
+	return slices.ContainsFunc(e.Faults, func(f Fault) bool { return slices.Contains(f.Hangs, o.Via) && o.overlaps(f.From, f.To) })
 }
 
 // answersAreInTime: 2 s, whatever the node can reach, plus the timeout of a claim

@@ -114,6 +114,14 @@ func TestAllowed(t *testing.T) {
 			fail(second)
 			second.Sent = first.Sent
 		},
+		"a failure while waiting for what hung elsewhere": func(s *builder) {
+			s.fault(judge.Fault{Excuses: []string{"node1"}, Hangs: []string{"node1"}})
+			first, _ := s.decided(action{to: "a", amount: "10", key: "k"})
+			first.Via = "node1"
+			second := s.ask(action{to: "a", amount: "20", key: "k"})
+			fail(second)
+			second.Sent = first.Sent
+		},
 		"a simulation": func(s *builder) {
 			s.op(judge.Op{
 				Kind: judge.Simulate, Status: 200, Request: json.RawMessage(`{}`),
