@@ -78,9 +78,9 @@ type Trail interface {
 	// missing from the answer.
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
 	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is
-	// after nowMS and that was not released (PassReleased); with onlyAllowed, of those that were
-	// allowed.
-	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]LivePass, error)
+	// after nowMS and that was not released (PassReleased), of those that were decided as
+	// upTo or better: with Allow of the allowed, with Block of all.
+	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
 	// released, newest ID first, beginning below the ID before (zero begins at the
 	// newest).
@@ -100,7 +100,7 @@ type Trail interface {
 type LivePass struct {
 	Fingerprint spend.Hash
 	CheckID     spend.ID
-	Allowed     bool
+	Effect      spend.Effect
 	spend.Pass
 }
 
@@ -111,7 +111,7 @@ type PassState int
 const (
 	PassFinal      PassState = iota + 1 // there is nothing to release
 	PassReleasable                      // was allowed, or asks for an approval
-	PassReleased                        // given back: it failed or was voided, or the use of its approval was
+	PassReleased                        // no pass, or given back: it failed or was voided, or the use of its approval was
 )
 
 // PassStateOf returns the state of a recorded check.

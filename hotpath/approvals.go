@@ -83,6 +83,9 @@ func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check
 	if found.Effect == spend.Allow && c.approved != nil {
 		check.Decision.Message += "; " + whatPeopleSaw(c.approved)
 	}
+	if check.Decision.Exceeded() {
+		check.Pass = spend.Pass{} // it leaves no fingerprint (S60)
+	}
 	if found.Effect != spend.Escalate {
 		return
 	}

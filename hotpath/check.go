@@ -150,7 +150,7 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	at.Namespace = c.identity.access.key.namespace
 	at.KeyHash = action.KeyHash(at.Namespace)
 	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
-	at.Window = program.Window()
+	at.Window, at.JudgesAgain = program.Window(), program.JudgesAgain()
 	if at.Generation = view.generation; c.admission.fresh {
 		at.Generation = ""
 	}
@@ -223,7 +223,7 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 	}
 	a.guard.Stamp(&c.attempt, out, check)
 	c.budgets, c.approved, c.lift = nil, nil, nil
-	if c.attempt.Approved {
+	if !action.ApprovalID.IsZero() {
 		var err error
 		if c.approved, err = a.approvedFor(ctx, check); err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 		types[i] = a.resolve(action)
 		fingerprints[i] = spend.FingerprintOf(action, types[i].Type)
 	}
-	seen, err := a.guard.Peek(ctx, fingerprints)
+	seen, err := a.guard.Peek(ctx, fingerprints, program.JudgesAgain())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -68,12 +68,14 @@ func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program,
 		if duplicate && earlier.Age < p.Window() {
 			check.Decision = p.Duplicate(earlier.CheckID, types[i])
 		} else {
-			seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
 			found := p.Evaluate(action, types[i], now)
 			if p.HasBudgets() && found.Effect != spend.Block {
 				found = p.EvaluateBudgets(found, action, types[i], p.Charges(nil, action, types[i], r.Access.principal(), now), usages)
 			}
 			check.Decision = explain(found, action, types[i])
+			if d := &check.Decision; !d.Exceeded() && (d.Effect != spend.Block || !p.JudgesAgain()) {
+				seen[fingerprints[i]] = guard.Seen{CheckID: check.ID}
+			}
 		}
 		check.LatencyMS = a.now().Sub(r.Started).Milliseconds()
 		checks[i] = check

@@ -159,7 +159,7 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, hidden)
 	mustCommit(t, s, hiding, refused)
 
-	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at, false)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at, spend.Block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +171,20 @@ func livePasses(t *testing.T, s Subject) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, at, true)
+	waiting := pass(nil, at+60_000)
+	waiting.Decision.Effect = spend.Escalate
+	blocksLater := blocked(pass(waiting, at+60_000))
+	mustCommit(t, s, waiting)
+	mustCommit(t, s, blocksLater)
+	unblocked, err := s.LivePasses(t.Context(), []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}, at, spend.Escalate)
+	if err != nil || len(unblocked) != 2 || unblocked[waiting.Fingerprint] != livePass(waiting) || unblocked[hidden.Fingerprint] != livePass(hidden) {
+		t.Errorf("allowed or escalated: got %+v, %v; want %+v and %+v", unblocked, err, livePass(waiting), livePass(hidden))
+	}
+	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, at, spend.Allow)
 	if err != nil || len(allowed) != 1 || allowed[hidden.Fingerprint] != livePass(hidden) {
 		t.Errorf("allowed: got %+v, %v; want %+v", allowed, err, livePass(hidden))
 	}
-	if none, err := s.LivePasses(t.Context(), nil, at, false); err != nil || len(none) != 0 {
+	if none, err := s.LivePasses(t.Context(), nil, at, spend.Block); err != nil || len(none) != 0 {
 		t.Errorf("no fingerprints: %v, %v", none, err)
 	}
 }
@@ -215,5 +224,5 @@ func pagePasses(t *testing.T, s Subject) {
 }
 
 func livePass(c *spend.Check) audit.LivePass {
-	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Allowed: c.Decision.Effect == spend.Allow, Pass: c.Pass}
+	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Effect: c.Decision.Effect, Pass: c.Pass}
 }

@@ -266,9 +266,10 @@ func releasedPasses(t *testing.T, s Subject) {
 	f := fence(t, s)
 	older, latest, blocks := newCheck(f), newCheck(f), blocked(newCheck(f))
 	latest.Fingerprint = older.Fingerprint
-	pending, less, gone := newCheck(f), newCheck(f), newCheck(f)
+	pending, less, gone, none := newCheck(f), newCheck(f), newCheck(f), blocked(newCheck(f))
+	none.Pass = spend.Pass{} // blocked as exceeded
 	mustCommit(t, s, older)
-	mustCommit(t, s, latest, blocks, pending, less, gone)
+	mustCommit(t, s, latest, blocks, pending, less, gone, none)
 	mustReport(t, s, report(f, latest, 1, spend.Voided, true), report(f, pending, 1, spend.Failed, false),
 		moved(report(f, less, 1, spend.Executed, true), "1", true), report(f, gone, 1, spend.Failed, true))
 
@@ -284,17 +285,17 @@ func releasedPasses(t *testing.T, s Subject) {
 	}
 	mustReport(t, s, report(f, use, 1, spend.Voided, true))
 
-	all := []*spend.Check{older, latest, blocks, pending, less, gone, asked, use}
+	all := []*spend.Check{older, latest, blocks, pending, less, gone, none, asked, use}
 	states, err := s.PassStates(t.Context(), append(idsOf(all), spend.NewID(now())))
 	if want := map[spend.ID]audit.PassState{
 		older.ID: audit.PassReleasable, latest.ID: audit.PassReleased, blocks.ID: audit.PassFinal, pending.ID: audit.PassReleasable,
-		less.ID: audit.PassReleasable, gone.ID: audit.PassReleased,
+		less.ID: audit.PassReleasable, gone.ID: audit.PassReleased, none.ID: audit.PassReleased,
 		asked.ID: audit.PassReleased, use.ID: audit.PassReleased,
 	}; err != nil || !maps.Equal(states, want) {
 		t.Errorf("states %v, %v; want %v", states, err, want)
 	}
 	at := now().UnixMilli()
-	live, err := s.LivePasses(t.Context(), []spend.Hash{older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint}, at, false)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint}, at, spend.Block)
 	page, pageErr := s.PagePasses(t.Context(), spend.ID{}, at, 100)
 	if err = errors.Join(err, pageErr); err != nil || len(live) != 4 || len(page) != 4 {
 		t.Errorf("live %v, in pages %v, %v", live, page, err)

@@ -157,9 +157,8 @@ func typeOf(letter byte) spend.ActionType {
 	return spend.ActionType(max(strings.IndexByte(chain.TypeLetters, letter), 0))
 }
 
-func effectOf(letter byte) (spend.Effect, bool) {
-	i := strings.IndexByte(chain.EffectLetters, letter)
-	return spend.Effect(max(i, 0)), i >= 0
+func effectOf(letter byte) spend.Effect {
+	return spend.Effect(max(strings.IndexByte(chain.EffectLetters, letter), 0))
 }
 
 func confidenceOf(letter byte) (spend.Confidence, bool) {

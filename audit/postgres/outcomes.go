@@ -31,7 +31,7 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 		err = row.Scan(uuid(&id), &releasable, &back)
 		states[id] = audit.PassStateOf(releasable, back)
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'a' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
+	}, "SELECT c.check_id, c.decision = 'a' OR c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
 	return states, err
 }
 

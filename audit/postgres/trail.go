@@ -63,7 +63,7 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
 	latest := make(map[spend.Hash]audit.LivePass, len(fingerprints))
 	if len(fingerprints) == 0 {
 		return latest, nil
@@ -74,11 +74,11 @@ func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS
 	}
 	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
 		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
-			SELECT c.fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM checks AS c
+			SELECT c.fingerprint, check_id, claimed_ms, until_ms, decision FROM checks AS c
 			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
-				AND (NOT $4 OR decision = 'a')
+				AND strpos($4, decision::text) > 0
 			ORDER BY check_id DESC LIMIT 1) AS p`,
-		byteas(fingerprints), nowMS, [16]byte(oldest), onlyAllowed)
+		byteas(fingerprints), nowMS, [16]byte(oldest), chain.EffectLetters[:upTo+1])
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
 	}
@@ -114,7 +114,7 @@ func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, l
 	if err := tx.QueryRow(ctx, selectOldestPass, nowMS).Scan(uuid(&oldest)); err != nil {
 		return "", nil, err
 	}
-	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision = 'a' FROM (
+	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision FROM (
 			SELECT fingerprint, check_id, claimed_ms, until_ms, decision, approval FROM checks
 			WHERE check_id >= $2 AND check_id < $3 ORDER BY check_id DESC OFFSET 0) AS c
 		WHERE claimed_ms IS NOT NULL AND until_ms > $1 AND NOT (` + released + `)
@@ -122,6 +122,8 @@ func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, l
 }
 
 func scanPass(row pgx.CollectableRow) (p audit.LivePass, err error) {
-	err = row.Scan(bytea(&p.Fingerprint), uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
+	var letter byte
+	err = row.Scan(bytea(&p.Fingerprint), uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &letter)
+	p.Effect = effectOf(letter)
 	return p, err
 }

@@ -289,7 +289,7 @@ func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
 		return v, err
 	}
 	v.ActionType = typeOf(actionType)
-	v.Effect, _ = effectOf(effect)
+	v.Effect = effectOf(effect)
 	v.Confidence, _ = confidenceOf(confidence)
 	if v.Amount, err = spend.ParseAmount(amount); err != nil {
 		return v, fmt.Errorf("violation %s: amount %w", v.ID.Text(spend.PrefixViolation), err)

@@ -58,7 +58,7 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 		err = row.Scan(blob(id[:]), &releasable, &back)
 		states[id] = audit.PassStateOf(releasable, back)
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'allow' OR c.approval IS NOT NULL, "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	}, "SELECT c.check_id, c.decision = 'allow' OR c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 	return states, err
 }
 

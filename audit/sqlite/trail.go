@@ -171,13 +171,13 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	return found, err
 }
 
-const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision = 'allow'"
+const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision"
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
 		"SELECT "+passColumns+" FROM checks AS c WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` AND (NOT ? OR decision = 'allow') ORDER BY check_id`, append(hashArgs(fingerprints), nowMS, onlyAllowed)...)
+			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` AND (decision = 'allow' OR ? AND decision = 'escalate' OR ?) ORDER BY check_id`, append(hashArgs(fingerprints), nowMS, upTo >= spend.Escalate, upTo >= spend.Block)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
@@ -194,7 +194,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 }
 
 func scanPass(row scanner) (p audit.LivePass, err error) {
-	err = row.Scan(blob(p.Fingerprint[:]), blob(p.CheckID[:]), &p.ClaimedMS, &p.UntilMS, &p.Allowed)
+	err = row.Scan(blob(p.Fingerprint[:]), blob(p.CheckID[:]), &p.ClaimedMS, &p.UntilMS, known(&p.Effect, spend.ParseEffect))
 	return p, err
 }
 

@@ -194,24 +194,39 @@ func (x *explorer) markUsed(t *state, c *txn) bool {
 	return true
 }
 
-// passesUnallowed reports whether an attempt with the approval passes the holder
-// of its fingerprint; pass is then zero, or an allowed pass in its window that is
+// heldBy reports whether a check holds its fingerprint against an attempt.
+func (x *explorer) heldBy(i int, v verdict) bool {
+	c := x.Checks[i]
+	switch v {
+	case escalated:
+		return !c.Uses && (!c.Again || !x.is(AgainPassesWaiting))
+	case blocked:
+		return !c.Uses && !c.Again
+	default:
+		return true
+	}
+}
+
+// passesUnallowed reports whether an attempt passes the holder of its fingerprint:
+// with the approval one that was not allowed, under judge_again one that was blocked.
+// pass is then zero, or a pass in its window that it does not pass and that is
 // older than the holder.
 func (x *explorer) passesUnallowed(t *state, i int, h id) (passes bool, pass row) {
 	r := t.row(h)
-	if !x.Checks[i].Uses || r == nil || r.of == 0 && r.verdict == allowed && !x.is(ApprovedPassesAllowed) {
+	passesAll := x.Checks[i].Uses && x.is(ApprovedPassesAllowed)
+	if !x.Checks[i].Uses && !x.Checks[i].Again || r == nil || r.of == 0 && x.heldBy(i, r.verdict) && !passesAll {
 		return false, row{}
 	}
-	if x.is(AllowedPassHidden) || x.is(ApprovedPassesAllowed) {
+	if x.is(AllowedPassHidden) || passesAll {
 		return true, row{}
 	}
-	return true, x.allowedPass(t, i)
+	return true, x.holdingPass(t, i)
 }
 
-// allowedPass is the latest allowed pass in an attempt's window.
-func (x *explorer) allowedPass(t *state, i int) (latest row) {
+// holdingPass is the latest pass in an attempt's window that it does not pass.
+func (x *explorer) holdingPass(t *state, i int) (latest row) {
 	for _, r := range t.rows {
-		if r.verdict == allowed && x.isLivePass(t, r, x.Checks[i].Fingerprint, false) && (latest.check == 0 || r.since > latest.since) {
+		if x.heldBy(i, r.verdict) && x.isLivePass(t, r, x.Checks[i].Fingerprint, false) && (latest.check == 0 || r.since > latest.since) {
 			latest = r
 		}
 	}

@@ -79,7 +79,7 @@ func (x *explorer) pass(t *state, i int) {
 		a := &t.attempts[i]
 		a.pc, a.lazy, a.met, a.waited = pcReport, false, value{}, false
 		return
-	case c.Uses || c.Escalates:
+	case c.Uses || c.Escalates || c.Blocks:
 		x.passJudged(t, i)
 		return
 	}
@@ -98,8 +98,12 @@ func (x *explorer) pass(t *state, i int) {
 // passJudged is pass of a check that is escalated, or would be without the
 // approval.
 func (x *explorer) passJudged(t *state, i int) {
-	if x.Checks[i].Escalates {
-		x.appendPass(t, i, escalated)
+	if c := x.Checks[i]; c.Escalates || c.Blocks {
+		v := escalated
+		if c.Blocks {
+			v = blocked
+		}
+		x.appendPass(t, i, v)
 		return
 	}
 	if v, ok := x.judgeUse(t, i); ok {

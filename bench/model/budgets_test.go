@@ -10,6 +10,8 @@ func budgetScenarios() []Model {
 	under := func(c Check, window int) Check { c.Window = window; return c }
 	elsewhere := func(c Check) Check { c.Fingerprint = 1; return c }
 	taking := func(c Check, first, second uint8) Check { c.Charges = [maxCounters]uint8{first, second}; return c }
+	again := func(c Check) Check { c.Again = true; return c }
+	blocking := func(c Check) Check { c.Blocks = true; return c }
 	void := func(check, node int) Check { return Check{Voids: check, Node: node, Window: short} }
 	restore := func(check, node, voided int) Check {
 		return Check{Restores: check, Node: node, After: voided, Window: long}
@@ -31,6 +33,35 @@ func budgetScenarios() []Model {
 			Name:   "a budget and a duplicate",
 			Checks: []Check{on(one, 0), on(other(one), 1), on(elsewhere(one), 1)}, Limits: [maxCounters]uint8{1},
 			Suspicions: 1, Reclaims: 1,
+		},
+		{
+			Name:   "a budget and an identical action",
+			Checks: []Check{on(one, 0), on(other(one), 1), on(other(one), 1)}, Limits: [maxCounters]uint8{0},
+			Crashes: 1, Suspicions: 1, Reclaims: 1, Lazy: true, Loader: 2,
+		},
+		{
+			Name:   "an exceeded successor",
+			Checks: []Check{on(taking(under(plain, short), 1, 0), 0), on(under(other(plain), long), 1)}, Limits: [maxCounters]uint8{0},
+			Recorded: long, Ticks: 1, Crashes: 1, Lazy: true, Loader: 2,
+		},
+		{
+			Name:    "judged again",
+			Checks:  []Check{on(blocking(plain), 0), on(again(other(plain)), 1), on(again(other(plain)), 1)},
+			Crashes: 1, Suspicions: 1, Reclaims: 1,
+		},
+		{
+			Name:   "judged again behind a block",
+			Checks: []Check{on(blocking(other(plain)), 0), on(again(under(plain, long)), 1)}, Recorded: long, Ticks: 2, Escalated: true,
+		},
+		{
+			Name:   "judged again, and exceeded",
+			Checks: []Check{on(again(under(taking(plain, 1, 0), long)), 0), on(under(other(plain), long), 1)}, Recorded: long, Blocked: true,
+			Limits: [maxCounters]uint8{0}, Crashes: 1, Ticks: 1,
+		},
+		{
+			Name:   "judged again in lazy windows",
+			Checks: []Check{on(again(under(plain, long)), 0), on(under(other(plain), long), 1)}, Recorded: long, Blocked: true,
+			Lazy: true, LostReplies: 1, Crashes: 1,
 		},
 		{
 			Name:   "a budget and a key",

@@ -178,9 +178,15 @@ func (x *explorer) record(s *state, i int) {
 // committed ends an attempt whose check is recorded. Its claims stay.
 func (x *explorer) committed(t *state, i int) {
 	a := &t.attempts[i]
+	r := t.row(a.txn)
+	if r != nil && r.leavesNone() {
+		if x.is(ExceededForgetsHolder) {
+			a.fingerprint.replaced = value{}
+		}
+		x.releaseClaim(t, i, &a.fingerprint, false)
+	}
 	a.fingerprint, a.key = claim{}, claim{}
 	kind := answeredPass
-	r := t.row(a.txn)
 	if r != nil && r.of != 0 {
 		kind = answeredDuplicate
 	}

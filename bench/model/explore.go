@@ -26,6 +26,8 @@ type Check struct {
 	Restores int
 
 	Escalates bool     // by rules of its own; nobody is asked
+	Blocks    bool     // by rules of its own
+	Again     bool     // its policy judges again what is identical to a blocked check
 	Uses      bool     // it carries the approval that the recorded check asked for
 	Decides   decision // makes it a person's decision about that approval
 	Principal int      // who decides; 0 is who asked
@@ -68,7 +70,9 @@ type Model struct {
 	Lazy   bool // windows are lazy when it begins
 	// Recorded is a pass that is recorded when it begins: the window of its
 	// policy; 0 is none.
-	Recorded int
+	Recorded  int
+	Escalated bool // it waits, and asks nobody
+	Blocked   bool // it was blocked by a rule
 
 	// Asks is how many people the recorded check asks for their approval; 0 is none.
 	Asks      int
@@ -322,8 +326,11 @@ func (m Model) initial() state {
 			s.servers[0].f[1][0] = slot{}
 		}
 	}
-	if m.Asks > 0 {
+	if m.Asks > 0 || m.Escalated {
 		s.rows[0].verdict = escalated
+	}
+	if m.Blocked {
+		s.rows[0].verdict = blocked
 	}
 	if m.Approved {
 		s.approval = approval{approvals: uint8(m.Asks), approvedBy: (1<<m.Asks - 1) << 1, at: 1}

@@ -33,6 +33,12 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if !s.recorded(r.of) {
 			return fmt.Sprintf("G3: check %d is a duplicate of one that is not recorded", owner)
 		}
+		if s.row(r.of).leavesNone() {
+			return fmt.Sprintf("S60: check %d is a duplicate of one that was blocked as exceeded", owner)
+		}
+		if x.Checks[owner].Again && s.row(r.of).verdict == blocked {
+			return fmt.Sprintf("S60: check %d is a duplicate of one that was blocked, though its policy judges again", owner)
+		}
 		if x.Checks[owner].Uses && s.row(r.of).verdict != allowed {
 			return fmt.Sprintf("G13: check %d is a duplicate of one that was not allowed, though that was approved", owner)
 		}
@@ -43,6 +49,9 @@ func (x *explorer) brokenBy(s *state, r row) string {
 	}
 	if r.verdict == untrue {
 		return fmt.Sprintf("budgets: check %d was blocked as exceeded, and there was room all along", owner)
+	}
+	if r.leavesNone() {
+		return "" // nor a pass
 	}
 	if r.released() {
 		if !x.releases(s, owner) {
@@ -55,7 +64,7 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		window = tick(x.Checks[owner].Window)
 	}
 	for _, other := range s.rows {
-		if other.check == 0 || other.of != 0 || other.released() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
+		if other.check == 0 || other.of != 0 || other.released() || other.leavesNone() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
 		}
 		if x.passed(r, other) || x.passed(other, r) || x.gaveWay(s, r, other) || x.gaveWay(s, other, r) {
@@ -69,11 +78,15 @@ func (x *explorer) brokenBy(s *state, r row) string {
 	return ""
 }
 
-// passed reports whether r, which carried the approval, passed an earlier one that
-// was not allowed.
+// passed reports whether r passed an earlier one: with the approval one that was not
+// allowed, under judge_again one that was blocked.
 func (x *explorer) passed(r, other row) bool {
 	owner := r.check.owner()
-	return owner < len(x.Checks) && x.Checks[owner].Uses && other.verdict != allowed && other.since <= r.since
+	if owner >= len(x.Checks) || other.since > r.since {
+		return false
+	}
+	c := x.Checks[owner]
+	return c.Uses && other.verdict != allowed || c.Again && other.verdict == blocked
 }
 
 // gaveWay reports whether r may have passed another while that was given back.

@@ -76,5 +76,8 @@ const (
 	AllowedPassHidden                     // F79: a holder that was not allowed hides an allowed pass from a use
 	ReleaseUnuses                         // F80: a voided check gives its approval back
 	ExpiryUnlocked                        // F81: an expiry judges without the row's lock
+	ExceededHolds                         // F87: a block as exceeded is met like a pass
+	ExceededForgetsHolder                 // F88: a block as exceeded releases the name of the pass that it succeeded
+	AgainPassesWaiting                    // F89: judge_again passes an escalated holder
 	ExpiryForgotten                       // F82: an expiry that is recorded decides nothing
 )

@@ -222,7 +222,7 @@ type standing uint8
 const (
 	absent standing = iota
 	recorded
-	withdrawn // recorded, and released since
+	withdrawn // recorded, and released since, or no pass from the first
 )
 
 // passOf asks the store about a check. What is absent, or recorded and cannot be
@@ -234,7 +234,7 @@ func (x *explorer) passOf(t *state, i int, check id) standing {
 		return absent
 	case n.seen&(1<<check.owner()) != 0:
 		return recorded
-	case r.released():
+	case r.released(), r.leavesNone() && !x.is(ExceededHolds):
 		return withdrawn
 	}
 	if x.is(SeenHidesRelease) {

@@ -187,6 +187,7 @@ const (
 	exceeded         // blocked by a budget
 	untrue           // the same, though there was room at every moment of the request
 	escalated
+	blocked // by a rule
 )
 
 // outcome is what became of an allowed check.
@@ -202,6 +203,9 @@ const (
 )
 
 func (r *row) released() bool { return r.outcome == released || r.outcome == releaseAnswered }
+
+// leavesNone reports whether the check leaves no fingerprint: it was blocked as exceeded.
+func (r *row) leavesNone() bool { return r.verdict == exceeded || r.verdict == untrue }
 
 // deferred is a command that is carried out some time later.
 type deferred struct {

@@ -147,7 +147,7 @@ func (x *explorer) takeFingerprint(s *state, i int) {
 	a.fingerprint = claim{mine: true, value: mine, until: f.until}
 	a.met, a.verify = value{}, a.lazy && !x.is(NoLazyLookup)
 	switch {
-	case aged && (x.is(ReplacedNotRemembered) || c.Uses && x.is(PassedHolderForgotten)):
+	case aged && (x.is(ReplacedNotRemembered) || (c.Uses || c.Again) && x.is(PassedHolderForgotten)):
 	case aged:
 		a.fingerprint.replaced, a.fingerprint.replacedUntil = replaced, left
 	case !aged && !x.is(TakeoverTrusted):
@@ -196,7 +196,7 @@ func (x *explorer) livePass(s *state, fp int) (r row, ok bool) {
 }
 
 func (x *explorer) isLivePass(s *state, r row, fp int, evenReleased bool) bool {
-	return r.check != 0 && (!r.released() || evenReleased) && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
+	return r.check != 0 && (!r.released() && !r.leavesNone() || evenReleased) && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
 }
 
 func (x *explorer) fingerprintOf(check id) int {

@@ -109,7 +109,7 @@ func secondPass(earlier, c *spend.Check) bool {
 	if !c.Action.ApprovalID.IsZero() && earlier.Decision.Effect != spend.Allow {
 		return false
 	}
-	if earlier.Decision.Reason == spend.ReasonDuplicate || earlier.Fingerprint != c.Fingerprint {
+	if !earlier.Pass.Passed() || !c.Pass.Passed() || earlier.Fingerprint != c.Fingerprint {
 		return false
 	}
 	window := time.Duration(policies()[c.Action.PolicyID]) * time.Minute
@@ -122,7 +122,7 @@ func secondPass(earlier, c *spend.Check) bool {
 // that people approved, a pass that was allowed.
 func namesHolder(c *spend.Check, rows []*spend.Check) bool {
 	for _, other := range rows {
-		if other.Fingerprint == c.Fingerprint && other.Decision.Reason != spend.ReasonDuplicate &&
+		if other.Fingerprint == c.Fingerprint && other.Pass.Passed() &&
 			strings.Contains(c.Decision.Message, other.ID.Text(spend.PrefixCheck)) {
 			return c.Action.ApprovalID.IsZero() || other.Decision.Effect == spend.Allow
 		}

@@ -240,9 +240,9 @@ func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spe
 	return called(ctx, s, func() (map[spend.Hash]spend.ID, error) { return s.memory.CheckIDsByKey(ctx, hashes) })
 }
 
-func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
+func (s *flaky) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
 	return called(ctx, s, func() (map[spend.Hash]audit.LivePass, error) {
-		return s.memory.LivePasses(ctx, fingerprints, nowMS, onlyAllowed)
+		return s.memory.LivePasses(ctx, fingerprints, nowMS, upTo)
 	})
 }
 

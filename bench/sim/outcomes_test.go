@@ -55,7 +55,7 @@ func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]a
 	for _, c := range m.snapshot() {
 		for _, id := range ids {
 			if c.ID == id {
-				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow || c.Approval != nil, m.released(id))
+				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow || c.Approval != nil, !c.Pass.Passed() || m.released(id))
 			}
 		}
 	}

@@ -269,11 +269,11 @@ func (m *memory) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[sp
 	return found, ended(ctx)
 }
 
-func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, onlyAllowed bool) (map[spend.Hash]audit.LivePass, error) {
+func (m *memory) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
 	all, err := m.PagePasses(ctx, spend.ID{}, nowMS, len(m.snapshot()))
 	found := make(map[spend.Hash]audit.LivePass)
 	for _, p := range slices.Backward(all) {
-		if slices.Contains(fingerprints, p.Fingerprint) && (p.Allowed || !onlyAllowed) {
+		if slices.Contains(fingerprints, p.Fingerprint) && p.Effect <= upTo {
 			found[p.Fingerprint] = p
 		}
 	}
@@ -291,7 +291,7 @@ func (m *memory) PagePasses(ctx context.Context, before spend.ID, nowMS int64, l
 	slices.SortFunc(all, func(a, b *spend.Check) int { return slices.Compare(b.ID[:], a.ID[:]) })
 	for _, c := range all {
 		if c.Pass.UntilMS > nowMS && !m.released(c.ID) && (before.IsZero() || slices.Compare(c.ID[:], before[:]) < 0) && len(page) < limit {
-			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Allowed: c.Decision.Effect == spend.Allow, Pass: c.Pass})
+			page = append(page, audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Effect: c.Decision.Effect, Pass: c.Pass})
 		}
 	}
 	return page, ended(ctx)

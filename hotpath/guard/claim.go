@@ -38,6 +38,7 @@ type Attempt struct {
 	Charge      ratelimit.Charge // counted once, however often Claim is called
 	Deadline    time.Time        // when it may no longer claim what another failed to record
 	Approved    bool             // it passes holders that were not allowed: people approved it (S47)
+	JudgesAgain bool             // it passes holders that were blocked: its policy says so (S60)
 
 	request     request // of the latest round trip that claimed
 	fingerprint claim

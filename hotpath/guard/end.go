@@ -24,10 +24,15 @@ func (g *Guard) Stamp(at *Attempt, out Outcome, check *spend.Check) {
 	g.inFlight.add(at, check.ID)
 }
 
-// Committed ends an attempt whose check is recorded. Its claims stay.
+// Committed ends an attempt whose check is recorded. Its claims stay, except that a
+// check that leaves no fingerprint releases it, after those who wait were told: the
+// claim alone would make them wait for what is recorded (F87).
 func (g *Guard) Committed(at *Attempt, check *spend.Check) {
-	at.fingerprint, at.key = claim{}, claim{}
 	g.inFlight.resolveAll(at, check)
+	if !check.Pass.Passed() {
+		g.releaseClaim(&at.fingerprint)
+	}
+	at.fingerprint, at.key = claim{}, claim{}
 }
 
 // Abandon marks an attempt whose commit is in progress and whose client is

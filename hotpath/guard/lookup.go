@@ -103,10 +103,8 @@ type records struct {
 	states Lookup[spend.ID, audit.PassState]
 	checks Lookup[spend.ID, *spend.Check]
 	byKey  Lookup[spend.Hash, spend.ID]
-	passes Lookup[spend.Hash, audit.LivePass]
-	// allowed is passes of those that were allowed.
-	allowed Lookup[spend.Hash, audit.LivePass]
-	seen    seen
+	passes [spend.Block + 1]Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
+	seen   seen
 }
 
 func newRecords(trail audit.Trail, now func() time.Time) *records {
@@ -121,13 +119,17 @@ func newRecords(trail audit.Trail, now func() time.Time) *records {
 	}
 	r.states.load = trail.PassStates
 	r.byKey.load = trail.CheckIDsByKey
-	r.passes.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
-		return trail.LivePasses(ctx, fps, now().UnixMilli(), false)
-	}
-	r.allowed.load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
-		return trail.LivePasses(ctx, fps, now().UnixMilli(), true)
+	for effect := range r.passes {
+		r.passes[effect].load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
+			return trail.LivePasses(ctx, fps, now().UnixMilli(), spend.Effect(effect))
+		}
 	}
 	return r
+}
+
+// upTo looks up the latest live pass of those that were decided as the effect or better.
+func (r *records) upTo(effect spend.Effect) *Lookup[spend.Hash, audit.LivePass] {
+	return &r.passes[effect]
 }
 
 // passOf returns what the check is in the trail. What may be released is asked about
@@ -154,7 +156,7 @@ type passState int
 const (
 	absent   passState = iota
 	recorded           // and a pass
-	released           // recorded, and given back since: no pass any more
+	released           // recorded, and no pass: it left no fingerprint, or was given back since
 )
 
 // underKey returns the check recorded under an idempotency key, or nil.

@@ -15,8 +15,9 @@ type Seen struct {
 
 // Peek reads which fingerprints a recorded check left, for simulations: it
 // claims nothing (G10). A claim that is not recorded yet is not seen. Keys of
-// the answer are the fingerprints found.
-func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.Hash]Seen, error) {
+// the answer are the fingerprints found. judgesAgain leaves those out that were
+// blocked, as an Attempt's does.
+func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash, judgesAgain bool) (map[spend.Hash]Seen, error) {
 	var r request
 	err := g.roundTrip(ctx, &r, func(r *request, w marker) {
 		for _, fp := range fingerprints {
@@ -27,8 +28,9 @@ func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.
 		return nil, err
 	}
 	found := make(map[spend.Hash]Seen, len(fingerprints))
+	heldBy := (&Attempt{JudgesAgain: judgesAgain}).heldBy()
 	for i, fp := range fingerprints {
-		seen, ok, err := g.peekOne(ctx, fp, r.Values[i], r.reading)
+		seen, ok, err := g.peekOne(ctx, fp, heldBy, r.Values[i], r.reading)
 		if err != nil {
 			return nil, err
 		}
@@ -39,9 +41,15 @@ func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash) (map[spend.
 	return found, nil
 }
 
-func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r reading) (Seen, bool, error) {
+func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect, value string, r reading) (Seen, bool, error) {
 	if h, err := parseHolder(value); err == nil {
 		found, err := g.records.passOf(ctx, h.check)
+		if err == nil && found == recorded && heldBy < spend.Block {
+			var check *spend.Check
+			if check, _, err = g.records.checks.Get(ctx, h.check); check != nil && check.Decision.Effect > heldBy {
+				found = released // as good as
+			}
+		}
 		if err != nil || found == recorded {
 			return Seen{h.check, h.age(r.now)}, err == nil, err
 		}
@@ -49,7 +57,7 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, value string, r read
 		return Seen{}, false, nil
 	}
 	// Redis does not know: windows are lazy, or a claim that is not recorded, or was
-	// released, hides what was there before, or something that is no claim does.
-	pass, ok, err := g.records.passes.Get(ctx, fp)
+	// released or passed, hides what was there before, or something that is no claim does.
+	pass, ok, err := g.records.upTo(heldBy).Get(ctx, fp)
 	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
 }

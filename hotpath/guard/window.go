@@ -96,8 +96,11 @@ func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (passState
 		return g.records.passOf(ctx, id)
 	}
 	check, err := g.await(ctx, at, c)
-	if err != nil || check == nil || check.ID != id {
+	switch {
+	case err != nil || check == nil || check.ID != id:
 		return absent, err
+	case !check.Pass.Passed():
+		return released, nil
 	}
 	return recorded, nil
 }
@@ -158,15 +161,15 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return at.replay(check), err
 		}
 	}
-	if at.Approved {
-		allowed, ok, err := g.allowedPass(ctx, at, h.check)
+	if at.heldBy() < spend.Block {
+		holds, ok, err := g.holdingPass(ctx, at, h.check)
 		switch {
 		case err != nil:
 			return step{}, err
 		case !ok:
 			return g.takeFingerprint(ctx, at, h, &old)
-		case allowed != h.check:
-			return duplicateOf(allowed), nil
+		case holds != h.check:
+			return duplicateOf(holds), nil
 		}
 	}
 	if h.state == orphan && !at.keyed() {
@@ -177,16 +180,27 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 	return duplicateOf(h.check), nil
 }
 
-// allowedPass returns the check that blocks an approved attempt, which passes a
-// holder of its fingerprint that was not allowed: to the attempt it is as aged out,
-// while others' windows still see it. Behind such a holder there may be a pass that
-// was allowed, and that only a shorter window than the attempt's did not see (F79).
-func (g *Guard) allowedPass(ctx context.Context, at *Attempt, holder spend.ID) (spend.ID, bool, error) {
+// heldBy returns the last of the effects whose checks make the attempt a duplicate.
+func (at *Attempt) heldBy() spend.Effect {
+	switch {
+	case at.Approved:
+		return spend.Allow
+	case at.JudgesAgain:
+		return spend.Escalate
+	}
+	return spend.Block
+}
+
+// holdingPass returns the check that an attempt is a duplicate of which passes some
+// holders of its fingerprint: to the attempt they are as aged out, while others'
+// windows still see them. Behind such a holder there may be a pass that it does not
+// pass, and that only a shorter window than the attempt's did not see (F79, F90).
+func (g *Guard) holdingPass(ctx context.Context, at *Attempt, holder spend.ID) (spend.ID, bool, error) {
 	check, ok, err := g.records.checks.Get(ctx, holder)
-	if err != nil || !ok || check.Decision.Effect == spend.Allow {
+	if err != nil || !ok || check.Decision.Effect <= at.heldBy() {
 		return holder, true, err
 	}
-	found, ok, err := g.records.allowed.Get(ctx, at.Fingerprint)
+	found, ok, err := g.records.upTo(at.heldBy()).Get(ctx, at.Fingerprint)
 	return found.CheckID, ok && passHolder(found).age(g.redis.Earliest()) < at.Window, err
 }
 
@@ -230,7 +244,7 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 // knows; the store may know better. A pass found there gets the name back, and
 // this attempt meets it like any other.
 func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
-	found, ok, err := g.records.passes.Get(ctx, at.Fingerprint)
+	found, ok, err := g.records.upTo(spend.Block).Get(ctx, at.Fingerprint)
 	if err != nil {
 		return step{}, err
 	}
@@ -244,8 +258,8 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
 	blocks := at.blocks(h, now)
-	if blocks && at.Approved && !found.Allowed {
-		if _, blocks, err = g.allowedPass(ctx, at, h.check); err != nil {
+	if blocks && found.Effect > at.heldBy() {
+		if _, blocks, err = g.holdingPass(ctx, at, h.check); err != nil {
 			return step{}, err
 		}
 	}

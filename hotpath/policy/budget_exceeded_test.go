@@ -203,7 +203,7 @@ func TestTextsOfBudgets(t *testing.T) {
 		}
 	}
 	const block = "Do not proceed, and do not split the action to get under the budget. "
-	const again = "check again after that, once the duplicate window of 5 minutes has passed, or ask the policy's owner to raise the limit."
+	const again = "check again after that, or ask the policy's owner to raise the limit."
 	const raise = "Instead, ask the policy's owner to raise the limit."
 	f(`{"limit":1000,"currency":"USD","max_count":50,"per":["agent_id"],"window":"day","time_zone":"Europe/Berlin"}`, usage(t, "950.5", 3),
 		"Blocks more than 1000.00 USD or 50 actions per agent_id each day (Europe/Berlin)",

@@ -26,7 +26,7 @@ func (p *Program) explainUncovered(a *spend.Action, r spend.Resolution) (message
 
 // explain returns the texts of an exceeded budget. To a caller without a key they
 // say nothing of what others used.
-func (o *overrun) explain(a *spend.Action, g *guard, anonymous bool) (message, nextStep string) {
+func (o *overrun) explain(a *spend.Action, _ *guard, anonymous bool) (message, nextStep string) {
 	asked := money(a.Amount, a.Currency)
 	most := money(o.charge.Limit, a.Currency)
 	if o.charge.FitsLimit(o.usage) {
@@ -52,7 +52,7 @@ func (o *overrun) explain(a *spend.Action, g *guard, anonymous bool) (message, n
 	}
 	nextStep += " " + o.resets()
 	if o.budget.rule.effect == spend.Block {
-		nextStep += " " + o.instead(a, g, anonymous)
+		nextStep += " " + o.instead(a, anonymous)
 	}
 	return message, nextStep
 }
@@ -150,7 +150,7 @@ func stepText(ms int64) string {
 }
 
 // instead returns what the agent may do about a block.
-func (o *overrun) instead(a *spend.Action, g *guard, anonymous bool) string {
+func (o *overrun) instead(a *spend.Action, anonymous bool) string {
 	c := &o.charge
 	var options []string
 	if c.Limited && c.FitsCount(o.usage) && !o.leftTotal().IsZero() && !anonymous {
@@ -161,7 +161,7 @@ func (o *overrun) instead(a *spend.Action, g *guard, anonymous bool) string {
 		if o.budget.period.rolling > 0 {
 			after = "when enough has left the budget"
 		}
-		options = append(options, "check again "+after+","+g.afterWindow())
+		options = append(options, "check again "+after)
 	}
 	options = append(options, "ask the policy's owner to raise the limit")
 	last := len(options) - 1

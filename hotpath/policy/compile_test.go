@@ -165,7 +165,7 @@ func TestFaultsAllAtOnce(t *testing.T) {
 		"rules[1].rule_type "+kindList,
 		"rules[1].rule_id must be unique within the policy: rules[0] has it too",
 		"rules[2].parameters.window_minutes must be an integer from 1 to 10080",
-		"rules[2].parameters.x is not accepted here: accepted are window_minutes")
+		"rules[2].parameters.x is not accepted here: accepted are window_minutes, after_block")
 }
 
 // The limits of S4 and S8 are themselves accepted.

@@ -103,11 +103,11 @@ func (p *Program) missing(f Finding, a *spend.Action, r spend.Resolution) string
 // it reads (S9). The field is no part of the fingerprint, hence the wait.
 func (r *rule) explainMissing(f Finding, g *guard) (message, nextStep string) {
 	message = r.reads + " is missing, and rule " + strconv.Quote(r.id) + " requires it"
-	retry := "check again with " + r.reads + g.afterWindow() + "."
+	retry := "check again with " + r.reads
 	if f.Effect == spend.Escalate {
-		return message, routeToHuman + ", or " + retry
+		return message, routeToHuman + ", or " + retry + g.afterWindow() + "."
 	}
-	return message, "Do not proceed. Instead, " + retry
+	return message, "Do not proceed. Instead, " + retry + g.afterBlock() + "."
 }
 
 // money formats an amount with at least two decimals and its currency, if any.

@@ -28,6 +28,10 @@ func (p *Program) Version() int { return p.version }
 // repeat: 5 minutes, or the largest window of the duplicate_guard rules (S17).
 func (p *Program) Window() time.Duration { return p.guard.window }
 
+// JudgesAgain reports whether an action identical to one that was blocked is no
+// duplicate of it (S60).
+func (p *Program) JudgesAgain() bool { return p.guard.judgesAgain }
+
 const (
 	// ruleOverhead is what a rule takes beside its own struct and texts, at
 	// most: its condition, and what rounding up adds to each allocation.

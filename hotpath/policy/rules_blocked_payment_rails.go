@@ -33,5 +33,5 @@ func (c *blockedPaymentRails) judge(a *spend.Action, _ weekMinute) spend.Reason 
 
 func (c *blockedPaymentRails) explain(_ Finding, a *spend.Action, g *guard) (message, nextStep string) {
 	return "payment method " + strconv.Quote(strings.TrimSpace(a.PaymentMethod)) + " is blocked",
-		"Do not proceed. Choose another payment method and check again" + g.afterWindow() + "."
+		"Do not proceed. Choose another payment method and check again" + g.afterBlock() + "."
 }

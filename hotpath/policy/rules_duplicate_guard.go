@@ -12,6 +12,7 @@ const duplicateGuard = "duplicate_guard"
 
 var duplicateGuardParameters = []Parameter{
 	{Name: "window_minutes", Required: true, Min: 1, Max: 7 * 24 * 60, Example: "60", Text: "for how long an identical action is a duplicate"},
+	{Name: "after_block", Names: []string{"duplicate", "judge_again"}, Text: "what an action identical to a blocked one is; duplicate if left out"},
 }
 
 // guard holds the policy's settings of the duplicate guard, which is always on.
@@ -21,6 +22,7 @@ type guard struct {
 	id          string
 	description string
 	byRule      bool
+	judgesAgain bool // a blocked check is none that an action repeats
 }
 
 func defaultGuard() guard {
@@ -30,6 +32,8 @@ func defaultGuard() guard {
 func compileDuplicateGuard(o *object, r *rule) string {
 	minutes, _ := o.integer("window_minutes")
 	r.window = time.Duration(minutes) * time.Minute
+	after, _ := o.oneOf("after_block")
+	r.judgesAgain = after == 1
 	return guardDescription(r.window)
 }
 
@@ -38,11 +42,23 @@ func guardDescription(window time.Duration) string {
 }
 
 // widen takes a duplicate_guard rule into account: the largest window holds,
-// of equal ones the first.
+// of equal ones the first, and blocked checks are repeated unless all of them say
+// judge_again (S60).
 func (g *guard) widen(r *rule) {
+	again := r.judgesAgain && (g.judgesAgain || !g.byRule)
 	if !g.byRule || r.window > g.window {
 		*g = guard{window: r.window, id: r.id, description: r.description, byRule: true}
 	}
+	g.judgesAgain = again
+}
+
+// afterBlock completes "check again", for an action that would be identical to the
+// blocked one.
+func (g *guard) afterBlock() string {
+	if g.judgesAgain {
+		return ""
+	}
+	return g.afterWindow()
 }
 
 // afterWindow completes "check again", for an action that would be identical:

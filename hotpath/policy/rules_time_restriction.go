@@ -68,7 +68,7 @@ func (c *timeRestriction) open(at weekMinute) bool {
 
 func (c *timeRestriction) explain(f Finding, _ *spend.Action, g *guard) (message, nextStep string) {
 	return f.at.String() + " is outside " + c.String(),
-		"Do not proceed now. Check again within " + c.String() + g.afterWindow() + "."
+		"Do not proceed now. Check again within " + c.String() + g.afterBlock() + "."
 }
 
 // String returns a text like "mon, tue 09:00-17:00 UTC".

@@ -90,7 +90,7 @@ func (w *warner) named(j int) string {
 // asks for approval is hidden by none: all that fire are collected.
 func (w *warned) hides(other *rule, before bool) bool {
 	if other.window > 0 {
-		return w.window > other.window || before && w.window == other.window
+		return (w.window > other.window || before && w.window == other.window) && (other.judgesAgain || !w.judgesAgain)
 	}
 	if !before || other.approval != nil || w.effect < other.effect || w.onMissing < other.onMissing || other.types&^w.types != 0 {
 		return false

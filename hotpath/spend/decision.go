@@ -115,6 +115,11 @@ type Decision struct {
 	PolicyVersion   int
 }
 
+// Exceeded reports a block because a budget has no room (S36).
+func (d *Decision) Exceeded() bool {
+	return d.Effect == Block && (d.Reason == ReasonBudgetExceeded || d.Reason == ReasonCountLimitExceeded)
+}
+
 // Resolution is an action's type as the rules see it. Confidence is High when
 // the request named the type, else the intent classifier's (S16).
 type Resolution struct {

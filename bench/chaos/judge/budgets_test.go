@@ -52,6 +52,7 @@ func (s *builder) spend(times int) {
 // refused adds a check that was told how much of the 100 is used.
 func (s *builder) refused(amount, used string) {
 	row := s.record(action{to: s.now.String(), amount: amount}, s.now+5*ms)
+	row.ClaimedMS = nil
 	s.decide(row, "block", "each", "budget_exceeded", "no: "+used+" USD of 100.00 USD are used")
 	s.answer(s.ask(action{to: s.now.String(), amount: amount}), row, false)
 }

@@ -66,8 +66,8 @@ func (e *evidence) duplicatesAreOf() {
 	for i := range e.Rows {
 		r := &e.Rows[i]
 		id, duplicate := r.duplicateOf()
-		if duplicate == r.passed() {
-			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t) and as a duplicate (%t)", r.CheckID, r.passed(), duplicate), r)
+		if (duplicate || r.exceeded()) == r.passed() {
+			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t), as a duplicate (%t) and as exceeded (%t)", r.CheckID, r.passed(), duplicate, r.exceeded()), r)
 			continue
 		}
 		if !duplicate {

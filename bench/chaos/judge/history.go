@@ -97,7 +97,7 @@ type Fault struct {
 type Row struct {
 	CheckID        string  `json:"check_id"`
 	AtMS           int64   `json:"at_ms"`      // Unix milliseconds
-	ClaimedMS      *int64  `json:"claimed_ms"` // nil when the duplicate guard blocked
+	ClaimedMS      *int64  `json:"claimed_ms"` // nil when the duplicate guard or a budget blocked
 	PolicyID       string  `json:"policy_id"`
 	PolicyVersion  int     `json:"policy_version"`
 	LatencyMS      int64   `json:"latency_ms"`
@@ -124,6 +124,11 @@ type Row struct {
 }
 
 func (r *Row) passed() bool { return r.ClaimedMS != nil }
+
+// exceeded reports a block by a budget, which leaves no fingerprint (S60).
+func (r *Row) exceeded() bool {
+	return r.Decision == "block" && (deref(r.ReasonCode) == "budget_exceeded" || deref(r.ReasonCode) == "count_limit_exceeded")
+}
 
 // Violation is a recorded violation.
 type Violation struct {

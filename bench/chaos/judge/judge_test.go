@@ -239,7 +239,7 @@ func TestViolated(t *testing.T) {
 			s.now += 70 * second
 			s.duplicate(action{to: "a", amount: "10"}, row)
 		}},
-		"a duplicate recorded without one": {"G3", "as passed (false) and as a duplicate (false)", func(s *builder) {
+		"a duplicate recorded without one": {"G3", "as passed (false), as a duplicate (false)", func(s *builder) {
 			_, row := s.decided(action{to: "a", amount: "10"})
 			row.ClaimedMS = nil
 		}},

@@ -187,7 +187,7 @@ func (e *evidence) decisionsFollowRules() {
 			e.findRow("G4", fmt.Sprintf("%s was judged by version %d of %s, which is not stored", r.CheckID, r.PolicyVersion, r.PolicyID), r)
 			continue
 		}
-		if !r.passed() {
+		if !r.passed() && !r.exceeded() {
 			continue
 		}
 		decision, rule := p.judge(r.Amount, e.approvedBy(r))

@@ -167,7 +167,7 @@ func (r *Report) writeRecord(p *printer) {
 		p.text("owner", c.Owner)
 	}
 	p.text("request id", c.RequestID)
-	p.line("duplicate guard", guardState(c.Pass))
+	p.line("duplicate guard", guardState(c))
 	p.line("fingerprint", hexOf(c.Fingerprint))
 	p.line("request SHA-256", hexOf(c.RequestSHA))
 	p.line("node", c.Fence.Node.Text(""))
@@ -183,8 +183,12 @@ func (c Chain) String() string {
 	return fmt.Sprintf("%s, batch %d: %s", c.ID.Text(""), c.Seq, c.State)
 }
 
-func guardState(pass spend.Pass) string {
-	if !pass.Passed() {
+func guardState(c *spend.Check) string {
+	pass := c.Pass
+	switch {
+	case !pass.Passed() && c.Decision.Exceeded():
+		return "let the check pass; a block as exceeded leaves no fingerprint"
+	case !pass.Passed():
 		return "stopped the check"
 	}
 	form := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(timeForm) }
