@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ApprovalStatus is the state of an approval (S45).

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Changes is the record of every change of policies and keys, which is made

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // What a Store or the Writer may answer. Test with errors.Is.

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // EventRow is an event as stores number it: it names its source, from which

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Events is the feed of what happened (S51).

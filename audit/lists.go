@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Bounds are what the asking key may see in a list (S31).

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Policies keeps every version of every policy for ever.

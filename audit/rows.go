@@ -3,7 +3,7 @@ package audit
 import (
 	"encoding/binary"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // IDRange returns the IDs, both included, that From and To allow: a violation's

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Store keeps the audit trail and the configuration. Every method reads and

@@ -58,7 +58,7 @@ go test -vet=all -timeout 30m ${TEST_FLAGS:-} $single
 # The schedules that the detector is too slow for.
 go test -vet=off -count=1 -run Schedule ./bench/sim ./hotpath/webhook
 # Allocations, which the detector changes: it empties pools at random.
-go test -vet=off -count=1 -run Alloc ./hotpath/spend ./hotpath/httpapi ./audit
+go test -vet=off -count=1 -run Alloc ./audit/spend ./hotpath/httpapi ./audit/commit
 
 echo
 go test -vet=off -count=1 -v -run Accuracy ./hotpath/intent | grep '^intent accuracy'

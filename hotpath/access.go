@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 	"spendgate/ratelimit"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
-	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // S60: a block as exceeded leaves no fingerprint: once the budget is raised the action

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // ErrApprovalNotFound refuses an approval that there is not, or that the caller may

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard/embedded"
-	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
 

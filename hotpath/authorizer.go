@@ -12,9 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/intent"
-	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
@@ -49,7 +50,7 @@ func (e *KeyReusedError) Error() string {
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {
 	guard      *guard.Guard
-	writer     *audit.Writer
+	writer     *commit.Writer
 	store      audit.Store
 	classifier *intent.Classifier
 	catalog    *catalog
@@ -69,7 +70,7 @@ type Authorizer struct {
 // Components are what an Authorizer is made of.
 type Components struct {
 	Guard      *guard.Guard
-	Writer     *audit.Writer
+	Writer     *commit.Writer
 	Store      audit.Store
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // maxExhausted bounds the memory of exhausted counters.

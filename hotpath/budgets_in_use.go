@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // What a refusal names of the budgets that are in use.

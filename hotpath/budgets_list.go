@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // BudgetQuery selects counters of a policy's budgets. Empty fields do not filter.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // lockedBuffer is a log that is read while it is written.

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
@@ -293,7 +294,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 	now := a.now()
 	c.request.Trace.End(now)
 	a.metrics.commit.Observe(now.Sub(started).Seconds())
-	if err == nil || errors.Is(err, audit.ErrPending) || errors.Is(err, audit.ErrUnavailable) {
+	if err == nil || errors.Is(err, commit.ErrPending) || errors.Is(err, audit.ErrUnavailable) {
 		a.writer.Learn(c.soFar, now.Sub(c.request.Started))
 	}
 	switch {
@@ -308,7 +309,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		}
 		c.reclaims = true
 		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
-	case errors.Is(err, audit.ErrKeyTaken):
+	case errors.Is(err, commit.ErrKeyTaken):
 		out, again, err := a.guard.KeyTaken(ctx, &c.attempt)
 		switch {
 		case err != nil || again:
@@ -318,7 +319,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		}
 		answer, err = a.replay(ctx, out.Check)
 		return answer, false, err
-	case errors.Is(err, audit.ErrPending):
+	case errors.Is(err, commit.ErrPending):
 		// The client is answered 500 now; claims and slot stay until it is
 		// known what became of the commit.
 		c.handedOver = true
@@ -334,12 +335,12 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 
 // finish ends an attempt whose request was refused before its commit returned:
 // recorded, it is left to the next identical request; else nothing may block it.
-func (a *Authorizer) finish(entry *audit.Entry, c *checking, check *spend.Check) {
+func (a *Authorizer) finish(entry *commit.Entry, c *checking, check *spend.Check) {
 	defer a.writer.Free()
 	switch err := entry.Final(); {
 	case err == nil:
 		a.guard.Committed(&c.attempt, check)
-	case errors.Is(err, audit.ErrPending):
+	case errors.Is(err, commit.ErrPending):
 		// Closing, and the store has not answered: the claims stay, and
 		// whoever meets them fences this node.
 	default:

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // rawKeyPrefix begins every raw API key (S25).

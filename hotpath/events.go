@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // Events returns a page of the feed (S51), of what the caller may see. Without the

@@ -15,7 +15,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // faultyStore is a store whose calls can be held up or spoilt. Hooks are set

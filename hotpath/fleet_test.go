@@ -16,13 +16,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	servers "spendgate/bench/fleet"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
-	"spendgate/hotpath/spend"
 )
 
 // fleet is some nodes over one Redis and one store, wired as the commands do.
@@ -49,7 +50,7 @@ type node struct {
 	*hotpath.Authorizer
 	faults  *faultyStore
 	guard   *guard.Guard
-	writer  *audit.Writer
+	writer  *commit.Writer
 	metrics *prometheus.Registry
 	close   func()
 }
@@ -94,7 +95,7 @@ func (f *fleet) start(o redis.UniversalOptions, inProcess bool) *node {
 	n.guard = guard.New(guard.Options{
 		Redis: o, KeyPrefix: f.prefix, Embedded: inProcess, Store: n.faults, Logger: log, Registerer: reg,
 	})
-	n.writer = audit.NewWriter(audit.WriterOptions{
+	n.writer = commit.NewWriter(commit.Options{
 		Trail: n.faults, Capacity: 1024, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,
 	})
 	n.Authorizer = hotpath.New(hotpath.Components{

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // named is a change of the members that are named.

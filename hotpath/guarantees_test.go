@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // eachBackend runs a test on every pair of backends, side by side: once in a

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // metrics are what the Authorizer tells Prometheus.

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
-	"spendgate/hotpath/spend"
 )
 
 // ErrNotAllowed refuses the report of a check that takes none.
@@ -171,7 +172,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 	}
 	entry := r.a.writer.AppendOutcome(o)
 	err = entry.Wait(r.deadline)
-	if errors.Is(err, audit.ErrPending) {
+	if errors.Is(err, commit.ErrPending) {
 		r.handedOver = true
 		r.a.unresolved.Go(func() {
 			defer r.a.writer.Free()
@@ -181,7 +182,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 	}
 	r.settle(at, held, err)
 	switch {
-	case err == nil, errors.Is(err, audit.ErrReported):
+	case err == nil, errors.Is(err, commit.ErrReported):
 		return err != nil, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if r.a.now().After(r.deadline) {
@@ -198,7 +199,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 // became of the commit, the claim stays: whoever meets it fences this node.
 func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
 	switch {
-	case !held || errors.Is(err, audit.ErrPending):
+	case !held || errors.Is(err, commit.ErrPending):
 	case err == nil:
 		r.a.guard.HandOver(at)
 	default:

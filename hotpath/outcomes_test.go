@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // report says on a node what became of a check, with a key of that role, which did not

@@ -3,9 +3,9 @@ package hotpath
 import (
 	"context"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // Simulate judges the actions against the latest version of a policy and

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // Whoever simulates without a key learns neither which check was recorded nor

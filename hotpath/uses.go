@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // defaultNoteUsesEvery is how far the store may be behind the uses of keys.

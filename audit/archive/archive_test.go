@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Write makes the archive of a part in dir, from its rows in the order of their

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // asking is an escalated check that asks for the approval of so many.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Benchmark measures Commit for batches as the writer makes them: every

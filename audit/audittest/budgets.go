@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // charge is one of a budget of 1,000 that may be used 20 times.

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // batchOfEachCommit finds a batch for each commit that succeeded, and none of
@@ -104,8 +105,8 @@ func writerMakesChains(t *testing.T, s Subject) {
 }
 
 // NewWriter is a Writer for the store; the test closes it.
-func NewWriter(t testing.TB, s audit.Store) *audit.Writer {
-	w := audit.NewWriter(audit.WriterOptions{
+func NewWriter(t testing.TB, s audit.Store) *commit.Writer {
+	w := commit.NewWriter(commit.Options{
 		Trail: s, Capacity: 1000, Fence: s.Fence, Retire: func(spend.ID) {},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		CommitTimeout: time.Minute, // a slow machine fences nobody

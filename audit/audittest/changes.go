@@ -10,7 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // changesAreRecorded makes a change of every kind, by actors of every kind, and

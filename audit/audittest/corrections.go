@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // following is a report that corrects another.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // budgetsExhaust: once a counter and window, when it is used up or first refuses.

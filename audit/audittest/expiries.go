@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // approvalExpires: neither a decision nor a use comes too late, and the expiry of

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // keyGrants changes each member of a key's grants alone, and takes it away again.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // keysAreTakenOnce commits a batch of which two keys are recorded already.

@@ -8,7 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // links numbers what Record makes: no two links have one place in a chain.
@@ -16,7 +16,7 @@ var links atomic.Int64
 
 // Record commits checks with a link that no other has. Chains that are made so
 // have gaps, for a test may commit for one node from many goroutines; chains as
-// they should be are made by an audit.Writer.
+// they should be are made by a commit.Writer.
 func Record(ctx context.Context, s audit.Trail, checks ...*spend.Check) error {
 	return s.Commit(ctx, checks, nil, Link(links.Add(1), checks...))
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // selects reports whether a query without a cursor selects a check.

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // report is an outcome of the check, by a key that may release or may not.
@@ -242,7 +243,7 @@ func outcomesRace(t *testing.T, s Subject) {
 				switch err := w.AppendOutcome(report(f, c, 1, spend.Voided, true)).Wait(time.Now().Add(time.Minute)); {
 				case err == nil:
 					released.Add(1)
-				case !errors.Is(err, audit.ErrReported):
+				case !errors.Is(err, commit.ErrReported):
 					t.Error(err)
 				}
 			})

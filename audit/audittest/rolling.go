@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const minute = 60_000 // in milliseconds

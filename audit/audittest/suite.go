@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Subject is a fresh store and the way round it, by which the suite does what

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // history is a random one of violations: agents with many and with few, bursts

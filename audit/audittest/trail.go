@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // everyFieldComesBack commits the extremes of each field in one batch.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // keyUses notes uses of keys: the latest stays, and nothing else changes.

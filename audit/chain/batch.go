@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Version is that of the batches that are written.

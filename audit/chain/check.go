@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ErrNotCheck says that an encoded row holds what no check can have.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // What AppendCheck encodes, ParseCheck reads, and nothing else.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // PolicyColumns are the columns of a policy in the order in which its row is

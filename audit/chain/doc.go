@@ -9,6 +9,6 @@
 //
 // A chain has one writer, which keeps its head in memory: it reads
 // nothing before a commit. Where the writer does not know whether a batch was
-// recorded it must end the chain and begin another (see audit.Writer); the
+// recorded it must end the chain and begin another (see commit.Writer); the
 // primary key (chain_id, seq) makes a fork impossible whatever it does.
 package chain

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // The one-letter codes of an outcome's values.

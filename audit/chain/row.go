@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"sync"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // The one-letter codes of stored values, at the index of the value. No letter

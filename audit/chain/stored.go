@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ViolationColumns are the columns of a violation in the order in which its row

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Line is a checkpoint as it is written, without its signature.

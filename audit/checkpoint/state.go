@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // state is what a file of checkpoints says as of its last whole line.

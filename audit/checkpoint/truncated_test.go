@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // refuses demands that nothing is signed, and that so many chains are said to be lost.

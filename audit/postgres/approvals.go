@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // charge gives a check a budget for each agent and day.

@@ -10,7 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // listedPartitions is how many partitions one query of a listing touches: each

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 const (

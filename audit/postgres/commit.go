@@ -11,7 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Commit implements audit.Trail: one buffer, one wait.

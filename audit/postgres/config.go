@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // CreatePolicy implements audit.Policies.

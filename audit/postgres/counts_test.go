@@ -12,8 +12,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // counting is a schema whose counts are fine enough for few violations, and

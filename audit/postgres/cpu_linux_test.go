@@ -13,8 +13,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // BenchmarkCommitCPU measures the processor time of commits on an otherwise

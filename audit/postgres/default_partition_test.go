@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // rowsOf are all checks as text, with where they lie.

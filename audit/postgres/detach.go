@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"spendgate/audit/archive"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // DetachOptions say what leaves a database: days of checks, or months of violations.

@@ -18,9 +18,9 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // oldDays is a store with checks of two old days and of today.

@@ -13,8 +13,8 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // deletedAtOnce bounds a transaction that deletes archived violations.

@@ -14,9 +14,9 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // oldMonths is a store with checks of two old months, all of whose days were

@@ -11,7 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // encodable refuses what does not fit its column. Text is left to the server,

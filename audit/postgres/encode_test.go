@@ -8,8 +8,8 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // TestNumeric demands that amounts are kept exactly as the server would keep

@@ -11,7 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // sequencedAtOnce bounds a step of sequencing to some milliseconds, for which other

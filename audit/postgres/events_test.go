@@ -12,7 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // feeding is a schema, sessions that are held in the middle of what they do, and a

@@ -18,8 +18,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // long is a check whose commit the proxy recognises.

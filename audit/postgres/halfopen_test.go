@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // TestHalfOpenNetwork: a network loses what was sent, and tells nobody. When

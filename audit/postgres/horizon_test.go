@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // TestHorizonAfterAWrongClock runs the statement of the runbook: it lowers the

@@ -9,7 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // released is whether check c, or the use of its approval, was given back by the last

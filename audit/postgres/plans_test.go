@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // plan is a node of EXPLAIN's tree.

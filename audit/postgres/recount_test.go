@@ -14,8 +14,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // TestRecountInSteps has many violations counted again in small steps, while

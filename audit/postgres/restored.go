@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // applicationName is what nodes call their sessions, unless the URL has a name.

@@ -20,8 +20,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // TestMigrateTogether starts several nodes on an empty schema.

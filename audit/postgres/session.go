@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
-	"spendgate/hotpath/idle"
+	"spendgate/audit/idle"
 )
 
 // sessions is a fixed number of connections, made when they are needed. They

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // Snapshot is a database at one moment, while nodes go on writing. It reads,

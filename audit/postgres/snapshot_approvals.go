@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 func approvalColumns() []string {

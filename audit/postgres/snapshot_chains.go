@@ -8,8 +8,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 const batchColumns = "chain_id, seq, version, first_id, last_id, head, entries"

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // Policy is a version of a policy, or audit.ErrNotFound.

@@ -11,8 +11,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // behind returns a URL whose search_path goes on with the schema of another.

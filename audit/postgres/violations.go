@@ -11,7 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Violations implements audit.Trail. What it reads hardly grows with the

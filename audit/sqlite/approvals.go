@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // insertApprovals makes the approvals that escalated checks ask for, and notes when

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // changeCounters takes from counters what checks take, or refuses with all that

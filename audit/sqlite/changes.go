@@ -7,7 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const changeColumns = "seq, kind, subject, version, actor, key_id, principal, credential, request_id, address, at, details, hash, head"

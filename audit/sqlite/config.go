@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // raise returns the next generation of the configuration.

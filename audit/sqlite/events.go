@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Events implements audit.Events.

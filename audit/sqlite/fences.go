@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Deployment implements audit.Fences.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Place returns the batch that lists a check, among those of its chain, and the

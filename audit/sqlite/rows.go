@@ -7,7 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // rowsPerInsert rows travel in one statement when there are as many: a

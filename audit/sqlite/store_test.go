@@ -16,7 +16,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func open(t testing.TB, path string) *Store {

@@ -10,7 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // keyLife is how long an idempotency key answers for its check (S18).

@@ -11,7 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Approval is a row of the approvals, and of their uses, as it is stored.

@@ -9,7 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // approvalTrail is a trail with approvals in every state.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit/archive"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ArchiveNote is what the database says of an archive: of the checks of a day, or the

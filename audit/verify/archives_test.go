@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // files are those of an archive.

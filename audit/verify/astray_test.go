@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 func (tr *trail) database() (name string) {

@@ -8,7 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // backdate adds a check of an earlier time, with a batch that lists it in a

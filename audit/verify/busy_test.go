@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // TestWhileNodesWrite finds nothing while commits go on in many chains, policies

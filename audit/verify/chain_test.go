@@ -15,8 +15,8 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // entries are those of a batch.

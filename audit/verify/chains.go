@@ -5,7 +5,7 @@ import (
 	"context"
 
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // chainTasks hands out the chains, each a task.

@@ -10,7 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // addKey makes change 4, a new key, and change 5, the same key deactivated.

@@ -14,7 +14,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // checkpoints holds the chains to what each file of signed checkpoints says of

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // counterKey names a row of the counters.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // charge has checks take from a budget of the day, one of a lifetime for their

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // EventState is how far events have numbers.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Range is a stretch of identifiers, both ends included.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // CounterPrincipal says that checks of a principal took from a counter.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // newFeed is a trail of which all events have numbers, with those of every source.

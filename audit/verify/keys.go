@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // IdempotencyKey is a row of the idempotency keys.

@@ -6,7 +6,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // lateCommit is how much older than a checkpoint a check may be that the

@@ -11,7 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Month is a month in UTC, in months since the year 0.

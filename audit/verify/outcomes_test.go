@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // report records outcomes of every sort: a full one and one that follows it, and one

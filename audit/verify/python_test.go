@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
-	"spendgate/hotpath/spend"
 )
 
 // stranger verifies with the program that was written from the document alone,

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Kind is what became of a thing.

@@ -7,7 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const defaultSliceSize = 200_000

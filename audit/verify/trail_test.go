@@ -17,10 +17,11 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/commit"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // trail is an audit trail made by the real writer and store, and a superuser's
@@ -29,7 +30,7 @@ type trail struct {
 	t           *testing.T
 	url         string
 	store       *postgres.Store
-	writer      *audit.Writer
+	writer      *commit.Writer
 	conn        *pgx.Conn
 	checkpoints *checkpoint.Writer
 	file        string // of checkpoints
@@ -97,14 +98,14 @@ func (tr *trail) newCheckpoints() *checkpoint.Writer {
 }
 
 // record commits a check of every sort, in a batch or a few.
-func (tr *trail) record(w *audit.Writer, chainID spend.ID) []*spend.Check {
+func (tr *trail) record(w *commit.Writer, chainID spend.ID) []*spend.Check {
 	tr.t.Helper()
 	epoch, err := tr.store.Epoch(tr.t.Context())
 	if err != nil {
 		tr.t.Fatal(err)
 	}
 	batch := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch})
-	entries := make([]*audit.Entry, len(batch))
+	entries := make([]*commit.Entry, len(batch))
 	for i, c := range batch {
 		entries[i] = w.Append(c)
 	}

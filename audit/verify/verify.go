@@ -11,7 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/checkpoint"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Options say what is verified.

@@ -12,8 +12,8 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
-	"spendgate/hotpath/spend"
 )
 
 // testArchive runs the runbook's commands for old days while nodes serve: the

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // use marks the approvals of the checks as used, or refuses with those that may

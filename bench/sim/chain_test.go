@@ -3,7 +3,7 @@ package sim
 import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // judgeChains checks G8: every recorded hash chain has no gap or fork, and lists

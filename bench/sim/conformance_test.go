@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // TestConformance tests the store of the simulations against the contract of all

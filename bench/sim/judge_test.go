@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const (

@@ -16,9 +16,10 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
-	"spendgate/hotpath/spend"
 )
 
 var errFault = errors.New("made to fail")
@@ -28,7 +29,7 @@ type simNode struct {
 	*hotpath.Authorizer
 	store  *flaky
 	guard  *guard.Guard
-	writer *audit.Writer
+	writer *commit.Writer
 }
 
 func (f *simulation) newNode(number int) *simNode {
@@ -39,7 +40,7 @@ func (f *simulation) newNode(number int) *simNode {
 		Redis: redis.UniversalOptions{Addrs: []string{"redis:6379"}, Dialer: n.store.dial(f.redis)},
 		Store: n.store, Logger: log, Registerer: reg,
 	})
-	n.writer = audit.NewWriter(audit.WriterOptions{
+	n.writer = commit.NewWriter(commit.Options{
 		Trail: n.store, Capacity: 256, Fence: n.guard.Fence, Retire: n.guard.Retire, Logger: log, Registerer: reg,
 	})
 	n.Authorizer = hotpath.New(hotpath.Components{

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // reportable refuses outcomes that do not follow the last, with mu held.

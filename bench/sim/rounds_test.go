@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // TestClaimGivenBackIsNeverFree (F32): a check takes over a stale claim that had

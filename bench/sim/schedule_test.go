@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 var (

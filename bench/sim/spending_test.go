@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // budgeted is the policy with budgets.

@@ -13,7 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // memory is what nodes that answer checks use of an audit.Store, in this process;

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/bench/load"
-	"spendgate/hotpath/spend"
 )
 
 // report is what violations.json holds. Times are in the unit that their names

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/config"
-	"spendgate/hotpath/spend"
 )
 
 func auditRestoredCommand() command {

@@ -11,10 +11,10 @@ import (
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/checkreport"
 	"spendgate/config"
-	"spendgate/hotpath/spend"
 )
 
 func auditShowCommand() command {

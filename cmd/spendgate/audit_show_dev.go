@@ -10,10 +10,10 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/checkreport"
-	"spendgate/hotpath/spend"
 )
 
 // reportOfDev reads the store of a single node.

@@ -11,8 +11,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
-	"spendgate/hotpath/spend"
 )
 
 func TestAuditKeygen(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/spend"
 )
 
 // keysNeed is what each command of this group needs.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/spend"
 )
 
 // grantFlags declares the flags of what a key may do. None takes an empty value:

@@ -17,11 +17,12 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/httpapi"
-	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/hotpath/trace/otlp"
 	"spendgate/hotpath/webhook"
@@ -66,7 +67,7 @@ type node struct {
 	backends
 	log        *slog.Logger
 	guard      *guard.Guard
-	writer     *audit.Writer
+	writer     *commit.Writer
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
 	tracer     *otlp.Tracer // nil when nobody wants traces
@@ -94,7 +95,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.guard = guard.New(guard.Options{
 		Redis: b.redis, KeyPrefix: c.RedisKeyPrefix, Embedded: b.embedded, Store: b.store, Logger: log, Registerer: b.ops.registry,
 	})
-	n.writer = audit.NewWriter(audit.WriterOptions{
+	n.writer = commit.NewWriter(commit.Options{
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
 		Logger: log, Registerer: b.ops.registry,
 	})

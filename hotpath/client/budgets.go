@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Total is an exact sum of amounts, which may have more digits than one of them.

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"strings"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Action is a planned movement of money. Empty optional fields are not sent.

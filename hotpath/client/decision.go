@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Decision is the service's decision on an action. The zero value means that

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // UnknownOutcome is the Status of a CheckOutcome that cannot be understood: the

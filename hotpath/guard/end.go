@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 // Stamp sets the identity of the attempt's check: the ID that the fingerprint's

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 // An epoch is one life of Redis' windows. It is over when their marker is gone

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // fencing fences node incarnations, each once, and remembers this node's own.

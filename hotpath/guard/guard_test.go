@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // inFlight is this node's claims whose outcome is not known yet, by the check

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 const (

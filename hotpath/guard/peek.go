@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Seen is a recorded pass of a fingerprint.

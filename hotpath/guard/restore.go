@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // A check that was given back and was carried out after all holds its fingerprint

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 // What a marker says that this node must not replace, and not read by. The

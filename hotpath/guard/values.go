@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 // Every key of the service lies in one slot, so that a batch that ends with

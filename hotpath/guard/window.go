@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/hotpath/spend"
 )
 
 // awaitFingerprint waits for the claim of another attempt on the fingerprint.

@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"testing"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // The one allocation of a check here is the copy of its body, which all its

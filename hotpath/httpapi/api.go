@@ -13,8 +13,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )

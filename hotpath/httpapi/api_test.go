@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 const simplePolicy = `{"policy_id":"p:1","name":"n","rules":[{"rule_id":"r","rule_type":"max_amount","parameters":{"limit":5.00}}]}`

@@ -3,8 +3,8 @@ package httpapi
 import (
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // getBudgets answers GET /v1/budgets (S38).

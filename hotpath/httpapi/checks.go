@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // postCheck answers POST /v1/checks. A body that is at fault is told to whoever is

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // maxExamined is how many checks a page looks at: one that asks for what is rare

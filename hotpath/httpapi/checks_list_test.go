@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // longTrail is a store of many checks, newest first, which have the idempotency keys of

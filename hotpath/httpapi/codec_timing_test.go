@@ -3,7 +3,7 @@ package httpapi
 import (
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // plainCheck is a check as agents send them.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const dateForm = "must be an RFC 3339 time or a date: 2026-01-31T12:00:00Z or 2026-01-31"

@@ -1,6 +1,6 @@
 package httpapi
 
-import "spendgate/hotpath/spend"
+import "spendgate/audit/spend"
 
 // decodeCheck reads the body of a check into an action that owns its bytes.
 func decodeCheck(r *reader, a *spend.Action) error {

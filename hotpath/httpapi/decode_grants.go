@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // grantsReader reads the members of a key's body that say what it may do (S29).

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // TestDecodeGrants reads bodies of POST and PATCH that say what a key may do (S29).

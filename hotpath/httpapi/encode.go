@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // AppendCheckResult writes the answer to a check. It depends on nothing but the

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // appendApproval writes an approval (S43). left is what its budgets have left; nil

@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // AppendEvent writes an event (S51).

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // appendPolicy writes a policy. Its rules and its metadata are the text that was

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func testID(ms int64) spend.ID { return spend.NewID(time.UnixMilli(ms)) }

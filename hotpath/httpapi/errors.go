@@ -6,8 +6,9 @@ import (
 	"fmt"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // refusal is how an error is answered. What this package itself refuses with is one
@@ -83,7 +84,7 @@ var refusals = [...]struct {
 	{hotpath.ErrUnavailable, unavailable},
 	{audit.ErrUnavailable, unavailable},
 	{audit.ErrUnknown, unavailable},
-	{audit.ErrPending, unavailable},
+	{commit.ErrPending, unavailable},
 	{audit.ErrStaleEpoch, unavailable},
 	{audit.ErrFencedNode, unavailable},
 	{context.DeadlineExceeded, unavailable},

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // FuzzDecodeCheck: no body makes the decoder panic or unsure, and what is

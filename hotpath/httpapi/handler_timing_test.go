@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )

@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/httpapi/apitest"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 	"spendgate/ratelimit"
 )
 

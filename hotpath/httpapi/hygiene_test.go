@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // raw is a connection on which requests are written byte by byte.

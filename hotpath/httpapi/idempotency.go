@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // headerIdempotency is as fasthttp spells it.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // The header stands for the body's idempotency_key, bare or quoted (S58).

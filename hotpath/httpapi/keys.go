@@ -6,8 +6,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // postKey answers POST /v1/keys.

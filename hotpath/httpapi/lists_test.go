@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func TestQueryChecks(t *testing.T) {

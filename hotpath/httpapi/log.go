@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
 	"spendgate/hotpath"
 	"spendgate/hotpath/trace"
 )
@@ -88,7 +89,7 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 
 // outages are the causes of what unavailable answers, as far as the log tells
 // them apart. The first that matches is it, or it is another.
-var outages = [...]error{audit.ErrUnknown, audit.ErrPending, audit.ErrUnavailable, hotpath.ErrUnavailable}
+var outages = [...]error{audit.ErrUnknown, commit.ErrPending, audit.ErrUnavailable, hotpath.ErrUnavailable}
 
 // noteUnavailable counts a request that a dependency failed. While one is away all
 // requests fail, so that a line a second stands for those of one cause.

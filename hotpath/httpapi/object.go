@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // object writes a JSON object behind what a buffer has: its members, in the order

@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ReadPolicy reads the body of POST /v1/policies as that does, without compiling

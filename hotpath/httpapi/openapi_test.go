@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"spendgate/audit"
+	"spendgate/audit/commit"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
@@ -43,7 +44,7 @@ func realOptions(t *testing.T) Options {
 	}
 	reg := prometheus.NewRegistry()
 	g := guard.New(guard.Options{Redis: redis.Options(), Embedded: true, Store: store, Logger: log, Registerer: reg})
-	w := audit.NewWriter(audit.WriterOptions{Trail: store, Capacity: 1024, Fence: g.Fence, Retire: g.Retire, Logger: log, Registerer: reg})
+	w := commit.NewWriter(commit.Options{Trail: store, Capacity: 1024, Fence: g.Fence, Retire: g.Retire, Logger: log, Registerer: reg})
 	a := hotpath.New(hotpath.Components{Guard: g, Writer: w, Store: store, Logger: log, Registerer: reg, Now: time.Now})
 	t.Cleanup(func() {
 		a.Close()

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
-	"spendgate/hotpath/spend"
 )
 
 // postOutcome answers POST /v1/checks/{check_id}/outcome (S39).

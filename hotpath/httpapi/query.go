@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // parameters takes a query apart, strictly (S22): a faulty escape, a name that

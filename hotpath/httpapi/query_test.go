@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func TestQueryViolations(t *testing.T) {

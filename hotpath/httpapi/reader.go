@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // The actions that one simulation may have.

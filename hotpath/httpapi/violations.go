@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // getViolations answers GET /v1/violations.

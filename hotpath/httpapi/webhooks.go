@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/webhook"
 )
 

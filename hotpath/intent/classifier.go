@@ -3,7 +3,7 @@ package intent
 import (
 	_ "embed"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 //go:embed lexicon.txt

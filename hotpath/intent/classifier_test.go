@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // classifier is shared by the tests, which shows that one may be.

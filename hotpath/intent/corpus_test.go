@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const corpusPath = "testdata/corpus.tsv"

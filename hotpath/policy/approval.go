@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Approval is what a rule asks of people before what it escalated may pass.

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unsafe"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // BudgetSince is since when a budget has been counting in its counters: since the

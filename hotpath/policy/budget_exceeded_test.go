@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // budgetRule returns one rule; the members come after its window.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // explainUncovered returns the texts of an action that Uncovered blocked.

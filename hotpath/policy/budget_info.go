@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // BudgetInfo describes a budget to those who read its counters (S38).

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func TestFaultsOfBudgets(t *testing.T) {

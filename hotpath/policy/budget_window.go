@@ -3,7 +3,7 @@ package policy
 import (
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // unit is the length of a calendar window.

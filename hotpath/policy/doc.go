@@ -1,7 +1,7 @@
 // Package policy compiles a policy's rules into a Program and evaluates actions
 // by it. A Program is immutable and safe for concurrent use; Evaluate is pure,
 // does no IO and allocates nothing. Of the module the package imports only
-// hotpath/spend.
+// audit/spend.
 //
 // # Reading order
 //

@@ -3,7 +3,7 @@ package policy
 import (
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // tenRules has every rule type, and ten rules besides the guard's, which

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const routeToHuman = "Pause and route the action to a human; proceed only if they approve it"

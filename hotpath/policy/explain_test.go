@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // S15: the message says the figures. S14: what is reported has a description.

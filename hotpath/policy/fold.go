@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // names is a set of names that compares without regard to case (S11) and to

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Whatever the text, Compile answers a Program or faults. A Program judges

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // A second evaluator, written straight from the contract: it keeps parameters as

@@ -4,7 +4,7 @@ import (
 	"time"
 	"unsafe"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // defaultWindow is the duplicate guard's without a duplicate_guard rule (S17).

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // S17: which rule sets the guard's window and is reported on a hit.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // RuleType is one rule type: what users give, and how it is compiled.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // blockedCategories blocks actions of the listed categories.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // blockedPaymentRails blocks the listed payment methods.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // budget is a compiled budget rule (S33). It judges by what was counted, which

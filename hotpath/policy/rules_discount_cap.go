@@ -1,6 +1,6 @@
 package policy
 
-import "spendgate/hotpath/spend"
+import "spendgate/audit/spend"
 
 // discountCap blocks discounts over a percentage.
 type discountCap struct{ maxPercent spend.Amount }

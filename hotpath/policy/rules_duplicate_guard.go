@@ -3,7 +3,7 @@ package policy
 import (
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // duplicateGuard is the rule type, and the rule reported when the policy has

@@ -1,6 +1,6 @@
 package policy
 
-import "spendgate/hotpath/spend"
+import "spendgate/audit/spend"
 
 const mustBeActionType = "must be refund, credit, discount or spend"
 

@@ -1,6 +1,6 @@
 package policy
 
-import "spendgate/hotpath/spend"
+import "spendgate/audit/spend"
 
 // geographyBlock blocks actions in the listed countries.
 type geographyBlock struct{ set } // upper-case

@@ -3,7 +3,7 @@ package policy
 import (
 	"slices"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // maxAmount blocks amounts over a limit, in one currency or in all (S10).

@@ -1,6 +1,6 @@
 package policy
 
-import "spendgate/hotpath/spend"
+import "spendgate/audit/spend"
 
 // refundAgeLimit blocks refunds of purchases that are too old.
 type refundAgeLimit struct{ maxDays int64 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 type ruleCase struct {

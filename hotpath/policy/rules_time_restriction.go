@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // timeRestriction blocks actions outside the allowed days and hours (S12).

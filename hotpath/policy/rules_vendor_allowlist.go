@@ -3,7 +3,7 @@ package policy
 import (
 	"strconv"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // vendorAllowlist blocks spends to counterparties that are not listed, which

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // maxText is how much of a policy's rules fits in the largest body.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Warnings returns what is legal in a policy's rules and probably not meant, by

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 func TestWarnings(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"encoding/hex"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // Stage is a part of a request that has a span of its own.

@@ -12,7 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // memory is an audit.Webhooks in this process, but for the feed's head. It is fast

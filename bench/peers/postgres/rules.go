@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/spend"
 	"spendgate/bench/load"
-	"spendgate/hotpath/spend"
 )
 
 // action is the body of a check.

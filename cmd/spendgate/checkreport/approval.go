@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ApprovalID returns the approval that a check asked for, or was sent with; zero of

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"io"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/httpapi"
-	"spendgate/hotpath/spend"
 )
 
 // document is the report as JSON. The answer has the bytes that were answered;

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/intent"
-	"spendgate/hotpath/spend"
 )
 
 // Report is a check and what is known of it.

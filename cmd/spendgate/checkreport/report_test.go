@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/intent"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

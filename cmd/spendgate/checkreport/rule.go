@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // firedRule is the rule that decided, as the policy has it.

@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // maxFaults bounds the message of a call with many faults.

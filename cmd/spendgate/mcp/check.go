@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/spend"
 )
 
 // check asks about an action. One that names no idempotency key is given one,

@@ -8,7 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // selfTimeout bounds how long a list of tools waits for the service, which

@@ -10,8 +10,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/spend"
 )
 
 const (

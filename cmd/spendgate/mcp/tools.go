@@ -10,8 +10,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/hotpath/spend"
 )
 
 // The names of the tools.

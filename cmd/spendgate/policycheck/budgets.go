@@ -3,9 +3,9 @@ package policycheck
 import (
 	"slices"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/httpapi"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // EndedBudgets returns the rule_ids, sorted, of the budgets of a policy that do not go on

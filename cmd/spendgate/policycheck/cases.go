@@ -11,11 +11,11 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/httpapi"
 	"spendgate/hotpath/intent"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // defaultTime is when a case without a time is judged: a Wednesday at noon.

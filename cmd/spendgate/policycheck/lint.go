@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/httpapi"
 	"spendgate/hotpath/policy"
-	"spendgate/hotpath/spend"
 )
 
 // Finding is what was found at a place in a file.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"spendgate/hotpath/idle"
+	"spendgate/audit/idle"
 )
 
 // Server is where a server is, and how to log in to it.

@@ -20,7 +20,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/trace"
 )
 

@@ -18,7 +18,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 	"spendgate/hotpath/trace"
 )
 

@@ -1,10 +1,11 @@
-package audit
+package commit
 
 import (
 	"context"
 	"time"
 
-	"spendgate/hotpath/spend"
+	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
 // resolve finds out how a commit ended whose connection was lost: its node
@@ -30,7 +31,7 @@ func (w *Writer) resolve(batch []*Entry) {
 					w.slots.recorded.Add(1)
 					e.finish(nil)
 				} else {
-					e.finish(ErrFencedNode)
+					e.finish(audit.ErrFencedNode)
 				}
 			}
 			return

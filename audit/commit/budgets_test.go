@@ -1,4 +1,4 @@
-package audit_test
+package commit_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // A check is refused only for what is recorded, not for what others of its batch

@@ -1,4 +1,4 @@
-package audit_test
+package commit_test
 
 import (
 	"errors"
@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 var errAway = errors.New("away")
@@ -48,7 +49,7 @@ func TestEntriesUsedAgain(t *testing.T) {
 					c := check(byte(incarnations.Add(1)/64), "") // one for some commits
 					e := w.Append(c)
 					err := e.Wait(time.Now().Add(time.Duration(rand.IntN(30)) * time.Millisecond))
-					if errors.Is(err, audit.ErrPending) {
+					if errors.Is(err, commit.ErrPending) {
 						err = e.Final()
 					}
 					s.mu.Lock()
@@ -76,7 +77,7 @@ func TestClosedWhileInDoubt(t *testing.T) {
 		go func() { waits <- e.Wait(time.Now().Add(3 * time.Second)) }()
 		time.Sleep(100 * time.Millisecond)
 		w.Close()
-		if err := <-waits; !errors.Is(err, audit.ErrPending) {
+		if err := <-waits; !errors.Is(err, commit.ErrPending) {
 			t.Fatal(err)
 		}
 		if late := w.Append(check(1, "")); late == e {
@@ -85,7 +86,7 @@ func TestClosedWhileInDoubt(t *testing.T) {
 			t.Errorf("a check that came late: %v", err)
 		}
 		for range 2 {
-			if err := e.Final(); !errors.Is(err, audit.ErrPending) {
+			if err := e.Final(); !errors.Is(err, commit.ErrPending) {
 				t.Errorf("settled: %v", err)
 			}
 		}

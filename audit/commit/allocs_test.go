@@ -1,13 +1,13 @@
 //go:build !race
 
-package audit_test
+package commit_test
 
 import (
 	"fmt"
 	"testing"
 
-	"spendgate/audit"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // The writer allocates a handful of things for a batch, and nothing for a check:
@@ -25,7 +25,7 @@ func TestAllocations(t *testing.T) {
 	for i := range all {
 		all[i] = check(1, fmt.Sprint(i))
 	}
-	entries := make([]*audit.Entry, checks)
+	entries := make([]*commit.Entry, checks)
 	allocs := testing.AllocsPerRun(100, func() {
 		for i, c := range all {
 			entries[i] = w.Append(c)

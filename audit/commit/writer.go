@@ -1,4 +1,4 @@
-package audit
+package commit
 
 import (
 	"cmp"
@@ -12,8 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 const (
@@ -31,9 +32,9 @@ const (
 	keepQueue = 2 * maxBatch
 )
 
-// WriterOptions are what a Writer is made of.
-type WriterOptions struct {
-	Trail    Trail
+// Options are what a Writer is made of.
+type Options struct {
+	Trail    audit.Trail
 	Capacity int // checks in flight, at most; more are refused at once (G9)
 	// Fence makes a node incarnation's unfinished commits impossible; Retire
 	// gives the node another incarnation for new work.
@@ -50,7 +51,7 @@ type WriterOptions struct {
 // checks that wait, at once when idle, else when the one in progress returns.
 // A check is confirmed only after its commit is durable (G1).
 type Writer struct {
-	o       WriterOptions
+	o       Options
 	metrics *writerMetrics
 	slots   *slots
 	entries sync.Pool // that ended
@@ -71,7 +72,7 @@ type Writer struct {
 }
 
 // NewWriter starts a Writer.
-func NewWriter(o WriterOptions) *Writer {
+func NewWriter(o Options) *Writer {
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, defaultCommitTimeout)
 	w := &Writer{o: o, slots: newSlots(o.Capacity), keys: make(map[string]struct{}), reports: make(map[spend.ID]struct{})}
 	w.metrics = newWriterMetrics(o.Registerer, w)
@@ -196,21 +197,21 @@ func (w *Writer) commit(batch []*Entry) {
 		w.announce()
 		nodeChain := w.chains.of(batch[0].fence().Node)
 		if nodeChain.ended {
-			finishAll(batch, ErrFencedNode)
+			finishAll(batch, audit.ErrFencedNode)
 			return
 		}
 		link := w.chains.next(nodeChain, batch)
 		started := time.Now()
 		err := w.store(batch, link)
 		w.metrics.commit(len(batch), time.Since(started), err)
-		var exceeded *ExceededError
-		var row *RowError
+		var exceeded *audit.ExceededError
+		var row *audit.RowError
 		refusal := refusalOf(err)
 		switch {
 		case refusal != nil:
 			rest := finishRefused(batch, refusal)
 			if len(rest) == len(batch) {
-				finishAll(batch, ErrUnavailable) // a store that names what is foreign
+				finishAll(batch, audit.ErrUnavailable) // a store that names what is foreign
 				return
 			}
 			batch = rest
@@ -218,7 +219,7 @@ func (w *Writer) commit(batch []*Entry) {
 		case errors.As(err, &exceeded):
 			rest, later := finishExceeded(batch, exceeded.Usages)
 			if len(rest) == len(batch) {
-				finishAll(batch, ErrUnavailable) // a store that refuses what fits
+				finishAll(batch, audit.ErrUnavailable) // a store that refuses what fits
 				return
 			}
 			w.commit(rest)
@@ -229,7 +230,7 @@ func (w *Writer) commit(batch []*Entry) {
 			w.commit(batch[:len(batch)/2])
 			batch = batch[len(batch)/2:]
 			continue
-		case errors.Is(err, ErrUnknown), errors.Is(err, ErrForked):
+		case errors.Is(err, audit.ErrUnknown), errors.Is(err, audit.ErrForked):
 			nodeChain.ended = true
 			w.done.Go(func() { w.resolve(batch) })
 		case err == nil:
@@ -237,8 +238,8 @@ func (w *Writer) commit(batch []*Entry) {
 			w.slots.recorded.Add(int64(len(batch)))
 			w.durable = batch
 		default:
-			nodeChain.ended = errors.Is(err, ErrFencedNode)
-			if !errors.Is(err, ErrStaleEpoch) && !nodeChain.ended {
+			nodeChain.ended = errors.Is(err, audit.ErrFencedNode)
+			if !errors.Is(err, audit.ErrStaleEpoch) && !nodeChain.ended {
 				w.logRefused(len(batch), err)
 			}
 			finishAll(batch, err)

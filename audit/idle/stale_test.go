@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/hotpath/idle"
+	"spendgate/audit/idle"
 )
 
 // A connection is stale once its server has closed it or said something unasked

@@ -1,4 +1,4 @@
-package audit_test
+package commit_test
 
 import (
 	"errors"
@@ -8,7 +8,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // chains holds what was recorded to G8: the links of each chain are numbered
@@ -110,7 +111,7 @@ func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 					w := s.newWriter(100)
 					ahead, one := w.Append(check(1, "")), check(1, "")
 					time.Sleep(time.Millisecond) // the batch is in the order of identifiers
-					first := []*audit.Entry{w.Append(one), w.Append(check(1, ""))}
+					first := []*commit.Entry{w.Append(one), w.Append(check(1, ""))}
 					if err := ahead.Final(); err != nil {
 						t.Error(err)
 					}
@@ -120,7 +121,7 @@ func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 						t.Errorf("the commit that was in doubt: %v", err)
 					}
 					late := w.Append(check(1, ""))
-					for _, e := range []*audit.Entry{first[1], waiting, late} {
+					for _, e := range []*commit.Entry{first[1], waiting, late} {
 						if err := e.Final(); !errors.Is(err, audit.ErrFencedNode) {
 							t.Errorf("of the old chain: %v", err)
 						}

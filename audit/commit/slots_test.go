@@ -1,4 +1,4 @@
-package audit_test
+package commit_test
 
 import (
 	"sync"
@@ -6,13 +6,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spendgate/audit"
+	"spendgate/audit/commit"
 )
 
 // flood sends checks to a writer at a rate for a while, each with the deadline
 // that the hot path gives it.
 type flood struct {
-	w                       *audit.Writer
+	w                       *commit.Writer
 	mu                      sync.Mutex
 	recorded, late, refused int
 	slowest                 time.Duration

@@ -1,12 +1,13 @@
-package audit
+package commit
 
 import (
 	"errors"
 	"sync/atomic"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // ErrKeyTaken means that another check is recorded under the idempotency key.
@@ -67,7 +68,7 @@ const (
 func (w *Writer) Append(check *spend.Check) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
 	e := w.entry()
-	e.check, e.row = check, chain.HashCheck(check, RowFormat)
+	e.check, e.row = check, chain.HashCheck(check, audit.RowFormat)
 	return w.enqueue(e)
 }
 
@@ -82,7 +83,7 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		e.finish(ErrUnavailable)
+		e.finish(audit.ErrUnavailable)
 		return e
 	}
 	w.queue = append(w.queue, e)
@@ -95,14 +96,14 @@ func (w *Writer) enqueue(e *Entry) *Entry {
 // now or ever, except after ErrPending. The caller must not use the Entry any
 // more, except after ErrPending:
 //
-//	ErrStaleEpoch, ErrFencedNode  claim again
-//	ErrKeyTaken                   another check has the idempotency key
-//	ErrReported                   another outcome of the check is recorded
-//	*ApprovalError                the check may not use its approval
-//	*ExceededError                budgets have no room for the check's charges
-//	*RowError                     the check itself was refused
-//	ErrUnavailable                the store did not take it in time
-//	ErrPending                    not known yet: Final returns the outcome
+//	audit.ErrStaleEpoch, audit.ErrFencedNode  claim again
+//	ErrKeyTaken                               another check has the idempotency key
+//	ErrReported                               another outcome of the check is recorded
+//	*audit.ApprovalError                      the check may not use its approval
+//	*audit.ExceededError                      budgets have no room for the check's charges
+//	*audit.RowError                           the check itself was refused
+//	audit.ErrUnavailable                      the store did not take it in time
+//	ErrPending                                not known yet: Final returns the outcome
 func (e *Entry) Wait(deadline time.Time) error {
 	e.timer.Reset(time.Until(deadline))
 	select {
@@ -111,7 +112,7 @@ func (e *Entry) Wait(deadline time.Time) error {
 	case <-e.timer.C:
 	}
 	if e.phase.CompareAndSwap(queued, withdrawn) {
-		return ErrUnavailable
+		return audit.ErrUnavailable
 	}
 	select {
 	case <-e.done:
@@ -181,7 +182,7 @@ func finishRefused(batch []*Entry, refusal func(*Entry) error) (rest []*Entry) {
 
 // refusalOf returns what a store said of each entry; nil when it said something else.
 func refusalOf(err error) func(*Entry) error {
-	if taken, ok := errors.AsType[*KeysTakenError](err); ok {
+	if taken, ok := errors.AsType[*audit.KeysTakenError](err); ok {
 		keys := setOf(taken.Hashes)
 		return func(e *Entry) error {
 			if e.check != nil && e.check.Action.IdempotencyKey != "" && keys[e.check.KeyHash()] {
@@ -190,7 +191,7 @@ func refusalOf(err error) func(*Entry) error {
 			return nil
 		}
 	}
-	if reported, ok := errors.AsType[*ReportedError](err); ok {
+	if reported, ok := errors.AsType[*audit.ReportedError](err); ok {
 		checks := setOf(reported.CheckIDs)
 		return func(e *Entry) error {
 			if e.outcome != nil && checks[e.outcome.CheckID] {
@@ -199,7 +200,7 @@ func refusalOf(err error) func(*Entry) error {
 			return nil
 		}
 	}
-	if unapproved, ok := errors.AsType[*ApprovalsError](err); ok {
+	if unapproved, ok := errors.AsType[*audit.ApprovalsError](err); ok {
 		return func(e *Entry) error {
 			if refused := unapproved.Refused[e.id()]; refused != nil {
 				return refused

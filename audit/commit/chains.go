@@ -1,15 +1,15 @@
-package audit
+package commit
 
 import (
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/spend"
 )
 
 // chains are the hash chains that a Writer extends, one per node incarnation.
 // Only the goroutine that commits uses them.
 //
 // What is forgotten, or was never known, begins at 1 again. The store then
-// refuses it, for that place of the chain is taken (ErrForked): so memory may
+// refuses it, for that place of the chain is taken (audit.ErrForked): so memory may
 // fail, the chain does not.
 type chains struct {
 	known   map[spend.ID]*nodeChain

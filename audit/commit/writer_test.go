@@ -1,4 +1,4 @@
-package audit_test
+package commit_test
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
-	"spendgate/hotpath/spend"
+	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 )
 
 // trail is a Trail in memory whose commits take a while and can be spoilt.
@@ -83,13 +84,13 @@ func (s *trail) Checks(_ context.Context, ids []spend.ID) (found []*spend.Check,
 	return found, nil
 }
 
-func (s *trail) newWriter(capacity int) *audit.Writer {
+func (s *trail) newWriter(capacity int) *commit.Writer {
 	s.rows = make(map[spend.ID]*spend.Check)
 	if s.log == nil {
 		s.log = slog.DiscardHandler
 	}
 	s.metrics = prometheus.NewRegistry()
-	return audit.NewWriter(audit.WriterOptions{
+	return commit.NewWriter(commit.Options{
 		Trail: s, Capacity: capacity, Logger: slog.New(s.log), Registerer: s.metrics,
 		Fence: func(_ context.Context, node spend.ID) error {
 			s.mu.Lock()
@@ -116,7 +117,7 @@ func check(node byte, key string) *spend.Check {
 }
 
 // record appends the checks at once and returns their outcomes.
-func record(w *audit.Writer, checks ...*spend.Check) []error {
+func record(w *commit.Writer, checks ...*spend.Check) []error {
 	errs := make([]error, len(checks))
 	var wg sync.WaitGroup
 	for i, c := range checks {
@@ -220,7 +221,7 @@ func TestTakenKey(t *testing.T) {
 		w := s.newWriter(100)
 		errs := record(w, check(1, ""), check(1, "free"), check(1, "taken"), check(1, "other"))
 		w.Close()
-		for i, want := range []error{nil, nil, audit.ErrKeyTaken, nil} {
+		for i, want := range []error{nil, nil, commit.ErrKeyTaken, nil} {
 			if !errors.Is(errs[i], want) {
 				t.Errorf("check %d: %v", i, errs[i])
 			}
@@ -301,7 +302,7 @@ func TestDeadlines(t *testing.T) {
 		e := w.Append(waiting)
 		wg.Go(func() { errs[1] = e.Wait(time.Now().Add(time.Second)) })
 		wg.Wait()
-		if !errors.Is(errs[0], audit.ErrPending) || !errors.Is(errs[1], audit.ErrUnavailable) {
+		if !errors.Is(errs[0], commit.ErrPending) || !errors.Is(errs[1], audit.ErrUnavailable) {
 			t.Errorf("got %v", errs)
 		}
 		if err := underWay.Final(); err != nil {
@@ -362,7 +363,7 @@ func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 10 * time.Millisecond}
 		w := s.newWriter(100)
-		entries := []*audit.Entry{w.Append(check(1, "")), w.Append(check(1, "")), w.Append(check(1, ""))}
+		entries := []*commit.Entry{w.Append(check(1, "")), w.Append(check(1, "")), w.Append(check(1, ""))}
 		w.Close()
 		for _, e := range entries {
 			if err := e.Final(); err != nil {

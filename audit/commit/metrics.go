@@ -1,10 +1,12 @@
-package audit
+package commit
 
 import (
 	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
 )
 
 // writerMetrics are the metrics of the Writer.
@@ -71,23 +73,23 @@ func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 
 func failureKind(err error) string {
 	switch {
-	case errors.As(err, new(*RowError)):
+	case errors.As(err, new(*audit.RowError)):
 		return "row"
-	case errors.As(err, new(*KeysTakenError)):
+	case errors.As(err, new(*audit.KeysTakenError)):
 		return "key_taken"
-	case errors.As(err, new(*ReportedError)):
+	case errors.As(err, new(*audit.ReportedError)):
 		return "reported"
-	case errors.As(err, new(*ExceededError)):
+	case errors.As(err, new(*audit.ExceededError)):
 		return "exceeded"
-	case errors.As(err, new(*ApprovalsError)):
+	case errors.As(err, new(*audit.ApprovalsError)):
 		return "unapproved"
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, audit.ErrUnknown):
 		return "unknown"
-	case errors.Is(err, ErrStaleEpoch):
+	case errors.Is(err, audit.ErrStaleEpoch):
 		return "stale_epoch"
-	case errors.Is(err, ErrFencedNode):
+	case errors.Is(err, audit.ErrFencedNode):
 		return "fenced"
-	case errors.Is(err, ErrForked):
+	case errors.Is(err, audit.ErrForked):
 		return "forked"
 	default:
 		return "unavailable"
