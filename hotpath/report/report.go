@@ -1,0 +1,140 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// Report is the result. Coverage comes first: what the rest speaks of.
+type Report struct {
+	Coverage Coverage `json:"coverage"`
+	Flips    Counts   `json:"flips"`
+	Matrix   Matrix   `json:"matrix"`
+	Rules    []Fired  `json:"rules"`   // by rule_id
+	Budgets  []Peak   `json:"budgets"` // of the candidate, in the policy's order
+}
+
+// Coverage says which of the recorded checks were compared.
+type Coverage struct {
+	From     Time      `json:"from"` // both included
+	To       Time      `json:"to"`
+	Checks   int64     `json:"checks"`   // of the policy, recorded in that time
+	Compared int64     `json:"compared"` // all that were not skipped
+	Skipped  []Skipped `json:"skipped"`  // why, by reason
+	// WarmUp is what was read before From, so that windows are as they were then.
+	WarmUp *WarmUp `json:"warm_up"`
+	// MissingDays were archived, and their archives were not at hand.
+	MissingDays []string `json:"missing_days"`
+}
+
+// WarmUp is the time before a comparison whose recorded checks fill its windows.
+type WarmUp struct {
+	From   Time  `json:"from"`
+	Checks int64 `json:"checks"`
+}
+
+// Skipped counts checks that were not compared.
+type Skipped struct {
+	Reason string `json:"reason"`
+	Checks int64  `json:"checks"`
+}
+
+// Counts are the checks that the candidate decides otherwise.
+type Counts struct {
+	Total    int64 `json:"total"`
+	Stricter int64 `json:"stricter"` // allow to escalate or block, escalate to block
+	Looser   int64 `json:"looser"`
+	// ToAllow are those of the looser ones that the candidate allows.
+	ToAllow int64 `json:"to_allow"`
+	Listed  int64 `json:"listed"` // the first ones, which are kept by name
+}
+
+// Fired counts by a rule, or by the duplicate guard, the checks whose decision it is.
+type Fired struct {
+	RuleID    string  `json:"rule_id"`
+	Recorded  Effects `json:"recorded"`
+	Candidate Effects `json:"candidate"`
+}
+
+// Effects counts decisions that are no allow.
+type Effects struct {
+	Block    int64 `json:"block"`
+	Escalate int64 `json:"escalate"`
+}
+
+func (e *Effects) add(effect spend.Effect) {
+	switch effect {
+	case spend.Block:
+		e.Block++
+	case spend.Escalate:
+		e.Escalate++
+	case spend.Allow:
+	}
+}
+
+// Peak is the most that was taken from any counter of a budget.
+type Peak struct {
+	RuleID   string        `json:"rule_id"`
+	Currency *string       `json:"currency"`
+	Limit    *spend.Amount `json:"limit"`
+	MaxCount *int64        `json:"max_count"`
+	Used     *Highest      `json:"used"`  // null when nothing was taken, or it counts no amounts
+	Count    *Highest      `json:"count"` // null when nothing was taken
+}
+
+// Highest is a usage and the counter that had it first.
+type Highest struct {
+	Value       spend.Total     `json:"value"`
+	Per         json.RawMessage `json:"per"`          // an object, as budgets show it
+	WindowStart *Time           `json:"window_start"` // null of a lifetime
+}
+
+// Cell counts the checks with one recorded decision and one of the candidate.
+type Cell struct {
+	Checks  int64
+	Amounts map[string]spend.Total // by currency
+}
+
+// Matrix has the Cells: rows as recorded, columns as the candidate decides, by
+// spend.Effect.
+type Matrix [3][3]Cell
+
+// MarshalJSON writes an object of objects, by the names of decisions.
+func (m *Matrix) MarshalJSON() ([]byte, error) {
+	type cell struct {
+		Checks  int64                  `json:"checks"`
+		Amounts map[string]spend.Total `json:"amounts"`
+	}
+	rows := make(map[string]map[string]cell)
+	for r := range m {
+		row := make(map[string]cell)
+		for c := range m[r] {
+			amounts := make(map[string]spend.Total)
+			maps.Copy(amounts, m[r][c].Amounts)
+			row[spend.Effect(c).String()] = cell{m[r][c].Checks, amounts}
+		}
+		rows[spend.Effect(r).String()] = row
+	}
+	return json.Marshal(rows) // sorted by name
+}
+
+// Time is an instant as responses show it (S5).
+type Time time.Time
+
+// MarshalJSON writes RFC 3339 in UTC with milliseconds.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(time.Time(t).UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+}
+
+// JSON returns the canonical text of the report.
+func (r *Report) JSON() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: a report has no JSON: %v", err))
+	}
+	return string(text)
+}
