@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
-	"spendgate/hotpath/policy"
 )
 
 // ErrApprovalNotFound refuses an approval that there is not, or that the caller may
@@ -73,62 +71,6 @@ func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audi
 		return nil, refused
 	}
 	return approval, nil
-}
-
-// conclude decides the check by the finding. An escalation asks people for their
-// approval if all rules that escalate it do.
-func (a *Authorizer) conclude(c *checking, p *policy.Program, check *spend.Check, found policy.Finding) {
-	check.Decision = p.Explain(found, &check.Action, c.resolution)
-	check.Approval = nil
-	if found.Effect == spend.Allow && c.approved != nil {
-		check.Decision.Message += "; " + whatPeopleSaw(c.approved)
-	}
-	if check.Decision.Exceeded() {
-		check.Pass = spend.Pass{} // it leaves no fingerprint (S60)
-	}
-	if found.Effect != spend.Escalate {
-		return
-	}
-	var charges []spend.Charge
-	var exceeded map[int]spend.Usage
-	if c.budgets != nil {
-		charges, exceeded = c.budgets.charges, c.budgets.exceeded
-	}
-	asked := p.Asks(&check.Action, c.resolution, check.ID.Time(), charges, exceeded)
-	if asked == nil {
-		return
-	}
-	asked.ActionHash = spend.ActionHash(check)
-	check.Approval = asked
-	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
-		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, and proceed only if that is allowed.",
-		check.ID.Text(spend.PrefixApproval), people(asked.Required))
-}
-
-// maxRulesNamed bounds how many rules a message names.
-const maxRulesNamed = 10
-
-// whatPeopleSaw says in an allow by which version and rules its approval was asked for (S64):
-// it was judged by the version in force, which may be another.
-func whatPeopleSaw(approval *audit.Approval) string {
-	var names []string
-	rules := approval.Check.Approval.Rules
-	for _, rule := range rules[:min(len(rules), maxRulesNamed)] {
-		names = append(names, rule.RuleID)
-	}
-	more := ""
-	if n := len(rules) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("people approved what version %d escalated by %s%s",
-		approval.Check.Decision.PolicyVersion, strings.Join(names, ", "), more)
-}
-
-func people(n int) string {
-	if n == 1 {
-		return "a person"
-	}
-	return fmt.Sprintf("%d people", n)
 }
 
 // DecideApproval records a person's decision (S44), and returns the approval as it

@@ -70,8 +70,8 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 		if err != nil {
 			return Answer{}, c.quota, err
 		}
-		answer, again, err := a.recordJudged(ctx, c, program, check)
-		if err != nil || !again {
+		answer, err := a.record(ctx, c, program, check)
+		if !errors.Is(err, errOvertaken) {
 			return answer, c.quota, err
 		}
 	}
@@ -214,83 +214,32 @@ func (a *Authorizer) resolve(action *spend.Action) spend.Resolution {
 	return a.classifier.Classify(action.ReasonText)
 }
 
-// judge makes the check: by the rules, or as the duplicate that the guard found.
-func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) (*spend.Check, error) {
-	asker := c.identity.access.key
-	check := &spend.Check{
-		Action: *action, ActionType: c.resolution.Type,
-		KeyID: asker.name, Principal: asker.Grants.Principal, Owner: asker.Grants.Owner, Namespace: c.attempt.Namespace, RequestID: c.request.ID,
-		Fingerprint: c.attempt.Fingerprint, RequestSHA: c.attempt.RequestSHA,
-	}
-	a.guard.Stamp(&c.attempt, out, check)
-	c.budgets, c.approved, c.lift = nil, nil, nil
-	if !action.ApprovalID.IsZero() {
-		var err error
-		if c.approved, err = a.approvedFor(ctx, check); err != nil {
-			return nil, err
-		}
-		c.lift = c.approved.Check.Approval.Rules
-	}
-	now := a.now()
-	c.request.Trace.Begin(trace.Evaluate, now)
-	if out.Kind == guard.Duplicate {
-		check.Decision = p.Duplicate(out.Of, c.resolution)
-	} else {
-		// At its timestamp (S5), so that the record bears its decision out.
-		if err := a.judgeByRules(ctx, c, p, check); err != nil {
-			return nil, err
-		}
-		if p.HasBudgets() { // which may ask the store
-			now = a.now()
-		}
-	}
-	check.LatencyMS = now.Sub(c.request.Started).Milliseconds()
-	return check, nil
-}
+// errOvertaken is of a record whose fence was refused, or that met another which is gone
+// by now: nothing was recorded, and it may begin anew.
+var errOvertaken = errors.New("overtaken")
 
-// judgeByRules decides a check by the rules of the policy. An escalation that was
-// not approved asks again for all that escalates it.
-func (a *Authorizer) judgeByRules(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) error {
+// record commits the check, which is judged again each time that its commit finds a
+// budget without room: by at least one budget more. The answer is durable: this check's,
+// or that of the one recorded under the same idempotency key meanwhile. With errOvertaken
+// the claims are ready to be claimed anew.
+func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, error) {
 	for {
-		found := p.EvaluateLifting(&check.Action, c.resolution, check.ID.Time(), c.lift)
-		if p.HasBudgets() && found.Effect != spend.Block {
-			var err error
-			if found, err = a.judgeBudgets(ctx, c, p, check, found); err != nil {
-				return err
-			}
-		}
-		if found.Effect == spend.Escalate && c.lift != nil {
-			c.lift = nil
-			continue
-		}
-		a.conclude(c, p, check, found)
-		return nil
-	}
-}
-
-// recordJudged is record for a check that budgets may refuse: it is then judged
-// again, each time by at least one budget more.
-func (a *Authorizer) recordJudged(ctx context.Context, c *checking, p *policy.Program, check *spend.Check) (Answer, bool, error) {
-	for {
-		answer, again, err := a.record(ctx, c, check)
+		answer, err := a.commit(ctx, c, check)
 		exceeded, ok := errors.AsType[*audit.ExceededError](err)
 		if !ok {
-			return answer, again, err
+			return answer, err
 		}
-		if check, err = a.exceed(ctx, c, p, check, exceeded.Usages); err != nil {
-			return Answer{}, false, err
+		if check, err = a.judgeAgain(ctx, c, p, check, exceeded.Usages); err != nil {
+			return Answer{}, err
 		}
 	}
 }
 
-// record commits the check. The answer is durable: this check's, or that of
-// the one recorded under the same idempotency key meanwhile. again means that
-// the fence refused the claims, and that they were made ready to claim anew.
-func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check) (answer Answer, again bool, err error) {
+func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check) (Answer, error) {
 	started := a.now()
 	c.request.Trace.Begin(trace.Commit, started)
 	entry := a.writer.Append(check)
-	err = entry.Wait(c.deadline)
+	err := entry.Wait(c.deadline)
 	now := a.now()
 	c.request.Trace.End(now)
 	a.metrics.commit.Observe(now.Sub(started).Seconds())
@@ -302,34 +251,43 @@ func (a *Authorizer) record(ctx context.Context, c *checking, check *spend.Check
 		a.guard.Committed(&c.attempt, check)
 		c.done = true
 		a.metrics.decided(check)
-		return Answer{Check: check}, false, nil
+		return Answer{Check: check}, nil
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if a.now().After(c.deadline) {
-			return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		c.reclaims = true
-		return answer, true, a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch))
-	case errors.Is(err, commit.ErrKeyTaken):
-		out, again, err := a.guard.KeyTaken(ctx, &c.attempt)
-		switch {
-		case err != nil || again:
-			return answer, again, err
-		case out.Kind == guard.KeyReused:
-			return answer, false, &KeyReusedError{out.Of}
+		if err := a.guard.Reclaim(ctx, &c.attempt, errors.Is(err, audit.ErrStaleEpoch)); err != nil {
+			return Answer{}, err
 		}
-		answer, err = a.replay(ctx, out.Check)
-		return answer, false, err
+		return Answer{}, errOvertaken
+	case errors.Is(err, commit.ErrKeyTaken):
+		return a.keyTaken(ctx, c)
 	case errors.Is(err, commit.ErrPending):
 		// The client is answered 500 now; claims and slot stay until it is
 		// known what became of the commit.
 		c.handedOver = true
 		a.guard.Abandon(&c.attempt)
 		a.unresolved.Go(func() { a.finish(entry, c, check) })
-		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, audit.ErrUnavailable):
-		return answer, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:
-		return answer, false, err
+		return Answer{}, err
+	}
+}
+
+// keyTaken answers a check whose idempotency key another has in the store.
+func (a *Authorizer) keyTaken(ctx context.Context, c *checking) (Answer, error) {
+	switch out, err := a.guard.KeyTaken(ctx, &c.attempt); {
+	case err != nil:
+		return Answer{}, err
+	case out.Kind == guard.Gone:
+		return Answer{}, errOvertaken
+	case out.Kind == guard.KeyReused:
+		return Answer{}, &KeyReusedError{out.Of}
+	default:
+		return a.replay(ctx, out.Check)
 	}
 }
 

@@ -65,13 +65,12 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 		if err != nil || replayed {
 			return o, replayed, err
 		}
-		again, err := reporting.record(ctx, o)
-		if err != nil {
-			return nil, false, err
-		}
-		if !again {
+		switch err := reporting.record(ctx, o); {
+		case err == nil:
 			a.metrics.outcomes.WithLabelValues(string(o.Status), string(o.Release)).Inc()
 			return o, false, nil
+		case !errors.Is(err, errOvertaken):
+			return nil, false, err
 		}
 	}
 	return nil, false, fmt.Errorf("%w: a report was overtaken too often", ErrUnavailable)
@@ -154,20 +153,20 @@ type reporting struct {
 	handedOver bool // the slot is freed when the commit's outcome is known
 }
 
-// record commits the outcome. again means that nothing was recorded, and that it is
-// to be looked what is known by now. A check that was given back and counts again has
-// its fingerprint claimed first.
-func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, err error) {
+// record commits the outcome. With errOvertaken nothing was recorded, and it is to be
+// looked what is known by now. A check that was given back and counts again has its
+// fingerprint claimed first.
+func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 	at, held := &guard.Attempt{Deadline: r.deadline}, false
 	if o.Restores() {
 		if held, err = r.a.guard.ClaimFor(ctx, at, o.Check); err != nil {
-			return false, err
+			return err
 		}
 		o.Fence = at.Fence()
 	}
 	if !held {
 		if o.Fence, err = r.a.guard.CurrentFence(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
 	entry := r.a.writer.AppendOutcome(o)
@@ -178,21 +177,24 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (again bool, e
 			defer r.a.writer.Free()
 			r.settle(at, held, entry.Final()) // there is nobody to tell any more
 		})
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	r.settle(at, held, err)
 	switch {
-	case err == nil, errors.Is(err, commit.ErrReported):
-		return err != nil, nil
+	case errors.Is(err, commit.ErrReported):
+		return errOvertaken
 	case errors.Is(err, audit.ErrStaleEpoch), errors.Is(err, audit.ErrFencedNode):
 		if r.a.now().After(r.deadline) {
-			return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		return true, r.a.guard.RenewFence(ctx, o.Fence, errors.Is(err, audit.ErrStaleEpoch))
+		if err := r.a.guard.RenewFence(ctx, o.Fence, errors.Is(err, audit.ErrStaleEpoch)); err != nil {
+			return err
+		}
+		return errOvertaken
 	case errors.Is(err, audit.ErrUnavailable):
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return false, err
+	return err
 }
 
 // settle ends the claim of a report whose commit ended so. While it is not known what

@@ -86,6 +86,7 @@ const (
 	KeyReused                 // refuse: the key is another request's
 	Stale                     // the configuration is newer: load it and claim again
 	Limited                   // refuse: over the rate limit
+	Gone                      // of KeyTaken: nothing is under the key by now, claim again
 )
 
 // Outcome is what Claim found.

@@ -110,10 +110,10 @@ func (g *Guard) RenewFence(ctx context.Context, refused spend.Fence, staleEpoch 
 }
 
 // KeyTaken resolves an attempt whose idempotency key another check holds in the
-// store: a replay or a refusal, or again to claim once more, since the row is gone.
+// store: a replay or a refusal, or Gone, since the row is.
 // The claim of the key stays: whoever meets it asks the store first, so that no
 // further retry costs a commit its time.
-func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (out Outcome, again bool, err error) {
+func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (Outcome, error) {
 	g.releaseClaim(&at.fingerprint)
 	check, err := g.records.underKey(ctx, at.KeyHash)
 	if check == nil {
@@ -123,8 +123,13 @@ func (g *Guard) KeyTaken(ctx context.Context, at *Attempt) (out Outcome, again b
 	if err != nil || check != nil {
 		g.inFlight.resolveAll(at, nil)
 	}
-	s := at.replay(check)
-	return s.outcome, err == nil && s.next != done, err
+	if err != nil {
+		return Outcome{}, err
+	}
+	if s := at.replay(check); s.next == done {
+		return s.outcome, nil
+	}
+	return Outcome{Kind: Gone}, nil
 }
 
 // releaseClaims releases what the attempt holds: the fingerprint first, so that

@@ -96,14 +96,8 @@ func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charg
 	var fired []escalation
 	at := weekMinuteOf(now)
 	for i := range p.rules {
-		rule := &p.rules[i]
-		if !rule.types.has(r.Type) {
-			continue
-		}
-		reason := rule.judge(a, at)
-		if reason == spend.ReasonRequiredContextMissed && rule.onMissing == spend.Escalate || reason != spend.ReasonNone &&
-			reason != spend.ReasonRequiredContextMissed && rule.effect == spend.Escalate {
-			fired = append(fired, escalation{rule, [2]int{i, 1}})
+		if effect, _ := p.rules[i].fire(a, r.Type, at); effect == spend.Escalate {
+			fired = append(fired, escalation{&p.rules[i], [2]int{i, 1}})
 		}
 	}
 	for i := range charges {

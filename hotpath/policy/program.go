@@ -86,22 +86,10 @@ func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.
 	found, skipped := Finding{Effect: spend.Allow, Confidence: r.Confidence, at: at}, false
 	for i := range p.rules {
 		rule := &p.rules[i]
-		if !rule.types.has(r.Type) {
+		effect, reason := rule.fire(a, r.Type, at)
+		if effect <= found.Effect { // an earlier escalation stands (S14)
+			skipped = skipped || reason == spend.ReasonRequiredContextMissed && effect == spend.Allow
 			continue
-		}
-		reason := rule.judge(a, at)
-		if reason == spend.ReasonNone {
-			continue
-		}
-		effect := rule.effect
-		if reason == spend.ReasonRequiredContextMissed {
-			if effect = rule.onMissing; effect == spend.Allow {
-				skipped = true
-				continue
-			}
-		}
-		if effect <= found.Effect {
-			continue // an earlier escalation stands (S14)
 		}
 		if lift != nil && effect == spend.Escalate && rule.lifted(lift) {
 			continue
@@ -116,4 +104,20 @@ func (p *Program) EvaluateLifting(a *spend.Action, r spend.Resolution, now time.
 		found.Confidence = min(found.Confidence, spend.Medium)
 	}
 	return found
+}
+
+// fire returns what a rule makes of an action, and why: Allow when it does not fire,
+// and with a reason when it was skipped for want of context.
+func (r *rule) fire(a *spend.Action, t spend.ActionType, at weekMinute) (spend.Effect, spend.Reason) {
+	if !r.types.has(t) {
+		return spend.Allow, spend.ReasonNone
+	}
+	switch reason := r.judge(a, at); reason {
+	case spend.ReasonNone:
+		return spend.Allow, reason
+	case spend.ReasonRequiredContextMissed:
+		return r.onMissing, reason
+	default:
+		return r.effect, reason
+	}
 }
