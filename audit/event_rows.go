@@ -108,7 +108,7 @@ func ReadEvents(ctx context.Context, from EventSources, rows []EventRow) ([]Even
 	for i := range rows {
 		r := &rows[i]
 		events[i] = Event{Sequence: r.Sequence, ID: EventID(r.Type, r.Source), Type: r.Type, PolicyID: r.PolicyID, AgentID: r.AgentID}
-		if !s.complete(&events[i], r.Source) {
+		if !r.Type.row().complete(&s, &events[i], r.Source) {
 			return nil, fmt.Errorf("%w: event %d is about a %s that is not there", ErrUnavailable, r.Sequence, r.Type)
 		}
 	}
@@ -126,33 +126,27 @@ type eventSources struct {
 }
 
 func (s *eventSources) read(ctx context.Context, from EventSources, rows []EventRow) error {
-	var violations, outcomes, exhaustions, approvals []spend.ID
-	var changes []int64
+	var of [eventSourceKinds][]spend.ID
 	for i := range rows {
-		switch source := rows[i].Source; rows[i].Type {
-		case EventViolationRecorded:
-			violations = append(violations, source)
-		case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
-			outcomes = append(outcomes, source)
-		case EventBudgetExhausted:
-			exhaustions = append(exhaustions, source)
-		case EventApprovalRequested, EventApprovalUsed:
-			approvals = append(approvals, source)
-		case EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventPolicyCreated, EventKeyChanged:
-			changes = append(changes, changeOf(source))
-		}
+		source := rows[i].Type.Source()
+		of[source] = append(of[source], rows[i].Source)
 	}
+	var changes []int64
+	for _, source := range of[SourceChange] {
+		changes = append(changes, changeOf(source))
+	}
+	approvals := slices.Concat(of[SourceApproval], of[SourceUse])
 	var err error
-	if s.violations, err = sourcesOf(ctx, violations, from.ViolationsOf, func(v Violation) spend.ID { return v.ID }); err != nil {
+	if s.violations, err = sourcesOf(ctx, of[SourceViolation], from.ViolationsOf, func(v Violation) spend.ID { return v.ID }); err != nil {
 		return err
 	}
-	if s.exhaustions, err = sourcesOf(ctx, exhaustions, from.ExhaustionsOf, func(e Exhaustion) spend.ID { return e.ID }); err != nil {
+	if s.exhaustions, err = sourcesOf(ctx, of[SourceExhaustion], from.ExhaustionsOf, func(e Exhaustion) spend.ID { return e.ID }); err != nil {
 		return err
 	}
 	if s.changes, err = sourcesOf(ctx, changes, from.ChangesOf, func(c Change) int64 { return c.Seq }); err != nil {
 		return err
 	}
-	if s.outcomes, err = sourcesOf(ctx, outcomes, from.OutcomesOf, func(o *spend.Outcome) spend.ID { return o.ID }); err != nil {
+	if s.outcomes, err = sourcesOf(ctx, of[SourceOutcome], from.OutcomesOf, func(o *spend.Outcome) spend.ID { return o.ID }); err != nil {
 		return err
 	}
 	for _, c := range s.changes {
@@ -184,52 +178,67 @@ func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(con
 	return found, err
 }
 
-// complete adds to an event what it is about, as of the event.
-func (s *eventSources) complete(e *Event, source spend.ID) (ok bool) {
-	switch e.Type {
-	case EventViolationRecorded:
-		var v Violation
-		if v, ok = s.violations[source]; !v.Archived {
-			e.Violation = &v
-		}
-		e.At = source.Time()
-	case EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded:
-		e.Outcome, ok = s.outcomes[source]
-		e.At = source.Time()
-	case EventBudgetExhausted:
-		var x Exhaustion
-		x, ok = s.exhaustions[source]
-		e.Exhaustion, e.At = &x, x.At
-	case EventApprovalRequested, EventApprovalUsed:
-		if e.Approval, ok = s.approvalAt(source); !ok {
-			return false
-		}
-		e.At = e.Approval.CreatedAt
-		if e.Type == EventApprovalUsed {
-			e.At = e.Approval.UsedBy.Time()
-		} else {
-			e.Approval.UsedBy = spend.ID{}
-		}
-	case EventPolicyCreated, EventKeyChanged:
-		var c Change
-		c, ok = s.changes[changeOf(source)]
-		e.Change, e.At, e.ID = &c, c.At, changeEventID(e.Type, &c)
-	case EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired:
-		c, there := s.changes[changeOf(source)]
-		if !there {
-			return false
-		}
-		id, err := spend.ParseID(c.Subject, spend.PrefixApproval)
-		if err != nil {
-			return false
-		}
-		if e.Approval, ok = s.approvalAt(id); !ok {
-			return false
-		}
+func (s *eventSources) violation(e *Event, source spend.ID) bool {
+	v, ok := s.violations[source]
+	if !v.Archived {
+		e.Violation = &v
+	}
+	e.At = source.Time()
+	return ok
+}
+
+func (s *eventSources) request(e *Event, source spend.ID) (ok bool) {
+	if e.Approval, ok = s.approvalAt(source); ok {
+		e.At, e.Approval.UsedBy = e.Approval.CreatedAt, spend.ID{}
+	}
+	return ok
+}
+
+func (s *eventSources) use(e *Event, source spend.ID) (ok bool) {
+	if e.Approval, ok = s.approvalAt(source); ok {
+		e.At = e.Approval.UsedBy.Time()
+	}
+	return ok
+}
+
+func (s *eventSources) outcome(e *Event, source spend.ID) (ok bool) {
+	e.Outcome, ok = s.outcomes[source]
+	e.At = source.Time()
+	return ok
+}
+
+func (s *eventSources) exhaustion(e *Event, source spend.ID) bool {
+	x, ok := s.exhaustions[source]
+	e.Exhaustion, e.At = &x, x.At
+	return ok
+}
+
+func (s *eventSources) change(e *Event, source spend.ID) bool {
+	c, ok := s.changes[changeOf(source)]
+	e.Change, e.At, e.ID = &c, c.At, changeEventID(e.Type, &c)
+	return ok
+}
+
+func (s *eventSources) decision(e *Event, source spend.ID) bool {
+	if !s.expiry(e, source) {
+		return false
+	}
+	c := s.changes[changeOf(source)]
+	e.Approval.Decision = decisionOf(&c)
+	return true
+}
+
+func (s *eventSources) expiry(e *Event, source spend.ID) (ok bool) {
+	c, there := s.changes[changeOf(source)]
+	if !there {
+		return false
+	}
+	id, err := spend.ParseID(c.Subject, spend.PrefixApproval)
+	if err != nil {
+		return false
+	}
+	if e.Approval, ok = s.approvalAt(id); ok {
 		e.At, e.ID, e.Approval.UsedBy = c.At, changeEventID(e.Type, &c), spend.ID{}
-		if e.Type != EventApprovalExpired {
-			e.Approval.Decision = decisionOf(&c)
-		}
 	}
 	return ok
 }

@@ -40,32 +40,6 @@ type EventPage struct {
 	More   bool  // events may be after Next already
 }
 
-// EventType says what happened.
-type EventType string
-
-// The types of events.
-const (
-	EventViolationRecorded     EventType = "violation.recorded"
-	EventApprovalRequested     EventType = "approval.requested"
-	EventApprovalDecided       EventType = "approval.decided" // every decision of a person
-	EventApprovalApproved      EventType = "approval.approved"
-	EventApprovalDenied        EventType = "approval.denied"
-	EventApprovalExpired       EventType = "approval.expired"
-	EventApprovalUsed          EventType = "approval.used"
-	EventOutcomeReported       EventType = "outcome.reported"
-	EventOutcomeReleasePending EventType = "outcome.release_pending"
-	EventOutcomeExceeded       EventType = "outcome.exceeded"
-	EventBudgetExhausted       EventType = "budget.exhausted"
-	EventPolicyCreated         EventType = "policy.created"
-	EventKeyChanged            EventType = "key.changed" // or created
-)
-
-// EventTypes are all there are, in the interface's order.
-var EventTypes = [...]EventType{
-	EventViolationRecorded, EventApprovalRequested, EventApprovalDecided, EventApprovalApproved, EventApprovalDenied, EventApprovalExpired, EventApprovalUsed,
-	EventOutcomeReported, EventOutcomeReleasePending, EventOutcomeExceeded, EventBudgetExhausted, EventPolicyCreated, EventKeyChanged,
-}
-
 // Event is one event. By its type, one of Violation, Approval, Outcome, Exhaustion
 // and Change is what it is about, as of the event; httpapi.AppendEvent writes it.
 type Event struct {

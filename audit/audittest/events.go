@@ -120,6 +120,12 @@ func eventsAreThere(t *testing.T, s Subject) {
 	news("at last")
 	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 23 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
+	} else {
+		for _, of := range audit.EventTypes() {
+			if !slices.Contains(typesOf(all), string(of)) && of != audit.EventBudgetExhausted { // which budgetsExhaust has
+				t.Errorf("no event of type %s: make one happen here", of)
+			}
+		}
 	}
 }
 

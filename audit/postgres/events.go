@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,9 +16,6 @@ import (
 // sequencedAtOnce bounds a step of sequencing to some milliseconds, for which other
 // readers of the feed wait.
 const sequencedAtOnce = 1000
-
-// eventLetters are how rows of events name audit.EventTypes, in their order.
-const eventLetters = "vriadeuopxbck"
 
 // Events implements audit.Events. Events get their numbers when they are asked for
 // (EVENTS.md): nothing that a commit does is for the feed.
@@ -81,11 +77,10 @@ func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
 	if err = row.Scan(&r.Sequence, uuid(&r.Source), &letter, &r.PolicyID, &r.AgentID); err != nil {
 		return r, err
 	}
-	i := strings.IndexByte(eventLetters, letter)
-	if i < 0 {
+	var known bool
+	if r.Type, known = audit.EventTypeOf(letter); !known {
 		return r, fmt.Errorf("event %d: unknown type %q", r.Sequence, letter)
 	}
-	r.Type = audit.EventTypes[i]
 	return r, nil
 }
 

@@ -205,7 +205,7 @@ func TestCountsInSteps(t *testing.T) {
 func TestRestoredWebhooks(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, url, true)
-	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes[:1], Active: true, CreatedAt: time.Now()}
+	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: time.Now()}
 	if err := s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0); err != nil {
 		t.Fatal(err)
 	}

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit"
 	"spendgate/audit/verify"
 )
 
@@ -63,6 +65,25 @@ const hiddenSources = `SELECT h.source, h.type::text
 		UNION ALL SELECT outcome_id, 'o' FROM {schema}.outcomes WHERE xid >= next) AS h (source, type)
 	WHERE s.cluster = c.system_identifier`
 
+// eventType returns the type of a letter, or the letter that names none.
+func eventType(letter string) (audit.EventType, error) {
+	if t, known := audit.EventTypeOf((letter + " ")[0]); known {
+		return t, nil
+	}
+	return audit.EventType(letter), nil
+}
+
+// lettersOf returns the letters of the types of events about a source, as a list in SQL.
+func lettersOf(source audit.EventSource) string {
+	var letters []string
+	for _, t := range audit.EventTypes() {
+		if t.Source() == source {
+			letters = append(letters, "'"+string(t.Letter())+"'")
+		}
+	}
+	return strings.Join(letters, ", ")
+}
+
 // EventState implements verify.Evidence.
 func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err error) {
 	err = s.read(ctx, "how far events have numbers", func(ctx context.Context, tx pgx.Tx) error {
@@ -75,11 +96,11 @@ func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err
 func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
 	return s.read(ctx, "the events", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Event
-		return stream(ctx, tx, []any{&e.Sequence, &e.Type, uuid(&e.Source), &e.At, uuid(&e.Used)}, func() error { return each(e) },
+		return stream(ctx, tx, []any{&e.Sequence, parse(&e.Type, eventType), uuid(&e.Source), &e.At, uuid(&e.Used)}, func() error { return each(e) },
 			s.in(`SELECT e.sequence, e.type::text, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
-				LEFT JOIN {schema}.changes AS c ON e.type IN ('i', 'a', 'd', 'e', 'c', 'k') AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
-				LEFT JOIN {schema}.budget_exhaustions AS b ON e.type = 'b' AND b.id = e.source
-				LEFT JOIN {schema}.approval_uses AS u ON e.type = 'u' AND u.approval_id = e.source
+				LEFT JOIN {schema}.changes AS c ON e.type IN (`+lettersOf(audit.SourceChange)+`) AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
+				LEFT JOIN {schema}.budget_exhaustions AS b ON e.type IN (`+lettersOf(audit.SourceExhaustion)+`) AND b.id = e.source
+				LEFT JOIN {schema}.approval_uses AS u ON e.type IN (`+lettersOf(audit.SourceUse)+`) AND u.approval_id = e.source
 				ORDER BY e.sequence`))
 	})
 }
@@ -88,12 +109,12 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
 	return s.readChecks(ctx, "the events and their sources", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.StrayEvent
-		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), &e.Type, &e.Numbered, &e.Due}, func() error { return each(e) }, s.in(strayEvents))
+		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due}, func() error { return each(e) }, s.in(strayEvents))
 		if err != nil {
 			return err
 		}
 		e = verify.StrayEvent{Hidden: true}
-		return stream(ctx, tx, []any{uuid(&e.Source), &e.Type}, func() error { return each(e) }, s.in(hiddenSources))
+		return stream(ctx, tx, []any{uuid(&e.Source), parse(&e.Type, eventType)}, func() error { return each(e) }, s.in(hiddenSources))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -18,7 +19,7 @@ type EventState struct {
 // Event is one that has a number.
 type Event struct {
 	Sequence int64
-	Type     string // a letter
+	Type     audit.EventType // that of the letter, if there is one
 	Source   spend.ID
 	At       *time.Time // of a change or an exhaustion
 	Used     spend.ID   // of the use of an approval, the check
@@ -29,7 +30,7 @@ type Event struct {
 type StrayEvent struct {
 	Sequence int64
 	Source   spend.ID
-	Type     string
+	Type     audit.EventType
 	Numbered bool // there is the event
 	Due      bool // there is the source, at a position below the bound
 	Hidden   bool // the source's transaction is none that there was
@@ -101,23 +102,24 @@ func (w *eventWalk) event(e Event) error {
 	w.gap(e.Sequence)
 	w.last = e.Sequence
 	at, known := e.Source.Time(), true
-	switch e.Type {
-	case "i", "a", "d", "e", "c", "k":
+	switch t := e.Type; {
+	case !t.Known(): // it has no source, which is named
+	case t.Source() == audit.SourceChange:
 		// Changes are made one after the other. One that decides has its own event
 		// before that of what it decided.
 		change := binary.BigEndian.Uint64(e.Source[8:])
 		if change < w.change || change == w.change && !w.decided {
 			w.tally.find(Altered, eventName(e.Sequence), "%s has a number below it, and was made later", changeName(int64(w.change)))
 		}
-		w.change, w.decided, known = change, e.Type == "i", false
-	case "r":
+		w.change, w.decided, known = change, t == audit.EventApprovalDecided, false
+	case t.Source() == audit.SourceApproval:
 		w.approvals[e.Source] = e.Sequence
-	case "u":
+	case t.Source() == audit.SourceUse:
 		if asked := w.approvals[e.Source]; asked == 0 {
 			w.tally.find(Altered, eventName(e.Sequence), "%s was used before it was asked for", approvalName(e.Source))
 		}
 		at, known = e.Used.Time(), !e.Used.IsZero()
-	case "b":
+	case t.Source() == audit.SourceExhaustion:
 		known = false
 	}
 	if e.At != nil {
@@ -146,19 +148,20 @@ func (w *eventWalk) gap(next int64) {
 
 func eventName(sequence int64) string { return fmt.Sprintf("event %d", sequence) }
 
-// sourceName names what an event is of.
-func sourceName(kind string, id spend.ID) string {
-	switch kind {
-	case "v":
-		return violationName(id)
-	case "r":
-		return approvalName(id)
-	case "u":
-		return useName(id)
-	case "o", "p", "x":
-		return outcomeName(id)
-	case "b":
-		return exhaustionName(id)
+// sourceNames name what events are about.
+var sourceNames = [...]func(spend.ID) string{
+	audit.SourceViolation:  violationName,
+	audit.SourceApproval:   approvalName,
+	audit.SourceUse:        useName,
+	audit.SourceOutcome:    outcomeName,
+	audit.SourceExhaustion: exhaustionName,
+	audit.SourceChange:     func(id spend.ID) string { return changeName(int64(binary.BigEndian.Uint64(id[8:]))) },
+}
+
+// sourceName names what an event is about.
+func sourceName(t audit.EventType, id spend.ID) string {
+	if !t.Known() {
+		return "source " + id.Text("")
 	}
-	return changeName(int64(binary.BigEndian.Uint64(id[8:])))
+	return sourceNames[t.Source()](id)
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func queryEvents(query []byte) (q audit.EventQuery, from time.Time, err error) {
 	values := parameters(query, &faults, "after", "limit", "type", "from")
 	if s, given := values["type"]; given {
 		for name := range strings.SplitSeq(s, ",") {
-			if q.Types = append(q.Types, audit.EventType(name)); !slices.Contains(audit.EventTypes[:], audit.EventType(name)) {
+			if q.Types = append(q.Types, audit.EventType(name)); !audit.EventType(name).Known() {
 				faults.Add("type", "must be a type of event, or some with commas between them")
 				break
 			}

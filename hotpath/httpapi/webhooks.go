@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -55,7 +54,7 @@ func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whol
 			}
 		case r.name == memberEventTypes:
 			for _, s := range r.bindings(func(path, s string) {
-				if !slices.Contains(audit.EventTypes[:], audit.EventType(s)) {
+				if !audit.EventType(s).Known() {
 					r.fault(path, "must be a type of event, such as approval.requested")
 				}
 			}) {

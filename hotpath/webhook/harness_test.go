@@ -177,7 +177,7 @@ func (b *bench) node() (w *Worker, stop func()) {
 func (b *bench) webhook(url string, types ...audit.EventType) *audit.Webhook {
 	b.t.Helper()
 	if types == nil {
-		types = audit.EventTypes[:]
+		types = audit.EventTypes()
 	}
 	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: url, EventTypes: types, Active: true, CreatedAt: time.Now()}
 	head, err := b.store.EventsHead(b.t.Context())

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"slices"
+
+	"spendgate/audit/spend"
+)
+
+// EventType says what happened.
+type EventType string
+
+// The types of events.
+const (
+	EventViolationRecorded     EventType = "violation.recorded"
+	EventApprovalRequested     EventType = "approval.requested"
+	EventApprovalDecided       EventType = "approval.decided" // every decision of a person
+	EventApprovalApproved      EventType = "approval.approved"
+	EventApprovalDenied        EventType = "approval.denied"
+	EventApprovalExpired       EventType = "approval.expired"
+	EventApprovalUsed          EventType = "approval.used"
+	EventOutcomeReported       EventType = "outcome.reported"
+	EventOutcomeReleasePending EventType = "outcome.release_pending"
+	EventOutcomeExceeded       EventType = "outcome.exceeded"
+	EventBudgetExhausted       EventType = "budget.exhausted"
+	EventPolicyCreated         EventType = "policy.created"
+	EventKeyChanged            EventType = "key.changed" // or created
+)
+
+// EventSource is a kind of rows that events are about.
+type EventSource int
+
+// The sources of events.
+const (
+	SourceViolation EventSource = iota
+	SourceApproval
+	SourceUse // of an approval, by the ID of that
+	SourceOutcome
+	SourceExhaustion
+	SourceChange // by its number: see ChangeSource
+
+	eventSourceKinds int = iota
+)
+
+// eventType is what there is to know of a type of events.
+type eventType struct {
+	name   EventType
+	letter byte // names it in rows of PostgreSQL
+	source EventSource
+	// complete adds to an event what it is about, as of the event. It is not ok if
+	// that is not there.
+	complete func(s *eventSources, e *Event, source spend.ID) (ok bool)
+}
+
+// eventTypes has all there are, in the interface's order.
+var eventTypes = [...]eventType{
+	{EventViolationRecorded, 'v', SourceViolation, (*eventSources).violation},
+	{EventApprovalRequested, 'r', SourceApproval, (*eventSources).request},
+	{EventApprovalDecided, 'i', SourceChange, (*eventSources).decision},
+	{EventApprovalApproved, 'a', SourceChange, (*eventSources).decision},
+	{EventApprovalDenied, 'd', SourceChange, (*eventSources).decision},
+	{EventApprovalExpired, 'e', SourceChange, (*eventSources).expiry},
+	{EventApprovalUsed, 'u', SourceUse, (*eventSources).use},
+	{EventOutcomeReported, 'o', SourceOutcome, (*eventSources).outcome},
+	{EventOutcomeReleasePending, 'p', SourceOutcome, (*eventSources).outcome},
+	{EventOutcomeExceeded, 'x', SourceOutcome, (*eventSources).outcome},
+	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
+	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
+	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
+}
+
+// EventTypes returns all there are, in the interface's order.
+func EventTypes() []EventType {
+	names := make([]EventType, len(eventTypes))
+	for i := range eventTypes {
+		names[i] = eventTypes[i].name
+	}
+	return names
+}
+
+// EventTypeOf returns the type that rows of PostgreSQL name by a letter.
+func EventTypeOf(letter byte) (t EventType, ok bool) {
+	i := slices.IndexFunc(eventTypes[:], func(row eventType) bool { return row.letter == letter })
+	if i < 0 {
+		return "", false
+	}
+	return eventTypes[i].name, true
+}
+
+// row returns what there is to know of a type; nil of one that there is not.
+func (t EventType) row() *eventType {
+	for i := range eventTypes {
+		if eventTypes[i].name == t {
+			return &eventTypes[i]
+		}
+	}
+	return nil
+}
+
+// Known reports whether there is such a type.
+func (t EventType) Known() bool { return t.row() != nil }
+
+// Letter returns how rows of PostgreSQL name a type that there is.
+func (t EventType) Letter() byte { return t.row().letter }
+
+// Source returns what events of a type that there is are about.
+func (t EventType) Source() EventSource { return t.row().source }

@@ -1,0 +1,89 @@
+package audit
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// TestEventTypes has every type complete: an event of it is read from its source and
+// says something, rows name it by a letter of its own, and the documents have it.
+func TestEventTypes(t *testing.T) {
+	letters := make(map[byte]EventType)
+	about := make(map[EventSource]bool)
+	for i, of := range EventTypes() {
+		if other := letters[of.Letter()]; other != "" {
+			t.Errorf("%s has the letter of %s", of, other)
+		}
+		letters[of.Letter()] = of
+		about[of.Source()] = true
+		if back, known := EventTypeOf(of.Letter()); back != of || !known || !of.Known() {
+			t.Errorf("the letter of %s is that of %q", of, back)
+		}
+		source := ChangeSource(int64(i + 1))
+		if of.Source() != SourceChange {
+			source = spend.NewID(time.Now())
+		}
+		events, err := ReadEvents(t.Context(), anySource{}, []EventRow{{Sequence: 7, Source: source, Type: of}})
+		if err != nil || events[0].Type != of || events[0].Sequence != 7 || events[0].At.IsZero() || !said(&events[0]) {
+			t.Errorf("%s: %+v, %v", of, events, err)
+		}
+	}
+	for source := range EventSource(eventSourceKinds) {
+		if !about[source] {
+			t.Errorf("no type of events is about source %d", source)
+		}
+	}
+	for document, rows := range map[string]func(EventType) string{
+		"../deploy/AUDIT-FORMAT.md": func(of EventType) string { return "`" + string(of.Letter()) + "`" },
+		"postgres/EVENTS.md":        func(of EventType) string { return "`" + string(of) + "`" },
+	} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range EventTypes() {
+			if !strings.Contains(string(text), rows(of)) {
+				t.Errorf("%s has no %s, of %s", document, rows(of), of)
+			}
+		}
+	}
+	if _, known := EventTypeOf('?'); known || EventType("x").Known() {
+		t.Error("there is a type that there is not")
+	}
+}
+
+func said(e *Event) bool {
+	return e.Violation != nil || e.Approval != nil || e.Outcome != nil || e.Exhaustion != nil || e.Change != nil
+}
+
+// anySource has whatever it is asked for.
+type anySource struct{}
+
+func (anySource) ViolationsOf(_ context.Context, ids []spend.ID) ([]Violation, error) {
+	return []Violation{{ID: ids[0]}}, nil
+}
+
+func (anySource) OutcomesOf(_ context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
+	return []*spend.Outcome{{ID: ids[0]}}, nil
+}
+
+func (anySource) ExhaustionsOf(_ context.Context, ids []spend.ID) ([]Exhaustion, error) {
+	return []Exhaustion{{ID: ids[0], At: time.Now()}}, nil
+}
+
+func (anySource) ChangesOf(_ context.Context, seqs []int64) ([]Change, error) {
+	return []Change{{Seq: seqs[0], At: time.Now(), Subject: spend.NewID(time.Now()).Text(spend.PrefixApproval), Details: "{}"}}, nil
+}
+
+func (anySource) ApprovalsOf(_ context.Context, ids []spend.ID) ([]ApprovalEvent, error) {
+	return []ApprovalEvent{{ID: ids[0], CreatedAt: time.Now(), UsedBy: ids[0]}}, nil
+}
+
+func (anySource) Checks(_ context.Context, ids []spend.ID) ([]*spend.Check, error) {
+	return []*spend.Check{{ID: ids[0]}}, nil
+}
