@@ -26,6 +26,9 @@ func (w *Writer) resolve(batch []*Entry) {
 	for {
 		recorded, err := w.look(node, checks, reported)
 		if err == nil {
+			if len(recorded) > 0 {
+				w.failing.end() // late, and nothing failed
+			}
 			for _, e := range batch {
 				if recorded[e.id()] {
 					w.slots.recorded.Add(1)

@@ -57,7 +57,8 @@ type Writer struct {
 	entries sync.Pool // that ended
 	chains  chains    // run's
 	durable []*Entry  // run's: recorded, and not told yet
-	refused struct {  // run's
+	failing failing
+	refused struct { // run's
 		checks int // that no line of the log told of yet
 		logged time.Time
 	}
@@ -232,15 +233,20 @@ func (w *Writer) commit(batch []*Entry) {
 			continue
 		case errors.Is(err, audit.ErrUnknown), errors.Is(err, audit.ErrForked):
 			nodeChain.ended = true
+			w.failing.add(err)
 			w.done.Go(func() { w.resolve(batch) })
 		case err == nil:
 			nodeChain.Advance(link)
+			w.failing.end()
 			w.slots.recorded.Add(int64(len(batch)))
 			w.durable = batch
 		default:
 			nodeChain.ended = errors.Is(err, audit.ErrFencedNode)
 			if !errors.Is(err, audit.ErrStaleEpoch) && !nodeChain.ended {
 				w.logRefused(len(batch), err)
+				if row == nil {
+					w.failing.add(err)
+				}
 			}
 			finishAll(batch, err)
 		}

@@ -131,6 +131,9 @@ func (f *findings) readiness(mode string) httpapi.Readiness {
 // publicDetail is what anybody who reaches /readyz may know of an error: no
 // address, user or database. The log has it all.
 func publicDetail(err error) string {
+	if refused, ok := errors.AsType[*recordingError](err); ok {
+		return "this node cannot record checks, and other nodes do: " + publicDetail(refused.cause)
+	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return "PostgreSQL refuses: SQLSTATE " + refused.Code
 	}
@@ -234,6 +237,9 @@ func (n *node) look(ctx context.Context) *findings {
 	if err == nil {
 		if status, err = n.store.Status(ctx); err == nil {
 			f.status = &status
+			if n.recording != nil {
+				err = n.recording.look(ctx)
+			}
 		}
 	}
 	f.add("store", err, status.Clock)

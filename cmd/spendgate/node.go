@@ -59,6 +59,8 @@ type backends struct {
 	embedded    bool
 	drainDelay  time.Duration
 	checkpoints *checkpoint.Writer // nil when none are wanted
+	// rehearse fails where a commit would, and records nothing; nil where there are no other nodes.
+	rehearse func(context.Context) error
 }
 
 // node is a wired process. Its parts are closed in the reverse order of their
@@ -68,6 +70,7 @@ type node struct {
 	log        *slog.Logger
 	guard      *guard.Guard
 	writer     *commit.Writer
+	recording  *recording // nil where there are no other nodes
 	authorizer *hotpath.Authorizer
 	api        *httpapi.API
 	tracer     *otlp.Tracer // nil when nobody wants traces
@@ -99,6 +102,9 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		Trail: b.store, Capacity: capacity, Fence: n.guard.Fence, Retire: n.guard.Retire,
 		Logger: log, Registerer: b.ops.registry,
 	})
+	if b.rehearse != nil {
+		n.recording = &recording{failures: n.writer.Failures, forget: n.writer.ForgetFailures, recorded: n.recordedSince, rehearse: b.rehearse}
+	}
 	n.authorizer = hotpath.New(hotpath.Components{
 		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,
 	})
@@ -114,6 +120,12 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// recordedSince reports whether any node has recorded a check that was made since.
+func (n *node) recordedSince(ctx context.Context, since time.Time) (bool, error) {
+	page, err := n.store.ListChecks(ctx, audit.CheckQuery{From: since, Limit: 1, Examine: 2})
+	return len(page.Checks) > 0, err
 }
 
 // newRegistry is the node's metrics, to begin with those of the process. All have the

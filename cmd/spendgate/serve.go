@@ -107,6 +107,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 	}
 	return newNode(c, backends{
 		ops: ops, store: store, redis: redisOptions(c.Redis), drainDelay: drainDelay, checkpoints: checkpoints,
+		rehearse: store.Rehearse,
 	}, log)
 }
 

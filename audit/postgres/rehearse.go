@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// Rehearse commits a blocked check with an idempotency key as Commit would, and rolls
+// it back: it fails where commits fail for want of a connection, a right, a lock or
+// space. What only the end of a commit needs, a standby, it does not see.
+func (s *Store) Rehearse(ctx context.Context) error {
+	epoch, err := s.Epoch(ctx)
+	if err != nil {
+		return err
+	}
+	session, err := s.writers.take(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot rehearse a commit: %w", err)
+	}
+	defer s.writers.give(session)
+	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
+	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
+	session.parameters.reset()
+	session.parameters.commit(checks, nil, new(budgetChanges), 0, link)
+	err = session.undo(ctx, &session.parameters)
+	if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
+		return fmt.Errorf("cannot rehearse a commit: %w", err)
+	}
+	return nil
+}
+
+// rehearsed is a check of nobody.
+func rehearsed(f spend.Fence) *spend.Check {
+	const nobody = "spendgate"
+	c := &spend.Check{
+		ID: spend.NewID(time.Now()), ActionType: spend.Spend, KeyID: nobody, RequestID: nobody, Fence: f,
+		Action: spend.Action{
+			AgentID: nobody, PolicyID: nobody, Type: spend.Spend, Currency: "XXX", Counterparty: nobody, IdempotencyKey: rand.Text(),
+		},
+		Decision: spend.Decision{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: nobody, RuleDescription: nobody},
+	}
+	c.Fingerprint = spend.FingerprintOf(&c.Action, c.ActionType)
+	c.RequestSHA = spend.RequestSHA(&c.Action)
+	return c
+}
+
+// undo calls commit_checks in a transaction that it rolls back.
+func (s *session) undo(ctx context.Context, p *parameters) (err error) {
+	if s.buf, err = (&pgproto3.Query{String: begin}).Encode(s.buf[:0]); err != nil {
+		return err
+	}
+	if s.buf, err = appendCommit(s.buf, "", true, p); err != nil {
+		return err
+	}
+	conn := s.conn
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	})
+	defer func() {
+		if !stop() {
+			s.drop() // the deadline may still be about to be set
+		}
+	}()
+	prepared := s.prepared
+	defer func() { s.prepared = prepared && s.conn != nil }() // the statement had no name
+	if _, err := conn.Write(s.buf); err != nil {
+		s.drop()
+		return fmt.Errorf("cannot send: %w: %w", audit.ErrUnavailable, err)
+	}
+	for range 2 { // BEGIN, and the call
+		a, err := s.receive()
+		if err != nil {
+			s.drop()
+			return fmt.Errorf("connection lost: %w: %w", audit.ErrUnavailable, err)
+		}
+		if a.refused != nil {
+			s.rollback()
+			return refusal(a.refused)
+		}
+	}
+	s.rollback()
+	return nil
+}

@@ -1,0 +1,95 @@
+package e2e_test
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
+)
+
+// S27: a node that cannot record checks, while others do, is not ready until it can. If
+// none can, all stay ready: their reads go on.
+func (s *suite) recording(t *testing.T) {
+	ctx := limited(t, 3*patience)
+	password := rand.Text()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := s.Postgres.Pool.Exec(ctx, statement)
+		act(t, err)
+	}
+	exec(fmt.Sprintf("CREATE ROLE lesser LOGIN PASSWORD '%s'", password))
+	act(t, s.Postgres.Script(ctx, s.Postgres.URL, "../../deploy/postgres/grants.sql", map[string]string{"service": "lesser", "schema": "public"}))
+	url, err := s.Postgres.As("lesser", password)
+	act(t, err)
+	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": url})
+	act(t, err)
+	t.Cleanup(func() { act(t, node.Kill()) })
+	act(t, node.Start(ctx))
+	status := func(n *fleet.Node) (status int, body string) {
+		a := must(n.Ready(ctx))(t)
+		return a.Status, string(a.Body)
+	}
+	checks := func(nodes ...*fleet.Node) (failed int) {
+		for _, n := range nodes {
+			if must(n.Client(s.key).Check(ctx, s.action("1")))(t).Status != http.StatusOK {
+				failed++
+			}
+		}
+		return failed
+	}
+	if failed := checks(node); failed > 0 {
+		t.Fatal("it does not work to begin with")
+	}
+
+	exec("REVOKE INSERT ON batches FROM lesser")
+	began := time.Now()
+	var body string
+	eventually(t, patience, "the node is not ready", func() bool {
+		if failed := checks(node, s.Nodes[0], s.Nodes[1]); failed != 1 {
+			t.Fatalf("%d of three nodes fail", failed)
+		}
+		var code int
+		code, body = status(node)
+		return code == http.StatusServiceUnavailable
+	})
+	t.Logf("not ready after %s: %s", time.Since(began), body)
+	var told struct{ Dependencies []struct{ Name, Status, Detail string } }
+	act(t, json.Unmarshal([]byte(body), &told))
+	if len(told.Dependencies) != 2 || told.Dependencies[1].Name != "store" || !strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
+		t.Errorf("/readyz says %s", body)
+	}
+	if log := node.Log(); !strings.Contains(log, `"msg":"not ready","dependency":"store","error":"this node cannot record checks`) || !strings.Contains(log, "permission denied") {
+		t.Errorf("the log does not say why:\n%s", tail(log))
+	}
+	exec("GRANT INSERT ON batches TO lesser")
+	eventually(t, patience, "the node is ready again", func() bool {
+		checks(s.Nodes[0])
+		code, _ := status(node)
+		return code == http.StatusOK
+	})
+	if failed := checks(node); failed > 0 {
+		t.Error("it is ready and fails")
+	}
+
+	exec("CREATE TRIGGER broken BEFORE INSERT ON batches EXECUTE FUNCTION refuse_change()")
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
+		if failed := checks(node, s.Nodes[0], s.Nodes[1]); failed != 3 {
+			t.Fatalf("%d of three nodes fail", failed)
+		}
+		for _, n := range []*fleet.Node{node, s.Nodes[0], s.Nodes[1]} {
+			if code, body := status(n); code != http.StatusOK {
+				t.Fatalf("no node records, and %s says %s", n.Name, body)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	exec("DROP TRIGGER broken ON batches")
+	if failed := checks(node, s.Nodes[0], s.Nodes[1]); failed > 0 {
+		t.Errorf("%d of three nodes fail", failed)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/audit/commit"
+)
+
+// S27: a node whose commits fail is not ready while others record, and is ready again
+// when a rehearsal does not fail.
+func TestRecording(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := &pgconn.PgError{Code: "53300", Message: "too many connections", Routine: "x"}
+		var failures *commit.Failures
+		others, rehearsal := true, error(full)
+		asked := time.Time{}
+		r := &recording{
+			failures: func() *commit.Failures { return failures },
+			forget:   func() { failures = nil },
+			recorded: func(_ context.Context, since time.Time) (bool, error) { asked = since; return others, nil },
+			rehearse: func(context.Context) error { return rehearsal },
+		}
+		fail := func() {
+			next := commit.Failures{Count: 1, First: time.Now(), Last: time.Now(), Err: full}
+			if failures != nil {
+				next.Count, next.First = failures.Count+1, failures.First
+			}
+			failures = &next
+		}
+		ready := func(want bool, when string) {
+			t.Helper()
+			if err := r.look(t.Context()); (err == nil) != want {
+				t.Fatalf("%s: %v", when, err)
+			}
+		}
+		ready(true, "nothing failed")
+		began := time.Now()
+		fail()
+		time.Sleep(time.Minute)
+		ready(true, "one failure is none")
+		failures = nil
+		began = time.Now()
+		for range 10 {
+			fail()
+		}
+		ready(true, "many at once")
+		time.Sleep(failuresFor)
+		others = false
+		ready(true, "no node records")
+		others = true
+		ready(false, "other nodes record")
+		if !asked.Equal(began) {
+			t.Errorf("others are to have recorded since %s, the failures began %s", asked, began)
+		}
+		err := r.look(t.Context())
+		if want := "this node cannot record checks, and other nodes do: PostgreSQL refuses: SQLSTATE 53300"; publicDetail(fmt.Errorf("store: %w", err)) != want {
+			t.Errorf("%q is told, want %q", publicDetail(err), want)
+		}
+		rehearsal = nil
+		ready(false, "the failures have just been")
+		time.Sleep(restAfter)
+		rehearsal = errors.New("still")
+		ready(false, "a rehearsal fails")
+		rehearsal = nil
+		ready(false, "just tried")
+		time.Sleep(rehearseEvery)
+		ready(true, "a rehearsal does not fail")
+		if failures != nil {
+			t.Error("the failures before still count")
+		}
+		for range 3 {
+			fail()
+			time.Sleep(failuresFor)
+		}
+		ready(false, "again")
+		others = false
+		ready(true, "the others do not record any more")
+	})
+}
