@@ -58,7 +58,9 @@ func (s *suite) recording(t *testing.T) {
 		return code == http.StatusServiceUnavailable
 	})
 	t.Logf("not ready after %s: %s", time.Since(began), body)
-	var told struct{ Dependencies []struct{ Name, Status, Detail string } }
+	var told struct {
+		Dependencies []struct{ Name, Status, Detail string }
+	}
 	act(t, json.Unmarshal([]byte(body), &told))
 	if len(told.Dependencies) != 2 || told.Dependencies[1].Name != "store" || !strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
 		t.Errorf("/readyz says %s", body)
