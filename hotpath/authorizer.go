@@ -65,6 +65,8 @@ type Authorizer struct {
 	unresolved sync.WaitGroup // commits whose clients were refused already
 	now        func() time.Time
 	checkings  sync.Pool // that ended
+
+	privateWebhooks bool
 }
 
 // Components are what an Authorizer is made of.
@@ -76,6 +78,8 @@ type Components struct {
 	Registerer prometheus.Registerer
 	Now        func() time.Time // the node's clock: time_restriction, latency
 
+	// PrivateWebhooks lets events be delivered to private and loopback addresses.
+	PrivateWebhooks bool
 	// NoteUsesEvery is how often the store is told which keys were used; 0 is
 	// once a minute.
 	NoteUsesEvery time.Duration
@@ -88,7 +92,7 @@ func New(c Components) *Authorizer {
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), reported: newReported(c.Store),
-		metrics: m, log: c.Logger, now: c.Now,
+		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store = c.Store
 	a.checkings.New = func() any { return new(checking) }

@@ -106,11 +106,11 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		n.recording = &recording{failures: n.writer.Failures, forget: n.writer.ForgetFailures, recorded: n.recordedSince, rehearse: b.rehearse}
 	}
 	n.authorizer = hotpath.New(hotpath.Components{
-		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,
+		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now, PrivateWebhooks: c.PrivateWebhooks,
 	})
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
-		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit, PrivateWebhooks: c.PrivateWebhooks,
+		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
 		Version: version, Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))

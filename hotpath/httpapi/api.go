@@ -38,6 +38,10 @@ type authorizer interface {
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
+	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)
+	UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error)
+	RotateWebhook(ctx context.Context, by audit.Actor, id spend.ID) (*audit.Webhook, audit.Secret, error)
+	DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error
 }
 
 // The defaults of Options.
@@ -68,9 +72,7 @@ type Options struct {
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed (S24)
 	NoDemo         bool           // refuses simulations without a key
 	MaxRateLimit   int            // that a key may have; 0 is the interface's 10,000
-	// PrivateWebhooks lets events be delivered to private and loopback addresses.
-	PrivateWebhooks bool
-	Version         string // as GET /health tells it
+	Version        string         // as GET /health tells it
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
@@ -110,16 +112,15 @@ func (o *Options) setDefaults() {
 
 // API is the HTTP interface of one node. It is safe for concurrent use.
 type API struct {
-	authorizer      authorizer
-	store           audit.Store
-	admins          atomic.Pointer[adminKeys]
-	proxies         []netip.Prefix
-	noDemo          bool
-	maxRate         int
-	privateWebhooks bool
-	version         string
-	log             *slog.Logger
-	trace           func(*trace.Record) trace.ID // may be nil
+	authorizer authorizer
+	store      audit.Store
+	admins     atomic.Pointer[adminKeys]
+	proxies    []netip.Prefix
+	noDemo     bool
+	maxRate    int
+	version    string
+	log        *slog.Logger
+	trace      func(*trace.Record) trace.ID // may be nil
 
 	server   *fasthttp.Server
 	router   *router.Router
@@ -146,20 +147,19 @@ type API struct {
 func New(o Options) *API {
 	o.setDefaults()
 	a := &API{
-		authorizer:      o.Authorizer,
-		drain:           make(chan struct{}),
-		store:           o.Store,
-		proxies:         o.TrustedProxies,
-		noDemo:          o.NoDemo,
-		maxRate:         o.MaxRateLimit,
-		privateWebhooks: o.PrivateWebhooks,
-		version:         o.Version,
-		log:             o.Logger,
-		trace:           o.Trace,
-		full:            o.Full,
-		maxInFlight:     int64(o.MaxInFlight),
-		bodies:          budget{most: int64(o.MaxBodies)},
-		strangers:       budget{most: strangersBodies},
+		authorizer:  o.Authorizer,
+		drain:       make(chan struct{}),
+		store:       o.Store,
+		proxies:     o.TrustedProxies,
+		noDemo:      o.NoDemo,
+		maxRate:     o.MaxRateLimit,
+		version:     o.Version,
+		log:         o.Logger,
+		trace:       o.Trace,
+		full:        o.Full,
+		maxInFlight: int64(o.MaxInFlight),
+		bodies:      budget{most: int64(o.MaxBodies)},
+		strangers:   budget{most: strangersBodies},
 	}
 	a.SetAdminKeys(o.AdminKeys)
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted

@@ -378,3 +378,17 @@ func (a answer) code(t *testing.T) string {
 	}
 	return e.Error.Code
 }
+
+func (f *fake) CreateWebhook(context.Context, audit.Actor, audit.WebhookChange) (*audit.Webhook, audit.Secret, error) {
+	return nil, "", f.workErr
+}
+
+func (f *fake) UpdateWebhook(context.Context, audit.Actor, spend.ID, audit.WebhookChange) (*audit.Webhook, error) {
+	return nil, f.workErr
+}
+
+func (f *fake) RotateWebhook(context.Context, audit.Actor, spend.ID) (*audit.Webhook, audit.Secret, error) {
+	return nil, "", f.workErr
+}
+
+func (f *fake) DeleteWebhook(context.Context, audit.Actor, spend.ID) error { return f.workErr }

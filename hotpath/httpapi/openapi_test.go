@@ -31,7 +31,7 @@ import (
 )
 
 // realOptions wires an API as the commands do, on the embedded backends.
-func realOptions(t *testing.T) Options {
+func realOptions(t *testing.T, settings ...func(*hotpath.Components)) Options {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), log)
@@ -45,7 +45,11 @@ func realOptions(t *testing.T) Options {
 	reg := prometheus.NewRegistry()
 	g := guard.New(guard.Options{Redis: redis.Options(), Embedded: true, Store: store, Logger: log, Registerer: reg})
 	w := commit.NewWriter(commit.Options{Trail: store, Capacity: 1024, Fence: g.Fence, Retire: g.Retire, Logger: log, Registerer: reg})
-	a := hotpath.New(hotpath.Components{Guard: g, Writer: w, Store: store, Logger: log, Registerer: reg, Now: time.Now})
+	c := hotpath.Components{Guard: g, Writer: w, Store: store, Logger: log, Registerer: reg, Now: time.Now}
+	for _, set := range settings {
+		set(&c)
+	}
+	a := hotpath.New(c)
 	t.Cleanup(func() {
 		a.Close()
 		w.Close()

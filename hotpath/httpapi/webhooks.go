@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -21,23 +20,15 @@ const (
 // postWebhook answers POST /v1/webhooks. Events from now on are delivered to it.
 func (a *API) postWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, true) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, true) }); err != nil {
 		return err
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	head, err := a.store.EventsHead(ctx)
+	w, secret, err := a.authorizer.CreateWebhook(ctx, a.adminActor(x), change)
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	w := &audit.Webhook{ID: spend.NewID(now), Active: true, CreatedAt: now}
-	change.Apply(w)
-	secret, by := webhook.NewSecret(), a.adminActor(x)
-	if err := a.store.CreateWebhook(ctx, by, w, secret, head); err != nil {
-		return err
-	}
-	a.log.Info("webhook created", "webhook_id", w.ID.Text(spend.PrefixWebhook), "", &by) // a URL may have a secret in it
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	x.out = appendWebhook(x.out, w, secret)
 	return x.answer(201)
@@ -45,7 +36,7 @@ func (a *API) postWebhook(x *exchange) error {
 
 // decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, of which each
 // member may be left out.
-func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whole bool) error {
+func decodeWebhook(r *reader, c *audit.WebhookChange, whole bool) error {
 	for r.next() {
 		switch {
 		case r.name == memberURL:
@@ -72,7 +63,7 @@ func (a *API) decodeWebhook(x *exchange, r *reader, c *audit.WebhookChange, whol
 		}
 	}
 	if c.URL != nil && r.failed == nil {
-		if err := webhook.CheckURL(x.context(), *c.URL, a.privateWebhooks); err != nil {
+		if err := webhook.CheckURL(*c.URL); err != nil {
 			r.fault(memberURL, err.Error())
 		}
 	}
@@ -149,14 +140,21 @@ func (a *API) getWebhook(x *exchange) error {
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
 func (a *API) patchWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return a.decodeWebhook(x, r, &change, false) }); err != nil {
+	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, false) }); err != nil {
 		return err
 	}
 	id, err := x.webhookID()
 	if err != nil {
 		return err
 	}
-	return a.changeWebhook(x, id, change)
+	ctx, cancel := x.readContext()
+	defer cancel()
+	w, err := a.authorizer.UpdateWebhook(ctx, a.adminActor(x), id, change)
+	if err != nil {
+		return orAbsent(err, errWebhookNotFound)
+	}
+	x.out = appendWebhook(x.out, w, "")
+	return x.answer(200)
 }
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
@@ -165,22 +163,14 @@ func (a *API) postRotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return a.changeWebhook(x, id, audit.WebhookChange{Secret: webhook.NewSecret()})
-}
-
-func (a *API) changeWebhook(x *exchange, id spend.ID, change audit.WebhookChange) error {
 	ctx, cancel := x.readContext()
 	defer cancel()
-	by := a.adminActor(x)
-	w, err := a.store.UpdateWebhook(ctx, by, id, change)
+	w, secret, err := a.authorizer.RotateWebhook(ctx, a.adminActor(x), id)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	a.log.Info("webhook changed", "webhook_id", w.ID.Text(spend.PrefixWebhook), "", &by)
-	if change.Secret != "" {
-		x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	}
-	x.out = appendWebhook(x.out, w, change.Secret)
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	x.out = appendWebhook(x.out, w, secret)
 	return x.answer(200)
 }
 
@@ -192,11 +182,9 @@ func (a *API) deleteWebhook(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	by := a.adminActor(x)
-	if err := a.store.DeleteWebhook(ctx, by, id); err != nil {
+	if err := a.authorizer.DeleteWebhook(ctx, a.adminActor(x), id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	a.log.Info("webhook deleted", "webhook_id", id.Text(spend.PrefixWebhook), "", &by)
 	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath"
 )
 
 // webhooks sends every request about webhooks.
@@ -139,8 +140,7 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 // A deployment may deliver within its own network, but not to what a cloud keeps at
 // link-local addresses.
 func TestPrivateWebhooks(t *testing.T) {
-	options := realOptions(t)
-	options.PrivateWebhooks = true
+	options := realOptions(t, func(c *hotpath.Components) { c.PrivateWebhooks = true })
 	address := serveOn(t, New(options))
 	for url, want := range map[string]int{"http://127.0.0.1:1/": 201, "http://10.0.0.1/": 201, "http://169.254.169.254/": 422} {
 		a := doAt(t, address, "POST", "/v1/webhooks", `{"url":"`+url+`","event_types":["key.changed"]}`, "X-Admin-Key: "+adminKey)

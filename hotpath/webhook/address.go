@@ -103,9 +103,8 @@ func isShortAddress(host string) bool {
 }
 
 // CheckURL returns what is wrong with the URL of a webhook, in the form of a fault of a
-// field, or nil. A host that cannot be resolved now may be later; what it resolves
-// to is checked again whenever it is dialled.
-func CheckURL(ctx context.Context, text string, private bool) error {
+// field, or nil. Its host is CheckHost's.
+func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "":
@@ -123,6 +122,17 @@ func CheckURL(ctx context.Context, text string, private bool) error {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return errors.New("must have a port of 1 to 65535, or none")
 		}
+	}
+	return nil
+}
+
+// CheckHost refuses a URL, in which CheckURL found no fault, whose host resolves to an
+// address to which nothing is delivered. A host that cannot be resolved now may be later;
+// what it resolves to is checked again whenever it is dialled.
+func CheckHost(ctx context.Context, text string, private bool) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return errAddress
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()

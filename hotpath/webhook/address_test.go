@@ -66,12 +66,20 @@ func TestCheckURL(t *testing.T) {
 		"https://93.184.215.14/\n":                             "absolute",
 		"https://93.184.215.14/" + strings.Repeat("a", maxURL): "bytes",
 	} {
-		err := CheckURL(t.Context(), url, false)
+		err := check(t, url, false)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.40q: got %v, want %q", url, err, want)
 		}
 	}
-	if err := CheckURL(t.Context(), "http://127.0.0.1:9/", true); err != nil {
+	if err := check(t, "http://127.0.0.1:9/", true); err != nil {
 		t.Error(err)
 	}
+}
+
+// check is what a webhook that is made goes through.
+func check(t *testing.T, url string, private bool) error {
+	if err := CheckURL(url); err != nil {
+		return err
+	}
+	return CheckHost(t.Context(), url, private)
 }

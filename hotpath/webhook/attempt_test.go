@@ -192,11 +192,11 @@ func TestRefusedWhenDialled(t *testing.T) {
 	address := netip.MustParseAddrPort(strings.TrimPrefix(server.URL, "http://"))
 	names := answerNames(t, netip.MustParseAddr("93.184.215.14"))
 	url := "http://rebind.example:" + strings.Split(server.URL, ":")[2] + "/"
-	if err := CheckURL(t.Context(), url, false); err != nil {
+	if err := check(t, url, false); err != nil {
 		t.Fatalf("a public name is refused: %v", err)
 	}
 	names.Store(new(address.Addr()))
-	if err := CheckURL(t.Context(), url, false); err == nil {
+	if err := check(t, url, false); err == nil {
 		t.Error("a name that means a loopback address passes")
 	}
 	const want = "refused: the URL must not lead to a private, loopback, link-local or other address that is not public"
