@@ -132,7 +132,7 @@ func TestWriteFails(t *testing.T) {
 
 // Lines that are not what appendLine writes are refused, and nothing panics.
 func TestLinesThatAreNone(t *testing.T) {
-	c := newCodec(chain.CheckColumns())
+	c := newCodec(checkFields())
 	line, err := c.appendLine(nil, rowsOf(t)[1])
 	if err != nil {
 		t.Fatal(err)
@@ -207,4 +207,9 @@ func TestArchiveOfViolations(t *testing.T) {
 	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, ErrAltered) {
 		t.Errorf("the manifest of a month in the place of a day's: %v", err)
 	}
+}
+
+func checkFields() []chain.Field {
+	fields := chain.CheckFields()
+	return fields[:]
 }

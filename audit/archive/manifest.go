@@ -48,22 +48,25 @@ type Archive struct {
 
 // Part is what one archive holds: the checks of a day, or the violations of a month.
 type Part struct {
-	Begin   time.Time // 00:00 UTC of the first day
-	period  string    // day, month
-	layout  string    // of Begin, in names
-	table   string
-	prefix  string // of identifiers
-	columns func() []string
+	Begin  time.Time // 00:00 UTC of the first day
+	period string    // day, month
+	layout string    // of Begin, in names
+	table  string
+	prefix string // of identifiers
+	fields []chain.Field
+	widths []int // how many of the fields archives have: those of each format
 }
 
 // ChecksOf is the part of a day, given by its begin.
 func ChecksOf(day time.Time) Part {
-	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, chain.CheckColumns}
+	fields := chain.CheckFields()
+	return Part{day, "day", time.DateOnly, "checks", spend.PrefixCheck, fields[:], chain.CheckWidths()}
 }
 
 // ViolationsOf is the part of a month, given by its begin.
 func ViolationsOf(month time.Time) Part {
-	return Part{month, "month", "2006-01", "violations", spend.PrefixViolation, chain.ViolationColumns}
+	fields := chain.ViolationFields()
+	return Part{month, "month", "2006-01", "violations", spend.PrefixViolation, fields, []int{len(fields)}}
 }
 
 // String names the day or month.
@@ -76,13 +79,22 @@ func (p Part) ofDay() bool { return p.period == "day" }
 
 // manifest begins one.
 func (p Part) manifest() (m Manifest) {
-	m.Format, m.File, m.Columns = Format, p.name()+".jsonl.gz", p.columns()
+	m.Format, m.File = Format, p.name()+".jsonl.gz"
+	for _, f := range p.fields {
+		m.Columns = append(m.Columns, f.Name)
+	}
 	if p.ofDay() {
 		m.Day, m.RowHash = p.String(), chain.Version
 	} else {
 		m.Month = p.String()
 	}
 	return m
+}
+
+// had reports whether an archive of the part may have columns: all that there are, or
+// those of an earlier format, which were all when it was written.
+func (p Part) had(columns, all []string) bool {
+	return slices.Contains(p.widths, len(columns)) && slices.Equal(columns, all[:len(columns)])
 }
 
 // Path is the file of the rows.
@@ -116,7 +128,7 @@ func Open(dir string, p Part) (*Archive, error) {
 	switch wanted := p.manifest(); {
 	case a.Format != Format:
 		return nil, fmt.Errorf("%s is of format %d, this build reads %d", path, a.Format, Format)
-	case a.Day != wanted.Day, a.Month != wanted.Month, a.File != wanted.File, !slices.Equal(a.Columns, wanted.Columns):
+	case a.Day != wanted.Day, a.Month != wanted.Month, a.File != wanted.File, !p.had(a.Columns, wanted.Columns):
 		return nil, fmt.Errorf("%s: %w: it is not the manifest of that %s", path, ErrAltered, p.period)
 	}
 	return a, nil

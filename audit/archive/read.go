@@ -43,7 +43,7 @@ func (a *Archive) read(visit func(row []byte) bool) (stopped bool, err error) {
 	}
 	lines := bufio.NewScanner(io.TeeReader(unpacked, content))
 	lines.Buffer(make([]byte, 0, bufferSize), maxLine)
-	codec := newCodec(a.part.columns())
+	codec := newCodec(a.part.fields[:len(a.Columns)])
 	var row []byte
 	var first, last string
 	var count int64

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit/chain"
 )
 
 // column is how one column is written: sizes are those of the binary form.
@@ -29,20 +31,18 @@ const (
 	identifier
 )
 
-// columnsOf are those of a row in their order. They are text but for these.
-func columnsOf(names []string) []column {
-	special := map[string]column{
-		"check_id": {kind: identifier, size: 16}, "id": {kind: identifier, size: 16}, "node": {kind: identifier, size: 16}, "epoch": {kind: identifier, size: 16},
-		"claimed_ms": {kind: integer, size: 8}, "until_ms": {kind: integer, size: 8},
-		"policy_version": {kind: integer, size: 4}, "latency_ms": {kind: integer, size: 4}, "format": {kind: integer, size: 2},
-		"approval_id": {kind: identifier, size: 16},
-		"fingerprint": {kind: binaryKind}, "request_sha": {kind: binaryKind},
+// columnsOf are those of a row in their order.
+func columnsOf(fields []chain.Field) []column {
+	kinds := [...]kind{
+		chain.Text: text, chain.UUID: identifier, chain.Bytes: binaryKind, chain.Int16: integer, chain.Int32: integer, chain.Int64: integer,
+		chain.Letter: text, chain.Amount: text,
 	}
-	var all []column
-	for _, name := range names {
-		c := special[name]
-		c.name = name
-		all = append(all, c)
+	all := make([]column, len(fields))
+	for i, f := range fields {
+		all[i] = column{name: f.Name, kind: kinds[f.Kind]}
+		if all[i].kind != text { // letters are as long as they are
+			all[i].size = f.Kind.Size()
+		}
 	}
 	return all
 }
@@ -64,7 +64,7 @@ type codec struct {
 	room    []byte           // of a text with its escapes resolved
 }
 
-func newCodec(names []string) *codec { return &codec{columns: columnsOf(names)} }
+func newCodec(fields []chain.Field) *codec { return &codec{columns: columnsOf(fields)} }
 
 // appendLine adds a row as a line.
 func (c *codec) appendLine(dst, row []byte) ([]byte, error) {

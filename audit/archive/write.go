@@ -51,7 +51,7 @@ func (m *Manifest) writeRows(f io.Writer, p Part, rows iter.Seq2[[]byte, error])
 	file, content := sha256.New(), sha256.New()
 	packed := gzip.NewWriter(io.MultiWriter(file, f))
 	lines := bufio.NewWriterSize(io.MultiWriter(content, packed), bufferSize)
-	codec := newCodec(p.columns())
+	codec := newCodec(p.fields)
 	var line []byte
 	for row, err := range rows {
 		if err != nil {

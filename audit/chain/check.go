@@ -24,7 +24,7 @@ func ParseCheck(row []byte) (c *spend.Check, format int16, err error) {
 
 // CheckOf is ParseCheck of a row's fields, which are those of CheckColumns.
 func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
-	if len(fields) != checkFields {
+	if !checkFormats.fits(fields) {
 		return nil, 0, fmt.Errorf("%w: %d fields", ErrNotRow, len(fields))
 	}
 	r := fieldReader{fields: fields}

@@ -16,28 +16,9 @@ const (
 	ConfidenceLetters = "lmh"
 )
 
-// The domains keep hashes of different things apart; each ends with the version
-// of its encoding.
-const (
-	checkDomain = "spendgate check 1\n"
-	batchDomain = "spendgate batch 1\n"
-)
-
-// CheckColumns are the columns of a check in the order in which its row is
-// encoded. The amount is encoded as text.
-func CheckColumns() []string {
-	return []string{
-		"check_id", "node", "epoch", "claimed_ms", "until_ms", "policy_version", "latency_ms", "format",
-		"requested_type", "action_type", "decision", "confidence", "amount", "fingerprint", "request_sha", "currency",
-		"agent_id", "policy_id", "counterparty", "payment_method", "merchant_or_vendor", "reason_text",
-		"idempotency_key", "metadata", "reason_code", "rule_id", "rule_description", "message", "next_step",
-		"key_id", "request_id", "principal", "owner", "charges", "approval_id", "approval",
-		"namespace",
-	}
-}
-
-// checkFields is how many columns CheckColumns has.
-const checkFields = 37
+// batchDomain keeps hashes of batches apart from those of other things, as every domain
+// does; it ends with the version of the encoding.
+const batchDomain = "spendgate batch 1\n"
 
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
@@ -46,24 +27,27 @@ var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
 func HashCheck(c *spend.Check, format int16) spend.Hash {
 	room := rowRooms.Get().(*[]byte)
 	defer rowRooms.Put(room)
-	*room = AppendCheck(append((*room)[:0], checkDomain...), c, format)
+	*room = AppendCheck(append((*room)[:0], checkFormats.of(format).domain...), c, format)
 	return sha256.Sum256(*room)
 }
 
-// HashRow is HashCheck of a row that was read: the encoded fields, with their
-// number before them.
+// HashRow is HashCheck of a row that was read, by its own format: the encoded fields,
+// with their number before them.
 func HashRow(row []byte) spend.Hash {
 	room := rowRooms.Get().(*[]byte)
 	defer rowRooms.Put(room)
-	*room = append(append((*room)[:0], checkDomain...), row...)
+	*room = checkFormats.append((*room)[:0], row)
 	return sha256.Sum256(*room)
 }
+
+// HashCopy is a hash of the row of a violation, to compare two of them.
+func HashCopy(row []byte) spend.Hash { return sha256.Sum256(row) }
 
 // AppendCheck adds the encoded row: the number of fields (int16), then per
 // field its length (int32, -1 for null) and its value.
 func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 	a, d := &c.Action, &c.Decision
-	b = binary.BigEndian.AppendUint16(b, checkFields)
+	b = binary.BigEndian.AppendUint16(b, uint16(checkFormats.of(format).fields))
 	b = appendField(b, c.ID[:])
 	b = appendField(b, c.Fence.Node[:])
 	b = appendField(b, c.Fence.Epoch[:])

@@ -7,15 +7,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// ViolationColumns are the columns of a violation in the order in which its row
-// is encoded. All are copies of its check's.
-func ViolationColumns() []string {
-	return []string{
-		"id", "policy_version", "latency_ms", "action_type", "decision", "confidence", "amount", "currency",
-		"agent_id", "policy_id", "counterparty", "rule_id", "rule_description", "key_id", "principal", "owner",
-	}
-}
-
 // ErrNotRow is what ParseRow and ParseFields say of anything else.
 var ErrNotRow = errors.New("not an encoded row")
 
@@ -24,6 +15,16 @@ func ParseRow(dst [][]byte, row []byte) ([][]byte, error) {
 	fields, err := ParseFields(dst, row)
 	if err == nil && (len(fields) == 0 || len(fields[0]) != len(spend.ID{})) {
 		err = ErrNotRow
+	}
+	return fields, err
+}
+
+// ParseCheckRow is ParseRow of a check's row, with null for columns that it does not have:
+// one of an archive that was written by an earlier format.
+func ParseCheckRow(dst [][]byte, row []byte) ([][]byte, error) {
+	fields, err := ParseRow(dst, row)
+	for len(fields) < len(dst)+checkFields {
+		fields = append(fields, nil)
 	}
 	return fields, err
 }
@@ -59,15 +60,12 @@ func ParseFields(dst [][]byte, row []byte) ([][]byte, error) {
 // ViolationOf appends to b the encoded row of the violation that a check with
 // these fields has. Not ok means that it has none.
 func ViolationOf(b []byte, fields [][]byte) (_ []byte, ok bool) {
-	// The columns of ViolationColumns among those of CheckColumns.
-	copies := [...]int{0, 5, 6, 9, 10, 11, 12, 15, 16, 17, 18, 25, 26, 29, 31, 32}
-	const decision, ruleID, ruleDescription = 10, 25, 26
-	if len(fields) != checkFields || fields[decision] == nil || string(fields[decision]) == EffectLetters[:1] {
+	if len(fields) < checkFormats[0].fields || fields[FieldDecision] == nil || string(fields[FieldDecision]) == EffectLetters[:1] {
 		return b, false
 	}
-	b = binary.BigEndian.AppendUint16(b, uint16(len(copies)))
-	for _, i := range copies {
-		if fields[i] == nil && i != ruleID && i != ruleDescription {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(copiedFields)))
+	for _, i := range copiedFields {
+		if fields[i] == nil && i != FieldRuleID && i != FieldRuleDescription {
 			b = appendNull(b)
 		} else {
 			b = appendField(b, fields[i]) // a null rule is empty in a violation

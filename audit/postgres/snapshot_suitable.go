@@ -38,10 +38,10 @@ type verified struct {
 }
 
 func verifiedTables() map[string]verified {
-	check := map[string]string{
-		"check_id": "uuid", "id": "uuid", "node": "uuid", "epoch": "uuid", "approval_id": "uuid", "claimed_ms": "bigint", "until_ms": "bigint",
-		"policy_version": "integer", "latency_ms": "integer", "format": "smallint", "requested_type": `"char"`, "action_type": `"char"`,
-		"decision": `"char"`, "confidence": `"char"`, "amount": "numeric", "fingerprint": "bytea", "request_sha": "bytea",
+	check := make(map[string]string)
+	fields := chain.CheckFields()
+	for _, f := range append(fields[:], chain.ViolationFields()...) {
+		check[f.Name] = f.Kind.SQL()
 	}
 	batches := []string{"chain_id", "seq", "first_id", "last_id", "version", "head", "entries"}
 	days := []string{"day", "rows", "manifest_sha256", "archived_at"}

@@ -85,15 +85,14 @@ func newApprovals() approvals {
 // approval notes what a check has to do with approvals.
 func (s *slice) approval(fields [][]byte, intact bool) {
 	v := s.verifier
-	const approvalID, asks = 34, 35 // among chain.CheckColumns
-	if len(fields[approvalID]) == 0 && len(fields[asks]) == 0 || !v.whole() {
+	if len(fields[chain.FieldApprovalID]) == 0 && len(fields[chain.FieldApproval]) == 0 || !v.whole() {
 		return
 	}
 	v.approvals.mu.Lock()
 	defer v.approvals.mu.Unlock()
 	c, _, err := chain.CheckOf(fields)
 	if err != nil {
-		if len(fields[asks]) > 0 {
+		if len(fields[chain.FieldApproval]) > 0 {
 			v.approvals.asked[spend.ID(fields[0])] = asking{}
 		}
 		return // such a row is named as altered

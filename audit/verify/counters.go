@@ -32,24 +32,23 @@ func (v *verifier) ended(endMS int64) bool {
 // take counts what a check took from budgets, as its outcomes corrected it.
 func (s *slice) take(fields [][]byte, intact bool) error {
 	v := s.verifier
-	const policyID, charges = 17, 33 // among chain.CheckColumns
-	if len(fields[charges]) == 0 || v.o.Leaving != nil {
+	if len(fields[chain.FieldCharges]) == 0 || v.o.Leaving != nil {
 		return nil
 	}
-	taken, err := spend.ParseTaken(string(fields[policyID]), string(fields[charges]))
+	taken, err := spend.ParseTaken(string(fields[chain.FieldPolicyID]), string(fields[chain.FieldCharges]))
 	if err != nil && intact {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
 	last := s.correctionOf(spend.ID(fields[0]))
-	principal := spend.Check{KeyID: string(fields[29]), Principal: string(fields[31])}
+	principal := spend.Check{KeyID: string(fields[chain.FieldKeyID]), Principal: string(fields[chain.FieldPrincipal])}
 	for i := range taken {
-		if err := v.meet(string(fields[policyID]), &taken[i], principal.PrincipalName()); err != nil {
+		if err := v.meet(string(fields[chain.FieldPolicyID]), &taken[i], principal.PrincipalName()); err != nil {
 			return err
 		}
 		if v.ended(taken[i].EndMS) {
 			continue
 		}
-		if err := v.counts.take(string(fields[policyID]), &taken[i], last.Effect(&taken[i])); err != nil {
+		if err := v.counts.take(string(fields[chain.FieldPolicyID]), &taken[i], last.Effect(&taken[i])); err != nil {
 			return err
 		}
 	}

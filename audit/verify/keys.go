@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -52,21 +53,20 @@ const keyChunk = 1 << 16
 
 // key notes the idempotency key of a check.
 func (s *slice) key(fields [][]byte, proved bool) error {
-	const idempotencyKey, approvalID, namespace = 22, 34, 36 // among chain.CheckColumns
 	id := spend.ID(fields[0])
 	if !proved {
 		s.lose(id)
 		return nil
 	}
-	if len(fields[idempotencyKey]) == 0 || !s.whole() {
+	if len(fields[chain.FieldIdempotencyKey]) == 0 || !s.whole() {
 		return nil
 	}
 	k := &s.verifier.keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	action := spend.Action{IdempotencyKey: string(fields[idempotencyKey])}
-	copy(action.ApprovalID[:], fields[approvalID]) // absent: zero
-	hash := action.KeyHash(string(fields[namespace]))
+	action := spend.Action{IdempotencyKey: string(fields[chain.FieldIdempotencyKey])}
+	copy(action.ApprovalID[:], fields[chain.FieldApprovalID]) // absent: zero
+	hash := action.KeyHash(string(fields[chain.FieldNamespace]))
 	part := &k.parts[hash[0]]
 	part.memory = append(append(part.memory, hash[:16]...), id[:]...)
 	if len(part.memory) < keyChunk {

@@ -138,7 +138,7 @@ func (s *slice) copiesOf(ctx context.Context, read func(context.Context, Range, 
 	err = read(ctx, s.r, func(row []byte) error {
 		var err error
 		if s.fields, err = chain.ParseRow(s.fields[:0], row); err == nil {
-			all = append(all, copied{spend.ID(s.fields[0]), chain.HashRow(row)})
+			all = append(all, copied{spend.ID(s.fields[0]), chain.HashCopy(row)})
 		}
 		return err
 	})

@@ -225,7 +225,7 @@ func (s *slice) outcomes(ctx context.Context) error {
 	err := s.o.Evidence.Outcomes(ctx, s.r, func(row []byte) error {
 		s.tally.outcomes.Add(1)
 		var err error
-		if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
+		if s.fields, err = chain.ParseCheckRow(s.fields[:0], row); err != nil {
 			return err
 		}
 		id := spend.ID(s.fields[0])
@@ -261,7 +261,7 @@ func (s *slice) outcomes(ctx context.Context) error {
 // row compares a stored check with its entry and its violation.
 func (s *slice) row(row []byte) error {
 	var err error
-	if s.fields, err = chain.ParseRow(s.fields[:0], row); err != nil {
+	if s.fields, err = chain.ParseCheckRow(s.fields[:0], row); err != nil {
 		return err
 	}
 	id := spend.ID(s.fields[0])
@@ -299,7 +299,7 @@ func (s *slice) violation(id spend.ID, intact bool) {
 	}
 	name := violationName(id)
 	switch {
-	case wants == has && (!has || stored == chain.HashRow(s.wanted)):
+	case wants == has && (!has || stored == chain.HashCopy(s.wanted)):
 	case !intact:
 		s.tally.find(Unchecked, name, "it differs from its check, which was altered")
 	case !has:
