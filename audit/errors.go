@@ -27,6 +27,8 @@ var (
 	ErrPoliciesFull = errors.New("no room for more policies")
 	// ErrWebhooksFull: nothing was written. There are MaxWebhooks.
 	ErrWebhooksFull = errors.New("no room for more webhooks")
+	// ErrBacktestsFull: nothing was written. MaxBacktests have not ended.
+	ErrBacktestsFull = errors.New("no room for more backtests")
 	// ErrUnavailable: nothing was written. Try again later.
 	ErrUnavailable = errors.New("store unavailable")
 )

@@ -25,6 +25,8 @@ type Store interface {
 	Approvals
 	Webhooks
 	Events
+	Backtests
+	History
 
 	// ConfigChanges returns what changed after generation since; 0 returns all
 	// keys. One consistent reading, so that Generation covers what is in it.

@@ -63,6 +63,7 @@ type Config struct {
 	// of its machine lose answered checks and damage it.
 	UnsafeDurability bool
 	DataDir          string // empty unless set or the mode is Dev
+	ArchiveDir       string // of the archives of days, for backtests; empty when they are not at hand
 	PProf            bool
 	Traces           Traces      // zero unless OTEL_... variables ask for them
 	Checkpoints      Checkpoints // zero in mode Dev
@@ -94,7 +95,9 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 
 		DataDir: read(s, "DATA_DIR", defaultDataDir(mode), parseText),
 		PProf:   read(s, "PPROF", false, parseBool),
-		Traces:  readTraces(environ, s),
+
+		ArchiveDir: read(s, "ARCHIVE_DIR", "", parseText),
+		Traces:     readTraces(environ, s),
 	}
 	if slices.ContainsFunc(c.AdminKeys, func(key Secret) bool { return len(key) < minAdminKey }) {
 		s.fault("ADMIN_KEY", fmt.Sprintf("must have at least %d characters in each key", minAdminKey))

@@ -124,6 +124,8 @@ func configTests() []test {
 
 func listTests() []test {
 	return []test{
+		{"Backtests", backtests},
+		{"History", checkHistory},
 		{"CounterListing", counterListing},
 		{"RollingListing", rollingListing},
 		{"PrincipalsExpire", principalsExpire},

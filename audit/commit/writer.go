@@ -102,6 +102,9 @@ func (w *Writer) Full() bool {
 	return full
 }
 
+// InFlight returns how many slots are taken.
+func (w *Writer) InFlight() int64 { return w.slots.taken.Load() }
+
 // Free returns a slot.
 func (w *Writer) Free() { w.slots.taken.Add(-1) }
 

@@ -31,7 +31,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	return errors.Join(err, s.lookAtDefault(ctx, db),
 		remove(ctx, db, "expired idempotency keys", deleteExpired),
 		remove(ctx, db, "counters of budgets", deleteCounters, now.UnixMilli(), audit.KeepCounters.Milliseconds()),
-		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)))
+		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
+		remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))))
 }
 
 // lookAtDefault notes whether the default partition has rows.
@@ -110,6 +111,7 @@ const (
 		LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	// deleteDeliveries removes attempts that are not listed any more.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
+	deleteBacktests  = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 ORDER BY id LIMIT $1)"
 )
 
 // remove deletes what a statement finds, some at a time, which bounds a transaction.

@@ -23,6 +23,7 @@ const (
 	PrefixEvent     = "evt_"
 	PrefixWebhook   = "whk_"
 	PrefixDelivery  = "dlv_"
+	PrefixBacktest  = "bt_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

@@ -271,6 +271,39 @@ CREATE TABLE webhook_deliveries (
 CREATE INDEX webhook_deliveries_listed ON webhook_deliveries (webhook_id, id);
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (webhook_id, id) WHERE error <> '';
 
+-- Replays of recorded checks by other rules (S53), as in PostgreSQL.
+CREATE TABLE backtests (
+    id         BLOB    PRIMARY KEY,
+    policy_id  TEXT    NOT NULL,
+    version    INTEGER NOT NULL,           -- 0: it has rules
+    rules      TEXT    NOT NULL,
+    from_ms    INTEGER NOT NULL,
+    to_ms      INTEGER NOT NULL,
+    recorded   INTEGER NOT NULL,
+    key_id     TEXT    NOT NULL,
+    principal  TEXT    NOT NULL,
+    status     TEXT    NOT NULL DEFAULT 'queued',
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at   INTEGER,
+    attempts   INTEGER NOT NULL DEFAULT 0,
+    checks     INTEGER NOT NULL DEFAULT 0,
+    reached_ms INTEGER,
+    error      TEXT    NOT NULL DEFAULT '',
+    report     TEXT    NOT NULL DEFAULT '',
+    holder     BLOB,
+    held_until INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE INDEX backtests_open ON backtests (id) WHERE status IN ('queued', 'running');
+
+CREATE TABLE backtest_flips (
+    backtest_id BLOB    NOT NULL REFERENCES backtests (id) ON DELETE CASCADE,
+    n           INTEGER NOT NULL,
+    flip        TEXT    NOT NULL,
+    PRIMARY KEY (backtest_id, n)
+) STRICT, WITHOUT ROWID;
+
 -- Every change of policies, keys and webhooks, and who made it (G8), as in PostgreSQL. No
 -- policy and no key is without the change of its generation.
 CREATE TABLE changes (

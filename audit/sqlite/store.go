@@ -211,7 +211,7 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
-	kept := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli())
+	kept, backtests := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli()), audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())
 	for more := true; more; {
 		more = false
 		err := s.write(ctx, "cannot remove what expired", func(tx *sql.Tx) error {
@@ -222,6 +222,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				{"idempotency_keys", "key_hash", "expires_at <= ?", time.Now().UnixMilli()},
 				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", now.Add(-audit.KeepCounters).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
+				{"backtests", "id", "id < ?", backtests[:]},
 			} {
 				result, err := tx.Exec("DELETE FROM "+expired.table+" WHERE ("+expired.key+") IN (SELECT "+expired.key+" FROM "+expired.table+
 					" WHERE "+expired.condition+" LIMIT ?)", expired.before, batch)

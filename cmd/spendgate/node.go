@@ -21,6 +21,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/config"
 	"spendgate/hotpath"
+	"spendgate/hotpath/backtest/job"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/httpapi"
 	"spendgate/hotpath/trace"
@@ -294,6 +295,8 @@ func (n *node) startTasks(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stopTasks = stop
 	n.deliver(ctx, c)
+	backtests := job.New(job.Options{Store: n.store, Archives: c.ArchiveDir, Busy: func() bool { return n.writer.InFlight() > 0 }, Logger: n.log})
+	n.tasks.Go(func() { backtests.Run(ctx) })
 	if n.checkpoints != nil {
 		n.tasks.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
 	}

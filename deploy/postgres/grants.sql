@@ -35,6 +35,10 @@ GRANT UPDATE (cursor, failures, resume_at, holder, held_until) ON webhook_states
 GRANT SELECT, INSERT, UPDATE, DELETE ON webhook_retries TO :"service";
 GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 
+-- Backtests, which are derived from the record.
+GRANT SELECT, INSERT, UPDATE, DELETE ON backtests TO :"service";
+GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
+
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";

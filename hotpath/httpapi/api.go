@@ -36,6 +36,8 @@ type authorizer interface {
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
+	CreateBacktest(ctx context.Context, c hotpath.Access, b *audit.Backtest, faults spend.Faults) error
+	CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error)
 	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)

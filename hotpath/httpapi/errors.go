@@ -70,6 +70,8 @@ var refusals = [...]struct {
 	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
 	{audit.ErrPoliciesFull, &refusal{422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
 	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
+	{audit.ErrBacktestsFull, &refusal{409, "backtests_full", "100 backtests wait or run, which is the most; cancel one, or wait for one to end"}},
+	{hotpath.ErrBacktestEnded, &refusal{409, "backtest_ended", "the backtest has ended: there is nothing to cancel"}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},

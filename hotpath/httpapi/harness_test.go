@@ -156,6 +156,14 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor,
 	return f.workErr
 }
 
+func (f *fake) CreateBacktest(context.Context, hotpath.Access, *audit.Backtest, spend.Faults) error {
+	return f.workErr
+}
+
+func (f *fake) CancelBacktest(context.Context, spend.ID) (*audit.Backtest, error) {
+	return new(audit.Backtest), f.workErr
+}
+
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
 	f.by = append(f.by, by)
 	f.keys++

@@ -20,6 +20,7 @@ func bodies() map[string]string {
 		"POST /v1/webhooks": `{"url":"https://example.com/","event_types":["key.changed"]}`, "PATCH /v1/webhooks/{webhook_id}": `{"status":"disabled"}`,
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
 		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`,
+		"POST /v1/backtests":                 `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
 	}
 }
 
@@ -42,7 +43,8 @@ func TestRolesAndRoutes(t *testing.T) {
 	recorded := func(amount string) (id string) {
 		return field(t, doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full).body, "check_id")
 	}
-	paths := strings.NewReplacer("/v1/budgets", "/v1/budgets?policy_id=p", "{approval_id}", "apr_00000000000000000000000000000000",
+	backtest := field(t, doAt(t, address, "POST", "/v1/backtests", bodies()["POST /v1/backtests"], full).body, "backtest_id")
+	paths := strings.NewReplacer("{backtest_id}", backtest, "/v1/budgets", "/v1/budgets?policy_id=p", "{approval_id}", "apr_00000000000000000000000000000000",
 		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000",
 		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "auditor", "full"}

@@ -469,6 +469,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
 
 	d.webhooks(options.Store, admin)
+	d.backtests()
 
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)

@@ -63,6 +63,12 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
+	a.at(r, "/v1/backtests",
+		endpoint{method: "GET", serve: a.getBacktests, scope: spend.BacktestsWrite},
+		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}", endpoint{method: "GET", serve: a.getBacktest, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}/flips", endpoint{method: "GET", serve: a.getFlips, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}/cancel", endpoint{method: "POST", serve: a.postCancel, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})

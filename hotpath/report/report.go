@@ -88,9 +88,9 @@ type Peak struct {
 
 // Highest is a usage and the counter that had it first.
 type Highest struct {
-	Value       spend.Total     `json:"value"`
-	Per         json.RawMessage `json:"per"`          // an object, as budgets show it
-	WindowStart *Time           `json:"window_start"` // null of a lifetime
+	Value       json.Number       `json:"value"`
+	Per         map[string]string `json:"per"`
+	WindowStart *Time             `json:"window_start"` // null of a lifetime
 }
 
 // Cell counts the checks with one recorded decision and one of the candidate.

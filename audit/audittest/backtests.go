@@ -1,0 +1,131 @@
+package audittest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+func newBacktest(policyID string) *audit.Backtest {
+	time.Sleep(time.Microsecond) // as newKey
+	return &audit.Backtest{
+		ID: spend.NewID(now()), PolicyID: policyID, Rules: `[{"rule_id":"r"}]`, From: epochStart, To: epochStart.Add(time.Hour), Recorded: true,
+		KeyID: "key_1", Principal: "Kasse", Status: audit.BacktestQueued, CreatedAt: epochStart,
+	}
+}
+
+// backtests are run one at a time, by who holds them, and come back as they were made.
+func backtests(t *testing.T, s Subject) {
+	ctx, lease := t.Context(), time.Minute
+	first, second := newBacktest("p"), newBacktest("q")
+	must(t, s.CreateBacktest(ctx, first))
+	must(t, s.CreateBacktest(ctx, second))
+	if got, err := s.Backtest(ctx, first.ID); err != nil || *got != *first {
+		t.Errorf("came back %+v, %v", got, err)
+	}
+	if page, more, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 1}); err != nil || !more || page[0].ID != second.ID || page[0].Rules != "" {
+		t.Errorf("listed %+v, %t, %v", page, more, err)
+	}
+	if page, _, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 9, PolicyIDs: []string{"p"}}); err != nil || len(page) != 1 || page[0].ID != first.ID {
+		t.Errorf("bound to p: %+v, %v", page, err)
+	}
+	node, other := spend.NewID(now()), spend.NewID(now().Add(time.Millisecond))
+	held, err := s.LeaseBacktest(ctx, node, lease)
+	if err != nil || held == nil || held.ID != first.ID || held.Status != audit.BacktestRunning || held.Attempts != 1 || held.StartedAt.IsZero() {
+		t.Fatalf("taken %+v, %v", held, err)
+	}
+	if busy, err := s.LeaseBacktest(ctx, other, lease); err != nil || busy != nil {
+		t.Errorf("another runs beside it: %+v, %v", busy, err)
+	}
+	must(t, s.HoldBacktest(ctx, node, first.ID, audit.BacktestProgress{Checks: 5, Reached: epochStart, Flips: []string{"1", "2"}}, lease))
+	must(t, s.HoldBacktest(ctx, node, first.ID, audit.BacktestProgress{Checks: 9, Reached: epochStart, Behind: 2, Flips: []string{"3"}}, lease))
+	if err := s.HoldBacktest(ctx, other, first.ID, audit.BacktestProgress{}, lease); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("held by another: %v", err)
+	}
+	if page, more, err := s.BacktestFlips(ctx, first.ID, 1, 1); err != nil || !more || !slices.Equal(page, []string{"2"}) {
+		t.Errorf("flips %q, %t, %v", page, more, err)
+	}
+	// What is left by one node is begun anew by another.
+	must(t, s.ReleaseBacktest(ctx, node))
+	if again, err := s.LeaseBacktest(ctx, other, time.Millisecond); err != nil || again == nil || again.ID != first.ID || again.Attempts != 1 {
+		t.Errorf("taken over: %+v, %v", again, err)
+	}
+	if page, _, err := s.BacktestFlips(ctx, first.ID, 0, 9); err != nil || len(page) != 0 {
+		t.Errorf("flips of the attempt before: %q, %v", page, err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := s.EndBacktest(ctx, other, first.ID, audit.BacktestEnd{Status: audit.BacktestSucceeded}); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("ended after its lease: %v", err)
+	}
+	if killed, err := s.LeaseBacktest(ctx, node, lease); err != nil || killed == nil || killed.Attempts != 2 {
+		t.Errorf("after the lease of one that was killed: %+v, %v", killed, err)
+	}
+	must(t, s.EndBacktest(ctx, node, first.ID, audit.BacktestEnd{Status: audit.BacktestSucceeded, Report: `{"x":1}`, Checks: 9}))
+	if got, err := s.Backtest(ctx, first.ID); err != nil || got.Status != audit.BacktestSucceeded || got.Report != `{"x":1}` || got.Checks != 9 || got.EndedAt.IsZero() {
+		t.Errorf("ended %+v, %v", got, err)
+	}
+	if got, err := s.CancelBacktest(ctx, first.ID); err != nil || got.Status != audit.BacktestSucceeded {
+		t.Errorf("what has ended is canceled: %+v, %v", got, err)
+	}
+	if got, err := s.CancelBacktest(ctx, second.ID); err != nil || got.Status != audit.BacktestCanceled {
+		t.Errorf("canceled %+v, %v", got, err)
+	}
+	if none, err := s.LeaseBacktest(ctx, node, lease); err != nil || none != nil {
+		t.Errorf("nothing is left: %+v, %v", none, err)
+	}
+	for range audit.MaxBacktests {
+		must(t, s.CreateBacktest(ctx, newBacktest("r")))
+	}
+	if err := s.CreateBacktest(ctx, newBacktest("r")); !errors.Is(err, audit.ErrBacktestsFull) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+// checkHistory reads a history: it comes in pages, in the order of identifiers, with the passes of other policies
+// and the outcomes that may change something.
+func checkHistory(t *testing.T, s Subject) {
+	f := fence(t, s)
+	own, foreign, last := newCheck(f), newCheck(f), asking(f, 1)
+	foreign.Action.PolicyID = "elsewhere"
+	own.Action.PolicyID, last.Action.PolicyID = "refunds", "refunds"
+	all := []*spend.Check{own, foreign, last}
+	slices.SortFunc(all, func(a, b *spend.Check) int { return a.ID.Compare(b.ID) })
+	mustCommit(t, s, all...)
+	mustReport(t, s, report(f, own, 1, spend.Voided, true))
+	var got []audit.HistoryCheck
+	var outcomes []*spend.Outcome
+	q := audit.HistoryQuery{PolicyID: "refunds", After: audit.FirstID(now().Add(-40 * 24 * time.Hour).UnixMilli()), End: audit.FirstID(now().Add(time.Minute).UnixMilli()), Limit: 2}
+	for {
+		page, err := s.PageHistory(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Checks) == 0 {
+			break
+		}
+		got, outcomes = append(got, page.Checks...), append(outcomes, page.Outcomes...)
+		q.After = page.Checks[len(page.Checks)-1].ID
+	}
+	if len(got) != 3 || len(outcomes) != 1 || outcomes[0].CheckID != own.ID {
+		t.Fatalf("%d checks, %d outcomes", len(got), len(outcomes))
+	}
+	for i, h := range got {
+		want := all[i]
+		if h.ID != want.ID || h.Foreign != (want == foreign) || h.Pass != want.Pass || h.Decision.Effect != want.Decision.Effect || h.Fingerprint != want.Fingerprint {
+			t.Errorf("%d came back %+v", i, h)
+		}
+		if h.Foreign {
+			continue
+		}
+		a, w := &h.Action, &want.Action
+		if a.AgentID != w.AgentID || a.Amount != w.Amount || a.Counterparty != w.Counterparty || a.Metadata != w.Metadata || h.KeyID != want.KeyID ||
+			h.Decision.RuleID != want.Decision.RuleID || h.Decision.Reason != want.Decision.Reason || h.Decision.PolicyVersion != want.Decision.PolicyVersion ||
+			h.Approval.Text() != want.Approval.Text() || h.ActionType != want.ActionType {
+			t.Errorf("%d came back %+v, want %+v", i, h.Check, want)
+		}
+	}
+}

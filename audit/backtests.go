@@ -1,0 +1,146 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+const (
+	// MaxBacktests is how many may wait or run at once.
+	MaxBacktests = 100
+	// KeepBacktests is how long they are kept.
+	KeepBacktests = 30 * 24 * time.Hour
+)
+
+// Backtest is a replay of recorded checks by the rules of a candidate (S53).
+type Backtest struct {
+	ID        spend.ID
+	PolicyID  string
+	Version   int    // the candidate, if it is a version of the policy; else 0
+	Rules     string // the candidate's JSON array; empty of a version
+	From, To  time.Time
+	Recorded  bool // history's decisions are the candidate's state
+	KeyID     string
+	Principal string // who asked for it
+
+	Status    BacktestStatus
+	CreatedAt time.Time
+	StartedAt time.Time // first; zero until then
+	EndedAt   time.Time // likewise
+	Attempts  int       // how often it was begun: a node that is killed leaves it to others
+	Checks    int64     // replayed so far
+	Reached   time.Time // to where, in the time of records; zero before the first
+	Error     string    // why it failed
+	Report    string    // JSON; empty until it has succeeded
+}
+
+// BacktestStatus is the state of a Backtest.
+type BacktestStatus string
+
+// The states.
+const (
+	BacktestQueued    BacktestStatus = "queued"
+	BacktestRunning   BacktestStatus = "running"
+	BacktestSucceeded BacktestStatus = "succeeded"
+	BacktestFailed    BacktestStatus = "failed"
+	BacktestCanceled  BacktestStatus = "canceled"
+)
+
+// Ended reports whether nothing changes any more.
+func (s BacktestStatus) Ended() bool {
+	return s == BacktestSucceeded || s == BacktestFailed || s == BacktestCanceled
+}
+
+// Backtests are kept with their reports. One runs at a time, by a node that holds it:
+// the lease ends by the store's clock, so one that was killed holds it for no long.
+type Backtests interface {
+	// CreateBacktest stores a queued one, and fails with ErrBacktestsFull.
+	CreateBacktest(ctx context.Context, b *Backtest) error
+	// Backtest returns one as it is now, or ErrNotFound.
+	Backtest(ctx context.Context, id spend.ID) (*Backtest, error)
+	// ListBacktests returns a page without rules and reports, newest first.
+	ListBacktests(ctx context.Context, q BacktestQuery) (page []Backtest, more bool, err error)
+	// CancelBacktest cancels one that has not ended, and returns it as it is then, or
+	// ErrNotFound.
+	CancelBacktest(ctx context.Context, id spend.ID) (*Backtest, error)
+	// BacktestFlips returns a page of its flips, JSON, behind the first ones.
+	BacktestFlips(ctx context.Context, id spend.ID, behind, limit int) (page []string, more bool, err error)
+
+	// LeaseBacktest has the node hold the oldest that has not ended, if nobody holds
+	// any, and returns it without flips; nil when there is nothing to do.
+	LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (*Backtest, error)
+	// HoldBacktest renews a lease and records how far it is. It fails with ErrNotFound,
+	// and writes nothing, when the node does not hold it, or it was canceled.
+	HoldBacktest(ctx context.Context, holder, id spend.ID, p BacktestProgress, lease time.Duration) error
+	// EndBacktest records the end, likewise.
+	EndBacktest(ctx context.Context, holder, id spend.ID, end BacktestEnd) error
+	// ReleaseBacktest ends the leases of the node.
+	ReleaseBacktest(ctx context.Context, holder spend.ID) error
+}
+
+// BacktestQuery selects backtests. Zero fields do not filter.
+type BacktestQuery struct {
+	PolicyID  string
+	Status    BacktestStatus
+	Before    spend.ID // only smaller IDs: the position of the cursor
+	Limit     int
+	PolicyIDs []string // what the asking key may see; nil: all
+}
+
+// BacktestProgress is how far one is.
+type BacktestProgress struct {
+	Checks  int64
+	Reached time.Time
+	Behind  int      // flips that are recorded
+	Flips   []string // those after them, JSON
+}
+
+// BacktestEnd is how one ended.
+type BacktestEnd struct {
+	Status BacktestStatus
+	Error  string
+	Report string
+	Checks int64
+}
+
+// History reads what was recorded, in the order of identifiers.
+type History interface {
+	// PageHistory returns checks with IDs above After and below End: as many as were
+	// looked at are at most Limit.
+	PageHistory(ctx context.Context, q HistoryQuery) (HistoryPage, error)
+	// HistoryOutcomes returns, by check and number, the outcomes of the checks from one
+	// ID to another that may change what was taken.
+	HistoryOutcomes(ctx context.Context, from, to spend.ID) ([]*spend.Outcome, error)
+	// ArchivedDays returns the days from one to another whose checks are in archives.
+	ArchivedDays(ctx context.Context, from, to time.Time) ([]ArchivedDay, error)
+}
+
+// HistoryQuery selects a page of history.
+type HistoryQuery struct {
+	PolicyID string
+	After    spend.ID
+	End      spend.ID
+	Limit    int
+}
+
+// HistoryPage is a page. The checks of other policies have what of them concerns all:
+// ID, fingerprint, pass and effect.
+type HistoryPage struct {
+	Checks   []HistoryCheck
+	Outcomes []*spend.Outcome // as HistoryOutcomes, of these checks
+}
+
+// HistoryCheck is a recorded check, without its texts and charges.
+type HistoryCheck struct {
+	spend.Check
+	Foreign bool
+}
+
+// ArchivedDay is a day whose checks are in an archive.
+type ArchivedDay struct {
+	Day      time.Time // its begin, UTC
+	Rows     int64
+	Manifest spend.Hash // SHA-256
+}

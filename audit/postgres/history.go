@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// What a history has of every check, and of those of the policy alone.
+const (
+	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint"
+	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,
+		reason_code, rule_id, key_id, principal, approval_id, approval`
+)
+
+// maxHistoryDays is how many partitions one page touches: each costs the planner.
+const maxHistoryDays = 16
+
+// historyQuery selects a page. Rows of other policies are not sent but for their passes.
+func historyQuery(q audit.HistoryQuery) (query string, args []any) {
+	var own []string
+	for _, column := range strings.Split(ownHistory, ",") {
+		own = append(own, "CASE WHEN policy_id = $3 THEN "+strings.TrimSpace(column)+" END")
+	}
+	end := q.End
+	if last := audit.FirstID(q.After.Time().AddDate(0, 0, maxHistoryDays).UnixMilli()); last.Compare(end) < 0 {
+		end = last
+	}
+	return "SELECT " + passHistory + ", policy_id = $3, " + strings.Join(own, ", ") +
+		" FROM checks WHERE check_id > $1 AND check_id < $2 ORDER BY check_id LIMIT $4", []any{[16]byte(q.After), [16]byte(end), q.PolicyID, q.Limit}
+}
+
+// PageHistory implements audit.History. A page of which nothing is left before the
+// days that it looks at end goes on behind them.
+func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
+	err = s.read(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+			page, err = pageHistory(ctx, tx, q)
+			return err
+		})
+	})
+	return page, err
+}
+
+func pageHistory(ctx context.Context, tx pgx.Tx, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
+	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
+		return page, err
+	}
+	for {
+		query, args := historyQuery(q)
+		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // its error is that of the rows
+		if page.Checks, err = scanHistory(rows, q); err != nil {
+			return page, err
+		}
+		end := spend.ID(args[1].([16]byte))
+		if len(page.Checks) > 0 || end == q.End {
+			break
+		}
+		q.After = end // exclusive: no check has the first ID of a day
+	}
+	if n := len(page.Checks); n > 0 {
+		page.Outcomes, err = historyOutcomes(ctx, tx, page.Checks[0].ID, page.Checks[n-1].ID)
+	}
+	return page, err
+}
+
+// scanHistory reads rows without an allocation for each where it can.
+func scanHistory(rows pgx.Rows, q audit.HistoryQuery) ([]audit.HistoryCheck, error) {
+	defer rows.Close()
+	checks := make([]audit.HistoryCheck, 0, q.Limit)
+	interned := make(map[string]string) // texts repeat
+	text := func(b []byte) string {
+		if s, ok := interned[string(b)]; ok {
+			return s
+		}
+		s := string(b)
+		interned[s] = s
+		return s
+	}
+	for rows.Next() {
+		f := rows.RawValues()
+		checks = append(checks, audit.HistoryCheck{})
+		c := &checks[len(checks)-1]
+		copy(c.ID[:], f[0])
+		if f[1] != nil && f[2] != nil {
+			c.Pass = spend.Pass{ClaimedMS: int64(binary.BigEndian.Uint64(f[1])), UntilMS: int64(binary.BigEndian.Uint64(f[2]))}
+		}
+		c.Decision.Effect = effectOf(f[3][0])
+		copy(c.Fingerprint[:], f[4])
+		if c.Foreign = f[5][0] == 0; c.Foreign {
+			continue
+		}
+		if err := scanOwn(c, f[6:], q.PolicyID, text); err != nil {
+			return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
+		}
+	}
+	return checks, rows.Err()
+}
+
+// scanOwn reads ownHistory.
+func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byte) string) (err error) {
+	a, d := &c.Action, &c.Decision
+	d.PolicyVersion, c.ActionType, a.PolicyID = int(int32(binary.BigEndian.Uint32(f[0]))), typeOf(f[1][0]), policyID
+	if a.Amount, err = spend.ParseAmount(string(f[2])); err != nil {
+		return err
+	}
+	a.Currency, a.AgentID, a.Counterparty, a.PaymentMethod, a.MerchantOrVendor = text(f[3]), text(f[4]), string(f[5]), text(f[6]), text(f[7])
+	if f[8] != nil {
+		var faults spend.Faults
+		if a.Metadata = spend.ParseMetadata(string(f[8]), "metadata", &faults); faults != nil {
+			return faults.Err()
+		}
+	}
+	d.Reason, d.RuleID, c.KeyID, c.Principal = spend.Reason(text(f[9])), text(f[10]), text(f[11]), text(f[12])
+	copy(a.ApprovalID[:], f[13])
+	c.Approval, err = spend.ParseApproval(string(f[14]))
+	return err
+}
+
+// HistoryOutcomes implements audit.History.
+func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found []*spend.Outcome, err error) {
+	err = s.read(ctx, "cannot read the history of outcomes", func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+			found, err = historyOutcomes(ctx, tx, from, to)
+			return err
+		})
+	})
+	return found, err
+}
+
+// selectHistoryOutcomes leaves out reports that change nothing.
+const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id <= $2 AND (release = 'd' OR excess = 'e' OR number > 1) ORDER BY check_id, number"
+
+func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
+	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.OutcomeColumns())+selectHistoryOutcomes,
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // its error is that of the rows
+	return pgx.CollectRows(rows, scanOutcome)
+}
+
+// ArchivedDays implements audit.History.
+func (s *Store) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error) {
+	return collect(ctx, s, "cannot read which days are archived", func(row pgx.CollectableRow) (d audit.ArchivedDay, err error) {
+		err = row.Scan(utc(&d.Day), &d.Rows, bytea(&d.Manifest))
+		return d, err
+	}, "SELECT day::timestamp AT TIME ZONE 'UTC', rows, manifest_sha256 FROM archived_days WHERE day BETWEEN $1::date AND $2::date ORDER BY day",
+		from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly))
+}

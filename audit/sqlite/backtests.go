@@ -1,0 +1,175 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// CreateBacktest implements audit.Backtests.
+func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
+	return s.write(ctx, "cannot store a backtest", func(tx *sql.Tx) error {
+		var open int
+		if err := tx.QueryRow("SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')").Scan(&open); err != nil {
+			return err
+		}
+		if open >= audit.MaxBacktests {
+			return audit.ErrBacktestsFull
+		}
+		_, err := tx.Exec(`INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded, b.KeyID, b.Principal,
+			b.CreatedAt.UnixMilli())
+		return err
+	})
+}
+
+const (
+	listedBacktest = `b.id, b.policy_id, b.version, b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status, b.created_at, b.started_at, b.ended_at,
+		b.attempts, b.checks, b.reached_ms, b.error`
+	selectBacktest = "SELECT " + listedBacktest + ", b.rules, b.report FROM backtests AS b "
+)
+
+// backtestTargets are what listedBacktest is scanned into.
+func backtestTargets(b *audit.Backtest) []any {
+	return []any{
+		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status, (*millis)(&b.CreatedAt),
+		(*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error,
+	}
+}
+
+func scanBacktest(row scanner) (b audit.Backtest, err error) {
+	err = row.Scan(append(backtestTargets(&b), &b.Rules, &b.Report)...)
+	return b, err
+}
+
+func scanListedBacktest(row scanner) (b audit.Backtest, err error) {
+	err = row.Scan(backtestTargets(&b)...)
+	return b, err
+}
+
+// Backtest implements audit.Backtests.
+func (s *Store) Backtest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
+	return orNil(one(ctx, s.reader, "cannot read a backtest", scanBacktest, selectBacktest+"WHERE b.id = ?", id[:]))
+}
+
+// ListBacktests implements audit.Backtests.
+func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page []audit.Backtest, more bool, err error) {
+	before := cmp.Or(q.Before, audit.MaxID())
+	w := where{args: []any{before[:]}}
+	w.is("b.policy_id", q.PolicyID)
+	w.is("b.status", string(q.Status))
+	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
+	page, err = collect(ctx, s.reader, "cannot list backtests", scanListedBacktest,
+		"SELECT "+listedBacktest+" FROM backtests AS b WHERE b.id < ?"+w.text+" ORDER BY b.id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+	page, more = audit.Cut(page, q.Limit)
+	return page, more, err
+}
+
+// CancelBacktest implements audit.Backtests.
+func (s *Store) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
+	err := s.write(ctx, "cannot cancel a backtest", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE backtests SET status = 'canceled', ended_at = ?, holder = NULL, held_until = 0 WHERE id = ? AND status IN ('queued', 'running')",
+			time.Now().UnixMilli(), id[:])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.Backtest(ctx, id)
+}
+
+// BacktestFlips implements audit.Backtests.
+func (s *Store) BacktestFlips(ctx context.Context, id spend.ID, behind, limit int) (page []string, more bool, err error) {
+	page, err = collect(ctx, s.reader, "cannot list flips", scalar[string],
+		"SELECT flip FROM backtest_flips WHERE backtest_id = ? AND n > ? ORDER BY n LIMIT ?", id[:], behind, limit+1)
+	page, more = audit.Cut(page, limit)
+	return page, more, err
+}
+
+// LeaseBacktest implements audit.Backtests.
+func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (taken *audit.Backtest, err error) {
+	var open int
+	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')").Scan(&open); err != nil || open == 0 {
+		return nil, orUnavailable("cannot look for backtests", err)
+	}
+	err = s.write(ctx, "cannot take a backtest", func(tx *sql.Tx) error {
+		now := time.Now()
+		b, err := scanBacktest(tx.QueryRow(`UPDATE backtests AS b SET status = 'running', holder = ?1, held_until = ?2, attempts = attempts + 1,
+				started_at = coalesce(started_at, ?3), checks = 0, reached_ms = NULL
+			WHERE id = (SELECT id FROM backtests WHERE status IN ('queued', 'running') ORDER BY id LIMIT 1) AND held_until <= ?3
+				AND NOT EXISTS (SELECT 1 FROM backtests WHERE status = 'running' AND held_until > ?3)
+			RETURNING id, policy_id, version, from_ms, to_ms, recorded, key_id, principal, status, created_at, started_at, ended_at, attempts, checks, reached_ms,
+				error, rules, report`, holder[:], now.Add(lease).UnixMilli(), now.UnixMilli()))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		taken = &b
+		_, err = tx.Exec("DELETE FROM backtest_flips WHERE backtest_id = ?", b.ID[:])
+		return err
+	})
+	return taken, err
+}
+
+func orUnavailable(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailable(doing, err)
+}
+
+// HoldBacktest implements audit.Backtests.
+func (s *Store) HoldBacktest(ctx context.Context, holder, id spend.ID, p audit.BacktestProgress, lease time.Duration) error {
+	return s.write(ctx, "cannot hold a backtest", func(tx *sql.Tx) error {
+		now := time.Now()
+		if err := changed(tx.Exec("UPDATE backtests SET held_until = ?, checks = ?, reached_ms = ?"+heldBacktest,
+			now.Add(lease).UnixMilli(), p.Checks, p.Reached.UnixMilli(), id[:], holder[:], now.UnixMilli())); err != nil {
+			return err
+		}
+		for i, flip := range p.Flips {
+			if _, err := tx.Exec("INSERT INTO backtest_flips (backtest_id, n, flip) VALUES (?, ?, ?)", id[:], p.Behind+i+1, flip); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// heldBacktest is what the node that runs one may change.
+const heldBacktest = " WHERE id = ? AND holder = ? AND status = 'running' AND held_until > ?"
+
+// changed fails with sql.ErrNoRows, which is audit.ErrNotFound, when a statement changed
+// nothing.
+func changed(result sql.Result, err error) error {
+	if err != nil {
+		return err
+	}
+	if rows, err := result.RowsAffected(); err != nil || rows > 0 {
+		return err
+	}
+	return sql.ErrNoRows
+}
+
+// EndBacktest implements audit.Backtests.
+func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.BacktestEnd) error {
+	return s.write(ctx, "cannot end a backtest", func(tx *sql.Tx) error {
+		now := time.Now().UnixMilli()
+		return changed(tx.Exec("UPDATE backtests SET status = ?, error = ?, report = ?, checks = ?, ended_at = ?, holder = NULL, held_until = 0"+heldBacktest,
+			string(end.Status), end.Error, end.Report, end.Checks, now, id[:], holder[:], now))
+	})
+}
+
+// ReleaseBacktest implements audit.Backtests.
+func (s *Store) ReleaseBacktest(ctx context.Context, holder spend.ID) error {
+	return s.write(ctx, "cannot release a backtest", func(tx *sql.Tx) error {
+		_, err := tx.Exec("UPDATE backtests SET holder = NULL, held_until = 0, attempts = attempts - 1 WHERE holder = ? AND status = 'running'", holder[:])
+		return err
+	})
+}

@@ -1,0 +1,336 @@
+package backtest
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/report"
+)
+
+// MaxHeld bounds what a replay remembers: passes, buckets of budgets, approvals and
+// outcomes to come. It is some 200 MB at most.
+const MaxHeld = 1_000_000
+
+// ErrTooLarge ends a replay whose windows hold more than MaxHeld.
+var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, or shorter windows")
+
+// Why a check is not compared.
+const (
+	DuplicateOrder    = "duplicate_order"     // identical checks at once were decided in another order than they are recorded
+	BudgetOrder       = "budget_order"        // likewise of checks for which a budget had not room for all
+	OtherDecision     = "other_decision"      // its own version decides it otherwise today
+	VersionUnknown    = "version_unknown"     // its version does not compile any more
+	ApprovalUnknown   = "approval_unknown"    // it used the approval of a check that is not at hand
+	ApprovalNotNeeded = "approval_not_needed" // the candidate allows the check that asked for the approval it used
+)
+
+// Options is what a replay is made of.
+type Options struct {
+	Candidate *policy.Program
+	From, To  time.Time // both included
+	Recorded  bool      // history's decisions are the candidate's state
+	// Lengthened: the candidate's duplicate window is another than that in force at
+	// From; until then its passes last for its own window.
+	Lengthened bool
+	// Version returns a recorded version of the policy, nil if there is none.
+	Version func(version int) *policy.Program
+	// Flip is told each flip that is kept by name.
+	Flip func(report.Flip)
+}
+
+// Record is a recorded check.
+type Record struct {
+	Check *spend.Check
+	// Foreign is one of another policy: it leaves its fingerprint, and only its ID,
+	// fingerprint, pass and effect are set.
+	Foreign bool
+	// Reports are its outcomes that may change what it took, by their numbers.
+	Reports []*spend.Outcome
+	// Asked is what the check asked for whose approval this one uses, if that was
+	// before the first record; nil when it is not at hand.
+	Asked *spend.Approval
+}
+
+// Engine replays records.
+type Engine struct {
+	o       Options
+	tally   *report.Tally
+	passes  passes
+	taken   [sides]counters
+	asked   map[spend.ID]*asking
+	reports reports
+	peaks   map[string]*peak
+	warmUp  int64 // checks of the policy before From
+	swept   int   // what was held after the last sweep
+}
+
+// asking is a check that asked for an approval.
+type asking struct {
+	rules   [sides][]spend.EscalatedRule
+	allowed bool // by the candidate, which needs no approval
+	charges []spend.Charge
+	until   int64 // when nobody can use it any more
+}
+
+// New returns an engine before its first record.
+func New(o Options) *Engine {
+	e := &Engine{o: o, tally: report.NewTally(), asked: make(map[spend.ID]*asking), peaks: make(map[string]*peak)}
+	e.passes.latest = make(map[fingerprint]*pass)
+	for side := range e.taken {
+		e.taken[side].byID = make(map[spend.ID]*counter)
+	}
+	return e
+}
+
+// judgement is how a side decides a check.
+type judgement struct {
+	report.Verdict
+	repeats bool           // it is a duplicate
+	charges []spend.Charge // of the budgets that judge it
+	asks    *spend.Approval
+}
+
+// Feed replays the next record; they come in the order of their identifiers. It fails
+// with ErrTooLarge.
+func (e *Engine) Feed(r *Record) error {
+	c := r.Check
+	e.reportUntil(order(c.ID))
+	if r.Foreign {
+		e.leave(c, [sides]held{{until: c.Pass.UntilMS, effect: c.Decision.Effect}, {until: c.Pass.UntilMS, effect: c.Decision.Effect}})
+		e.expect(c, r.Reports, nil, nil)
+		return e.bound(c)
+	}
+	own := e.o.Version(c.Decision.PolicyVersion)
+	if c.Timestamp().Before(e.o.From) {
+		e.warmUp++
+		e.follow(r, own, nil)
+		return e.bound(c)
+	}
+	e.compare(r, own)
+	return e.bound(c)
+}
+
+// compare judges a check of the period by both sides.
+func (e *Engine) compare(r *Record, own *policy.Program) {
+	c := r.Check
+	asked, known := e.askedBy(r)
+	reason := ""
+	switch {
+	case own == nil:
+		reason = VersionUnknown
+	case !known:
+		reason = ApprovalUnknown
+	default:
+		reason = e.unexplained(c, own, asked)
+	}
+	if reason != "" {
+		e.tally.Skip(reason)
+		e.follow(r, own, nil)
+		return
+	}
+	if asked != nil && asked.allowed && !e.o.Recorded {
+		e.tally.Skip(ApprovalNotNeeded)
+		e.followAsked(r, own, asked)
+		return
+	}
+	var lift []spend.EscalatedRule
+	if asked != nil {
+		lift = asked.rules[candidate]
+	}
+	j := e.judge(candidate, e.o.Candidate, c, lift)
+	was := report.VerdictOf(&c.Decision)
+	if e.tally.Add(&c.Action, was, j.Verdict) && e.o.Flip != nil {
+		e.o.Flip(report.FlipOf(c, was, j.Verdict))
+	}
+	e.follow(r, own, &j)
+}
+
+// unexplained returns why the version that judged the check does not decide it as it
+// is recorded; empty if it does.
+func (e *Engine) unexplained(c *spend.Check, own *policy.Program, asked *asking) string {
+	var lift []spend.EscalatedRule
+	if asked != nil {
+		lift = asked.rules[recorded]
+	}
+	now, was := e.judge(recorded, own, c, lift), report.VerdictOf(&c.Decision)
+	now.Version = was.Version
+	switch {
+	case now.Verdict == was:
+		return ""
+	case now.Reason == spend.ReasonDuplicate || was.Reason == spend.ReasonDuplicate:
+		return DuplicateOrder
+	case byBudget(now.Reason) || byBudget(was.Reason):
+		return BudgetOrder
+	}
+	return OtherDecision
+}
+
+func byBudget(r spend.Reason) bool {
+	return r == spend.ReasonBudgetExceeded || r == spend.ReasonCountLimitExceeded
+}
+
+// askedBy returns the check whose approval this one was sent with; nil without one.
+func (e *Engine) askedBy(r *Record) (asked *asking, known bool) {
+	id := r.Check.Action.ApprovalID
+	if id.IsZero() {
+		return nil, true
+	}
+	if asked = e.asked[id]; asked != nil {
+		return asked, true
+	}
+	if r.Asked == nil {
+		return nil, false
+	}
+	return &asking{rules: [sides][]spend.EscalatedRule{r.Asked.Rules, r.Asked.Rules}}, true
+}
+
+// follow changes the state by a check: that of history by what is recorded, that of the
+// candidate by its judgement, or by what is recorded where there is none.
+func (e *Engine) follow(r *Record, own *policy.Program, j *judgement) {
+	c := r.Check
+	inPeriod := !c.Timestamp().Before(e.o.From)
+	effect, passed := c.Decision.Effect, c.Pass.Passed()
+	was := held{until: c.Pass.UntilMS, effect: effect}
+	if j != nil && !e.o.Recorded {
+		effect, passed = j.Effect, !j.repeats && (j.Effect != spend.Block || !byBudget(j.Reason))
+	}
+	will := held{effect: effect}
+	if passed {
+		will.until = c.Pass.UntilMS
+		if inPeriod || e.o.Lengthened {
+			will.until = max(will.until, claimed(c)+e.o.Candidate.Window().Milliseconds())
+		}
+	}
+	if c.Pass.Passed() || passed {
+		e.leave(c, [sides]held{was, will})
+	}
+	var took, takes []spend.Charge
+	if c.Decision.Effect == spend.Allow && own != nil && own.HasBudgets() {
+		took = e.take(recorded, e.charges(own, c))
+	}
+	if effect == spend.Allow && e.o.Candidate.HasBudgets() {
+		if j != nil && j.charges != nil {
+			takes = j.charges
+		} else {
+			takes = e.charges(e.o.Candidate, c)
+		}
+		takes = e.take(candidate, e.counting(c, takes))
+		if inPeriod {
+			e.noteTaken(takes)
+		}
+	}
+	e.ask(c, j, takes)
+	if c.Decision.Effect != spend.Allow {
+		return
+	}
+	if effect != spend.Allow {
+		e.expect(c, r.Reports, took, nil, recorded)
+		return
+	}
+	e.expect(c, r.Reports, took, takes)
+}
+
+// followAsked is follow of a check that the candidate's agent had no need to make: what
+// became of it became of the check that asked.
+func (e *Engine) followAsked(r *Record, own *policy.Program, asked *asking) {
+	c := r.Check
+	if c.Pass.Passed() {
+		e.leave(c, [sides]held{{until: c.Pass.UntilMS, effect: c.Decision.Effect}, {}})
+	}
+	if c.Decision.Effect != spend.Allow {
+		return
+	}
+	var took []spend.Charge
+	if own.HasBudgets() {
+		took = e.take(recorded, e.charges(own, c))
+	}
+	e.expect(c, r.Reports, took, asked.charges)
+}
+
+// ask remembers what the check asks of people.
+func (e *Engine) ask(c *spend.Check, j *judgement, takes []spend.Charge) {
+	if c.Approval == nil {
+		return // nobody was asked, so nobody decided
+	}
+	a := &asking{until: c.Timestamp().Add(c.Approval.Expires + c.Approval.UseWithin).UnixMilli()}
+	a.rules = [sides][]spend.EscalatedRule{c.Approval.Rules, c.Approval.Rules}
+	if j != nil {
+		a.rules[candidate], a.allowed, a.charges = nil, j.Effect == spend.Allow, takes
+		if j.asks != nil {
+			a.rules[candidate] = j.asks.Rules
+		}
+	}
+	e.asked[c.ID] = a
+}
+
+// leave adds the fingerprint of a check.
+func (e *Engine) leave(c *spend.Check, by [sides]held) {
+	e.passes.add(fingerprint(c.Fingerprint[:]), &pass{id: c.ID, claimed: claimed(c), held: by}, c.Timestamp().UnixMilli())
+}
+
+// claimed is when a check claimed its fingerprint: of one that did not, when it was made.
+func claimed(c *spend.Check) int64 {
+	if c.Pass.Passed() {
+		return c.Pass.ClaimedMS
+	}
+	return c.Timestamp().UnixMilli()
+}
+
+// bound forgets what is over now and then, and fails when too much is left.
+func (e *Engine) bound(c *spend.Check) error {
+	n := e.held()
+	if n < 2*e.swept+1024 && n <= MaxHeld {
+		return nil
+	}
+	now := c.Timestamp().UnixMilli()
+	e.passes.sweep(now)
+	for side := range e.taken {
+		e.taken[side].sweep(now)
+	}
+	for id, a := range e.asked {
+		if a.until <= now {
+			delete(e.asked, id)
+		}
+	}
+	if e.swept = e.held(); e.swept > MaxHeld {
+		return ErrTooLarge
+	}
+	return nil
+}
+
+func (e *Engine) held() int {
+	return e.passes.count + e.taken[recorded].count + e.taken[candidate].count + len(e.asked) + len(e.reports)
+}
+
+// order is where the ID of a check or an outcome stands in time, to a quarter of a
+// microsecond: those of outcomes are of another version.
+func order(id spend.ID) uint64 {
+	at := binary.BigEndian.Uint64(id[:8])
+	return at>>16<<12 | at&0xfff
+}
+
+// Report returns the result once all records were fed. Its Coverage has the counts.
+func (e *Engine) Report() *report.Report {
+	r := e.tally.Report()
+	r.Coverage.From, r.Coverage.To = report.Time(e.o.From), report.Time(e.o.To)
+	r.Coverage.WarmUp = &report.WarmUp{Checks: e.warmUp}
+	r.Budgets = e.budgetPeaks()
+	return r
+}
+
+// expect keeps the reports of a check until their time.
+func (e *Engine) expect(c *spend.Check, all []*spend.Outcome, took, takes []spend.Charge, only ...int) {
+	for i, o := range all {
+		ev := &reporting{at: order(o.ID), outcome: *o, fingerprint: fingerprint(c.Fingerprint[:]), uses: c.Action.ApprovalID}
+		if i > 0 {
+			ev.outcome.Follows = all[i-1]
+		}
+		ev.charges = [sides][]spend.Charge{took, takes}
+		ev.on = [sides]bool{true, only == nil}
+		heap.Push(&e.reports, ev)
+	}
+}

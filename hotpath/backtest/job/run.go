@@ -1,0 +1,248 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/archive"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/backtest"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/report"
+)
+
+const (
+	// pageSize is how many checks are read at once.
+	pageSize = 5000
+	// stride is after how many checks others may run, some tenths of a millisecond.
+	stride = 64
+	// maxFlips is how many flips wait to be recorded.
+	maxFlips = 1000
+)
+
+// run is one attempt at a backtest.
+type run struct {
+	*Worker
+	b        *audit.Backtest
+	engine   *backtest.Engine
+	versions versions
+	warmUp   time.Time
+	progress audit.BacktestProgress
+	held     time.Time // when the lease was renewed last
+	resumed  time.Time // since when it has been running without a pause
+	missing  []string
+}
+
+// failedError is why a backtest can have no result, in words for who asked for it.
+type failedError struct{ text string }
+
+func (e *failedError) Error() string { return e.text }
+
+// failure returns what is told of an error.
+func failure(err error) string {
+	if own, ok := errors.AsType[*failedError](err); ok {
+		return own.text
+	}
+	if errors.Is(err, backtest.ErrTooLarge) {
+		return backtest.ErrTooLarge.Error()
+	}
+	if errors.Is(err, archive.ErrAltered) {
+		return "an archive is not what was written; audit verify names it"
+	}
+	return "unexpected error; see the service's log"
+}
+
+// replay runs it and returns its report.
+func (r *run) replay(ctx context.Context) (string, error) {
+	candidate, err := r.prepare(ctx)
+	if err != nil {
+		return "", err
+	}
+	r.held, r.resumed = time.Now(), time.Now()
+	r.engine = backtest.New(backtest.Options{
+		Candidate: candidate, From: r.b.From, To: r.b.To, Recorded: r.b.Recorded,
+		Lengthened: r.versions.inForce == nil || r.versions.inForce.Window() != candidate.Window(),
+		Version:    func(version int) *policy.Program { return r.versions.program(ctx, version) },
+		Flip:       func(f report.Flip) { r.progress.Flips = append(r.progress.Flips, f.JSON()) },
+	})
+	if err := r.readAll(ctx); err != nil {
+		return "", err
+	}
+	if r.versions.failed != nil {
+		return "", r.versions.failed
+	}
+	if err := r.hold(ctx); err != nil {
+		return "", err
+	}
+	result := r.engine.Report()
+	if r.warmUp.After(r.b.From) { // the policy is younger
+		r.warmUp = r.b.From
+	}
+	result.Coverage.WarmUp.From = report.Time(r.warmUp)
+	result.Coverage.MissingDays = append(result.Coverage.MissingDays, r.missing...)
+	return result.JSON(), nil
+}
+
+// readAll feeds the engine, of archived days from their archives.
+func (r *run) readAll(ctx context.Context) error {
+	days, err := ask(ctx, func(ctx context.Context) ([]audit.ArchivedDay, error) {
+		return r.Store.ArchivedDays(ctx, r.warmUp, r.b.To)
+	})
+	if err != nil {
+		return err
+	}
+	at, end := audit.FirstID(r.warmUp.UnixMilli()), audit.FirstID(r.b.To.UnixMilli()+1)
+	for _, day := range days {
+		next := audit.FirstID(day.Day.AddDate(0, 0, 1).UnixMilli())
+		if err := r.readTables(ctx, at, audit.FirstID(day.Day.UnixMilli())); err != nil {
+			return err
+		}
+		if at.Compare(audit.FirstID(day.Day.UnixMilli())) < 0 {
+			at = audit.FirstID(day.Day.UnixMilli())
+		}
+		if err := r.readArchive(ctx, day, at, earlier(next, end)); err != nil {
+			return err
+		}
+		at = next
+	}
+	return r.readTables(ctx, at, end)
+}
+
+func earlier(a, b spend.ID) spend.ID {
+	if a.Compare(b) < 0 {
+		return a
+	}
+	return b
+}
+
+// readTables feeds what the tables have between two IDs.
+func (r *run) readTables(ctx context.Context, at, end spend.ID) error {
+	for at.Compare(end) < 0 {
+		q := audit.HistoryQuery{PolicyID: r.b.PolicyID, After: at, End: end, Limit: pageSize}
+		page, err := ask(ctx, func(ctx context.Context) (audit.HistoryPage, error) { return r.Store.PageHistory(ctx, q) })
+		if err != nil {
+			return err
+		}
+		if len(page.Checks) == 0 {
+			return nil
+		}
+		if err := r.feed(ctx, page); err != nil {
+			return err
+		}
+		at = page.Checks[len(page.Checks)-1].ID
+	}
+	return nil
+}
+
+// feed feeds a page.
+func (r *run) feed(ctx context.Context, page audit.HistoryPage) error {
+	asked, err := r.askedBefore(ctx, page.Checks)
+	if err != nil {
+		return err
+	}
+	outcomes := page.Outcomes
+	for i := range page.Checks {
+		h := &page.Checks[i]
+		record := backtest.Record{Check: &h.Check, Foreign: h.Foreign, Asked: asked[h.Action.ApprovalID]}
+		for len(outcomes) > 0 && outcomes[0].CheckID.Compare(h.ID) < 0 {
+			outcomes = outcomes[1:] // of what the page does not have
+		}
+		n := 0
+		for n < len(outcomes) && outcomes[n].CheckID == h.ID {
+			n++
+		}
+		record.Reports, outcomes = outcomes[:n:n], outcomes[n:]
+		if err := r.engine.Feed(&record); err != nil {
+			return err
+		}
+		if !h.Foreign {
+			r.progress.Checks++
+		}
+		r.progress.Reached = h.Timestamp()
+		if i%stride == stride-1 {
+			if err := r.breathe(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return r.breathe(ctx)
+}
+
+// breathe lets others run, renews the lease when it is time, and takes half of the time
+// only while the node is busy.
+func (r *run) breathe(ctx context.Context) error {
+	if len(r.progress.Flips) >= maxFlips || time.Since(r.held) >= holdEvery {
+		if err := r.hold(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Busy == nil || !r.Busy() {
+		runtime.Gosched()
+		r.resumed = time.Now()
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Since(r.resumed)):
+	}
+	r.resumed = time.Now()
+	return nil
+}
+
+// hold renews the lease and records progress and flips.
+func (r *run) hold(ctx context.Context) error {
+	_, err := ask(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.Store.HoldBacktest(ctx, r.holder, r.b.ID, r.progress, leaseFor)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot hold the backtest: %w", err)
+	}
+	r.progress.Behind += len(r.progress.Flips)
+	r.progress.Flips, r.held = nil, time.Now()
+	return nil
+}
+
+// askedBefore returns what the checks asked for whose approvals these use, if that was
+// before the first that is read.
+func (r *run) askedBefore(ctx context.Context, checks []audit.HistoryCheck) (map[spend.ID]*spend.Approval, error) {
+	first := audit.FirstID(r.warmUp.UnixMilli())
+	var ids []spend.ID
+	for i := range checks {
+		if id := checks[i].Action.ApprovalID; !id.IsZero() && id.Compare(first) < 0 {
+			ids = append(ids, id)
+		}
+	}
+	if ids == nil {
+		return nil, nil
+	}
+	found, err := ask(ctx, func(ctx context.Context) ([]*spend.Check, error) { return r.Store.Checks(ctx, ids) })
+	asked := make(map[spend.ID]*spend.Approval, len(found))
+	for _, c := range found {
+		asked[c.ID] = c.Approval
+	}
+	return asked, err
+}
+
+// askAgainFor is how long a store that does not answer is asked: less than a lease.
+const askAgainFor = 15 * time.Second
+
+// ask asks the store, again while it is not available.
+func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (answer T, err error) {
+	for until := time.Now().Add(askAgainFor); ; {
+		asked, cancel := context.WithTimeout(ctx, storeTimeout)
+		answer, err = question(asked)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, audit.ErrUnavailable) || time.Now().After(until) {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package backtest
+
+import (
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/report"
+)
+
+// judge decides a check as a node does, by the state of one side: the duplicate guard,
+// the rules, then the budgets. lift are the rules whose escalations people approved.
+func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend.EscalatedRule) (j judgement) {
+	upTo := spend.Block
+	switch {
+	case !c.Action.ApprovalID.IsZero():
+		upTo = spend.Allow
+	case p.JudgesAgain():
+		upTo = spend.Escalate
+	}
+	if e.passes.repeats(fingerprint(c.Fingerprint[:]), side, claimed(c), p.Window(), upTo) {
+		j.repeats = true
+		j.Verdict = report.Verdict{Effect: spend.Block, Reason: spend.ReasonDuplicate, RuleID: p.GuardRuleID()}
+		return j
+	}
+	// What the type was inferred from makes a decision less sure, not another.
+	r := spend.Resolution{Type: c.ActionType, Confidence: spend.High}
+	for {
+		found, exceeded := e.byRules(&j, side, p, c, r, lift)
+		if found.Effect == spend.Escalate && lift != nil {
+			lift = nil
+			continue
+		}
+		if found.Effect == spend.Escalate {
+			j.asks = p.Asks(&c.Action, r, c.ID.Time(), j.charges, exceeded)
+		}
+		j.Verdict = report.Verdict{Effect: found.Effect, Reason: found.Reason, RuleID: p.RuleID(found)}
+		return j
+	}
+}
+
+// byRules evaluates rules and budgets once.
+func (e *Engine) byRules(j *judgement, side int, p *policy.Program, c *spend.Check, r spend.Resolution, lift []spend.EscalatedRule) (policy.Finding, map[int]spend.Usage) {
+	j.charges = nil
+	found := p.EvaluateLifting(&c.Action, r, c.ID.Time(), lift)
+	if !p.HasBudgets() || found.Effect == spend.Block {
+		return found, nil
+	}
+	if uncovered, ok := p.Uncovered(found, &c.Action, r); ok {
+		return uncovered, nil
+	}
+	j.charges = e.charges(p, c)
+	p.Lift(j.charges, lift)
+	var exceeded map[int]spend.Usage
+	for i := range j.charges {
+		charge := &j.charges[i]
+		usage := e.taken[side].usage(charge)
+		if charge.Fits(usage) {
+			continue
+		}
+		if exceeded == nil {
+			exceeded = make(map[int]spend.Usage)
+		}
+		exceeded[i] = usage
+	}
+	return p.Exceeded(found, r, j.charges, exceeded), exceeded
+}
+
+// charges are what a check takes from the budgets of a version if it is allowed.
+func (*Engine) charges(p *policy.Program, c *spend.Check) []spend.Charge {
+	return p.Charges(nil, &c.Action, spend.Resolution{Type: c.ActionType, Confidence: spend.High}, c.PrincipalName(), c.ID.Time())
+}
+
+// counting leaves out the charges of budgets that go on counting what they counted
+// before From, of checks that versions before those judged.
+func (*Engine) counting(c *spend.Check, charges []spend.Charge) []spend.Charge {
+	for i := range charges {
+		if charges[i].Since <= c.Decision.PolicyVersion {
+			continue
+		}
+		kept := make([]spend.Charge, 0, len(charges))
+		for k := range charges {
+			if charges[k].Since <= c.Decision.PolicyVersion {
+				kept = append(kept, charges[k])
+			}
+		}
+		return kept
+	}
+	return charges
+}
+
+// take takes charges on one side.
+func (e *Engine) take(side int, charges []spend.Charge) []spend.Charge {
+	for i := range charges {
+		e.taken[side].take(&charges[i])
+	}
+	return charges
+}

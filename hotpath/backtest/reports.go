@@ -1,0 +1,62 @@
+package backtest
+
+import (
+	"container/heap"
+
+	"spendgate/audit/spend"
+)
+
+// reporting is an outcome that will be reported.
+type reporting struct {
+	at          uint64
+	outcome     spend.Outcome
+	fingerprint fingerprint
+	uses        spend.ID // the approval that the check used
+	charges     [sides][]spend.Charge
+	on          [sides]bool // where the check was allowed
+}
+
+// reports are those to come, the next first.
+type reports []*reporting
+
+func (r reports) Len() int { return len(r) }
+func (r reports) Less(i, j int) bool {
+	return r[i].at < r[j].at || r[i].at == r[j].at && r[i].outcome.ID.Compare(r[j].outcome.ID) < 0
+}
+func (r reports) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+
+// Push implements heap.Interface.
+func (r *reports) Push(one any) { *r = append(*r, one.(*reporting)) }
+
+// Pop implements heap.Interface.
+func (r *reports) Pop() any {
+	last := len(*r) - 1
+	one := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return one
+}
+
+// reportUntil applies the reports before a time: what they give back, and whether they
+// free the fingerprint of the check, or of the one that asked for the approval it used.
+func (e *Engine) reportUntil(at uint64) {
+	for len(e.reports) > 0 && e.reports[0].at < at {
+		ev := heap.Pop(&e.reports).(*reporting)
+		o := &ev.outcome
+		for side := range sides {
+			if !ev.on[side] {
+				continue
+			}
+			for i := range ev.charges[side] {
+				charge := &ev.charges[side][i]
+				if by := o.Correction(charge); by != (spend.Correction{}) {
+					e.taken[side].correct(charge, by)
+				}
+			}
+			e.passes.release(ev.fingerprint, o.CheckID, side, o.Frees())
+			if !ev.uses.IsZero() {
+				e.passes.release(ev.fingerprint, ev.uses, side, o.Frees())
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+)
+
+// ErrBacktestEnded refuses to cancel a backtest that has succeeded or failed.
+var ErrBacktestEnded = errors.New("the backtest has ended")
+
+// PermitBacktests refuses a key that is bound to agents: what a policy did is of all of them.
+func (a Access) PermitBacktests() error {
+	if a.key != nil && a.key.Grants.AgentIDs != nil {
+		return &ForbiddenError{"the key is bound to agents, and a backtest is about all of a policy's"}
+	}
+	return nil
+}
+
+// ReadsChecks reports whether the caller may read checks.
+func (a Access) ReadsChecks() bool { return a.permit(spend.ChecksRead) == nil }
+
+// CreateBacktest stores a backtest, which some node runs. The faults that were found in
+// the rest of the request, and those of its rules, are returned together as
+// spend.Faults. Errors: a ForbiddenError, ErrPolicyNotFound, audit.ErrBacktestsFull.
+func (a *Authorizer) CreateBacktest(ctx context.Context, c Access, b *audit.Backtest, faults spend.Faults) error {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if b.Rules != "" {
+		if err := a.catalog.compiles.take(stored); err != nil {
+			return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+		}
+		policy.Compile(b.PolicyID, 0, b.Rules, &faults)
+		a.catalog.compiles.free()
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if !c.SeesPolicy(b.PolicyID) {
+		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
+	}
+	if err := c.PermitBacktests(); err != nil {
+		return err
+	}
+	_, err := a.store.Policy(stored, b.PolicyID, b.Version)
+	if errors.Is(err, audit.ErrNotFound) {
+		return &PolicyNotFoundError{b.PolicyID}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, b.PolicyID, err)
+	}
+	b.CreatedAt = a.now().UTC().Truncate(time.Millisecond)
+	b.ID, b.Status = spend.NewID(b.CreatedAt), audit.BacktestQueued
+	b.KeyID, b.Principal = c.keyID(), c.principal()
+	return a.store.CreateBacktest(stored, b)
+}
+
+// CancelBacktest cancels a backtest that has not ended, and returns it as it is then. One
+// that was canceled stays so.
+func (a *Authorizer) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
+	b, err := a.store.CancelBacktest(ctx, id)
+	if err == nil && b.Status != audit.BacktestCanceled {
+		return nil, ErrBacktestEnded
+	}
+	return b, err
+}

@@ -1,0 +1,290 @@
+package httpapi
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// postBacktest answers POST /v1/backtests.
+func (a *API) postBacktest(x *exchange) error {
+	b := new(audit.Backtest)
+	err := x.decode(func(r *reader) error { return decodeBacktest(r, b) })
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && !only {
+		return err
+	}
+	if err := a.authorizer.CreateBacktest(x.context(), x.access, b, faults); err != nil {
+		return err
+	}
+	x.out = appendBacktest(x.out, b)
+	return x.answer(fasthttp.StatusAccepted)
+}
+
+// decodeBacktest reads the body of POST /v1/backtests.
+func decodeBacktest(r *reader, b *audit.Backtest) error {
+	var from, to string
+	versioned := false
+	for r.next() {
+		switch r.name {
+		case "policy_id":
+			b.PolicyID = r.text()
+		case "rules":
+			if r.kind() == jsontext.KindNull {
+				r.skip()
+				continue
+			}
+			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+			b.Rules = string(rules)
+		case "version":
+			b.Version, versioned = r.integer(1, math.MaxInt32)
+		case "from":
+			from = r.text()
+		case "to":
+			to = r.text()
+		case "state":
+			switch state := r.optionalText(); state {
+			case "", stateCounterfactual:
+			case stateRecorded:
+				b.Recorded = true
+			default:
+				r.fault("state", "must be counterfactual or recorded")
+			}
+		default:
+			r.unknown()
+		}
+	}
+	switch {
+	case spend.Blank(b.PolicyID):
+		r.missing("policy_id", 0)
+	case !spend.ValidPolicyID(b.PolicyID):
+		r.fault("policy_id", spend.PolicyIDForm)
+	}
+	switch {
+	case versioned && b.Rules != "":
+		r.fault("version", "is not accepted beside rules")
+	case !versioned && b.Rules == "":
+		r.missing("rules", 0)
+	}
+	return decodePeriod(r, b, from, to)
+}
+
+// The states by which a candidate judges.
+const (
+	stateCounterfactual = "counterfactual"
+	stateRecorded       = "recorded"
+)
+
+// decodePeriod reads from and to, both of which are required (S22).
+func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
+	given := make(map[string]string)
+	for _, member := range [...]struct{ name, text string }{{"from", from}, {"to", to}} {
+		if spend.Blank(member.text) {
+			r.missing(member.name, 0)
+		} else {
+			given[member.name] = member.text
+		}
+	}
+	b.From, b.To = queryRange(given, &r.faults)
+	return r.faults.Err()
+}
+
+// errBacktestNotFound is of one that the caller may not see, too.
+var errBacktestNotFound = &refusal{404, "backtest_not_found", "there is no such backtest; they are kept for 30 days"}
+
+// backtestOf returns the backtest that the path names, if the caller may see it.
+func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
+	if err := x.access.PermitBacktests(); err != nil {
+		return nil, err
+	}
+	id, err := x.pathID("backtest_id", spend.PrefixBacktest, errBacktestNotFound)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	b, err := a.store.Backtest(ctx, id)
+	if err != nil {
+		return nil, orAbsent(err, errBacktestNotFound)
+	}
+	if !x.access.SeesPolicy(b.PolicyID) {
+		return nil, errBacktestNotFound
+	}
+	return b, nil
+}
+
+// getBacktest answers GET /v1/backtests/{backtest_id}.
+func (a *API) getBacktest(x *exchange) error {
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	b, err := a.backtestOf(x)
+	if err != nil {
+		return err
+	}
+	x.out = appendBacktest(x.out, b)
+	return x.answer(200)
+}
+
+// postCancel answers POST /v1/backtests/{backtest_id}/cancel.
+func (a *API) postCancel(x *exchange) error {
+	if err := x.nothingElse(); err != nil {
+		return err
+	}
+	b, err := a.backtestOf(x)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	if b, err = a.authorizer.CancelBacktest(ctx, b.ID); err != nil {
+		return orAbsent(err, errBacktestNotFound)
+	}
+	x.out = appendBacktest(x.out, b)
+	return x.answer(200)
+}
+
+// getBacktests answers GET /v1/backtests.
+func (a *API) getBacktests(x *exchange) error {
+	var faults spend.Faults
+	values := parameters(x.query(), &faults, "policy_id", "status", "limit", "cursor")
+	q := audit.BacktestQuery{PolicyID: values["policy_id"], Status: audit.BacktestStatus(values["status"])}
+	if q.PolicyID != "" && !spend.ValidPolicyID(q.PolicyID) {
+		faults.Add("policy_id", spend.PolicyIDForm)
+	}
+	switch q.Status {
+	case "", audit.BacktestQueued, audit.BacktestRunning, audit.BacktestSucceeded, audit.BacktestFailed, audit.BacktestCanceled:
+	default:
+		faults.Add("status", "must be queued, running, succeeded, failed or canceled")
+	}
+	filters := sumOf("backtests 1", q.PolicyID, string(q.Status))
+	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if err := x.access.PermitBacktests(); err != nil {
+		return err
+	}
+	q.PolicyIDs = x.access.Bounds().PolicyIDs
+	ctx, cancel := x.readContext()
+	defer cancel()
+	page, more, err := a.store.ListBacktests(ctx, q)
+	if err != nil {
+		return err
+	}
+	position := func(b *audit.Backtest) string { return string(b.ID[:]) }
+	return answerPage(x, page, appendListedBacktest, position, more, filters, noTotal)
+}
+
+// listedFlip is a flip and its number.
+type listedFlip struct {
+	n    int
+	text string
+}
+
+// getFlips answers GET /v1/backtests/{backtest_id}/flips.
+func (a *API) getFlips(x *exchange) error {
+	var faults spend.Faults
+	values := parameters(x.query(), &faults, "limit", "cursor")
+	filters := sumOf("flips 1", x.pathValue("backtest_id"))
+	limit, position := queryPage(values, filters, &faults)
+	behind, ok := 0, true
+	if position != "" {
+		if behind, ok = wholeNumber(position); !ok {
+			faults.Add("cursor", cursorForm)
+		}
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	b, err := a.backtestOf(x)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	texts, more, err := a.store.BacktestFlips(ctx, b.ID, behind, limit)
+	if err != nil {
+		return err
+	}
+	flips := make([]listedFlip, len(texts))
+	for i, text := range texts {
+		if !x.access.ReadsChecks() {
+			text = withoutAction(text)
+		}
+		flips[i] = listedFlip{behind + i + 1, text}
+	}
+	record := func(dst []byte, f *listedFlip) []byte { return append(dst, f.text...) }
+	return answerPage(x, flips, record, func(f *listedFlip) string { return strconv.Itoa(f.n) }, more, filters, noTotal)
+}
+
+// withoutAction leaves out of a flip what is a check's data. Quotes within texts are
+// escaped, so that nothing else looks so.
+func withoutAction(flip string) string {
+	shown, _, _ := strings.Cut(flip, `,"action":{`)
+	return shown + `,"action":null}`
+}
+
+// appendBacktest writes a backtest with its rules and its report.
+func appendBacktest(dst []byte, b *audit.Backtest) []byte {
+	o := appendBacktestMembers(dst, b)
+	o.raw("rules", b.Rules)
+	o.raw("report", b.Report)
+	return o.end()
+}
+
+// appendListedBacktest writes a backtest as lists have it.
+func appendListedBacktest(dst []byte, b *audit.Backtest) []byte {
+	o := appendBacktestMembers(dst, b)
+	return o.end()
+}
+
+func appendBacktestMembers(dst []byte, b *audit.Backtest) object {
+	o := newObject(dst)
+	o.id("backtest_id", b.ID, spend.PrefixBacktest)
+	o.text("policy_id", b.PolicyID)
+	o.count("version", b.Version != 0, int64(b.Version))
+	o.time("from", b.From)
+	o.time("to", b.To)
+	state := stateCounterfactual
+	if b.Recorded {
+		state = stateRecorded
+	}
+	o.text("state", state)
+	o.text("status", string(b.Status))
+	o.name("progress")
+	p := newObject(o)
+	p.integer("checks", b.Checks)
+	p.name("fraction")
+	p = append(p, strconv.FormatFloat(fraction(b), 'f', -1, 64)...)
+	p.optionalTime("reached", b.Reached)
+	o = p.end()
+	o.optional("error", b.Error)
+	o.text("key_id", b.KeyID)
+	o.text("principal", b.Principal)
+	o.time("created_at", b.CreatedAt)
+	o.optionalTime("started_at", b.StartedAt)
+	o.optionalTime("ended_at", b.EndedAt)
+	return o
+}
+
+// fraction is how much of the period has been replayed, in hundredths; the time before
+// it, which fills windows, is none of it.
+func fraction(b *audit.Backtest) float64 {
+	if b.Status == audit.BacktestSucceeded {
+		return 1
+	}
+	done, whole := b.Reached.Sub(b.From), b.To.Sub(b.From)+time.Millisecond
+	if b.Reached.IsZero() || done < 0 {
+		return 0
+	}
+	return math.Floor(100*min(float64(done)/float64(whole), 0.99)) / 100
+}

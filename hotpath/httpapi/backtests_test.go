@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/backtest/job"
+)
+
+// backtests tries the backtests of policy p, which nobody runs.
+func (d *described) backtests() {
+	const ask = `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02","state":"recorded"}`
+	made := d.send("POST", "/v1/backtests", ask, 202, true)
+	path := "/v1/backtests/" + field(d.t, made, "backtest_id")
+	for _, wrong := range []string{
+		`{"policy_id":"p","version":1,"from":"2026-01-02"}`, `{"policy_id":"p","version":0,"from":"2026-01-02","to":"2026-01-02"}`,
+		`{"policy_id":"p","rules":[],"from":"2026-01-02","to":"2026-01-02"}`, strings.Replace(ask, "recorded", "other", 1),
+	} {
+		d.send("POST", "/v1/backtests", wrong, 422, false)
+	}
+	d.send("POST", "/v1/backtests", strings.Replace(ask, "2026-01-02", "2025-01-02", 1), 422, true)
+	d.send("POST", "/v1/backtests", strings.Replace(ask, `"version":1`, `"version":99`, 1), 404, true)
+	d.send("GET", "/v1/backtests?policy_id=p&status=queued", "", 200, true)
+	d.send("GET", "/v1/backtests?status=none", "", 422, false)
+	d.send("GET", path, "", 200, true)
+	d.send("GET", path+"/flips", "", 200, true)
+	d.send("POST", path+"/cancel", "", 200, true)
+	d.send("GET", "/v1/backtests/bt_00000000000000000000000000000000", "", 404, true)
+}
+
+// TestBacktest: the version in force gives no flip over what it judged, a tighter one
+// names each check, and the same candidate gives the same bytes. A key that is bound to
+// agents is refused, and one without checks:read is shown no actions.
+func TestBacktest(t *testing.T) {
+	options := realOptions(t)
+	address := serveOn(t, New(options))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		job.New(job.Options{Store: options.Store.(job.Store), Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	defer func() { stop(); <-ended }()
+	admin := "X-Admin-Key: " + adminKey
+	key := func(grants string) string {
+		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body, "api_key")
+	}
+	full := key("")
+	rules := func(limit, day string) string {
+		return `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":` + limit + `}},` +
+			`{"rule_id":"day","rule_type":"budget","parameters":{"limit":` + day + `,"currency":"USD","window":"day","per":["agent_id"]}}]`
+	}
+	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":`+rules("100", "150")+`}`, full)
+	from := time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+	var ids []string
+	for _, amount := range []string{"30", "30", "60", "200", "70", "60", "20"} { // allow, duplicate, allow, cap, exceeded, duplicate, allow
+		answer := doAt(t, address, "POST", "/v1/checks", `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":`+amount+`,"currency":"USD","counterparty":"c"}`, full)
+		ids = append(ids, field(t, answer.body, "check_id"))
+	}
+	run := func(candidate string) (path, body string) {
+		t.Helper()
+		made := doAt(t, address, "POST", "/v1/backtests", `{"policy_id":"p",`+candidate+`,"from":"`+from+`","to":"2099-01-01"}`, full)
+		path = "/v1/backtests/" + field(t, made.body, "backtest_id")
+		for range 200 {
+			if body = doAt(t, address, "GET", path, "", full).body; field(t, body, "status") == "succeeded" {
+				return path, body
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal(body)
+		return "", ""
+	}
+	report := func(body string) string { _, text, _ := strings.Cut(body, `"report":`); return text }
+	_, same := run(`"version":1`)
+	if !strings.Contains(same, `"checks":7,"compared":7,"skipped":[]`) || !strings.Contains(same, `"flips":{"total":0,`) {
+		t.Errorf("its own version: %s", same)
+	}
+	tighter := `"rules":` + rules("50", "150")
+	path, one := run(tighter)
+	if _, again := run(tighter); report(one) != report(again) {
+		t.Errorf("the same candidate: %s\n%s", one, again)
+	}
+	// 60 is blocked by the cap, and then 70 by it too, which was blocked anyway.
+	if !strings.Contains(one, `"flips":{"total":1,"stricter":1,"looser":0,"to_allow":0,"listed":1}`) {
+		t.Errorf("a tighter one: %s", one)
+	}
+	flips := doAt(t, address, "GET", path+"/flips", "", full).body
+	if !strings.Contains(flips, ids[2]) || !strings.Contains(flips, `"rule_id":"cap"`) || !strings.Contains(flips, `"amount":60`) {
+		t.Errorf("flips: %s", flips)
+	}
+	blind := doAt(t, address, "GET", path+"/flips", "", key(`,"scopes":["backtests:write"]`)).body
+	if !strings.Contains(blind, ids[2]) || !strings.Contains(blind, `"action":null`) || strings.Contains(blind, "60") {
+		t.Errorf("flips without checks:read: %s", blind)
+	}
+	if got := doAt(t, address, "GET", path, "", key(`,"agent_ids":["a"]`)).status; got != 403 {
+		t.Errorf("bound to an agent: %d", got)
+	}
+	_, looser := run(`"rules":` + rules("1000", "1000"))
+	if !strings.Contains(looser, `"looser":2,"to_allow":2`) {
+		t.Errorf("a looser one: %s", looser)
+	}
+}
