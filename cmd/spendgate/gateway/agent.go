@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// remoteAgent is the conn of an agent over Streamable HTTP: what it posts is read, and
+// what is written goes to the stream of the request that it belongs to, or to the
+// one that listens.
+type remoteAgent struct {
+	id    string
+	owner string // the agent that opened the session
+	in    chan message
+	ended context.Context //nolint:containedctx // the agent hung up, or was idle
+	end   context.CancelFunc
+	idle  *time.Timer
+
+	mu      sync.Mutex
+	streams map[string]*stream // of requests, by their identifiers
+	general *stream            // of the GET
+	kept    []message          // for when there is a stream
+	over    bool
+}
+
+// stream is an HTTP response that is being written.
+type stream struct {
+	out  chan message
+	gone chan struct{} // closed when nobody reads it any more
+}
+
+const (
+	maxKept   = 1000
+	maxStream = 64
+)
+
+var errNoStream = errors.New("the agent listens to no stream")
+
+func (a *remoteAgent) read() (message, error) {
+	select {
+	case m := <-a.in:
+		return m, nil
+	case <-a.ended.Done():
+		return message{}, io.EOF
+	}
+}
+
+// receive hands over what was posted.
+func (a *remoteAgent) receive(ctx context.Context, m message) bool {
+	select {
+	case a.in <- m:
+		return true
+	case <-a.ended.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (a *remoteAgent) hangUp() { a.end() }
+
+// touch keeps an idle session alive.
+func (a *remoteAgent) touch() { a.idle.Reset(idleSession) }
+
+// close ends the streams; what is written afterwards is lost.
+func (a *remoteAgent) close() {
+	a.end()
+	a.idle.Stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+}
+
+func (a *remoteAgent) write(m message) error {
+	a.mu.Lock()
+	to := a.choose(m)
+	if to == nil {
+		defer a.mu.Unlock()
+		if m.isResponse() || a.over {
+			return errNoStream
+		}
+		if a.kept = append(a.kept, m); len(a.kept) > maxKept {
+			a.kept = a.kept[1:]
+		}
+		return nil
+	}
+	a.mu.Unlock()
+	select {
+	case to.out <- m:
+		return nil
+	case <-to.gone:
+		return errNoStream
+	}
+}
+
+// choose returns the stream for a message, nil if there is none. The mutex is held.
+func (a *remoteAgent) choose(m message) *stream {
+	if m.isResponse() {
+		return a.streams[string(m.ID)]
+	}
+	if to := a.streams[m.about]; to != nil {
+		return to
+	}
+	if a.general != nil {
+		return a.general
+	}
+	if m.hasID() { // a question must reach the agent
+		for _, to := range a.streams {
+			return to
+		}
+	}
+	return nil
+}
+
+// exchange hands over a request and writes what belongs to it, the response at last.
+func (a *remoteAgent) exchange(w http.ResponseWriter, r *http.Request, m message) {
+	to := &stream{out: make(chan message, maxStream), gone: make(chan struct{})}
+	defer close(to.gone)
+	id := string(m.ID)
+	a.mu.Lock()
+	_, twice := a.streams[id]
+	if !twice {
+		a.streams[id] = to
+	}
+	a.mu.Unlock()
+	if twice {
+		refuse(w, http.StatusBadRequest, failed(m.ID, &fault{Code: codeUnavailable, Message: "a request with this id is in flight"}))
+		return
+	}
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.streams, id)
+	}()
+	if !a.receive(r.Context(), m) {
+		http.Error(w, "the session is over", http.StatusNotFound)
+		return
+	}
+	if !strings.Contains(r.Header.Get("Accept"), typeEvents) {
+		a.answerWhole(w, r, to)
+		return
+	}
+	a.stream(w, r, to, true)
+}
+
+// answerWhole writes the response alone, to agents that take no stream.
+func (a *remoteAgent) answerWhole(w http.ResponseWriter, r *http.Request, to *stream) {
+	for {
+		select {
+		case m := <-to.out:
+			if m.isResponse() {
+				refuse(w, http.StatusOK, m)
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// listen writes what belongs to no request.
+func (a *remoteAgent) listen(w http.ResponseWriter, r *http.Request) {
+	to := &stream{out: make(chan message, maxKept+maxStream), gone: make(chan struct{})}
+	defer close(to.gone)
+	a.mu.Lock()
+	taken := a.general != nil
+	if !taken {
+		a.general = to
+		for _, m := range a.kept {
+			to.out <- m
+		}
+		a.kept = nil
+	}
+	a.mu.Unlock()
+	if taken {
+		http.Error(w, "the session has such a stream already", http.StatusConflict)
+		return
+	}
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.general = nil
+	}()
+	a.stream(w, r, to, false)
+}
+
+// stream writes events until the response was written, the agent is gone or the
+// session is over.
+func (a *remoteAgent) stream(w http.ResponseWriter, r *http.Request, to *stream, toResponse bool) {
+	w.Header().Set("Content-Type", typeEvents)
+	w.Header().Set("Cache-Control", "no-cache, no-transform")
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	ended := a.ended.Done()
+	var late <-chan time.Time
+	for {
+		if err := out.Flush(); err != nil {
+			return
+		}
+		select {
+		case m := <-to.out:
+			text, err := encodeMessage(m)
+			if err != nil {
+				continue
+			}
+			if _, err := io.WriteString(w, "event: message\ndata: "+string(text)+"\n\n"); err != nil {
+				return
+			}
+			if toResponse && m.isResponse() {
+				_ = out.Flush() // the end of the response does the same
+				return
+			}
+		case <-ticker.C:
+			a.touch()
+			if _, err := io.WriteString(w, ": waiting\n\n"); err != nil {
+				return
+			}
+		case <-ended:
+			if !toResponse {
+				return
+			}
+			ended, late = nil, time.After(stopTimeout) // calls that are being finished are answered
+		case <-late:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	onErrorInDoubt = "in_doubt"
+	onErrorFailed  = "failed"
+)
+
+// callTool handles a call: a mapped one asks the service, another one is passed on if
+// the file lets it.
+func (s *session) callTool(m message) {
+	invalid := func(text string) {
+		s.send(failed(m.ID, &fault{Code: jsonrpc.CodeInvalidParams, Message: text}))
+	}
+	params, err := parseObject(m.Params)
+	if err != nil {
+		invalid("params " + err.Error())
+		return
+	}
+	name, ok := textOf(params.get("name"))
+	l, own := s.owner(name)
+	if !ok || l == nil {
+		invalid(fmt.Sprintf("there is no tool %q", name))
+		return
+	}
+	if l.u.Tools[own] != nil {
+		s.callMapped(m, l, own, params)
+		return
+	}
+	if s.several() {
+		m.Params = params.with("name", quote(own)).text()
+	}
+	at := new(route)
+	if !s.fly(m, func(reason jsontext.Value) { at.cancel(reason) }) {
+		return
+	}
+	go func() {
+		if err := s.mayPass(l, own); err != nil {
+			s.reply(message{ID: m.ID, Result: refusedTool(err)})
+			return
+		}
+		s.pass(at, []*link{l}, m, func(answer message) bool { s.reply(answer); return true })
+	}()
+}
+
+// mayPass returns why a tool that is not mapped is off.
+func (s *session) mayPass(l *link, name string) error {
+	if s.gw.file.Shadow && s.gw.lock == nil {
+		return nil
+	}
+	err := s.accepted(s.ctx, l, name)
+	if err != nil && s.gw.file.Shadow {
+		s.log.Warn("a shadow passes what would be refused", "upstream", l.u.name, "tool", name, "reason", err)
+		return nil
+	}
+	return err
+}
+
+// accepted returns why a tool is off, by its definition as the server has it now.
+func (s *session) accepted(ctx context.Context, l *link, name string) error {
+	tools, err := l.tools(ctx)
+	if err != nil {
+		return fmt.Errorf("the tool's definition cannot be compared with the accepted one: %w", err)
+	}
+	d, ok := tools[name]
+	if !ok {
+		return fmt.Errorf("there is no tool %q", name)
+	}
+	return s.gw.permitted(l.u, name, d)
+}
+
+// refusedTool is the result of a call of a tool that is off.
+func refusedTool(err error) jsontext.Value {
+	return result{state: stateRefused, isError: true, text: "Refused: " + err.Error() + "."}.encode()
+}
+
+// checkNames fails if parameters have a member that programs could take for the name
+// or the arguments of the call.
+func checkNames(params object) error {
+	for _, m := range params {
+		for _, name := range []string{"name", "arguments"} {
+			if m.name != name && strings.EqualFold(m.name, name) {
+				return fmt.Errorf("params have the unknown member %q", m.name)
+			}
+		}
+		if strings.EqualFold(m.name, "task") {
+			return errors.New("a call that moves money cannot be a task")
+		}
+	}
+	return nil
+}

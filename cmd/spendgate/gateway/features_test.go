@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// features is a server that uses all of the protocol.
+func features() *sdk.Server {
+	server := sdk.NewServer(&sdk.Implementation{Name: "features", Version: "7"}, &sdk.ServerOptions{
+		Instructions: "features' own instructions", PageSize: 3,
+		CompletionHandler: func(_ context.Context, r *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
+			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{r.Params.Argument.Value + "-completed"}}}, nil
+		},
+		SubscribeHandler:   func(context.Context, *sdk.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
+	})
+	schema := map[string]any{"type": "object"}
+	add := func(name string, handler func(context.Context, *sdk.CallToolRequest) (string, error)) {
+		server.AddTool(&sdk.Tool{Name: name, InputSchema: schema, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+			func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				text, err := handler(ctx, r)
+				if err != nil {
+					return nil, err
+				}
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
+			})
+	}
+	add("echo", func(_ context.Context, r *sdk.CallToolRequest) (string, error) { return string(r.Params.Arguments), nil })
+	add("progress", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		for i := range 3 {
+			err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Message: "step",
+			})
+			if err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	})
+	add("sample", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		answer, err := r.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 7})
+		if err != nil {
+			return "", err
+		}
+		return answer.Model, nil
+	})
+	add("elicit", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		answer, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "sure?", RequestedSchema: map[string]any{
+			"type": "object", "properties": map[string]any{"sure": map[string]any{"type": "boolean"}},
+		}})
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(answer.Action, answer.Content["sure"]), nil
+	})
+	add("roots", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		answer, err := r.Session.ListRoots(ctx, nil)
+		if err != nil {
+			return "", err
+		}
+		return answer.Roots[0].URI, nil
+	})
+	add("log", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		return "logged", r.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "warning", Data: "a word"})
+	})
+	var cancelled atomic.Bool
+	add("hang", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
+		select {
+		case <-ctx.Done():
+			cancelled.Store(true)
+			return "", ctx.Err()
+		case <-time.After(20 * time.Second):
+			return "", errors.New("was not cancelled")
+		}
+	})
+	add("was_cancelled", func(context.Context, *sdk.CallToolRequest) (string, error) { return fmt.Sprint(cancelled.Load()), nil })
+	add("change", func(context.Context, *sdk.CallToolRequest) (string, error) {
+		server.AddPrompt(&sdk.Prompt{Name: "later"}, nil)
+		server.AddResource(&sdk.Resource{Name: "later", URI: "file:///later"}, nil)
+		return "changed", server.ResourceUpdated(context.Background(), &sdk.ResourceUpdatedNotificationParams{URI: "file:///a"})
+	})
+	add("fail", func(context.Context, *sdk.CallToolRequest) (string, error) { return "", errors.New("no luck") })
+	add("die", func(context.Context, *sdk.CallToolRequest) (string, error) { panic("dies") })
+	server.AddPrompt(&sdk.Prompt{Name: "greet"}, func(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Description: "hello " + r.Params.Arguments["who"]}, nil
+	})
+	server.AddResource(&sdk.Resource{Name: "a", URI: "file:///a"},
+		func(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: "content"}}}, nil
+		})
+	server.AddResourceTemplate(&sdk.ResourceTemplate{Name: "t", URITemplate: "file:///t/{x}"}, nil)
+	return server
+}
+
+// heard is what a client was told.
+type heard struct {
+	progress, logs, prompts, resources, updates, tools atomic.Int32
+}
+
+func featuresClient(h *heard) *sdk.Client {
+	client := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
+		CreateMessageHandler: func(_ context.Context, r *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
+			return &sdk.CreateMessageResult{Model: fmt.Sprint("model-", r.Params.MaxTokens), Role: "assistant", Content: &sdk.TextContent{Text: "x"}}, nil
+		},
+		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"sure": true}}, nil
+		},
+		ProgressNotificationHandler:  func(context.Context, *sdk.ProgressNotificationClientRequest) { h.progress.Add(1) },
+		LoggingMessageHandler:        func(context.Context, *sdk.LoggingMessageRequest) { h.logs.Add(1) },
+		PromptListChangedHandler:     func(context.Context, *sdk.PromptListChangedRequest) { h.prompts.Add(1) },
+		ResourceListChangedHandler:   func(context.Context, *sdk.ResourceListChangedRequest) { h.resources.Add(1) },
+		ResourceUpdatedHandler:       func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { h.updates.Add(1) },
+		ToolListChangedHandler:       func(context.Context, *sdk.ToolListChangedRequest) { h.tools.Add(1) },
+	})
+	client.AddRoots(&sdk.Root{URI: "file:///root"})
+	return client
+}
+
+// within waits until something is so.
+func within(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Errorf("not within 10 s: %s", what)
+			return
+		}
+	}
+}
+
+// Everything that is not mapped passes: a server's features work through a gateway
+// as they do without it, over each pair of transports, alone and beside another server.
+func TestFeatures(t *testing.T) {
+	remote := streamable(t, func() *sdk.Server { return features() })
+	for name, upstreams := range map[string]string{
+		"child":   "\n  one:\n    " + child(t, "features"),
+		"remote":  "\n  one:\n    url: " + remote,
+		"several": "\n  one:\n    " + child(t, "features") + "\n  two:\n    url: " + remote,
+	} {
+		for transport, open := range map[string]func(*testing.T, *Gateway, *sdk.Client) *sdk.ClientSession{"stdio": overStdio, "http": overHTTP} {
+			t.Run(name+"/"+transport, func(t *testing.T) {
+				t.Parallel()
+				listen := ""
+				if transport == "http" {
+					listen = "listen: 127.0.0.1:0\n"
+				}
+				prefix := ""
+				if name == "several" {
+					prefix = "one__"
+				}
+				g := load(t, "agent_id: a\nshadow: true\n"+listen+"upstreams:"+upstreams)
+				h := new(heard)
+				testFeatures(t, open(t, g, featuresClient(h)), h, prefix)
+			})
+		}
+	}
+}
+
+func testFeatures(t *testing.T, s *sdk.ClientSession, h *heard, prefix string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if !strings.Contains(s.InitializeResult().Instructions, "features' own instructions") {
+		t.Errorf("%+v", s.InitializeResult())
+	}
+	call := func(name string, arguments any, token any) string {
+		t.Helper()
+		params := &sdk.CallToolParams{Name: prefix + name, Arguments: arguments}
+		if token != nil {
+			params.SetProgressToken(token)
+		}
+		r, err := s.CallTool(ctx, params)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return ""
+		}
+		return textIn(r)
+	}
+	for name, want := range map[string]string{"sample": "model-7", "elicit": "accepttrue", "roots": "file:///root"} {
+		if got := call(name, nil, nil); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if _, err := s.CallTool(ctx, &sdk.CallToolParams{Name: prefix + "fail"}); err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Error(err)
+	}
+	if got := call("echo", map[string]any{"x": []any{1, "é"}}, nil); got != `{"x":[1,"é"]}` {
+		t.Error(got)
+	}
+	if got := call("progress", nil, "token-1"); got != "done" {
+		t.Error(got)
+	}
+	within(t, "progress", func() bool { return h.progress.Load() == 3 })
+	if err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
+		t.Error(err)
+	}
+	call("log", nil, nil)
+	within(t, "log", func() bool { return h.logs.Load() == 1 })
+	hanging, stop := context.WithCancel(ctx)
+	time.AfterFunc(200*time.Millisecond, stop)
+	if _, err := s.CallTool(hanging, &sdk.CallToolParams{Name: prefix + "hang"}); err == nil {
+		t.Error("was not cancelled")
+	}
+	within(t, "the server's call is cancelled", func() bool { return call("was_cancelled", nil, nil) == "true" })
+	testLists(ctx, t, s, prefix)
+	if err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: "file:///a"}); err != nil {
+		t.Error(err)
+	}
+	call("change", nil, nil)
+	within(t, "changed lists", func() bool { return h.prompts.Load() > 0 && h.resources.Load() > 0 && h.updates.Load() > 0 })
+	if err := s.Ping(ctx, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func testLists(ctx context.Context, t *testing.T, s *sdk.ClientSession, prefix string) {
+	var tools []string
+	for tool, err := range s.Tools(ctx, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools = append(tools, tool.Name)
+	}
+	count := 11
+	if prefix != "" {
+		count = 22
+	}
+	if !slices.Contains(tools, prefix+"echo") || len(tools) != count {
+		t.Error(tools)
+	}
+	prompt, err := s.GetPrompt(ctx, &sdk.GetPromptParams{Name: prefix + "greet", Arguments: map[string]string{"who": "you"}})
+	if err != nil || prompt.Description != "hello you" {
+		t.Error(prompt, err)
+	}
+	for resource, err := range s.Resources(ctx, nil) {
+		if err != nil || resource.URI != "file:///a" {
+			t.Error(resource, err)
+		}
+	}
+	for template, err := range s.ResourceTemplates(ctx, nil) {
+		if err != nil || template.Name != "t" {
+			t.Error(template, err)
+		}
+	}
+	read, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: "file:///a"})
+	if err != nil || read.Contents[0].Text != "content" {
+		t.Error(read, err)
+	}
+	if _, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: "file:///none"}); err == nil {
+		t.Error("a resource that is not there was read")
+	}
+	completed, err := s.Complete(ctx, &sdk.CompleteParams{
+		Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: prefix + "greet"}, Argument: sdk.CompleteParamsArgument{Name: "who", Value: "y"},
+	})
+	if err != nil || completed.Completion.Values[0] != "y-completed" {
+		t.Error(completed, err)
+	}
+}

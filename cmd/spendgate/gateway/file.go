@@ -1,0 +1,253 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/cmd/spendgate/policyfile"
+)
+
+// File is a gateway's file as its author wrote it.
+type File struct {
+	Spendgate struct {
+		URL     string `json:"url"`
+		KeyFile string `json:"key_file"`
+	} `json:"spendgate"`
+	AgentID   agentID              `json:"agent_id"`
+	Agents    map[string]agent     `json:"agents"`
+	Listen    string               `json:"listen"`
+	Default   string               `json:"default"`
+	Shadow    bool                 `json:"shadow"`
+	Upstreams map[string]*upstream `json:"upstreams"`
+
+	path  string
+	order []string // of the upstreams, as they are written
+}
+
+// agentID is who asks: a name, or the header of an HTTP request that has it.
+type agentID struct{ fixed, header string }
+
+type agent struct {
+	TokenFile string `json:"token_file"`
+
+	token string
+}
+
+// upstream is a server behind the gateway.
+type upstream struct {
+	Command []string         `json:"command"`
+	Env     map[string]value `json:"env"`
+	URL     string           `json:"url"`
+	Headers map[string]value `json:"headers"`
+	Tools   map[string]*tool `json:"tools"`
+
+	name   string
+	folder string // in which the command runs
+}
+
+// value is a text, or the file that has it.
+type value struct{ text, file string }
+
+// tool maps a tool's calls to actions.
+type tool struct {
+	PolicyID            string            `json:"policy_id"`
+	ActionType          string            `json:"action_type"`
+	Amount              *amountSource     `json:"amount"`
+	Currency            *source           `json:"currency"`
+	Counterparty        *source           `json:"counterparty"`
+	Metadata            map[string]source `json:"metadata"`
+	Same                []string          `json:"same"`
+	Once                bool              `json:"once"`
+	IdempotencyArgument string            `json:"idempotency_argument"`
+	Reference           *resultSource     `json:"reference"`
+	WaitSeconds         *int              `json:"wait_seconds"`
+	OnError             string            `json:"on_error"`
+}
+
+// source is where a field of an action comes from: an argument of the call, with
+// dots for what is inside, or a value of the file's.
+type source struct {
+	Argument string         `json:"argument"`
+	Value    jsontext.Value `json:"value"`
+}
+
+type amountSource struct {
+	Argument   string `json:"argument"`
+	MinorUnits bool   `json:"minor_units"`
+}
+
+type resultSource struct {
+	Result string `json:"result"`
+}
+
+// UnmarshalJSON reads a name or {header: NAME}.
+func (a *agentID) UnmarshalJSON(text []byte) error {
+	if text[0] == '"' {
+		return json.Unmarshal(text, &a.fixed)
+	}
+	var from struct {
+		Header string `json:"header"`
+	}
+	err := json.Unmarshal(text, &from, json.RejectUnknownMembers(true))
+	if a.header = from.Header; err == nil && a.header == "" {
+		return errors.New(`must be text, or {header: NAME}`)
+	}
+	return err
+}
+
+// UnmarshalJSON reads a text or {file: PATH}.
+func (v *value) UnmarshalJSON(text []byte) error {
+	if text[0] == '"' {
+		return json.Unmarshal(text, &v.text)
+	}
+	var from struct {
+		File string `json:"file"`
+	}
+	err := json.Unmarshal(text, &from, json.RejectUnknownMembers(true))
+	if v.file = from.File; err == nil && v.file == "" {
+		return errors.New(`must be text, or {file: PATH}`)
+	}
+	return err
+}
+
+// Load reads a gateway's file and what it names: keys, tokens, headers. What is
+// wrong with the text is a *policyfile.FileError.
+func Load(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	documents, err := policyfile.Parse(path, f)
+	if err != nil {
+		return nil, err
+	}
+	if len(documents) != 1 {
+		return nil, &policyfile.FileError{File: path, Faults: []policyfile.Fault{{Text: "must be one document"}}}
+	}
+	file := &File{path: path}
+	if err := file.read(documents[0]); err != nil {
+		return nil, err
+	}
+	return file, file.readSecrets()
+}
+
+// read decodes and checks the document.
+func (f *File) read(document policyfile.Policy) error {
+	err := json.Unmarshal(document.Body, f, json.RejectUnknownMembers(true))
+	if err != nil {
+		path, text := faultOf(err)
+		return &policyfile.FileError{File: f.path, Faults: []policyfile.Fault{{Line: document.Line(path), Text: text}}}
+	}
+	f.order = namesIn(document.Body, "upstreams")
+	for name, u := range f.Upstreams {
+		if u != nil {
+			u.name, u.folder = name, filepath.Dir(f.path)
+		}
+	}
+	c := checker{file: f, line: document.Line}
+	c.document()
+	if c.faults != nil {
+		return &policyfile.FileError{File: f.path, Faults: c.faults}
+	}
+	return nil
+}
+
+// faultOf returns where a document does not fit, and how.
+func faultOf(err error) (path, text string) {
+	semantic, ok := errors.AsType[*json.SemanticError](err)
+	if !ok {
+		return "", err.Error()
+	}
+	var names []string
+	for name := range semantic.JSONPointer.Tokens() {
+		names = append(names, name)
+	}
+	path = strings.Join(names, ".")
+	switch {
+	case errors.Is(err, json.ErrUnknownName):
+		return path, fmt.Sprintf("the member %q is not known", path)
+	case semantic.Err != nil && semantic.JSONKind == 0:
+		return path, path + " " + semantic.Err.Error()
+	default:
+		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(kindText(semantic.JSONKind)))
+	}
+}
+
+// kindText returns a text of the kind.
+func kindText(k jsontext.Kind) jsontext.Value { return jsontext.Value{byte(k)} }
+
+// namesIn returns the names of the members of an object's member, in their order.
+func namesIn(body jsontext.Value, name string) []string {
+	all, err := parseObject(body)
+	if err != nil {
+		return nil
+	}
+	inner, err := parseObject(all.get(name))
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(inner))
+	for i, m := range inner {
+		names[i] = m.name
+	}
+	return names
+}
+
+// readSecrets reads the files that the file names; their paths are relative to it.
+func (f *File) readSecrets() error {
+	var failed []error
+	read := func(what, path string) string {
+		text, err := f.secret(path)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %s: %w", f.path, what, err))
+		}
+		return text
+	}
+	for name, a := range f.Agents {
+		a.token = read("agents."+name+".token_file", a.TokenFile)
+		f.Agents[name] = a
+	}
+	for _, u := range f.Upstreams {
+		for member, values := range map[string]map[string]value{"env": u.Env, "headers": u.Headers} {
+			for name, v := range values {
+				if v.file != "" {
+					v.text = read("upstreams."+u.name+"."+member+"."+name, v.file)
+					values[name] = v
+				}
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// secret reads a file of one value; white space around it is no part of it.
+func (f *File) secret(path string) (string, error) {
+	const most = 64 << 10
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(f.path), path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	switch secret := strings.TrimSpace(string(text)); {
+	case err != nil:
+		return "", err
+	case secret == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case len(text) > most:
+		return "", fmt.Errorf("%s is longer than %d bytes", path, most)
+	default:
+		return secret, nil
+	}
+}

@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"spendgate/cmd/spendgate/policyfile"
+)
+
+const (
+	separator   = "__" // between an upstream's name and a tool's
+	maxWait     = 600  // seconds
+	defaultWait = 30
+)
+
+// checker finds what is wrong with a file whose members are all known.
+type checker struct {
+	file   *File
+	line   func(path string) int
+	faults []policyfile.Fault
+}
+
+func (c *checker) fault(path, format string, args ...any) {
+	c.faults = append(c.faults, policyfile.Fault{Line: c.line(path), Text: path + " " + fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) document() {
+	f := c.file
+	switch f.Default {
+	case "":
+		f.Default = "read_only"
+	case "pass", "deny", "read_only":
+	default:
+		c.fault("default", "must be pass, deny or read_only")
+	}
+	c.listen()
+	if f.AgentID == (agentID{}) && len(f.Agents) == 0 {
+		c.fault("agent_id", "is required, or agents with tokens: who asks is part of every check")
+	}
+	for name, a := range f.Agents {
+		if a.TokenFile == "" {
+			c.fault("agents."+name, "needs a token_file")
+		}
+		if strings.TrimSpace(name) == "" {
+			c.fault("agents", "must have names that are not blank")
+		}
+	}
+	if len(f.order) == 0 {
+		c.fault("upstreams", "must name at least one server")
+	}
+	for _, name := range f.order {
+		c.upstream("upstreams."+name, name, f.Upstreams[name])
+	}
+}
+
+func (c *checker) listen() {
+	f := c.file
+	if f.Listen == "" {
+		if f.AgentID.header != "" {
+			c.fault("agent_id", "can come from a header only where listen is given")
+		}
+		if len(f.Agents) > 0 {
+			c.fault("agents", "have tokens only where listen is given")
+		}
+		return
+	}
+	host, _, err := net.SplitHostPort(f.Listen)
+	switch {
+	case err != nil:
+		c.fault("listen", "must be host:port")
+	case len(f.Agents) == 0 && !isLoopback(host):
+		c.fault("listen", "can be reached from other machines: give the agents tokens (agents), or listen on 127.0.0.1")
+	}
+}
+
+// isLoopback reports whether a host is this machine and nobody else.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+func (c *checker) upstream(path, name string, u *upstream) {
+	switch {
+	case u == nil:
+		c.fault(path, "must have a command or a url")
+		return
+	case !regexp.MustCompile(`^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$`).MatchString(name):
+		c.fault(path, "must be a name of letters, digits, - and single _")
+	case (len(u.Command) > 0) == (u.URL != ""):
+		c.fault(path, "must have a command or a url, one of them")
+	case u.URL != "" && u.Env != nil:
+		c.fault(path+".env", "is for a command")
+	case u.URL == "" && u.Headers != nil:
+		c.fault(path+".headers", "are for a url")
+	}
+	if len(u.Command) > 0 && strings.TrimSpace(u.Command[0]) == "" {
+		c.fault(path+".command", "must begin with a program")
+	}
+	if u.URL != "" {
+		address, err := url.Parse(u.URL)
+		if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil {
+			c.fault(path+".url", "must be http://host:port/path or https://host/path, without user and password")
+		}
+	}
+	for tool := range u.Tools {
+		if u.Tools[tool] == nil {
+			c.fault(path+".tools."+tool, "must say what its calls do")
+			continue
+		}
+		c.tool(path+".tools."+tool, u.Tools[tool])
+	}
+}
+
+func (c *checker) tool(path string, t *tool) {
+	required := func(name string, given bool) {
+		if !given {
+			c.fault(path+"."+name, "is required")
+		}
+	}
+	required("policy_id", strings.TrimSpace(t.PolicyID) != "")
+	required("action_type", t.ActionType != "")
+	required("amount", t.Amount != nil)
+	required("currency", t.Currency != nil)
+	required("counterparty", t.Counterparty != nil)
+	if t.ActionType != "" && !strings.Contains(" refund credit discount spend ", " "+t.ActionType+" ") {
+		c.fault(path+".action_type", "must be refund, credit, discount or spend")
+	}
+	if t.Amount != nil {
+		c.argument(path+".amount", t.Amount.Argument)
+	}
+	if t.Counterparty != nil {
+		c.argument(path+".counterparty", t.Counterparty.Argument)
+		if t.Counterparty.Value != nil {
+			c.fault(path+".counterparty", "is read from the call: it cannot be a value")
+		}
+	}
+	if t.Currency != nil {
+		c.source(path+".currency", *t.Currency)
+		if _, isText := textOf(t.Currency.Value); t.Currency.Value != nil && !isText {
+			c.fault(path+".currency.value", "must be text")
+		}
+	}
+	for name, from := range t.Metadata {
+		c.source(path+".metadata."+name, from)
+	}
+	for i, argument := range t.Same {
+		c.argument(fmt.Sprintf("%s.same[%d]", path, i), argument)
+		if t.IdempotencyArgument != "" && argument == t.IdempotencyArgument {
+			c.fault(path+".same", "cannot have the idempotency_argument, which is filled with the check_id")
+		}
+	}
+	if t.Same != nil && len(t.Same) == 0 {
+		c.fault(path+".same", "must name arguments; without it all arguments count")
+	}
+	c.rest(path, t)
+}
+
+func (c *checker) rest(path string, t *tool) {
+	if strings.Contains(t.IdempotencyArgument, ".") {
+		c.fault(path+".idempotency_argument", "must be an argument itself, not one inside another")
+	}
+	if t.Once && t.Same == nil {
+		c.fault(path+".once", "needs same: which arguments name the payment for good")
+	}
+	if t.Reference != nil {
+		c.argument(path+".reference", t.Reference.Result)
+	}
+	if t.WaitSeconds == nil {
+		t.WaitSeconds = new(defaultWait)
+	} else if *t.WaitSeconds < 0 || *t.WaitSeconds > maxWait {
+		c.fault(path+".wait_seconds", "must be 0 to %d", maxWait)
+	}
+	switch t.OnError {
+	case "":
+		t.OnError = onErrorInDoubt
+	case onErrorInDoubt, onErrorFailed:
+	default:
+		c.fault(path+".on_error", "must be in_doubt or failed")
+	}
+}
+
+// source checks that a field comes from an argument or from the file.
+func (c *checker) source(path string, from source) {
+	if (from.Argument == "") == (from.Value == nil) {
+		c.fault(path, "must be {argument: NAME} or {value: ...}")
+	} else if from.Argument != "" {
+		c.argument(path, from.Argument)
+	}
+}
+
+// argument checks the path of an argument.
+func (c *checker) argument(path, argument string) {
+	for name := range strings.SplitSeq(argument, ".") {
+		if name == "" {
+			c.fault(path, "must name an argument, with dots for what is inside")
+			return
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"spendgate/hotpath/client"
+)
+
+// stopTimeout is how long calls in flight may take when the gateway is stopped.
+const stopTimeout = 8 * time.Second
+
+// Options are what a Gateway uses.
+type Options struct {
+	File    *File
+	Client  *client.Client
+	Version string
+	Environ []string // of the servers that are child processes
+	Logger  *slog.Logger
+}
+
+// Gateway stands between agents and servers. It keeps nothing that matters: what was
+// decided and done is in the service.
+type Gateway struct {
+	file    *File
+	lock    *lock
+	api     *client.Client
+	version string
+	log     *slog.Logger
+	dial    func(*upstream) (conn, error)
+
+	// stopping ends what mapped calls wait for; what a server carries out is not ended.
+	stopping context.Context //nolint:containedctx // of the process
+	stop     context.CancelFunc
+}
+
+// New makes a Gateway. Without a lock of the tools' definitions only a shadow starts.
+func New(o Options) (*Gateway, error) {
+	pins, err := readLock(o.File.path)
+	if err != nil {
+		return nil, err
+	}
+	if pins == nil && !o.File.Shadow {
+		return nil, fmt.Errorf("there is no %s, which has the definitions of tools that were accepted: look at the tools, "+
+			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
+	}
+	g := &Gateway{file: o.File, lock: pins, api: o.Client, version: o.Version, log: o.Logger}
+	g.stopping, g.stop = context.WithCancel(context.Background())
+	g.dial = func(u *upstream) (conn, error) { return dial(u, o.Environ, o.Logger) }
+	return g, nil
+}
+
+// dial starts or reaches a server.
+func dial(u *upstream, environ []string, log *slog.Logger) (conn, error) {
+	if u.URL != "" {
+		return newRemote(u), nil
+	}
+	return startChild(u, environ, log)
+}
+
+// permitted returns why a tool is off, nil if it is not: by its definition, or by
+// what the file says of tools that it does not map.
+func (g *Gateway) permitted(u *upstream, name string, d definition) error {
+	if err := g.lock.accepted(u, name, d); err != nil {
+		return err
+	}
+	switch {
+	case u.Tools[name] != nil || g.file.Default == "pass":
+		return nil
+	case g.file.Default == "read_only" && (d.ReadOnly && g.lock == nil || g.lock != nil && g.lock.Upstreams[u.name][name].ReadOnly):
+		return nil
+	default:
+		return fmt.Errorf("the tool %s is not mapped, and the gateway's default for such tools is %s", name, g.file.Default)
+	}
+}
+
+// ServeStdio serves one agent over a pair of streams until the input or the context
+// ends. Mapped calls in flight are finished.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	input, end := io.Pipe()
+	go func() {
+		_, err := io.Copy(end, in)
+		end.CloseWithError(errors.Join(err, io.EOF))
+	}()
+	agent := newLines(input, out, maxAgentMessage, func() { input.Close() }) //nolint:errcheck // a pipe's Close does not fail
+	agent.refuse = true
+	defer context.AfterFunc(ctx, func() { g.stop(); end.Close() })() //nolint:errcheck // likewise
+	s := newSession(g, agent)
+	ended := make(chan struct{})
+	go func() { s.run(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(stopTimeout):
+		return errors.New("calls in flight did not end; what became of them is in doubt")
+	}
+}

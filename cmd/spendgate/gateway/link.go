@@ -1,0 +1,298 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	firstBackoff = 200 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+	steady       = time.Minute // a server that ran for so long is started again at once
+	startTimeout = 30 * time.Second
+	// patience is how long a request waits for a server that is being started again.
+	patience = 10 * time.Second
+)
+
+// link is a session's connection to one server. When it breaks it is made again,
+// with backoff and the same initialize.
+type link struct {
+	u       *upstream
+	s       *session
+	log     *slog.Logger
+	dial    func(*upstream) (conn, error)
+	stopped context.Context //nolint:containedctx // of the session
+
+	mu      sync.Mutex
+	conn    conn          // nil while there is none
+	up      chan struct{} // closed while there is one
+	next    int64
+	pending map[string]waiting
+	first   message // the result of the first initialize, or why there is none
+	pins    pinned // the tools as the server defines them; nil when not known
+	changes int    // of the tools, as far as the server says
+	starts  int    // of the server
+	level   jsontext.Value
+}
+
+// waiting is a request that has no response yet.
+type waiting struct {
+	answer func(message)
+	origin string // the request of the agent's that it was made for
+}
+
+func newLink(u *upstream, s *session) *link {
+	return &link{
+		u: u, s: s, log: s.gw.log.With("upstream", u.name), dial: s.gw.dial, stopped: s.ctx,
+		up: make(chan struct{}), pending: make(map[string]waiting),
+	}
+}
+
+// run keeps the link up until the session ends. initialize are the parameters that
+// the agent gave; ready is called once, when the first attempt ended.
+func (l *link) run(initialize jsontext.Value, ready func()) {
+	ready = sync.OnceFunc(ready)
+	defer ready()
+	for wait := firstBackoff; l.stopped.Err() == nil; {
+		started := time.Now()
+		c, err := l.connect(initialize)
+		if err != nil {
+			l.log.Warn("server cannot be reached", "error", err, "retry_in", wait)
+			l.mu.Lock()
+			l.first.failure = err
+			l.mu.Unlock()
+			ready()
+		} else {
+			ready()
+			l.serve(c)
+			if l.stopped.Err() != nil {
+				return
+			}
+			l.log.Warn("server ended", "retry_in", wait)
+		}
+		if time.Since(started) > steady {
+			wait = firstBackoff
+		}
+		select {
+		case <-time.After(wait):
+		case <-l.stopped.Done():
+		}
+		wait = min(2*wait, mostBackoff)
+	}
+}
+
+// connect starts or reaches the server and agrees on the protocol with it.
+func (l *link) connect(initialize jsontext.Value) (conn, error) {
+	c, err := l.dial(l.u)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.greet(c, initialize); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// greet sends initialize and waits for its result; what comes before is no business
+// of the agent's.
+func (l *link) greet(c conn, initialize jsontext.Value) error {
+	expired := time.AfterFunc(startTimeout, c.close)
+	defer expired.Stop()
+	defer context.AfterFunc(l.stopped, c.close)()
+	id := jsontext.Value(`"initialize"`)
+	if err := c.write(message{ID: id, Method: methodInitialize, Params: initialize}); err != nil {
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	for {
+		m, err := c.read()
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: it did not answer initialize: %w", errNotSent, err)
+		case !m.isResponse() || m.hasID() && string(m.ID) != string(id):
+			continue
+		case m.failure != nil:
+			return m.failure
+		case m.Error != nil:
+			return m.errorOf()
+		}
+		var result struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		}
+		if err := json.Unmarshal(m.Result, &result, lax()); err != nil || result.ProtocolVersion == "" {
+			return errors.New("its answer to initialize names no version of the protocol")
+		}
+		if r, ok := c.(*remote); ok {
+			r.setVersion(result.ProtocolVersion)
+		}
+		l.mu.Lock()
+		l.first = message{Result: m.Result}
+		l.mu.Unlock()
+		return nil
+	}
+}
+
+// serve reads from a connection until it ends.
+func (l *link) serve(c conn) {
+	defer context.AfterFunc(l.stopped, c.close)()
+	if err := c.write(message{Method: noteInitialized}); err != nil {
+		c.close()
+		return
+	}
+	l.mu.Lock()
+	l.conn, l.pins = c, nil
+	level := l.level
+	close(l.up)
+	l.mu.Unlock()
+	if level != nil {
+		l.request(message{Method: methodSetLevel, Params: level}, func(message) {})
+	}
+	l.s.restarted(l)
+	for {
+		m, err := c.read()
+		if err != nil {
+			break
+		}
+		l.receive(m)
+	}
+	c.close()
+	l.mu.Lock()
+	l.conn = nil
+	l.up = make(chan struct{})
+	lost := l.pending
+	l.pending = make(map[string]waiting)
+	l.mu.Unlock()
+	for _, request := range lost {
+		request.answer(message{failure: errLost})
+	}
+	l.s.forget(l)
+}
+
+// receive handles a message of the server.
+func (l *link) receive(m message) {
+	if !m.isResponse() {
+		if m.Method == noteToolsChanged {
+			l.forgetTools()
+		}
+		l.s.fromServer(l, m)
+		return
+	}
+	l.mu.Lock()
+	request, waits := l.pending[string(m.ID)]
+	delete(l.pending, string(m.ID))
+	l.mu.Unlock()
+	if waits {
+		request.answer(m)
+	}
+}
+
+// request sends a request and returns its identifier on this link. answer is called
+// once, with the response or why there is none.
+func (l *link) request(m message, answer func(message)) (id string) {
+	l.mu.Lock()
+	c := l.conn
+	if c == nil {
+		l.mu.Unlock()
+		answer(message{failure: errNotSent})
+		return ""
+	}
+	l.next++
+	id = strconv.FormatInt(l.next, 10)
+	m.ID = jsontext.Value(id)
+	l.pending[id] = waiting{answer, m.about}
+	l.mu.Unlock()
+	if err := c.write(m); err != nil && l.take(id) {
+		c.close()
+		answer(message{failure: fmt.Errorf("%w: %w", errLost, err)})
+	}
+	return id
+}
+
+// requester returns the request of the agent's that one of this link was made for.
+func (l *link) requester(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending[id].origin
+}
+
+// take removes a request that waits for its answer, and reports whether it did.
+func (l *link) take(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, waits := l.pending[id]
+	delete(l.pending, id)
+	return waits
+}
+
+// notify sends a notification or a response, if there is a connection.
+func (l *link) notify(m message) {
+	l.mu.Lock()
+	c := l.conn
+	l.mu.Unlock()
+	if c == nil {
+		return
+	}
+	if err := c.write(m); err != nil {
+		l.log.Warn("a message was not sent", "method", m.Method, "error", err)
+	}
+}
+
+// wait returns when there is a connection, and fails when there is none for long.
+func (l *link) wait(ctx context.Context) error {
+	l.mu.Lock()
+	up := l.up
+	l.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-up:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.stopped.Done():
+		return errNotSent
+	case <-timer.C:
+		return errNotSent
+	}
+}
+
+// call sends a request and waits for its response. When the context ends the request
+// is cancelled, and grace is how long a response is waited for nevertheless.
+func (l *link) call(ctx context.Context, m message, grace time.Duration) (message, error) {
+	answered := make(chan message, 1)
+	id := l.request(m, func(m message) { answered <- m })
+	result := func(m message) (message, error) { return m, m.failure }
+	select {
+	case m := <-answered:
+		return result(m)
+	case <-ctx.Done():
+	}
+	l.notify(message{Method: noteCancelled, Params: encode(map[string]any{
+		"requestId": jsontext.Value(id), "reason": context.Cause(ctx).Error(),
+	})})
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case m := <-answered:
+		return result(m)
+	case <-timer.C:
+		l.take(id)
+		return message{}, ctx.Err()
+	}
+}
+
+// forgetTools has the next call ask for the server's tools again.
+func (l *link) forgetTools() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins = nil
+	l.changes++
+}

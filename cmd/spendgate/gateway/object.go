@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is a JSON object with its members as they are written, in their order.
+type object []member
+
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// parseObject reads an object. It refuses names that programs could take for one:
+// names given twice, and names that differ by case only.
+func parseObject(text jsontext.Value) (object, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(text), lax())
+	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
+		return nil, fmt.Errorf("must be an object, not %s", kindOf(text))
+	}
+	var o object
+	for d.PeekKind() == '"' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := token.String()
+		if slices.ContainsFunc(o, func(m member) bool { return strings.EqualFold(m.name, name) }) {
+			return nil, fmt.Errorf("has the name %q twice", name)
+		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, member{name, value.Clone()})
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// get returns a member's value, nil if there is none of that very name.
+func (o object) get(name string) jsontext.Value {
+	for _, m := range o {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// with returns the object with a member of that value, in place of one of the name.
+func (o object) with(name string, value jsontext.Value) object {
+	o = slices.Clone(o)
+	for i := range o {
+		if o[i].name == name {
+			o[i].value = value
+			return o
+		}
+	}
+	return append(o, member{name, value})
+}
+
+// without returns the object without members that could be taken for that name.
+func (o object) without(names ...string) object {
+	return slices.DeleteFunc(slices.Clone(o), func(m member) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, m.name) })
+	})
+}
+
+// text writes the object.
+func (o object) text() jsontext.Value {
+	out := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		name, err := jsontext.AppendQuote(nil, m.name)
+		if err != nil { // not UTF-8: written with replacement characters
+			name, _ = jsontext.AppendQuote(nil, strings.ToValidUTF8(m.name, "\uFFFD"))
+		}
+		out = append(append(append(out, name...), ':'), m.value...)
+	}
+	return append(out, '}')
+}
+
+// textOf returns a JSON string's text, and whether the value is one.
+func textOf(value jsontext.Value) (string, bool) {
+	if value.Kind() != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, value)
+	return string(text), err == nil
+}
+
+func quote(s string) jsontext.Value { return encode(s) }
+
+func kindOf(value jsontext.Value) string {
+	switch value.Kind() {
+	case '"':
+		return "text"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	case 't', 'f':
+		return "true or false"
+	case 'n':
+		return "null"
+	default:
+		return "nothing"
+	}
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// lock has the definitions of tools that people accepted: FILE.lock.
+type lock struct {
+	// Upstreams has the tools of each server by their names.
+	Upstreams map[string]map[string]pin `json:"upstreams"`
+}
+
+// pin is an accepted definition of a tool.
+type pin struct {
+	SHA256   string `json:"sha256"`    // of the definition's canonical JSON
+	ReadOnly bool   `json:"read_only"` // its annotation readOnlyHint
+}
+
+// pinned are the tools of a server as it defines them now.
+type pinned map[string]definition
+
+// definition is one tool as a server defines it.
+type definition struct {
+	pin
+	text jsontext.Value
+}
+
+// maxTools bounds what a server can make the gateway remember.
+const maxTools = 100_000
+
+func lockPath(path string) string { return path + ".lock" }
+
+// readLock reads the lock of a file; nil is none.
+func readLock(path string) (*lock, error) {
+	text, err := os.ReadFile(lockPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := new(lock)
+	if err := json.Unmarshal(text, l, json.RejectUnknownMembers(true)); err != nil {
+		return nil, fmt.Errorf("%s: %w", lockPath(path), err)
+	}
+	return l, nil
+}
+
+// write writes the lock beside a file.
+func (l *lock) write(path string) error {
+	text, err := json.Marshal(l, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	value := jsontext.Value(text)
+	if err := value.Indent(); err != nil {
+		return err
+	}
+	temporary := lockPath(path) + ".new"
+	if err := os.WriteFile(temporary, append(value, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, lockPath(path))
+}
+
+// define reads the definition of a tool.
+func define(text jsontext.Value) (name string, d definition, err error) {
+	var head struct {
+		Name        string `json:"name"`
+		Annotations struct {
+			ReadOnlyHint bool `json:"readOnlyHint"`
+		} `json:"annotations"`
+	}
+	if err := json.Unmarshal(text, &head, lax()); err != nil || head.Name == "" {
+		return "", definition{}, errors.New("a tool cannot be understood")
+	}
+	d = definition{text: text.Clone()}
+	d.ReadOnly = head.Annotations.ReadOnlyHint
+	if d.SHA256, err = hashOf(text); err != nil {
+		return head.Name, d, fmt.Errorf("the definition of %s: %w", head.Name, err)
+	}
+	return head.Name, d, nil
+}
+
+// listTools asks a server for all its tools, page by page.
+func listTools(ctx context.Context, ask func(context.Context, message) (message, error)) (pinned, error) {
+	tools, seen, cursor := make(pinned), make(map[string]bool), ""
+	for {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		m, err := ask(ctx, message{Method: methodListTools, Params: encode(params)})
+		if err == nil {
+			err = m.errorOf()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot list its tools: %w", err)
+		}
+		var page struct {
+			Tools      []jsontext.Value `json:"tools"`
+			NextCursor string           `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(m.Result, &page, lax()); err != nil {
+			return nil, fmt.Errorf("cannot understand the list of its tools: %w", err)
+		}
+		for _, text := range page.Tools {
+			name, d, err := define(text)
+			if _, twice := tools[name]; twice || err != nil {
+				d.SHA256 = "" // never one that was accepted
+			}
+			tools[name] = d
+		}
+		if page.NextCursor == "" {
+			return tools, nil
+		}
+		if cursor = page.NextCursor; seen[cursor] || len(tools) > maxTools {
+			return nil, errors.New("the list of its tools does not end")
+		}
+		seen[cursor] = true
+	}
+}
+
+// tools returns the server's tools as it defines them, from memory while it reports
+// no change.
+func (l *link) tools(ctx context.Context) (pinned, error) {
+	l.mu.Lock()
+	known, c, changes := l.pins, l.conn, l.changes
+	l.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	tools, err := listTools(ctx, func(ctx context.Context, m message) (message, error) { return l.call(ctx, m, 0) })
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes == changes && (c == nil || l.conn == c) {
+		l.pins = tools
+	}
+	return tools, nil
+}
+
+// accepted returns why a tool is off although it is mapped or passed, nil if its
+// definition is the one in the lock.
+func (l *lock) accepted(u *upstream, name string, d definition) error {
+	if l == nil {
+		return nil // only a shadow starts without a lock
+	}
+	switch known, ok := l.Upstreams[u.name][name]; {
+	case !ok:
+		return fmt.Errorf("the tool %s is new: it is off until somebody accepts it (spendgate gateway check --accept)", name)
+	case d.SHA256 != known.SHA256:
+		return fmt.Errorf("the definition of the tool %s changed: it is off until somebody accepts it (spendgate gateway check --accept)", name)
+	default:
+		return nil
+	}
+}

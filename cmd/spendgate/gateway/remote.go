@@ -1,0 +1,323 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+)
+
+const (
+	headerSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+	typeEvents    = "text/event-stream"
+	typeJSON      = "application/json"
+)
+
+// remote is a conn to a server over Streamable HTTP: each message is a POST of its
+// own, whose response or stream has the messages that belong to it, and one GET has
+// the others.
+type remote struct {
+	u      *upstream
+	client *http.Client
+	ctx    context.Context //nolint:containedctx // of all exchanges; ends with the conn
+	cancel context.CancelFunc
+	in     chan message
+
+	mu      sync.Mutex
+	session string
+	version string
+}
+
+func newRemote(u *upstream) *remote {
+	ctx, cancel := context.WithCancel(context.Background())
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+	}
+	// A redirect would take the headers, with their secrets, to another address.
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &remote{u: u, client: client, ctx: ctx, cancel: cancel, in: make(chan message)}
+}
+
+func (r *remote) read() (message, error) {
+	select {
+	case m := <-r.in:
+		return m, nil
+	case <-r.ctx.Done():
+		return message{}, io.EOF
+	}
+}
+
+// write sends a message. A request is answered by a response that read returns, also
+// when the exchange fails.
+func (r *remote) write(m message) error {
+	if r.ctx.Err() != nil {
+		return errLost
+	}
+	if m.isCall() {
+		go r.exchange(m)
+		return nil
+	}
+	response, err := r.post(m)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if m.Method == noteInitialized {
+		go r.listen()
+	}
+	return r.accepted(response)
+}
+
+// deliver hands a message to read.
+func (r *remote) deliver(m message) {
+	select {
+	case r.in <- m:
+	case <-r.ctx.Done():
+	}
+}
+
+// exchange posts a request and delivers what comes back, the response at last.
+func (r *remote) exchange(m message) {
+	id := string(m.ID)
+	err := func() error {
+		response, err := r.post(m)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close() //nolint:errcheck // only read
+		if err := r.accepted(response); err != nil {
+			return err
+		}
+		if m.Method == methodInitialize {
+			r.mu.Lock()
+			r.session = response.Header.Get(headerSession)
+			r.mu.Unlock()
+		}
+		if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != typeEvents {
+			return r.whole(response.Body, m)
+		}
+		return r.stream(response.Body, id)
+	}()
+	if err != nil {
+		r.deliver(message{ID: m.ID, failure: err})
+	}
+}
+
+// whole reads a response that is one JSON text.
+func (r *remote) whole(body io.Reader, request message) error {
+	text, err := io.ReadAll(io.LimitReader(body, maxServerMessage+1))
+	if err != nil || len(text) > maxServerMessage {
+		return fmt.Errorf("%w: its answer broke off", errLost)
+	}
+	m, err := decodeMessage(text)
+	if err != nil || !m.isResponse() || string(m.ID) != string(request.ID) {
+		return fmt.Errorf("%w: its answer cannot be understood", errLost)
+	}
+	m.about = string(request.ID)
+	r.deliver(m)
+	return nil
+}
+
+// setVersion says which version of the protocol was agreed on.
+func (r *remote) setVersion(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version = version
+}
+
+// stream delivers the events of a stream until the response to a request came. One
+// that ends before is resumed if its events have identifiers.
+func (r *remote) stream(body io.Reader, id string) error {
+	for {
+		last, retry, done := r.events(body, id)
+		switch {
+		case done:
+			return nil
+		case last == "" || r.ctx.Err() != nil:
+			return fmt.Errorf("%w: its stream broke off", errLost)
+		}
+		response, err := r.resume(last, retry)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errLost, err)
+		}
+		defer response.Body.Close() //nolint:errcheck // only read
+		body = response.Body
+	}
+}
+
+// events delivers the events of one body, and reports whether the response to the
+// request was among them.
+func (r *remote) events(body io.Reader, id string) (last string, retry time.Duration, done bool) {
+	in := newEvents(body)
+	for {
+		event, err := in.next()
+		if event.id != "" {
+			last = event.id
+		}
+		if event.retry > 0 {
+			retry = event.retry
+		}
+		if len(event.data) > 0 {
+			m, err := decodeMessage(event.data)
+			if err != nil {
+				continue
+			}
+			m.about = id
+			if m.isResponse() && string(m.ID) == id {
+				r.deliver(m)
+				return last, retry, true
+			}
+			r.deliver(m)
+		}
+		if err != nil {
+			return last, retry, false
+		}
+	}
+}
+
+func (r *remote) resume(last string, retry time.Duration) (*http.Response, error) {
+	const tries = 5
+	pause := max(retry, 100*time.Millisecond)
+	for i := 0; ; i++ {
+		select {
+		case <-time.After(pause << i):
+		case <-r.ctx.Done():
+			return nil, r.ctx.Err()
+		}
+		response, err := r.send(http.MethodGet, nil, last)
+		if err == nil && response.StatusCode == http.StatusOK {
+			return response, nil
+		}
+		if err == nil {
+			response.Body.Close() //nolint:errcheck // only read
+			err = fmt.Errorf("it answered %d to a resumed stream", response.StatusCode)
+		}
+		if i+1 == tries {
+			return nil, err
+		}
+	}
+}
+
+// listen delivers what the server sends by itself, until the conn is closed or the
+// server offers no such stream.
+func (r *remote) listen() {
+	last := ""
+	for pause := time.Second; r.ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
+		response, err := r.send(http.MethodGet, nil, last)
+		if err == nil {
+			if response.StatusCode == http.StatusOK {
+				seen, _, _ := r.events(response.Body, "")
+				if seen != "" {
+					last = seen
+				}
+				pause = 500 * time.Millisecond
+			}
+			response.Body.Close() //nolint:errcheck // only read
+			if response.StatusCode == http.StatusMethodNotAllowed {
+				return
+			}
+			if response.StatusCode == http.StatusNotFound {
+				r.cancel() // the session is over
+				return
+			}
+		}
+		select {
+		case <-time.After(pause):
+		case <-r.ctx.Done():
+		}
+	}
+}
+
+// accepted refuses what is no success. A session that the server does not know any
+// more ends the conn, so that another is made.
+func (r *remote) accepted(response *http.Response) error {
+	r.mu.Lock()
+	known := r.session != ""
+	r.mu.Unlock()
+	switch code := response.StatusCode; {
+	case code/100 == 2:
+		return nil
+	case code == http.StatusNotFound && known:
+		time.AfterFunc(time.Second, r.cancel) // after the response was delivered
+		return fmt.Errorf("%w: its session is over", errNotSent)
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		return fmt.Errorf("%w: it refuses the gateway's headers (%d)", errNotSent, code)
+	case code/100 == 4:
+		// Refused by the transport, with an error of JSON-RPC or without.
+		return fmt.Errorf("the server answered %d: %s", code, http.StatusText(code))
+	default:
+		return fmt.Errorf("%w: it answered %d", errLost, code)
+	}
+}
+
+func (r *remote) post(m message) (*http.Response, error) {
+	text, err := encodeMessage(m)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write a message: %w", err)
+	}
+	return r.send(http.MethodPost, text, "")
+}
+
+func (r *remote) send(method string, body []byte, last string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(r.ctx, method, r.u.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	for name, v := range r.u.Headers {
+		request.Header.Set(name, v.text)
+	}
+	request.Header.Set("Accept", typeEvents)
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", typeJSON)
+		request.Header.Set("Accept", typeJSON+", "+typeEvents)
+		// Without it a request on a kept connection that breaks could be sent twice.
+		request.GetBody = nil
+	}
+	if last != "" {
+		request.Header.Set("Last-Event-ID", last)
+	}
+	r.mu.Lock()
+	if r.session != "" {
+		request.Header.Set(headerSession, r.session)
+	}
+	if r.version != "" {
+		request.Header.Set(headerVersion, r.version)
+	}
+	r.mu.Unlock()
+	response, err := r.client.Do(request)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return nil, fmt.Errorf("%w: %w", errNotSent, op.Err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errLost, errors.Unwrap(err)) // without the address
+	}
+	return response, nil
+}
+
+// close ends the session on the server, too.
+func (r *remote) close() {
+	if r.ctx.Err() == nil && r.session != "" {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if response, err := r.send(http.MethodDelete, nil, ""); err == nil {
+				response.Body.Close() //nolint:errcheck // only read
+			}
+		}()
+		select {
+		case <-ended:
+		case <-time.After(childGrace):
+		}
+	}
+	r.cancel()
+	r.client.CloseIdleConnections()
+}

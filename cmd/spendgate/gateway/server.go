@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+const (
+	// Path is where Streamable HTTP is served.
+	Path        = "/mcp"
+	maxSessions = 256
+	idleSession = 30 * time.Minute
+	heartbeat   = 15 * time.Second
+	bodyTimeout = 30 * time.Second
+)
+
+// Server serves agents over Streamable HTTP, each session with connections of its own
+// to the servers.
+type Server struct {
+	gw *Gateway
+
+	mu       sync.Mutex
+	sessions map[string]*remoteAgent
+	running  sync.WaitGroup
+}
+
+// NewServer makes a Server.
+func NewServer(g *Gateway) *Server { return &Server{gw: g, sessions: make(map[string]*remoteAgent)} }
+
+// Handler serves Path to agents that are known, and refuses pages of other origins.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
+		name, ok := s.agentOf(r)
+		switch {
+		case foreign(r):
+			http.Error(w, "requests of other hosts and origins are refused", http.StatusForbidden)
+		case !ok:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "missing or wrong token; send Authorization: Bearer", http.StatusUnauthorized)
+		default:
+			s.serve(w, r, name)
+		}
+	})
+	return mux
+}
+
+// Stop ends all sessions, once their mapped calls are finished or the time is over.
+func (s *Server) Stop() {
+	s.gw.stop()
+	s.mu.Lock()
+	for _, a := range s.sessions {
+		a.hangUp()
+	}
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { s.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout):
+	}
+}
+
+// agentOf returns which agent a request is of, by its token, and whether it may be
+// served.
+func (s *Server) agentOf(r *http.Request) (string, bool) {
+	file := s.gw.file
+	if len(file.Agents) == 0 {
+		if file.AgentID.header != "" {
+			return strings.TrimSpace(r.Header.Get(file.AgentID.header)), true
+		}
+		return file.AgentID.fixed, true
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	got, found := sha256.Sum256([]byte(strings.TrimSpace(token))), ""
+	for name, a := range file.Agents {
+		want := sha256.Sum256([]byte(a.token))
+		if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+			found = name
+		}
+	}
+	return found, found != ""
+}
+
+// foreign reports whether a request is of a page of another origin, or to this
+// machine under another host name (DNS rebinding).
+func foreign(r *http.Request) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if tcp, ok := local.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !isLoopback(host) {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		site := r.Header.Get("Sec-Fetch-Site")
+		return site != "" && site != "same-origin" && site != "none"
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, agent string) {
+	var a *remoteAgent
+	if id := r.Header.Get(headerSession); id != "" {
+		s.mu.Lock()
+		a = s.sessions[id]
+		s.mu.Unlock()
+		if a == nil || len(s.gw.file.Agents) > 0 && a.owner != agent {
+			http.Error(w, "there is no such session", http.StatusNotFound)
+			return
+		}
+		a.touch()
+	}
+	switch {
+	case r.Method == http.MethodPost:
+		s.post(w, r, a, agent)
+	case r.Method == http.MethodGet && a != nil:
+		a.listen(w, r)
+	case r.Method == http.MethodDelete && a != nil:
+		a.hangUp()
+		w.WriteHeader(http.StatusNoContent)
+	case a == nil && (r.Method == http.MethodGet || r.Method == http.MethodDelete):
+		http.Error(w, headerSession+" is required", http.StatusBadRequest)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		http.Error(w, "use GET, POST or DELETE", http.StatusMethodNotAllowed)
+	}
+}
+
+// post takes a message, and answers a request when its response is there.
+func (s *Server) post(w http.ResponseWriter, r *http.Request, a *remoteAgent, agent string) {
+	in := http.NewResponseController(w)
+	_ = in.SetReadDeadline(time.Now().Add(bodyTimeout)) // without deadlines it is read all the same
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAgentMessage))
+	_ = in.SetReadDeadline(time.Time{})
+	if err != nil {
+		http.Error(w, fmt.Sprintf("a message has at most %d bytes", maxAgentMessage), http.StatusRequestEntityTooLarge)
+		return
+	}
+	m, err := decodeMessage(text)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, failed([]byte("null"), &fault{Code: jsonrpc.CodeParseError, Message: err.Error()}))
+		return
+	}
+	m.agent = agent
+	if a == nil {
+		if m.Method != methodInitialize || !m.hasID() {
+			// Also what newer clients ask first, and then do without.
+			refuse(w, http.StatusBadRequest, failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
+			return
+		}
+		if a = s.open(agent); a == nil {
+			http.Error(w, "too many sessions", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set(headerSession, a.id)
+	}
+	if !m.isCall() {
+		if !a.receive(r.Context(), m) {
+			http.Error(w, "the session is over", http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	a.exchange(w, r, m)
+}
+
+func refuse(w http.ResponseWriter, status int, m message) {
+	text, err := encodeMessage(m)
+	if err != nil {
+		http.Error(w, "", status)
+		return
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // whoever asked may be gone
+}
+
+// open begins a session; nil if there are too many.
+func (s *Server) open(agent string) *remoteAgent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sessions) >= maxSessions || s.gw.stopping.Err() != nil {
+		return nil
+	}
+	a := &remoteAgent{id: rand.Text(), owner: agent, in: make(chan message), streams: make(map[string]*stream)}
+	a.ended, a.end = context.WithCancel(context.Background())
+	a.idle = time.AfterFunc(idleSession, a.end)
+	s.sessions[a.id] = a
+	s.running.Go(func() {
+		newSession(s.gw, a).run()
+		a.close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.sessions, a.id)
+	})
+	return a
+}

@@ -1,0 +1,320 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// session is one agent's connection, with connections of its own to all servers.
+// Everything that it does not interpret is passed on between them.
+type session struct {
+	gw     *Gateway
+	agent  conn
+	log    *slog.Logger
+	ctx    context.Context //nolint:containedctx // ends with the session
+	cancel context.CancelFunc
+	links  []*link
+
+	mu       sync.Mutex
+	started  bool                   // initialize came
+	flight   map[string]*flying     // the agent's requests, by their identifiers
+	asked    map[string]question    // the servers' requests to the agent, by ours
+	progress map[string]string      // which of the agent's requests has a progress token
+	tokens   map[string]question    // the servers' progress tokens, by ours
+	homes    map[string]*link       // which server listed a resource
+	number   int64                  // of the last of asked and tokens
+	calls    sync.WaitGroup         // mapped calls
+}
+
+// flying is a request of the agent's that is not answered.
+type flying struct{ cancel func(reason jsontext.Value) }
+
+// question is something of a server's, under its own name for it.
+type question struct {
+	link *link
+	id   jsontext.Value
+}
+
+func newSession(gw *Gateway, agent conn) *session {
+	s := &session{
+		gw: gw, agent: agent, log: gw.log, flight: make(map[string]*flying), asked: make(map[string]question),
+		progress: make(map[string]string), tokens: make(map[string]question), homes: make(map[string]*link),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	for _, name := range gw.file.order {
+		s.links = append(s.links, newLink(gw.file.Upstreams[name], s))
+	}
+	return s
+}
+
+// run serves the agent until its connection ends, and then finishes what is in flight:
+// mapped calls, and for a while the others.
+func (s *session) run() {
+	for {
+		m, err := s.agent.read()
+		if err != nil {
+			break
+		}
+		s.fromAgent(m)
+	}
+	for end := time.Now().Add(patience); s.busy() && time.Now().Before(end) && s.gw.stopping.Err() == nil; {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.calls.Wait()
+	s.cancel()
+	s.agent.close()
+}
+
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flight) > 0
+}
+
+// several reports whether there is more than one server, so that names have prefixes.
+func (s *session) several() bool { return len(s.links) > 1 }
+
+// fromAgent handles a message of the agent's.
+func (s *session) fromAgent(m message) {
+	switch {
+	case m.isResponse():
+		s.answerServer(m)
+	case !m.hasID():
+		s.noteFromAgent(m)
+	case m.Method == methodPing:
+		s.reply(message{ID: m.ID, Result: jsontext.Value("{}")})
+	case m.Method == methodInitialize:
+		s.initialize(m)
+	case !s.ready():
+		s.reply(failed(m.ID, &fault{Code: jsonrpc.CodeMethodNotFound, Message: "initialize comes first"}))
+	default:
+		s.requestFromAgent(m)
+	}
+}
+
+func (s *session) ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.started
+}
+
+// reply sends a response to the agent, whose request is over then.
+func (s *session) reply(m message) {
+	s.mu.Lock()
+	delete(s.flight, string(m.ID))
+	for token, id := range s.progress {
+		if id == string(m.ID) {
+			delete(s.progress, token)
+		}
+	}
+	s.mu.Unlock()
+	s.send(m)
+}
+
+func (s *session) send(m message) {
+	if err := s.agent.write(m); err != nil && s.ctx.Err() == nil {
+		s.log.Debug("a message did not reach the agent", "error", err)
+	}
+}
+
+// fly notes a request of the agent's, and refuses one too many.
+func (s *session) fly(m message, cancel func(reason jsontext.Value)) bool {
+	s.mu.Lock()
+	_, twice := s.flight[string(m.ID)]
+	full := len(s.flight) >= maxRequestsFlight
+	if !twice && !full {
+		s.flight[string(m.ID)] = &flying{cancel}
+		if token := tokenOf(m.Params); token != nil {
+			s.progress[string(token)] = string(m.ID)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case twice:
+		s.send(failed(m.ID, &fault{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in flight"}))
+	case full:
+		s.send(failed(m.ID, &fault{Code: codeUnavailable, Message: "too many requests in flight; try again when some were answered"}))
+	}
+	return !twice && !full
+}
+
+// tokenOf returns the progress token of parameters, nil if there is none.
+func tokenOf(params jsontext.Value) jsontext.Value {
+	var with struct {
+		Meta struct {
+			Token jsontext.Value `json:"progressToken"`
+		} `json:"_meta"`
+	}
+	_ = json.Unmarshal(params, &with, lax()) // who it is for finds out what is wrong
+	return with.Meta.Token
+}
+
+// noteFromAgent passes on a notification.
+func (s *session) noteFromAgent(m message) {
+	switch m.Method {
+	case noteInitialized: // each server was told when it was ready
+	case noteCancelled:
+		s.cancelled(m)
+	case noteProgress:
+		s.mu.Lock()
+		to, ours := s.tokens[string(progressOf(m.Params))]
+		s.mu.Unlock()
+		if ours {
+			m.Params = replaced(m.Params, "progressToken", to.id)
+			to.link.notify(m)
+			return
+		}
+		s.broadcast(m)
+	default:
+		s.broadcast(m)
+	}
+}
+
+func (s *session) broadcast(m message) {
+	for _, l := range s.links {
+		l.notify(m)
+	}
+}
+
+// cancelled ends a request of the agent's where it is carried out.
+func (s *session) cancelled(m message) {
+	var params struct {
+		RequestID jsontext.Value `json:"requestId"`
+		Reason    jsontext.Value `json:"reason"`
+	}
+	if err := json.Unmarshal(m.Params, &params, lax()); err != nil {
+		return
+	}
+	s.mu.Lock()
+	request := s.flight[string(params.RequestID)]
+	delete(s.flight, string(params.RequestID))
+	s.mu.Unlock()
+	if request != nil {
+		request.cancel(params.Reason)
+	}
+}
+
+// answerServer passes the agent's response to the server that asked.
+func (s *session) answerServer(m message) {
+	s.mu.Lock()
+	to, known := s.asked[string(m.ID)]
+	delete(s.asked, string(m.ID))
+	delete(s.tokens, string(m.ID))
+	s.mu.Unlock()
+	if known {
+		m.ID = to.id
+		to.link.notify(m)
+	}
+}
+
+// fromServer passes a request or notification of a server on to the agent.
+func (s *session) fromServer(l *link, m message) {
+	about := m.about
+	m.about = ""
+	switch {
+	case m.hasID() && m.Method == methodPing:
+		l.notify(message{ID: m.ID, Result: jsontext.Value("{}")})
+		return
+	case m.hasID():
+		s.ask(l, &m)
+	case m.Method == noteCancelled:
+		if !s.cancelQuestion(l, &m) {
+			return
+		}
+	case m.Method == noteProgress:
+		s.mu.Lock()
+		m.about = s.progress[string(progressOf(m.Params))]
+		s.mu.Unlock()
+	}
+	if m.about == "" && about != "" {
+		m.about = l.requester(about)
+	}
+	s.send(m)
+}
+
+// ask gives a server's request an identifier that no other server's has.
+func (s *session) ask(l *link, m *message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number++
+	id := quote("gateway-" + strconv.FormatInt(s.number, 10))
+	s.asked[string(id)] = question{l, m.ID}
+	m.ID = id
+	if token := tokenOf(m.Params); token != nil && len(s.links) > 1 {
+		s.tokens[string(id)] = question{l, token}
+		m.Params = replacedIn(m.Params, "_meta", "progressToken", id)
+	}
+}
+
+// cancelQuestion renames the request that a server does not want answered any more.
+func (s *session) cancelQuestion(l *link, m *message) bool {
+	var params struct {
+		RequestID jsontext.Value `json:"requestId"`
+	}
+	_ = json.Unmarshal(m.Params, &params, lax()) // what names none cancels nothing
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, q := range s.asked {
+		if q.link == l && string(q.id) == string(params.RequestID) {
+			delete(s.asked, id)
+			m.Params = replaced(m.Params, "requestId", jsontext.Value(id))
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops what a server that is gone asked.
+func (s *session) forget(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range []map[string]question{s.asked, s.tokens} {
+		for id, q := range of {
+			if q.link == l {
+				delete(of, id)
+			}
+		}
+	}
+}
+
+func progressOf(params jsontext.Value) jsontext.Value {
+	var with struct {
+		Token jsontext.Value `json:"progressToken"`
+	}
+	_ = json.Unmarshal(params, &with, lax()) // without one it belongs to no request
+	return with.Token
+}
+
+// replaced returns an object with another value of a member; what is no object stays.
+func replaced(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	o, err := parseObject(text)
+	if err != nil {
+		return text
+	}
+	return o.with(name, value).text()
+}
+
+func replacedIn(text jsontext.Value, outer, name string, value jsontext.Value) jsontext.Value {
+	o, err := parseObject(text)
+	if err != nil {
+		return text
+	}
+	return o.with(outer, replaced(o.get(outer), name, value)).text()
+}
+
+// failure returns the error of JSON-RPC for a request that no server answered.
+func failure(u *upstream, err error) error {
+	if errors.Is(err, errNotSent) {
+		return &fault{Code: codeUnavailable, Message: fmt.Sprintf("the server %s cannot be reached; it is started again", u.name)}
+	}
+	return &fault{Code: codeUnavailable, Message: fmt.Sprintf("the connection to the server %s was lost during the request", u.name)}
+}
