@@ -206,6 +206,28 @@ func LoadTools(environ []string) (Tools, error) {
 	return t, nil
 }
 
+// Gateway are the settings of the gateway, each empty where its file says it.
+type Gateway struct {
+	URL      string // of the service
+	APIKey   Secret
+	LogLevel slog.Level
+}
+
+// LoadGateway reads the settings of the gateway. Its error holds all faults, one a line.
+func LoadGateway(environ []string) (Gateway, error) {
+	s := newSource(environ)
+	g := Gateway{
+		URL:      read(s, "URL", "", parseAPIURL),
+		APIKey:   read(s, "API_KEY", "", parseKey),
+		LogLevel: read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+	}
+	s.refuseUnknown()
+	if err := errors.Join(s.faults...); err != nil {
+		return Gateway{}, err
+	}
+	return g, nil
+}
+
 // LoadOpsAddr returns where a node with this environment listens for operations.
 func LoadOpsAddr(environ []string) (string, error) {
 	s := newSource(environ)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// command is a node of the tree of commands: a leaf with setup or a branch
-// with sub.
+// command is a node of the tree of commands: a leaf with setup, a branch with sub,
+// or both: then what names no branch are the leaf's arguments.
 type command struct {
 	name    string
 	args    string // what follows the flags; nothing may if it is empty
@@ -35,7 +35,7 @@ func (e usageError) Error() string {
 
 // exec finds the leaf that args name and runs it. path holds the names so far.
 func (c command) exec(ctx context.Context, p process, path string, args []string) error {
-	if c.setup != nil {
+	if c.setup != nil && (len(args) == 0 || !slices.Contains(c.names(), args[0])) {
 		return c.execLeaf(ctx, p, path, args)
 	}
 	if len(args) == 0 {
@@ -86,6 +86,9 @@ func parseFlags(flags *flag.FlagSet, args []string) (rest []string, err error) {
 		}
 		if flags.NArg() == 0 {
 			return rest, nil
+		}
+		if parsed := len(args) - flags.NArg(); parsed > 0 && args[parsed-1] == "--" {
+			return append(rest, flags.Args()...), nil // of another program, perhaps
 		}
 		rest = append(rest, flags.Arg(0))
 		args = flags.Args()[1:]
@@ -149,7 +152,7 @@ func (c command) help(w io.Writer, path string, flags *flag.FlagSet) error {
 	if hasFlags {
 		usage += " [flags]"
 	}
-	if len(c.sub) > 0 {
+	if len(c.sub) > 0 && c.setup == nil {
 		usage += " COMMAND"
 	}
 	line("%s\n\n%s", strings.TrimSpace(usage+" "+c.args), c.summary)

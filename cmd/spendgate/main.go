@@ -98,6 +98,7 @@ func root() command {
 			approvalsCommand(),
 			auditCommand(),
 			mcpCommand(),
+			gatewayCommand(),
 			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
 		},
 	}

@@ -26,11 +26,11 @@ var (
 
 // lines is a conn with a message in each line.
 type lines struct {
-	in    *bufio.Reader
-	most  int // bytes of a message that is read
-	mu    sync.Mutex
-	out   io.Writer
-	end   func()
+	in     *bufio.Reader
+	most   int // bytes of a message that is read
+	mu     sync.Mutex
+	out    io.Writer
+	end    func()
 	refuse bool // what is no message is answered with an error, not passed over
 }
 

@@ -34,7 +34,9 @@ func features() *sdk.Server {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, nil
 			})
 	}
-	add("echo", func(_ context.Context, r *sdk.CallToolRequest) (string, error) { return string(r.Params.Arguments), nil })
+	add("echo", func(_ context.Context, r *sdk.CallToolRequest) (string, error) {
+		return string(r.Params.Arguments), nil
+	})
 	add("progress", func(ctx context.Context, r *sdk.CallToolRequest) (string, error) {
 		for i := range 3 {
 			err := r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
@@ -114,12 +116,12 @@ func featuresClient(h *heard) *sdk.Client {
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"sure": true}}, nil
 		},
-		ProgressNotificationHandler:  func(context.Context, *sdk.ProgressNotificationClientRequest) { h.progress.Add(1) },
-		LoggingMessageHandler:        func(context.Context, *sdk.LoggingMessageRequest) { h.logs.Add(1) },
-		PromptListChangedHandler:     func(context.Context, *sdk.PromptListChangedRequest) { h.prompts.Add(1) },
-		ResourceListChangedHandler:   func(context.Context, *sdk.ResourceListChangedRequest) { h.resources.Add(1) },
-		ResourceUpdatedHandler:       func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { h.updates.Add(1) },
-		ToolListChangedHandler:       func(context.Context, *sdk.ToolListChangedRequest) { h.tools.Add(1) },
+		ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) { h.progress.Add(1) },
+		LoggingMessageHandler:       func(context.Context, *sdk.LoggingMessageRequest) { h.logs.Add(1) },
+		PromptListChangedHandler:    func(context.Context, *sdk.PromptListChangedRequest) { h.prompts.Add(1) },
+		ResourceListChangedHandler:  func(context.Context, *sdk.ResourceListChangedRequest) { h.resources.Add(1) },
+		ResourceUpdatedHandler:      func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { h.updates.Add(1) },
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { h.tools.Add(1) },
 	})
 	client.AddRoots(&sdk.Root{URI: "file:///root"})
 	return client

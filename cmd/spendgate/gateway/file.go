@@ -251,3 +251,14 @@ func (f *File) secret(path string) (string, error) {
 		return secret, nil
 	}
 }
+
+// Service returns what the file says of the service: its address and the API key, each
+// empty where it does not say.
+func (f *File) Service() (url, key string, err error) {
+	if f.Spendgate.KeyFile != "" {
+		if key, err = f.secret(f.Spendgate.KeyFile); err != nil {
+			return "", "", fmt.Errorf("%s: spendgate.key_file: %w", f.path, err)
+		}
+	}
+	return f.Spendgate.URL, key, nil
+}

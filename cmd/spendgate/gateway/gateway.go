@@ -33,6 +33,9 @@ type Gateway struct {
 	log     *slog.Logger
 	dial    func(*upstream) (conn, error)
 
+	attempts    attempts
+	redemptions redemptions
+
 	// stopping ends what mapped calls wait for; what a server carries out is not ended.
 	stopping context.Context //nolint:containedctx // of the process
 	stop     context.CancelFunc

@@ -37,9 +37,9 @@ type link struct {
 	next    int64
 	pending map[string]waiting
 	first   message // the result of the first initialize, or why there is none
-	pins    pinned // the tools as the server defines them; nil when not known
-	changes int    // of the tools, as far as the server says
-	starts  int    // of the server
+	pins    pinned  // the tools as the server defines them; nil when not known
+	changes int     // of the tools, as far as the server says
+	starts  int     // of the server
 	level   jsontext.Value
 }
 

@@ -1,4 +1,273 @@
 package gateway
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
+)
+
+// mappedCall is a call of a tool that moves money.
+type mappedCall struct {
+	s    *session
+	gw   *Gateway
+	l    *link
+	t    *tool
+	name string          // of the tool on its server
+	id   string          // of the agent's request
+	ctx  context.Context //nolint:containedctx // ends when the agent cancels the call
+
+	agent     string
+	params    object
+	arguments jsontext.Value
+	action    client.Action
+	identity  string
+	attempt   int
+}
+
+// callMapped carries out a mapped call in the background.
 func (s *session) callMapped(m message, l *link, name string, params object) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if !s.fly(m, func(jsontext.Value) { cancel(errCancelled) }) {
+		return
+	}
+	c := &mappedCall{
+		s: s, gw: s.gw, l: l, t: l.u.Tools[name], name: name, id: string(m.ID), ctx: ctx, agent: m.agent, params: params,
+		arguments: params.get("arguments"),
+	}
+	if c.agent == "" && s.gw.file.Listen == "" {
+		c.agent = s.gw.file.AgentID.fixed
+	}
+	s.calls.Go(func() {
+		defer cancel(nil)
+		started := time.Now()
+		r := c.decide()
+		c.gw.log.LogAttrs(context.Background(), slog.LevelInfo, "call", slog.String("upstream", l.u.name), slog.String("tool", name),
+			slog.String("agent", c.agent), slog.String("state", r.state), slog.String("shadow", r.shadow), slog.String("decision", r.decision),
+			slog.String("check_id", r.checkID), slog.Int("attempt", c.attempt), slog.Int64("duration_ms", time.Since(started).Milliseconds()))
+		s.reply(message{ID: m.ID, Result: r.encode()})
+	})
+}
+
+var errCancelled = errors.New("the agent cancelled the call")
+
+// failure is the result of a call of which nothing was carried out, for reasons that
+// are no decision.
+func (c *mappedCall) failure(format string, args ...any) result {
+	return result{state: stateError, isError: true, text: "Error, and nothing was carried out: " + fmt.Sprintf(format, args...)}
+}
+
+// decide asks the service and carries the call out if it may.
+func (c *mappedCall) decide() result {
+	err := c.read()
+	if c.gw.file.Shadow {
+		return c.shadow(err)
+	}
+	if err != nil {
+		return c.failure("%v.", err)
+	}
+	for c.attempt = c.gw.attempts.of(c.identity); c.attempt < maxAttempts; c.attempt++ {
+		r, next := c.try()
+		if !next {
+			return r
+		}
+		c.gw.attempts.note(c.identity, c.attempt+1)
+	}
+	return c.failure("it was attempted %d times.", maxAttempts)
+}
+
+// read finds out what the call would do, and whether its tool is the accepted one.
+func (c *mappedCall) read() error {
+	if err := checkNames(c.params); err != nil {
+		return err
+	}
+	if len(c.arguments) == 0 {
+		c.arguments = jsontext.Value("{}")
+	}
+	if _, err := canonical(c.arguments); err != nil {
+		return fmt.Errorf("the arguments cannot be understood: %w", err)
+	}
+	tools, err := c.l.tools(c.ctx)
+	if err != nil {
+		return fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
+	}
+	d, ok := tools[c.name]
+	if !ok {
+		return fmt.Errorf("the server has no tool %q", c.name)
+	}
+	if err := c.gw.permitted(c.l.u, c.name, d); err != nil {
+		return err
+	}
+	o, err := parseObject(d.text)
+	if err != nil {
+		return fmt.Errorf("the tool's definition %w", err)
+	}
+	if c.action, err = c.t.action(c.agent, c.arguments, o.get("inputSchema")); err != nil {
+		return err
+	}
+	c.identity, err = c.t.identity(c.l.u.name, c.name, c.action, c.arguments)
+	return err
+}
+
+// try is one attempt. next reports that it is over for good, without a payment, and
+// that another one may be made.
+func (c *mappedCall) try() (r result, next bool) {
+	a := c.action
+	a.IdempotencyKey = c.key(c.attempt)
+	// Each round follows one approval; the rules that people saw may not be the last.
+	const rounds = 5
+	for range rounds {
+		check, err := c.check(a)
+		if conflict, id := otherRequest(err); conflict {
+			return c.otherArguments(id)
+		}
+		if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeApprovalExpired {
+			return result{}, true
+		}
+		if err != nil {
+			return c.failure("%v. Call again later with exactly the same arguments.", err), false
+		}
+		switch {
+		case check.Outcome.Reported():
+			return c.over(check)
+		case check.Decision == client.Block:
+			return c.blocked(check)
+		case check.Decision == client.Allow:
+			return c.allowed(check)
+		case check.ApprovalID == "":
+			return c.said(check, stateRefused, "Refused: "+reason(check)), false
+		}
+		approved, r, next := c.escalated(check)
+		if !approved {
+			return r, next
+		}
+		a.ApprovalID = check.ApprovalID
+	}
+	return c.failure("it was escalated again and again"), false
+}
+
+// check asks the service for a decision.
+func (c *mappedCall) check(a client.Action) (*client.Result, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	return c.gw.api.Check(ctx, a)
+}
+
+// key returns the idempotency key of an attempt.
+func (c *mappedCall) key(attempt int) string { return fmt.Sprintf("%s-%d", c.identity, attempt) }
+
+// said is a result by a check.
+func (c *mappedCall) said(check *client.Result, state, text string) result {
+	return result{state: state, checkID: check.CheckID, decision: check.Decision.String(), isError: state != stateAlready, text: text}
+}
+
+// reason returns why a check was not allowed, and what to do.
+func reason(check *client.Result) string {
+	text := check.Message
+	if check.ReasonCode != "" {
+		text = check.ReasonCode + ": " + text
+	}
+	if check.NextStep != "" {
+		text += "\nNext step: " + check.NextStep
+	}
+	return text + "\nCheck: " + check.CheckID
+}
+
+// blocked is a block: final, unless the policy judges a blocked action again and the
+// block is an earlier call's.
+func (c *mappedCall) blocked(check *client.Result) (result, bool) {
+	if check.Replayed && c.judgesAgain() {
+		return result{}, true
+	}
+	return c.said(check, stateRefused, "Refused: "+reason(check)), false
+}
+
+// judgesAgain reports whether the policy says that a blocked action is judged again.
+func (c *mappedCall) judgesAgain() bool {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	policy, err := c.gw.api.Policy(ctx, c.action.PolicyID, 0)
+	if err != nil {
+		return false
+	}
+	again := false
+	for _, rule := range policy.Rules {
+		if rule.RuleType == "duplicate_guard" {
+			if memberText(jsontext.Value(rule.Parameters), "after_block") != "judge_again" {
+				return false // of several guards duplicate wins
+			}
+			again = true
+		}
+	}
+	return again
+}
+
+// escalated waits for people to decide, for a while.
+func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, next bool) {
+	wait := time.Duration(*c.t.WaitSeconds) * time.Second
+	first, err := c.gw.api.Approval(c.ctx, check.ApprovalID, 0)
+	if err == nil && first.Status == client.ApprovalExpired {
+		return false, result{}, true
+	}
+	if err == nil && first.Status == client.ApprovalPending && wait > 0 {
+		ctx, cancel := context.WithTimeout(c.ctx, wait)
+		defer cancel()
+		defer context.AfterFunc(c.gw.stopping, cancel)()
+		if a, _ := c.gw.api.WaitForApproval(ctx, check.ApprovalID); a != nil { // without one it is as it was
+			first = a
+		}
+	}
+	if err != nil {
+		return false, c.failure("%v. Call again later with exactly the same arguments.", err), false
+	}
+	switch first.Status {
+	case client.ApprovalApproved, client.ApprovalUsed:
+		return true, result{}, false
+	case client.ApprovalDenied:
+		text := "Denied by people."
+		for _, d := range first.Decisions {
+			if d.Decision == "deny" && d.Note != "" {
+				text += " Their note: " + d.Note
+			}
+		}
+		return false, c.said(check, stateDenied, text+"\nDo not try it another way. Check: "+check.CheckID), false
+	case client.ApprovalExpired:
+		return false, c.said(check, stateExpired, "Nobody decided in time, and nothing was carried out. "+
+			"Call again with exactly the same arguments to ask again. Check: "+check.CheckID), false
+	default:
+		return false, c.said(check, statePending, "Waiting for people to approve ("+check.ApprovalID+"). Nothing was carried out yet. "+
+			"Call this tool again with exactly the same arguments: it goes on once they approved. "+reason(check)), false
+	}
+}
+
+// over is a check of which an outcome was reported.
+func (c *mappedCall) over(check *client.Result) (result, bool) {
+	switch {
+	case check.Outcome.Status == outcomeExecuted:
+		return c.said(check, stateAlready, c.alreadyText(check.CheckID)), false
+	case check.Outcome.Status == client.UnknownOutcome:
+		return c.failure("something was reported of check %s that this gateway does not know.", check.CheckID), false
+	case check.Outcome.ReleasePending:
+		r := c.failure("check %s was reported as %s by somebody who may not give back; it can be called again once "+
+			"somebody who may has reported, too.", check.CheckID, check.Outcome.Status)
+		r.checkID, r.decision = check.CheckID, check.Decision.String()
+		return r, false
+	default:
+		return result{}, true
+	}
+}
+
+func (c *mappedCall) alreadyText(checkID string) string {
+	text := "Already executed, under check " + checkID + ". It was not executed again."
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	if o, err := c.gw.api.GetOutcome(ctx, checkID); err == nil && o.Reference != "" {
+		text += " Reference: " + o.Reference
+	}
+	return text
 }

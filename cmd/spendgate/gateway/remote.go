@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
 )
 
 const (

@@ -25,14 +25,14 @@ type session struct {
 	links  []*link
 
 	mu       sync.Mutex
-	started  bool                   // initialize came
-	flight   map[string]*flying     // the agent's requests, by their identifiers
-	asked    map[string]question    // the servers' requests to the agent, by ours
-	progress map[string]string      // which of the agent's requests has a progress token
-	tokens   map[string]question    // the servers' progress tokens, by ours
-	homes    map[string]*link       // which server listed a resource
-	number   int64                  // of the last of asked and tokens
-	calls    sync.WaitGroup         // mapped calls
+	started  bool                // initialize came
+	flight   map[string]*flying  // the agent's requests, by their identifiers
+	asked    map[string]question // the servers' requests to the agent, by ours
+	progress map[string]string   // which of the agent's requests has a progress token
+	tokens   map[string]question // the servers' progress tokens, by ours
+	homes    map[string]*link    // which server listed a resource
+	number   int64               // of the last of asked and tokens
+	calls    sync.WaitGroup      // mapped calls
 }
 
 // flying is a request of the agent's that is not answered.

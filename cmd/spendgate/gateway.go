@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"spendgate/cmd/spendgate/gateway"
+	"spendgate/config"
+	"spendgate/hotpath/client"
+)
+
+func gatewayCommand() command {
+	return command{
+		name: "gateway", args: "FILE",
+		summary: "stand between agents and the tools that move money (Model Context Protocol)",
+		details: `FILE maps tools of MCP servers to actions. A call of such a tool is checked, redeemed, carried out and reported;
+everything else passes. Serves over standard input and output, or over HTTP if FILE says listen. Logs go to standard error.
+
+SPENDGATE_URL      the service, where FILE does not name it
+SPENDGATE_API_KEY  an API key of role gateway, where FILE does not name it
+
+FILE.lock has the definitions of tools that were accepted: gateway check --accept writes it.`,
+		setup: func(*flag.FlagSet) action { return runGateway },
+		sub: []command{
+			{
+				name: "init", args: "[-- COMMAND...]", summary: "write a file for a server, to be redirected to FILE, and FILE.lock",
+				details: "The server is started with COMMAND, or reached with --url. Where standard output is no file, FILE.lock\nis not written: gateway check --accept FILE does that.",
+				setup:   gatewayInit,
+			},
+			{
+				name: "check", args: "FILE", summary: "compare the servers' tools with FILE.lock",
+				details: "Names each tool that is new, changed or gone. The exit code is 1 if there is one.", setup: gatewayCheck,
+			},
+		},
+	}
+}
+
+// oneFile returns the only argument of a command.
+func oneFile(args []string) (string, error) {
+	if len(args) != 1 {
+		return "", usageError{text: "needs one FILE"}
+	}
+	return args[0], nil
+}
+
+func runGateway(ctx context.Context, p process, args []string) error {
+	path, err := oneFile(args)
+	if err != nil {
+		return err
+	}
+	c, err := config.LoadGateway(p.environ)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	file, err := gateway.Load(path)
+	if err != nil {
+		return err
+	}
+	api, err := gatewayClient(file, c)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Options{File: file, Client: api, Version: version, Environ: p.environ, Logger: log})
+	if err != nil {
+		return err
+	}
+	if file.Shadow {
+		log.Warn("shadow: every call is executed, whatever the decision is")
+	}
+	if file.Listen == "" {
+		return g.ServeStdio(ctx, p.stdin, p.stdout)
+	}
+	return serveGateway(ctx, gateway.NewServer(g), file.Listen, log)
+}
+
+// gatewayClient makes the client of the service that the file or the environment names.
+func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error) {
+	url, key, err := file.Service()
+	if err != nil {
+		return nil, err
+	}
+	if url == "" {
+		url = c.URL
+	}
+	if key == "" {
+		key = string(c.APIKey)
+	}
+	if url == "" || key == "" {
+		return nil, errors.New("the service is not named: spendgate: {url, key_file} in the file, or SPENDGATE_URL and SPENDGATE_API_KEY")
+	}
+	return client.New(client.Options{
+		BaseURL: url, APIKey: key, UserAgent: "spendgate-gateway/" + version, AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,
+	})
+}
+
+// serveGateway serves HTTP until the context ends, then finishes the calls in flight.
+func serveGateway(ctx context.Context, agents *gateway.Server, addr string, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := &http.Server{
+		Handler: agents.Handler(), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	log.Info("serving agents", "url", "http://"+listener.Addr().String()+gateway.Path)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("stopping")
+	agents.Stop()
+	return server.Close()
+}
+
+func gatewayInit(flags *flag.FlagSet) action {
+	url := flags.String("url", "", "the server's `URL`, instead of a command")
+	return func(ctx context.Context, p process, command []string) error {
+		if (*url == "") == (len(command) == 0) {
+			return usageError{text: "needs --url URL or -- COMMAND..."}
+		}
+		path := redirected(p.stdout)
+		err := gateway.Init(ctx, gateway.InitOptions{
+			URL: *url, Command: command, Path: path, Version: version, Environ: p.environ, Out: p.stdout,
+			Logger: slog.New(slog.NewTextHandler(p.stderr, nil)),
+		})
+		if err == nil && path == "" {
+			_, err = fmt.Fprintln(p.stderr, "standard output is no file: after saving it as FILE, run spendgate gateway check --accept FILE")
+		}
+		return err
+	}
+}
+
+// redirected returns the name of the file that an output goes to, empty if it goes to
+// none or the system does not tell.
+func redirected(out io.Writer) string {
+	file, ok := out.(*os.File)
+	if !ok {
+		return ""
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func gatewayCheck(flags *flag.FlagSet) action {
+	accept := flags.Bool("accept", false, "write FILE.lock: the tools as they are now are accepted")
+	return func(ctx context.Context, p process, args []string) error {
+		path, err := oneFile(args)
+		if err != nil {
+			return err
+		}
+		file, err := gateway.Load(path)
+		if err != nil {
+			return err
+		}
+		return gateway.Check(ctx, gateway.CheckOptions{
+			File: file, Accept: *accept, Version: version, Environ: p.environ, Out: p.stdout,
+			Logger: slog.New(slog.NewTextHandler(p.stderr, nil)),
+		})
+	}
+}

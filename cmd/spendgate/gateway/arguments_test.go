@@ -1,0 +1,237 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
+)
+
+func mapping(change func(*tool)) *tool {
+	t := &tool{
+		PolicyID: "p", ActionType: "refund", Amount: &amountSource{Argument: "amount", MinorUnits: true},
+		Currency: &source{Argument: "currency"}, Counterparty: &source{Argument: "charge"},
+		Metadata: map[string]source{"order_id": {Argument: "order.id"}, "from": {Value: jsontext.Value(`"g"`)}},
+	}
+	if change != nil {
+		change(t)
+	}
+	return t
+}
+
+// Arguments are read exactly, or the call is refused: nothing of an action is guessed.
+func TestArguments(t *testing.T) {
+	decimals := func(t *tool) { t.Amount.MinorUnits = false }
+	inside := func(t *tool) { t.Amount = &amountSource{Argument: "order.total"} }
+	const rest = `"currency":"usd","charge":"ch_1"`
+	for _, test := range []struct {
+		change          func(*tool)
+		arguments, want string
+	}{
+		{nil, `{"amount":1050,` + rest + `}`, "10.5 USD ch_1"},
+		{nil, `{"amount":1.05e3,` + rest + `}`, "10.5 USD ch_1"},
+		{nil, `{"amount":1050.0,` + rest + `}`, "10.5 USD ch_1"},
+		{nil, `{"amount":"1050",` + rest + `}`, "10.5 USD ch_1"},
+		{nil, `{"amount":1050,"currency":"JPY","charge":"ch_1"}`, "1050 JPY ch_1"},
+		{nil, `{"amount":1050,"currency":"KWD","charge":"ch_1"}`, "1.05 KWD ch_1"},
+		{nil, `{"amount":0,` + rest + `}`, "0 USD ch_1"},
+		{nil, `{"amount":1050.5,` + rest + `}`, "error: argument amount must be a whole number of minor units"},
+		{nil, `{"amount":"1e3",` + rest + `}`, "error: argument amount must be a number in plain decimal digits"},
+		{nil, `{"amount":"0x10",` + rest + `}`, "error"},
+		{nil, `{"amount":" 10",` + rest + `}`, "error"},
+		{nil, `{"amount":"010",` + rest + `}`, "error"},
+		{nil, `{"amount":"",` + rest + `}`, "error"},
+		{nil, `{"amount":"١٢",` + rest + `}`, "error"},
+		{nil, `{"amount":-1,` + rest + `}`, "error"},
+		{nil, `{"amount":"-1",` + rest + `}`, "error"},
+		{nil, `{"amount":1e400,` + rest + `}`, "error"},
+		{nil, `{"amount":9007199254740993,` + rest + `}`, "error: argument amount has more digits"},
+		{nil, `{"amount":true,` + rest + `}`, "error: argument amount must be a number, not true or false"},
+		{nil, `{"amount":[1],` + rest + `}`, "error"},
+		{nil, `{"amount":null,` + rest + `}`, "error: argument amount is missing"},
+		{nil, `{` + rest + `}`, "error: argument amount is missing"},
+		{nil, `{"Amount":1,` + rest + `}`, `error: argument amount is written "Amount"`},
+		{nil, `{"amount":1,"Amount":9,` + rest + `}`, "error"},
+		{nil, `{"amount":1,"amount":9,` + rest + `}`, "error"},
+		{nil, `{"amount":1,"\u0061mount":9,` + rest + `}`, "error"},
+		{nil, `{"amount":1,"currency":"XYZ","charge":"ch_1"}`, "error: the minor unit of the currency XYZ"},
+		{nil, `{"amount":1,"currency":"DE ","charge":"ch_1"}`, "error: the currency must be three letters"},
+		{nil, `{"amount":1,"currency":"us","charge":"ch_1"}`, "error"},
+		{nil, `{"amount":1,"currency":840,"charge":"ch_1"}`, "error"},
+		{nil, `{"amount":1,"currency":"USD","charge":17}`, "error: argument charge must be text, not a number"},
+		{nil, `{"amount":1,"currency":"USD","charge":" "}`, "error: argument charge is blank"},
+		{nil, `{"amount":1,"currency":"USD","charge":"ch_1 "}`, "error: argument charge has white space"},
+		{nil, `{"amount":1,"currency":"USD","charge":"ch\u200b_1"}`, "error: argument charge has characters that are not seen"},
+		{nil, `{"amount":1,"currency":"USD"}`, "error: argument charge is missing"},
+		{decimals, `{"amount":42.50,` + rest + `}`, "42.5 USD ch_1"},
+		{decimals, `{"amount":"42.50",` + rest + `}`, "42.5 USD ch_1"},
+		{decimals, `{"amount":0.1000000000000000055511151231,` + rest + `}`, "error"},
+		{inside, `{"order":{"total":12.34},` + rest + `}`, "12.34 USD ch_1"},
+		{inside, `{"order.total":1,"order":{"total":12.34},` + rest + `}`, "12.34 USD ch_1"},
+		{inside, `{"order.total":1,` + rest + `}`, "error: argument order.total is missing"},
+		{inside, `{"order":{"total":1,"Total":2},` + rest + `}`, "error"},
+		{inside, `{"order":[{"total":1}],` + rest + `}`, "error"},
+		{inside, `{"order":"{\"total\":1}",` + rest + `}`, "error"},
+	} {
+		a, err := mapping(test.change).action("bot", jsontext.Value(test.arguments), nil)
+		got := a.Amount.String() + " " + a.Currency + " " + a.Counterparty
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if got != test.want && (err == nil || !strings.HasPrefix(got, test.want)) {
+			t.Errorf("%s\n got %s\nwant %s", test.arguments, got, test.want)
+		}
+	}
+	if _, err := mapping(nil).action(" ", jsontext.Value(`{"amount":1,`+rest+`}`), nil); err == nil {
+		t.Error("a call without an agent is read")
+	}
+	a, err := mapping(nil).action("bot", jsontext.Value(`{"amount":1,`+rest+`,"order":{"id":7}}`), nil)
+	if err != nil || string(encode(a.Metadata)) != `{"from":"g","order_id":7}` {
+		t.Error(a.Metadata, err)
+	}
+}
+
+// A tool's schema says whether an amount is a number or text.
+func TestArgumentTypes(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"properties":{"amount":{"type":"integer"}}}`:           "number",
+		`{"properties":{"amount":{"type":"string"}}}`:            "text",
+		`{"properties":{"amount":{"type":["string","number"]}}}`: "number text",
+		`{"properties":{"amount":{}}}`:                           "number text",
+		`{}`:                                                     "number text",
+	} {
+		var got []string
+		for kind, value := range map[string]string{"number": `5`, "text": `"5"`} {
+			_, err := mapping(nil).action("b", jsontext.Value(`{"amount":`+value+`,"currency":"USD","charge":"c"}`), jsontext.Value(schema))
+			if err == nil {
+				got = append(got, kind)
+			}
+		}
+		if len(got) == 2 {
+			got = []string{"number", "text"}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s takes %s", schema, got)
+		}
+	}
+}
+
+// Calls have one identity if they would do the same, however they are written.
+func TestIdentity(t *testing.T) {
+	of := func(change func(*tool), upstream, name, agent, arguments string) string {
+		t.Helper()
+		m := mapping(change)
+		a, err := m.action(agent, jsontext.Value(arguments), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := m.identity(upstream, name, a, jsontext.Value(arguments))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	const base = `{"amount":1050,"currency":"usd","charge":"ch_é","order":{"id":7}}`
+	named := func(t *tool) { t.Same = []string{"charge", "amount"} }
+	filled := func(t *tool) { t.IdempotencyArgument = "key" }
+	for _, test := range []struct {
+		change func(*tool)
+		other  string
+		same   bool
+	}{
+		{nil, `{"order":{"id":7.0},"charge":"ch_\u00e9","currency":"USD","amount":1.05e3}`, true},
+		{nil, `{"amount":"1050.0","currency":"usd","charge":"ch_é","order":{"id":7}}`, true},
+		{nil, `{"amount":1050,"currency":"usd","charge":"ch_e\u0301","order":{"id":7}}`, true},
+		{nil, `{"amount":1051,"currency":"usd","charge":"ch_é","order":{"id":7}}`, false},
+		{nil, `{"amount":1050,"currency":"usd","charge":"ch_é","order":{"id":"7"}}`, false},
+		{nil, `{"amount":1050,"currency":"usd","charge":"ch_é"}`, false},
+		{nil, `{"amount":1050,"currency":"eur","charge":"ch_é","order":{"id":7}}`, false},
+		{named, `{"amount":1050,"currency":"eur","charge":"ch_é"}`, true},
+		{named, `{"amount":1050,"currency":"usd","charge":"ch_f"}`, false},
+		{filled, `{"amount":1050,"currency":"usd","charge":"ch_é","order":{"id":7},"key":"mine"}`, true},
+	} {
+		if got := of(test.change, "u", "t", "a", base) == of(test.change, "u", "t", "a", test.other); got != test.same {
+			t.Errorf("%s is the same: %v", test.other, got)
+		}
+	}
+	first := of(nil, "u", "t", "a", base)
+	for _, other := range []string{of(nil, "v", "t", "a", base), of(nil, "u", "s", "a", base), of(nil, "u", "t", "b", base)} {
+		if other == first {
+			t.Error("another server, tool or agent has the same identity")
+		}
+	}
+}
+
+// The model's value of the argument that the gateway fills never reaches the server.
+func TestSentArguments(t *testing.T) {
+	filled := mapping(func(t *tool) { t.IdempotencyArgument = "key" })
+	for arguments, want := range map[string]string{
+		`{"a":1.50,"b":[ 1 ]}`:               `{"a":1.50,"b":[ 1 ],"key":"chk_1"}`,
+		`{"key":"mine","a":1}`:               `{"a":1,"key":"chk_1"}`,
+		`{"a":1,"KEY":"mine"}`:               `{"a":1,"key":"chk_1"}`,
+		`{"a":{"key":"other"},"b":"\u00e9"}`: `{"a":{"key":"other"},"b":"\u00e9","key":"chk_1"}`,
+	} {
+		if got, err := filled.sent(jsontext.Value(arguments), "chk_1"); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v", arguments, got, err)
+		}
+	}
+	exact := jsontext.Value(`{ "a" : 1.50 }`)
+	if got, err := mapping(nil).sent(exact, "chk_1"); err != nil || string(got) != string(exact) {
+		t.Error(string(got), err)
+	}
+}
+
+func TestReference(t *testing.T) {
+	m := mapping(func(t *tool) { t.Reference = &resultSource{"refund.id"} })
+	for result, want := range map[string]string{
+		`{"structuredContent":{"refund":{"id":"re_1"}}}`:                                                                  "re_1",
+		`{"content":[{"type":"text","text":"{\"refund\":{\"id\":7}}"}]}`:                                                  "7",
+		`{"content":[{"type":"text","text":"done"},{"type":"text","text":"{\"refund\":{\"id\":\"x\"}}"}]}`:                "x",
+		`{"content":[{"type":"text","text":"{\"refund\":1}"}]}`:                                                           "",
+		`{"content":[{"type":"text","text":"{\"refund\":{\"id\":1}}"},{"type":"text","text":"{\"refund\":{\"id\":2}}"}]}`: "",
+		`{"content":[]}`: "",
+	} {
+		if got := m.reference(jsontext.Value(result)); got != want {
+			t.Errorf("%s: %q", result, got)
+		}
+	}
+}
+
+func TestMinorUnits(t *testing.T) {
+	for code, want := range map[string]int{"USD": 2, "JPY": 0, "BHD": 3, "CLF": 4, "ISK": 0, "HUF": 2, "XAF": 0, "UGX": 0, "TND": 3} {
+		if got, known := minorDigits(code); !known || got != want {
+			t.Error(code, got, known)
+		}
+	}
+	for _, code := range []string{"", "XXX", "XAU", "usd", "US", "D A", "EDA", "USDX", "BTC"} {
+		if _, known := minorDigits(code); known {
+			t.Error(code, "is known")
+		}
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	for value, want := range map[string]string{
+		`{"b":1.0,"a":[ true,null,"\u0041" ]}`:              `{"a":[true,null,"A"],"b":1}`,
+		`[100,1e2,0.10,-0.0,-5e-1,12345678901234567890123]`: `[1e2,1e2,1e-1,0,-5e-1,12345678901234567890123]`,
+		`{"a":1,"a":2}`: "error", `"\ud800"`: "error", `1 2`: "error", `{`: "error",
+	} {
+		got, err := canonical(jsontext.Value(value))
+		if err != nil {
+			got = []byte("error")
+		}
+		if string(got) != want {
+			t.Errorf("%s: %s", value, got)
+		}
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	was := client.RecordedAction{Currency: "USD", Counterparty: "a", Metadata: []byte(`{"x":1.0,"y":2}`)}
+	is := client.Action{Currency: "USD", Counterparty: "b", Metadata: map[string]any{"x": jsontext.Value("1"), "z": jsontext.Value("1")}}
+	if got := differences(was, is); got != "counterparty was a and is b, metadata.y, metadata.z" {
+		t.Error(got)
+	}
+}

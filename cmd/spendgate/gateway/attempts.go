@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
+)
+
+const (
+	maxAttempts   = 1000
+	maxRemembered = 10_000
+)
+
+// attempts remembers where the attempts of calls are, so that old ones need not be
+// asked for again. It is no more than that: who forgets finds the same attempt.
+type attempts struct {
+	mu sync.Mutex
+	at map[string]int
+}
+
+// of returns the attempt to begin with, 1 or more.
+func (a *attempts) of(identity string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return max(1, a.at[identity])
+}
+
+func (a *attempts) note(identity string, attempt int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == nil || len(a.at) >= maxRemembered {
+		a.at = make(map[string]int)
+	}
+	a.at[identity] = max(attempt, a.at[identity])
+}
+
+// otherRequest reports whether a check was refused because another one has its
+// idempotency key, and which.
+func otherRequest(err error) (bool, string) {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Code != client.CodeValidation || !strings.HasPrefix(refused.Message, "idempotency_key was used for a different request") {
+		return false, ""
+	}
+	return true, regexp.MustCompile(`chk_[0-9a-zA-Z-]+`).FindString(refused.Message)
+}
+
+// otherArguments is a call that is the same as an earlier one, by what the file says
+// makes calls the same, and would do something else.
+func (c *mappedCall) otherArguments(checkID string) (result, bool) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	record, err := c.recorded(ctx, checkID)
+	if err != nil {
+		return c.failure("another call with the same identity is recorded, and cannot be read: %v.", err), false
+	}
+	earlier := &record.Result
+	if check, err := c.gw.api.GetCheck(ctx, earlier.CheckID); err == nil {
+		earlier = check
+	}
+	switch {
+	case earlier.Outcome.Reported():
+		r, next := c.over(earlier)
+		return r, next
+	case earlier.Decision == client.Block && c.judgesAgain():
+		return result{}, true
+	case earlier.ApprovalID != "":
+		if a, err := c.gw.api.Approval(ctx, earlier.ApprovalID, 0); err == nil && a.Status == client.ApprovalExpired {
+			return result{}, true
+		}
+	}
+	r := c.failure("the same call was made before with other arguments: %s. Check: %s", differences(record.Action, c.action), earlier.CheckID)
+	r.checkID, r.decision = earlier.CheckID, earlier.Decision.String()
+	return r, false
+}
+
+// recorded returns the check that has the attempt's idempotency key.
+func (c *mappedCall) recorded(ctx context.Context, checkID string) (*client.CheckRecord, error) {
+	page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(c.attempt), Limit: 100})
+	if err != nil {
+		return nil, err
+	}
+	for i, record := range page.Data {
+		if record.CheckID == checkID {
+			return &page.Data[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%s is not there", checkID)
+}
+
+// differences names what differs between a recorded action and one that is called for.
+func differences(was client.RecordedAction, is client.Action) string {
+	var names []string
+	for name, pair := range map[string][2]string{
+		"amount": {was.Amount.String(), is.Amount.String()}, "currency": {was.Currency, is.Currency},
+		"counterparty": {was.Counterparty, is.Counterparty}, "policy_id": {was.PolicyID, is.PolicyID},
+		"action_type": {string(was.ActionType), string(is.ActionType)},
+	} {
+		if pair[0] != pair[1] {
+			names = append(names, fmt.Sprintf("%s was %s and is %s", name, pair[0], pair[1]))
+		}
+	}
+	recorded, err := parseObject(jsontext.Value(was.Metadata))
+	if err == nil {
+		for _, m := range recorded {
+			now, _ := is.Metadata[m.name].(jsontext.Value)
+			if a, b := equalForm(m.value), equalForm(now); a != b {
+				names = append(names, "metadata."+m.name)
+			}
+		}
+		for name := range is.Metadata {
+			if recorded.get(name) == nil {
+				names = append(names, "metadata."+name)
+			}
+		}
+	}
+	if names == nil {
+		return "in something that is recorded and cannot be read"
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func equalForm(value jsontext.Value) string {
+	text, err := canonical(value)
+	if err != nil {
+		return string(value)
+	}
+	return string(text)
+}

@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// whole is a file with every member that there is.
+const whole = `
+spendgate: {url: "http://127.0.0.1:8080", key_file: gateway.key}
+agent_id: support-bot
+listen: 127.0.0.1:8090
+default: read_only
+shadow: false
+agents: {support-bot: {token_file: a.token}}
+upstreams:
+  psp:
+    command: [node, psp.mjs]
+    env: {PSP_KEY: {file: psp.key}, MODE: test}
+    tools:
+      create_refund:
+        policy_id: support-refunds
+        action_type: refund
+        amount: {argument: amount, minor_units: true}
+        currency: {argument: currency}
+        counterparty: {argument: charge}
+        metadata: {order_id: {argument: order}, from: {value: gateway}}
+        same: [charge, amount]
+        once: true
+        on_error: failed
+        idempotency_argument: idempotency_key
+        reference: {result: refund_id}
+        wait_seconds: 30
+  other:
+    url: http://127.0.0.1:7000/mcp
+    headers: {Authorization: {file: token}}
+    tools:
+      pay:
+        policy_id: p
+        action_type: spend
+        amount: {argument: order.total}
+        currency: {value: USD}
+        counterparty: {argument: to}
+`
+
+func TestFile(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"gateway.key": "svc_1\n", "a.token": "secret-a", "psp.key": " k\n", "token": "Bearer x\n"} {
+		write(t, folder, name, text)
+	}
+	f, err := Load(write(t, folder, "gateway.yaml", whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, key, err := f.Service()
+	if err != nil || url != "http://127.0.0.1:8080" || key != "svc_1" {
+		t.Error(url, key, err)
+	}
+	psp, other := f.Upstreams["psp"], f.Upstreams["other"]
+	refund, pay := psp.Tools["create_refund"], other.Tools["pay"]
+	if strings.Join(f.order, " ") != "psp other" || psp.Env["PSP_KEY"].text != "k" || psp.Env["MODE"].text != "test" || psp.folder != folder ||
+		other.Headers["Authorization"].text != "Bearer x" || f.Agents["support-bot"].token != "secret-a" {
+		t.Errorf("%+v", f)
+	}
+	if !refund.Once || refund.OnError != onErrorFailed || *refund.WaitSeconds != 30 || !refund.Amount.MinorUnits || refund.Reference.Result != "refund_id" ||
+		*pay.WaitSeconds != defaultWait || pay.OnError != onErrorInDoubt || pay.Amount.Argument != "order.total" || pay.Same != nil {
+		t.Errorf("%+v %+v", refund, pay)
+	}
+}
+
+// Faults name the line and the member.
+func TestFileFaults(t *testing.T) {
+	const upstream = "upstreams: {u: {command: [x], tools: {}}}\n"
+	const tool = "agent_id: a\nupstreams:\n u:\n  command: [x]\n  tools:\n   pay:\n" +
+		"    policy_id: p\n    action_type: spend\n    currency: {value: USD}\n"
+	const amount, to = "    amount: {argument: amount}\n", "    counterparty: {argument: to}\n"
+	for content, want := range map[string]string{
+		"agent_id: a\nshadows: true\n" + upstream:                       `line 2: the member "shadows" is not known`,
+		tool + amount + to + "    sames: [x]\n":                         `line 12: the member "upstreams.u.tools.pay.sames" is not known`,
+		tool + "    amount: {argument: a, minor: true}\n" + to:          `line 10: the member "upstreams.u.tools.pay.amount.minor" is not known`,
+		"agent_id: {headers: X}\n" + upstream:                           "line 1",
+		"agent_id: 7\n" + upstream:                                      "line 1",
+		upstream:                                                        "agent_id is required",
+		"agent_id: a\n":                                                 "upstreams must name at least one",
+		"agent_id: a\ndefault: passes\n" + upstream:                     "line 2: default must be pass, deny or read_only",
+		"agent_id: a\nlisten: 0.0.0.0:1\n" + upstream:                   "line 2: listen can be reached from other machines",
+		"agent_id: a\nlisten: 8090\n" + upstream:                        "line 2",
+		"agent_id: a\nagents: {b: {token_file: t}}\n" + upstream:        "have tokens only where listen is given",
+		"agent_id: {header: X-Agent-Id}\n" + upstream:                   "can come from a header only where listen is given",
+		"agent_id: a\nupstreams:\n  a__b: {command: [x]}\n":             "must be a name of",
+		"agent_id: a\nupstreams:\n  a:\n":                               "must have a command or a url",
+		"agent_id: a\nupstreams:\n  a: {command: [x], url: http://x}\n": "must have a command or a url, one of them",
+		"agent_id: a\nupstreams:\n  a: {url: ftp://x}\n":                "must be http://",
+		"agent_id: a\nupstreams:\n  a: {url: http://x, env: {A: b}}\n":  "env is for a command",
+		tool + to:     "amount is required",
+		tool + amount: "counterparty is required",
+		tool + amount + "    counterparty: {value: me}\n":                   "is read from the call",
+		tool + amount + to + "    once: true\n":                             "line 12: upstreams.u.tools.pay.once needs same",
+		tool + amount + to + "    same: []\n":                               "same must name arguments",
+		tool + amount + to + "    same: [a..b]\n":                           "must name an argument",
+		tool + amount + to + "    wait_seconds: -1\n":                       "wait_seconds must be 0 to",
+		tool + amount + to + "    on_error: retry\n":                        "on_error must be in_doubt or failed",
+		tool + amount + to + "    metadata: {x: {}}\n":                      "must be {argument: NAME} or {value: ...}",
+		tool + amount + to + "    metadata: {x: {argument: a, value: b}}\n": "must be {argument: NAME} or {value: ...}",
+		tool + amount + to + "    idempotency_argument: k\n    same: [k]\n": "cannot have the idempotency_argument",
+		"a: 1\n---\nb: 1\n":                                                 "must be one document",
+		"agent_id: a\nagent_id: b\n":                                        `line 2: the key "agent_id" is given twice`,
+	} {
+		_, err := Load(write(t, t.TempDir(), "g.yaml", content))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", content, err, want)
+		}
+	}
+	// Secrets are files that are there.
+	_, err := Load(write(t, t.TempDir(), "g.yaml", whole))
+	if err == nil || !strings.Contains(err.Error(), "a.token") || !strings.Contains(err.Error(), "psp.key") {
+		t.Error(err)
+	}
+	if _, err := Load("none.yaml"); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
+// Without a lock only a shadow starts.
+func TestNeedsLock(t *testing.T) {
+	for content, starts := range map[string]bool{"": false, "shadow: true\n": true} {
+		f, err := Load(write(t, t.TempDir(), "g.yaml", content+"agent_id: a\nupstreams: {u: {command: [x]}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(Options{File: f, Logger: quiet()}); (err == nil) != starts {
+			t.Error(content, err)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/hotpath/client"
+)
+
+const (
+	outcomeExecuted = "executed"
+	outcomeFailed   = "failed"
+	outcomeVoided   = "voided"
+	outcomeInDoubt  = "in_doubt"
+
+	checkTimeout  = 20 * time.Second // of a request to the service, its repetitions included
+	callTimeout   = 14 * time.Minute // of a server's call: the service says in doubt after 15
+	cancelGrace   = 3 * time.Second  // for the result of a call that is cancelled
+	hurry         = 5 * time.Second  // for calls when the gateway is stopped
+	reportTimeout = 15 * time.Minute // of repeating a report
+	pollLeast     = 200 * time.Millisecond
+	pollMost      = 2 * time.Second
+)
+
+// allowed redeems an allow and carries the call out.
+func (c *mappedCall) allowed(check *client.Result) (result, bool) {
+	if !check.Replayed {
+		if later, err := c.laterAttempt(); err != nil {
+			return c.failure("%v. Call again later with exactly the same arguments.", err), false
+		} else if later {
+			c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "an earlier attempt of the same call is recorded"})
+			return result{}, true
+		}
+	}
+	err := c.redeem(check.CheckID)
+	refused, definite := errors.AsType[*client.Error](err)
+	switch {
+	case err == nil && c.ctx.Err() != nil:
+		c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "cancelled before the call was made"})
+		return c.said(check, stateError, "Cancelled before anything was carried out."), false
+	case err == nil:
+		return c.carryOut(check, false), false
+	case !definite || refused.Status/100 != 4:
+		return c.failure("the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
+	}
+	switch refused.Code {
+	case "check_already_redeemed":
+		return c.redeemedBefore(check)
+	case "check_released":
+		return c.released(check)
+	case "check_expired":
+		c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "it expired before it was redeemed"})
+		return c.released(check)
+	default:
+		r := c.failure("the check was not redeemed: %s", refused.Message)
+		r.checkID, r.decision = check.CheckID, check.Decision.String()
+		return r, false
+	}
+}
+
+// laterAttempt reports whether a later attempt of the call is recorded. The one at hand
+// is new only because its idempotency key is older than a day then.
+func (c *mappedCall) laterAttempt() (bool, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	page, err := c.gw.api.Checks(ctx, client.CheckQuery{IdempotencyKey: c.key(c.attempt + 1), Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("earlier attempts cannot be looked for: %w", err)
+	}
+	return len(page.Data) > 0, nil
+}
+
+// redeem redeems a check, once for each attempt to carry it out. Where it stayed
+// unknown whether that was recorded, the next one asks for the same redemption.
+func (c *mappedCall) redeem(checkID string) error {
+	key := c.gw.redemptions.take(checkID)
+	once := ""
+	if c.t.Once {
+		once = c.key(c.attempt)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	defer cancel()
+	err := c.gw.redeem(ctx, checkID, key, once, c.action)
+	if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status/100 != 4) {
+		c.gw.redemptions.keep(checkID, key)
+	}
+	return err
+}
+
+// released is a check that was given back meanwhile.
+func (c *mappedCall) released(check *client.Result) (result, bool) {
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	now, err := c.gw.api.GetCheck(ctx, check.CheckID)
+	if err != nil || !now.Outcome.Reported() {
+		return c.failure("check %s cannot be used any more. Call again later with exactly the same arguments.", check.CheckID), false
+	}
+	return c.over(now)
+}
+
+// redeemedBefore is a check that somebody redeemed: another gateway that is carrying it
+// out, or one that was killed. Which of the two is seen by waiting.
+func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
+	end := time.Now().Add(time.Duration(*c.t.WaitSeconds) * time.Second)
+	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
+		now, err := c.gw.api.GetCheck(c.ctx, check.CheckID)
+		if err == nil && now.Outcome.Reported() && now.Outcome.Status != outcomeInDoubt {
+			return c.over(now)
+		}
+		known := err == nil && now.Outcome.Status == outcomeInDoubt
+		if known || time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
+			break
+		}
+		select {
+		case <-time.After(min(pause, max(time.Until(end), time.Millisecond))):
+		case <-c.ctx.Done():
+		case <-c.gw.stopping.Done():
+		}
+	}
+	if c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
+		return c.said(check, stateInDoubt, inDoubtText(check.CheckID)), false
+	}
+	if c.t.IdempotencyArgument != "" {
+		return c.carryOut(check, true), false
+	}
+	return c.inDoubt(check, answered{}), false
+}
+
+func inDoubtText(checkID string) string {
+	return "In doubt: the action may have been carried out, under check " + checkID + ". It is not carried out again until people have looked. " +
+		"Do not try it another way."
+}
+
+// inDoubt says that nobody knows whether the action was carried out, and why.
+func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
+	defer cancel()
+	if err := c.gw.doubt(ctx, check.CheckID); err != nil {
+		c.gw.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", check.CheckID, "error", err)
+	}
+	text := inDoubtText(check.CheckID)
+	if a.problem != "" {
+		text += " What happened: " + a.problem
+	}
+	r := c.said(check, stateInDoubt, text)
+	r.server = flagged(a.result)
+	return r
+}
+
+// flagged returns a server's result as one of an error.
+func flagged(server jsontext.Value) jsontext.Value {
+	if server == nil {
+		return nil
+	}
+	o, err := parseObject(server)
+	if err != nil {
+		return nil
+	}
+	return o.without("structuredContent").with("isError", jsontext.Value("true")).text()
+}
+
+// answered is how a server's call ended.
+type answered struct {
+	result  jsontext.Value
+	isError bool   // a result that says so, an error of JSON-RPC or a cancelled call
+	problem string // why there is no result
+	lost    bool   // nobody knows
+	unsent  bool   // nothing was sent
+}
+
+// ask calls the tool on its server.
+func (c *mappedCall) ask(arguments jsontext.Value) answered {
+	params := c.params.without("arguments").with("arguments", arguments).with("name", quote(c.name))
+	ctx, cancel := context.WithTimeoutCause(c.ctx, callTimeout, errors.New("the call took too long"))
+	defer cancel()
+	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
+	m, err := c.l.call(ctx, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
+	var head struct {
+		IsError bool `json:"isError"`
+	}
+	switch {
+	case errors.Is(err, errNotSent):
+		return answered{unsent: true, problem: "the server could not be reached"}
+	case errors.Is(err, errLost):
+		return answered{lost: true, problem: "the connection to the server was lost"}
+	case err != nil && c.ctx.Err() == nil:
+		return answered{lost: true, problem: err.Error()}
+	case err != nil:
+		return answered{isError: true, problem: "the call was cancelled"}
+	case m.Error != nil:
+		return answered{isError: true, problem: "the server's error: " + m.errorOf().Error()}
+	}
+	if m.Result.Kind() != '{' || json.Unmarshal(m.Result, &head, lax()) != nil {
+		return answered{lost: true, problem: "the server's answer cannot be understood"}
+	}
+	return answered{result: m.Result, isError: head.IsError}
+}
+
+// carryOut calls the server and reports what became of it. The check is redeemed: by
+// this call, or, when it is again, by one whose end is in doubt.
+func (c *mappedCall) carryOut(check *client.Result, again bool) result {
+	arguments, err := c.t.sent(c.arguments, check.CheckID)
+	if err != nil {
+		return c.inDoubt(check, answered{}) // read has refused such arguments
+	}
+	a := c.ask(arguments)
+	const repeats = 2
+	for i := 0; i < repeats && (a.lost || a.unsent && again) && c.t.IdempotencyArgument != ""; i++ {
+		// With the same key again the server carries it out once.
+		if c.gw.stopping.Err() != nil || c.l.wait(c.ctx) != nil {
+			break
+		}
+		a, again = c.ask(arguments), true
+	}
+	switch {
+	case a.unsent && !again:
+		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
+		return c.said(check, stateError, "Error, and nothing was carried out: "+a.problem+". Call again later.\nCheck: "+check.CheckID)
+	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
+		// Of a repeated call an error says nothing of the first one.
+		return c.inDoubt(check, a)
+	case a.isError:
+		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")})
+		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+check.CheckID)
+		r.server = flagged(a.result)
+		return r
+	}
+	c.report(check.CheckID, client.OutcomeReport{Status: outcomeExecuted, Reference: cut(c.t.reference(a.result))})
+	return result{state: stateExecuted, checkID: check.CheckID, decision: check.Decision.String(), server: a.result}
+}
+
+// cut shortens a reference to what the service takes.
+func cut(reference string) string {
+	const most = 256
+	if len(reference) <= most {
+		return reference
+	}
+	return strings.ToValidUTF8(reference[:most], "")
+}
+
+// report says what became of a check. While the service does not answer, that goes on
+// in the background: the agent is answered all the same.
+func (c *mappedCall) report(checkID string, report client.OutcomeReport) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), hurry)
+	defer cancel()
+	if c.gw.reported(ctx, checkID, report) {
+		return
+	}
+	c.s.calls.Go(func() {
+		end := time.Now().Add(reportTimeout)
+		for pause := time.Second; time.Now().Before(end); pause = min(2*pause, 30*time.Second) {
+			time.Sleep(pause)
+			ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+			done := c.gw.reported(ctx, checkID, report)
+			cancel()
+			if done {
+				return
+			}
+		}
+	})
+}
+
+// reported sends a report, and is false where it should be sent again.
+func (g *Gateway) reported(ctx context.Context, checkID string, report client.OutcomeReport) bool {
+	_, err := g.api.ReportOutcome(ctx, checkID, report)
+	if err == nil {
+		return true
+	}
+	refused, ok := errors.AsType[*client.Error](err)
+	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
+	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
+		"again", !final, "error", err)
+	return final
+}
