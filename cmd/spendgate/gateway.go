@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"spendgate/cmd/spendgate/gateway"
@@ -32,8 +34,9 @@ FILE.lock has the definitions of tools that were accepted: gateway check --accep
 		sub: []command{
 			{
 				name: "init", args: "[-- COMMAND...]", summary: "write a file for a server, to be redirected to FILE, and FILE.lock",
-				details: "The server is started with COMMAND, or reached with --url. Where standard output is no file, FILE.lock\nis not written: gateway check --accept FILE does that.",
-				setup:   gatewayInit,
+				details: "The server is started with COMMAND, or reached with --url. Where standard output is no file, FILE.lock\n" +
+					"is not written: gateway check --accept FILE does that.",
+				setup: gatewayInit,
 			},
 			{
 				name: "check", args: "FILE", summary: "compare the servers' tools with FILE.lock",
@@ -65,11 +68,11 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	if err != nil {
 		return err
 	}
-	api, err := gatewayClient(file, c)
+	api, service, err := gatewayClient(file, c)
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{File: file, Client: api, Version: version, Environ: p.environ, Logger: log})
+	g, err := gateway.New(gateway.Options{File: file, Client: api, Service: service, Version: version, Environ: p.environ, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -83,23 +86,19 @@ func runGateway(ctx context.Context, p process, args []string) error {
 }
 
 // gatewayClient makes the client of the service that the file or the environment names.
-func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error) {
+func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, *gateway.Service, error) {
 	url, key, err := file.Service()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if url == "" {
-		url = c.URL
-	}
-	if key == "" {
-		key = string(c.APIKey)
-	}
+	url, key = cmp.Or(strings.TrimRight(url, "/"), c.URL), cmp.Or(key, string(c.APIKey))
 	if url == "" || key == "" {
-		return nil, errors.New("the service is not named: spendgate: {url, key_file} in the file, or SPENDGATE_URL and SPENDGATE_API_KEY")
+		return nil, nil, errors.New("the service is not named: spendgate: {url, key_file} in the file, or SPENDGATE_URL and SPENDGATE_API_KEY")
 	}
-	return client.New(client.Options{
+	api, err := client.New(client.Options{
 		BaseURL: url, APIKey: key, UserAgent: "spendgate-gateway/" + version, AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,
 	})
+	return api, &gateway.Service{URL: url, Key: key}, err
 }
 
 // serveGateway serves HTTP until the context ends, then finishes the calls in flight.

@@ -46,10 +46,18 @@ func (a *attempts) note(identity string, attempt int) {
 // idempotency key, and which.
 func otherRequest(err error) (bool, string) {
 	refused, ok := errors.AsType[*client.Error](err)
-	if !ok || refused.Code != client.CodeValidation || !strings.HasPrefix(refused.Message, "idempotency_key was used for a different request") {
+	if !ok || refused.Code != client.CodeValidation || !strings.HasPrefix(refused.Message, keyReused) {
 		return false, ""
 	}
-	return true, regexp.MustCompile(`chk_[0-9a-zA-Z-]+`).FindString(refused.Message)
+	return true, checkIn(refused.Message)
+}
+
+// keyReused begins the message of such a refusal (S18).
+const keyReused = "idempotency_key was used for a different request"
+
+// checkIn returns the check that a message names, empty if it names none.
+func checkIn(message string) string {
+	return regexp.MustCompile(`chk_[0-9a-zA-Z-]+`).FindString(message)
 }
 
 // otherArguments is a call that is the same as an earlier one, by what the file says

@@ -288,10 +288,11 @@ func guess(name string, d definition) string {
 	if argument := find("currency"); argument != "" {
 		currency = fmt.Sprintf("{argument: %s}", quote(argument))
 	}
-	to := find("charge", "payment_intent", "payee", "recipient", "customer", "account", "vendor", "merchant", "to", "counterparty", "id")
+	to := find("counterparty", "charge", "payment_intent", "payee", "recipient", "customer", "account", "vendor", "merchant", "id")
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", quote(name), kind)
-	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents\n        currency: %s\n", quote(amount), currency)
+	fmt.Fprintf(&b, "        amount: {argument: %s}    # with minor_units: true if it is in cents\n", quote(amount))
+	fmt.Fprintf(&b, "        currency: %s\n", currency)
 	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", quote(cmp.Or(to, "change-me")))
 	if key := find("idempotency"); key != "" {
 		fmt.Fprintf(&b, "        idempotency_argument: %s\n", quote(key))

@@ -51,8 +51,12 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	case !definite || refused.Status/100 != 4:
 		return c.failure("the check was not redeemed: %v. Call again with exactly the same arguments.", err), false
 	}
+	other := checkIn(refused.Message)
 	switch refused.Code {
-	case "check_already_redeemed":
+	case "check_already_redeemed", "once_used":
+		if c.t.Once && other != "" && other != check.CheckID {
+			return c.redeemedOnce(check, other)
+		}
 		return c.redeemedBefore(check)
 	case "check_released":
 		return c.released(check)
@@ -134,9 +138,25 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	return c.inDoubt(check, answered{}), false
 }
 
+// redeemedOnce is a payment for good, of which another check was redeemed, perhaps long
+// ago. The one at hand is given back.
+func (c *mappedCall) redeemedOnce(check *client.Result, other string) (result, bool) {
+	c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "the payment was redeemed under check " + other})
+	ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
+	defer cancel()
+	earlier, err := c.gw.api.GetCheck(ctx, other)
+	if err != nil {
+		return c.failure("this payment was redeemed under check %s, which cannot be read: %v.", other, err), false
+	}
+	if earlier.Outcome.Reported() {
+		return c.over(earlier)
+	}
+	return c.said(earlier, stateInDoubt, inDoubtText(other)), false
+}
+
 func inDoubtText(checkID string) string {
-	return "In doubt: the action may have been carried out, under check " + checkID + ". It is not carried out again until people have looked. " +
-		"Do not try it another way."
+	return "In doubt: the action may have been carried out, under check " + checkID + ". It is not carried out again " +
+		"until people have looked. Do not try it another way."
 }
 
 // inDoubt says that nobody knows whether the action was carried out, and why.
@@ -179,7 +199,7 @@ type answered struct {
 // ask calls the tool on its server.
 func (c *mappedCall) ask(arguments jsontext.Value) answered {
 	params := c.params.without("arguments").with("arguments", arguments).with("name", quote(c.name))
-	ctx, cancel := context.WithTimeoutCause(c.ctx, callTimeout, errors.New("the call took too long"))
+	ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.gw.stopping, func() { time.AfterFunc(hurry, cancel) })()
 	m, err := c.l.call(ctx, message{Method: methodCallTool, Params: params.text(), about: c.id}, cancelGrace)
@@ -223,7 +243,9 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 	switch {
 	case a.unsent && !again:
 		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: a.problem})
-		return c.said(check, stateError, "Error, and nothing was carried out: "+a.problem+". Call again later.\nCheck: "+check.CheckID)
+		r := c.failure("%s. Call again later.", a.problem)
+		r.checkID, r.decision = check.CheckID, check.Decision.String()
+		return r
 	case a.lost || a.unsent || a.isError && (again || c.t.OnError == onErrorInDoubt):
 		// Of a repeated call an error says nothing of the first one.
 		return c.inDoubt(check, a)

@@ -1,0 +1,386 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// provider is a payment provider with a tool, and a ledger of what it paid.
+type provider struct {
+	mu     sync.Mutex
+	ledger []string
+	keys   map[string]bool
+	// behave returns whether a call pays, and how it ends.
+	behave func(number int) (pays bool, err error)
+	calls  int
+	url    string
+	schema map[string]any
+}
+
+func newProvider(t *testing.T) *provider {
+	p := &provider{keys: make(map[string]bool), schema: map[string]any{"type": "object", "properties": map[string]any{
+		"amount": map[string]any{"type": "integer"}, "idempotency_key": map[string]any{"type": "string"},
+	}, "required": []string{"amount", "idempotency_key"}}}
+	p.url = streamable(t, func() *sdk.Server {
+		server := sdk.NewServer(&sdk.Implementation{Name: "psp", Version: "1"}, nil)
+		server.AddTool(&sdk.Tool{Name: "refund", InputSchema: p.schema}, p.refund)
+		server.AddTool(&sdk.Tool{Name: "wipe", InputSchema: map[string]any{"type": "object"}}, p.refund)
+		server.AddTool(&sdk.Tool{Name: "look", InputSchema: map[string]any{"type": "object"}, Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return &sdk.CallToolResult{}, nil
+			})
+		return server
+	})
+	return p
+}
+
+func (p *provider) refund(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	var arguments struct {
+		Charge string `json:"charge"`
+		Amount int    `json:"amount"`
+		Key    string `json:"idempotency_key"`
+	}
+	_ = json.Unmarshal(r.Params.Arguments, &arguments)
+	p.mu.Lock()
+	p.calls++
+	pays, err := true, error(nil)
+	if p.behave != nil {
+		pays, err = p.behave(p.calls)
+	}
+	id := fmt.Sprintf("re_%d", len(p.ledger)+1)
+	if pays && (arguments.Key == "" || !p.keys[arguments.Key]) {
+		p.keys[arguments.Key] = true
+		p.ledger = append(p.ledger, fmt.Sprintf("%s %d", arguments.Charge, arguments.Amount))
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if !pays {
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "declined"}}}, nil
+	}
+	return &sdk.CallToolResult{
+		Content:           []sdk.Content{&sdk.TextContent{Text: "paid"}},
+		StructuredContent: map[string]any{"id": id},
+	}, nil
+}
+
+func (p *provider) paid() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.ledger...)
+}
+
+const refundMapping = `
+      refund:
+        policy_id: p
+        action_type: refund
+        amount: {argument: amount, minor_units: true}
+        currency: {value: USD}
+        counterparty: {argument: charge}
+        same: [charge, amount]
+        reference: {result: id}
+        wait_seconds: 1
+`
+
+// guarded makes a gateway before a provider, with a lock of its tools.
+func guarded(t *testing.T, f *fakeService, p *provider, head, more string) *Gateway {
+	t.Helper()
+	path := write(t, t.TempDir(), "g.yaml", "agent_id: bot\n"+head+"upstreams:\n  psp:\n    url: "+p.url+"\n    tools:"+refundMapping+more)
+	file, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(head, "unlocked") {
+		if err := Check(t.Context(), CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, service := f.options(t)
+	g, err := New(Options{File: file, Client: api, Service: service, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.stop)
+	return g
+}
+
+func agentOf(t *testing.T, g *Gateway) *sdk.ClientSession {
+	return overStdio(t, g, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil))
+}
+
+// refund calls the tool and returns the state and the text.
+func refund(t *testing.T, s *sdk.ClientSession, charge string, amount any) (state, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": charge, "amount": amount}})
+	if err != nil {
+		return "failed", err.Error()
+	}
+	state, _ = r.Meta[metaState].(string)
+	if good := state == stateExecuted || state == stateAlready; good == r.IsError {
+		t.Errorf("%s is an error: %v", state, r.IsError)
+	}
+	return state, textIn(r)
+}
+
+func wants(t *testing.T, s *sdk.ClientSession, charge string, amount any, state, text string) {
+	t.Helper()
+	if got, said := refund(t, s, charge, amount); got != state || !strings.Contains(said, text) {
+		t.Errorf("%s %v: %s %q, want %s %q", charge, amount, got, said, state, text)
+	}
+}
+
+func TestExecutedOnce(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	s := agentOf(t, guarded(t, f, p, "", ""))
+	wants(t, s, "ch_1", 500, stateExecuted, "paid")
+	wants(t, s, "ch_1", 500, stateAlready, "Reference: re_1")
+	wants(t, s, "ch_1", 501, stateExecuted, "paid")
+	wants(t, s, " ", 501, stateError, "blank")
+	wants(t, s, "ch_2", "500", stateError, "must be integer")
+	if got := p.paid(); len(got) != 2 || len(f.checks) != 2 || f.checks[0].outcome != "executed" || f.checks[0].action["amount"] != 5.0 {
+		t.Error(got, f.checks)
+	}
+	// Another gateway, with nothing but the same file, knows it, too.
+	wants(t, agentOf(t, guarded(t, f, p, "", "")), "ch_1", 500, stateAlready, "")
+	// Tools that are not mapped: read only by the lock, or off.
+	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "look"}); err != nil {
+		t.Error(err)
+	}
+	if r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "wipe"}); err != nil || !r.IsError || len(p.paid()) != 2 {
+		t.Error(r, err)
+	}
+	for tool, err := range s.Tools(t.Context(), nil) {
+		if err != nil || tool.Name == "wipe" {
+			t.Error(tool, err)
+		}
+	}
+}
+
+func TestBlockedAndEscalated(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	s := agentOf(t, guarded(t, f, p, "", ""))
+	f.with(func() { f.decide = func(map[string]any) string { return "block" } })
+	wants(t, s, "ch_1", 1, stateRefused, "Next step: stop")
+	f.with(func() { f.decide = func(map[string]any) string { return "allow" } })
+	wants(t, s, "ch_1", 1, stateRefused, "because")
+	f.with(func() { f.after = "judge_again" })
+	wants(t, s, "ch_1", 1, stateExecuted, "paid")
+
+	f.with(func() { f.decide = func(map[string]any) string { return "escalate" } })
+	approval := func(status string) {
+		f.with(func() { f.approvals[f.checks[len(f.checks)-1].escalated] = status })
+	}
+	wants(t, s, "ch_2", 1, statePending, "Call this tool again with exactly the same arguments")
+	approval("approved")
+	wants(t, s, "ch_2", 1, stateExecuted, "paid")
+	wants(t, s, "ch_2", 1, stateAlready, "")
+	wants(t, s, "ch_3", 1, statePending, "")
+	approval("denied")
+	wants(t, s, "ch_3", 1, stateDenied, "")
+	wants(t, s, "ch_3", 1, stateDenied, "")
+	wants(t, s, "ch_4", 1, statePending, "")
+	approval("expired")
+	wants(t, s, "ch_4", 1, statePending, "") // asked again
+	approval("approved")
+	wants(t, s, "ch_4", 1, stateExecuted, "")
+	if got := fmt.Sprint(p.paid()); got != "[ch_1 1 ch_2 1 ch_4 1]" {
+		t.Error(got)
+	}
+}
+
+// What a server's error means, and that a released attempt may be made again.
+func TestErrors(t *testing.T) {
+	for _, test := range []struct{ onError, first, again string }{
+		{"failed", stateError, stateExecuted},
+		{"in_doubt", stateInDoubt, stateInDoubt},
+	} {
+		for name, declined := range map[string]error{"flagged": nil, "error": errors.New("broken")} {
+			t.Run(test.onError+"/"+name, func(t *testing.T) {
+				f, p := newFakeService(t), newProvider(t)
+				p.behave = func(n int) (bool, error) {
+					if n > 1 {
+						return true, nil
+					}
+					return false, declined
+				}
+				s := agentOf(t, guarded(t, f, p, "", "        on_error: "+test.onError+"\n"))
+				wants(t, s, "ch_1", 1, test.first, "")
+				wants(t, s, "ch_1", 1, test.again, "")
+				if test.onError == "in_doubt" {
+					if len(p.paid()) != 0 || !f.checks[0].doubt {
+						t.Error("what is in doubt was repeated, or is not recorded")
+					}
+					// People find out that it failed.
+					f.with(func() { f.checks[0].outcome, f.checks[0].release = "failed", "done" })
+					wants(t, s, "ch_1", 1, stateExecuted, "")
+				}
+				if len(p.paid()) != 1 {
+					t.Error(p.paid())
+				}
+			})
+		}
+	}
+}
+
+// A gateway that dies between redeeming and reporting leaves a call in doubt: it is
+// repeated only where the server takes an idempotency key.
+func TestKilledBetween(t *testing.T) {
+	for name, more := range map[string]string{"without": "", "with": "        idempotency_argument: idempotency_key\n"} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFakeService(t), newProvider(t)
+			first := agentOf(t, guarded(t, f, p, "", more))
+			// The report never arrives: the same as a gateway killed before it.
+			f.with(func() {
+				f.broken = func(path string) (bool, bool) { return strings.HasSuffix(path, "/outcome"), false }
+			})
+			go refund(t, first, "ch_1", 1)
+			within(t, "paid", func() bool { return len(p.paid()) == 1 })
+			second := agentOf(t, guarded(t, f, p, "", more))
+			f.with(func() { f.broken = nil })
+			state, _ := refund(t, second, "ch_1", 1)
+			// The first gateway lives here, and its report may come after all.
+			if state != stateInDoubt && state != stateAlready && (more == "" || state != stateExecuted) {
+				t.Error(state)
+			}
+			if got := p.paid(); len(got) != 1 {
+				t.Error("paid twice", got)
+			}
+		})
+	}
+}
+
+// Of equal calls at once, through two gateways, one is executed.
+func TestAtOnce(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	a, b := agentOf(t, guarded(t, f, p, "", "")), agentOf(t, guarded(t, f, p, "", ""))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	states := make(map[string]int)
+	for i := range 10 {
+		s := a
+		if i%2 == 0 {
+			s = b
+		}
+		all.Go(func() {
+			state, _ := refund(t, s, "ch_1", 1)
+			mu.Lock()
+			defer mu.Unlock()
+			states[state]++
+		})
+	}
+	all.Wait()
+	if len(p.paid()) != 1 || states[stateExecuted] != 1 || states[stateAlready] != 9 {
+		t.Error(p.paid(), states)
+	}
+}
+
+// A redemption whose answer is lost is asked for again, as the same one.
+func TestLostRedemption(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	lost := 0
+	f.broken = func(path string) (bool, bool) {
+		if strings.HasSuffix(path, "/redeem") && lost < 5 {
+			lost++
+			return false, true
+		}
+		return false, false
+	}
+	s := agentOf(t, guarded(t, f, p, "", ""))
+	wants(t, s, "ch_1", 1, stateError, "nothing was carried out")
+	wants(t, s, "ch_1", 1, stateExecuted, "paid")
+	if len(p.paid()) != 1 || lost != 5 {
+		t.Error(p.paid(), lost)
+	}
+}
+
+// once lasts: no later call executes, also when idempotency keys are forgotten.
+func TestOnce(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	s := agentOf(t, guarded(t, f, p, "", "        once: true\n"))
+	wants(t, s, "ch_1", 1, stateExecuted, "")
+	f.with(func() { f.checks[0].expired = true }) // a day later
+	wants(t, s, "ch_1", 1, stateAlready, "re_1")
+	if len(p.paid()) != 1 || f.checks[1].outcome != "voided" {
+		t.Error(p.paid(), f.checks[1])
+	}
+}
+
+// Keys that are older than a day forget no later attempt.
+func TestOldAttempts(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) { return n > 1, nil }
+	more := "        on_error: failed\n"
+	s := agentOf(t, guarded(t, f, p, "", more))
+	wants(t, s, "ch_1", 1, stateError, "")
+	wants(t, s, "ch_1", 1, stateExecuted, "")
+	f.with(func() { f.checks[0].expired = true })
+	wants(t, agentOf(t, guarded(t, f, p, "", more)), "ch_1", 1, stateAlready, "")
+	if len(p.paid()) != 1 {
+		t.Error(p.paid())
+	}
+}
+
+// A changed definition is off until somebody accepts it.
+func TestChangedTool(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	g := guarded(t, f, p, "default: pass\n", "")
+	p.schema = map[string]any{"type": "object", "description": "send it to me"}
+	s := agentOf(t, g)
+	wants(t, s, "ch_1", 1, stateError, "changed")
+	for tool, err := range s.Tools(t.Context(), nil) {
+		if err != nil || tool.Name == "refund" {
+			t.Error(tool, err)
+		}
+	}
+	if len(p.paid()) != 0 || len(f.checks) != 0 {
+		t.Error(p.paid(), f.checks)
+	}
+	var out strings.Builder
+	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}
+	if err := Check(t.Context(), o); !errors.Is(err, ErrDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
+		t.Error(err, out.String())
+	}
+}
+
+// A shadow executes every call, and says what it would have done.
+func TestShadow(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	f.decide = func(map[string]any) string { return "block" }
+	s := agentOf(t, guarded(t, f, p, "shadow: true # unlocked\n", "        idempotency_argument: idempotency_key\n"))
+	call := func(charge string) (state, decision, would any) {
+		r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": charge, "amount": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Meta[metaState], r.Meta[metaDecision], r.Meta[metaShadow]
+	}
+	if state, decision, would := call("ch_1"); state != stateExecuted || decision != "block" || would != stateRefused {
+		t.Error(state, decision, would)
+	}
+	f.with(func() { f.decide = func(map[string]any) string { return "allow" } })
+	if state, decision, would := call("ch_2"); state != stateExecuted || decision != "allow" || would != stateExecuted {
+		t.Error(state, decision, would)
+	}
+	if state, decision, would := call("ch_2"); state != stateExecuted || decision != "allow" || would != stateAlready {
+		t.Error(state, decision, would)
+	}
+	f.Close()
+	if state, decision, would := call("ch_3"); state != stateExecuted || decision != nil || would != stateError {
+		t.Error(state, decision, would)
+	}
+	if len(p.paid()) != 4 || f.checks[1].outcome != "executed" {
+		t.Error(p.paid())
+	}
+}

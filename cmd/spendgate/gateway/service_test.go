@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"spendgate/hotpath/client"
+)
+
+// fakeService is as much of the service as the gateway uses, by the contract's words.
+type fakeService struct {
+	*httptest.Server
+	mu        sync.Mutex
+	checks    []*fakeCheck
+	approvals map[string]string // the status of each
+	decide    func(action map[string]any) string
+	after     string            // after_block of the policy's duplicate guard
+	once      map[string]string // which check was redeemed under a lasting key
+	// broken drops a request unanswered: before it has an effect, or after.
+	broken func(path string) (before, after bool)
+}
+
+type fakeCheck struct {
+	id, key, approval, decision, escalated string
+	action                                 map[string]any
+	redeemed, outcome, reference, release  string
+	doubt, expired                         bool
+	executedReports                        int
+}
+
+func newFakeService(t *testing.T) *fakeService {
+	f := &fakeService{approvals: make(map[string]string), once: make(map[string]string)}
+	f.decide = func(map[string]any) string { return "allow" }
+	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fakeService) serve(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, after := false, false
+	if f.broken != nil {
+		before, after = f.broken(r.Method + " " + r.URL.Path)
+	}
+	if before {
+		panic(http.ErrAbortHandler)
+	}
+	out := httptest.NewRecorder()
+	f.route(out, r)
+	if after {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range out.Header() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(out.Code)
+	_, _ = w.Write(out.Body.Bytes())
+}
+
+func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
+	body := make(map[string]any)
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	switch parts[0] {
+	case "policies":
+		answer(w, 200, map[string]any{"policy_id": "p", "name": "p", "version": 1, "rules": []any{map[string]any{
+			"rule_id": "d", "rule_type": "duplicate_guard", "parameters": map[string]any{"after_block": f.after},
+		}}})
+		return
+	case "approvals":
+		answer(w, 200, map[string]any{"approval_id": parts[1], "status": f.approvals[parts[1]], "action_hash": "h"})
+		return
+	}
+	if len(parts) == 1 && r.Method == http.MethodGet {
+		f.list(w, r.URL.Query().Get("idempotency_key"))
+		return
+	}
+	if len(parts) == 1 {
+		f.check(w, body)
+		return
+	}
+	c := f.find(parts[1])
+	switch {
+	case c == nil:
+		refusal(w, 404, "check_not_found", "no such check")
+	case len(parts) == 2:
+		f.show(w, c, true)
+	case parts[2] == "redeem":
+		f.redeem(w, c, r.Header.Get("Idempotency-Key"), body)
+	case parts[2] == "in-doubt":
+		c.doubt = true
+		answer(w, 200, map[string]any{"check_id": c.id})
+	case r.Method == http.MethodGet:
+		answer(w, 200, map[string]any{"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release})
+	default:
+		f.report(w, c, body)
+	}
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func refusal(w http.ResponseWriter, status int, code, message string) {
+	answer(w, status, map[string]any{"error": map[string]any{"code": code, "message": message, "request_id": "req_1"}})
+}
+
+func (f *fakeService) find(id string) *fakeCheck {
+	for _, c := range f.checks {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (f *fakeService) check(w http.ResponseWriter, action map[string]any) {
+	key, _ := action["idempotency_key"].(string)
+	approval, _ := action["approval_id"].(string)
+	delete(action, "idempotency_key")
+	delete(action, "approval_id")
+	for _, c := range f.checks {
+		if c.key == key && c.approval == approval && !c.expired {
+			if !reflect.DeepEqual(c.action, action) {
+				refusal(w, 422, "validation_error", keyReused+", that of "+c.id)
+				return
+			}
+			f.show(w, c, true)
+			return
+		}
+	}
+	c := &fakeCheck{id: fmt.Sprintf("chk_%d", len(f.checks)+1), key: key, approval: approval, action: action, decision: f.decide(action)}
+	if approval != "" {
+		switch f.approvals[approval] {
+		case "approved":
+			c.decision = "allow"
+			f.approvals[approval] = "used"
+		default:
+			refusal(w, 409, "approval_"+f.approvals[approval], "it is "+f.approvals[approval])
+			return
+		}
+	} else if c.decision == "escalate" {
+		c.escalated = "apr_" + c.id
+		f.approvals[c.escalated] = "pending"
+	}
+	f.checks = append(f.checks, c)
+	f.show(w, c, false)
+}
+
+func (f *fakeService) show(w http.ResponseWriter, c *fakeCheck, replayed bool) {
+	if replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	if c.outcome != "" {
+		text := c.outcome
+		if c.release == "pending" {
+			text += "; release=pending"
+		}
+		w.Header().Set("Outcome", text)
+	}
+	answer(w, 200, c.body())
+}
+
+func (c *fakeCheck) body() map[string]any {
+	body := map[string]any{"check_id": c.id, "decision": c.decision, "confidence": "high", "policy_version": 1, "message": "because", "next_step": "stop"}
+	if c.escalated != "" {
+		body["approval_id"] = c.escalated
+	}
+	return body
+}
+
+func (f *fakeService) list(w http.ResponseWriter, key string) {
+	data := []any{}
+	for _, c := range f.checks {
+		if c.key == key {
+			body := c.body()
+			body["action"] = c.action
+			data = append(data, body)
+		}
+	}
+	answer(w, 200, map[string]any{"data": data, "pagination": map[string]any{}})
+}
+
+func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, action map[string]any) {
+	once, _ := action["once"].(string)
+	delete(action, "once")
+	switch {
+	case c.decision != "allow":
+		refusal(w, 409, "check_not_allowed", "not allowed")
+	case c.redeemed == key && c.outcome == "":
+		answer(w, 200, map[string]any{"check_id": c.id})
+	case c.redeemed != "":
+		refusal(w, 409, "check_already_redeemed", "it was redeemed")
+	case c.outcome != "":
+		refusal(w, 409, "check_released", "it was released")
+	case c.expired:
+		refusal(w, 409, "check_expired", "too old")
+	case !reflect.DeepEqual(c.action, action):
+		refusal(w, 409, "action_mismatch", fmt.Sprint(c.action, action))
+	case once != "" && f.once[once] != "":
+		refusal(w, 409, "check_already_redeemed", "check "+f.once[once]+" was redeemed under this once")
+	default:
+		c.redeemed = key
+		if once != "" {
+			f.once[once] = c.id
+		}
+		answer(w, 200, map[string]any{"check_id": c.id})
+	}
+}
+
+func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[string]any) {
+	status, _ := body["status"].(string)
+	if c.outcome != "" && c.outcome != status {
+		refusal(w, 409, "outcome_already_reported", "it was reported")
+		return
+	}
+	c.outcome, c.release, c.doubt = status, "done", false
+	c.reference, _ = body["reference"].(string)
+	if status == "executed" {
+		c.release = "none"
+		c.executedReports++
+	}
+	answer(w, 201, map[string]any{"check_id": c.id, "status": c.outcome, "release": c.release})
+}
+
+// clients of the fake service.
+func (f *fakeService) options(t *testing.T) (*client.Client, *Service) {
+	t.Helper()
+	api, err := client.New(client.Options{BaseURL: f.URL, APIKey: "k", MaxWait: 1, Attempts: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api, &Service{URL: f.URL, Key: "k"}
+}
+
+// with runs under the fake's mutex.
+func (f *fakeService) with(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
