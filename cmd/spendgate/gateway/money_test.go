@@ -384,3 +384,100 @@ func TestShadow(t *testing.T) {
 		t.Error(p.paid())
 	}
 }
+
+// A server that cannot be reached got nothing: the attempt is given back.
+func TestNotSent(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	g := guarded(t, f, p, "", "")
+	l := &link{pending: make(map[string]waiting), log: quiet(), up: make(chan struct{}), u: g.file.Upstreams["psp"]}
+	s := &session{gw: g, links: []*link{l}}
+	l.s = s
+	api, _ := f.options(t)
+	c := &mappedCall{s: s, gw: g, l: l, t: l.u.Tools["refund"], name: "refund", ctx: t.Context(), agent: "bot", arguments: []byte(`{"charge":"c","amount":1}`)}
+	var err error
+	if c.action, err = c.t.action("bot", c.arguments, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.identity, c.attempt = "gw-x", 1
+	g.api = api
+	if r, next := c.try(); r.state != stateError || next || f.checks[0].outcome != "failed" || f.checks[0].redeemed == "" {
+		t.Errorf("%+v %v %+v", r, next, f.checks[0])
+	}
+}
+
+// A server that executes and dies leaves a doubt, or is asked again under the same key.
+func TestDiesAfterPaying(t *testing.T) {
+	for name, test := range map[string]struct{ more, state string }{
+		"without": {"", stateInDoubt}, "with": {"        idempotency_argument: idempotency_key\n", stateExecuted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, p := newFakeService(t), newProvider(t)
+			g := guarded(t, f, p, "", test.more)
+			g.dial = func(u *upstream) (conn, error) { return &dying{conn: newRemote(u), p: p}, nil }
+			wants(t, agentOf(t, g), "ch_1", 1, test.state, "")
+			if len(p.paid()) != 1 || f.checks[0].doubt != (test.state == stateInDoubt) {
+				t.Error(p.paid(), f.checks[0])
+			}
+		})
+	}
+}
+
+// dying loses its connection when the first payment was made.
+type dying struct {
+	conn
+	p *provider
+}
+
+func (d *dying) read() (message, error) {
+	m, err := d.conn.read()
+	d.p.mu.Lock()
+	dies := d.p.calls == 1
+	if dies {
+		d.p.calls++
+	}
+	d.p.mu.Unlock()
+	if dies {
+		d.conn.close()
+		return message{}, errLost
+	}
+	return m, err
+}
+
+// An error of a repeated call says nothing of the first.
+func TestRepeatedError(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	p.behave = func(n int) (bool, error) {
+		if n == 1 {
+			return true, nil
+		}
+		return false, nil
+	}
+	g := guarded(t, f, p, "", "        idempotency_argument: idempotency_key\n        on_error: failed\n")
+	g.dial = func(u *upstream) (conn, error) { return &dying{conn: newRemote(u), p: p}, nil }
+	wants(t, agentOf(t, g), "ch_1", 1, stateInDoubt, "")
+	if len(p.paid()) != 1 || f.checks[0].outcome != "" {
+		t.Error(p.paid(), f.checks[0])
+	}
+}
+
+// A call that the agent cancels is told to the server, and its end is what on_error
+// says.
+func TestCancelled(t *testing.T) {
+	f, p := newFakeService(t), newProvider(t)
+	asked := make(chan struct{}, 1)
+	p.behave = func(int) (bool, error) {
+		asked <- struct{}{}
+		time.Sleep(5 * time.Second)
+		return false, nil
+	}
+	s := agentOf(t, guarded(t, f, p, "", ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	if _, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "c", "amount": 1}}); err == nil {
+		t.Error("was not cancelled")
+	}
+	within(t, "in doubt", func() (so bool) {
+		f.with(func() { so = len(f.checks) == 1 && f.checks[0].doubt })
+		return so
+	})
+}
