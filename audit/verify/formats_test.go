@@ -1,0 +1,61 @@
+package verify_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// TestStrangerKnowsFormats has verify.py hash rows by their own format: those of the first
+// also in a table that is wider, and those of a second whole, behind its own domain.
+func TestStrangerKnowsFormats(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
+	widen := func(format int16, value string) []byte {
+		row := slices.Clone(chain.AppendCheck(nil, c, format))
+		binary.BigEndian.PutUint16(row, uint16(len(chain.CheckFields())+1))
+		if value == "" {
+			return append(row, 0xff, 0xff, 0xff, 0xff)
+		}
+		return append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
+	}
+	first, second := chain.HashCheck(c, 1), sha256.Sum256(append([]byte("spendgate check 2\n"), widen(2, "shadow")...))
+	for _, r := range []struct {
+		row  []byte
+		want string
+	}{
+		{chain.AppendCheck(nil, c, 1), fmt.Sprintf("%x", first)},
+		{widen(1, ""), fmt.Sprintf("%x", first)},
+		{widen(1, "shadow"), "None"},
+		{widen(2, "shadow"), fmt.Sprintf("%x", second)},
+	} {
+		program := `
+import struct, sys
+with open("testdata/verify.py", encoding="utf-8") as f:
+    exec(f.read().removesuffix("main()\n"))
+WIDTHS[2] = WIDTHS[1] + 1
+row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
+while at < len(row):
+    length, = struct.unpack(">i", row[at:at + 4])
+    at += 4
+    fields.append(None if length < 0 else row[at:at + length])
+    at += max(length, 0)
+found = hash_check(row, fields)
+print(found and found.hex())`
+		output, err := exec.CommandContext(t.Context(), "python3", "-c", program, fmt.Sprintf("%x", r.row)).CombinedOutput()
+		if got := strings.TrimSpace(string(output)); err != nil || got != r.want {
+			t.Errorf("%x is hashed as %s, %v; want %s", r.row, got, err, r.want)
+		}
+	}
+}
