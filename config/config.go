@@ -106,7 +106,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 	if _, port, err := net.SplitHostPort(c.OpsAddr); err == nil && c.ListenAddr == c.OpsAddr && port != "0" {
 		s.fault("OPS_ADDR", "must differ from "+prefix+"LISTEN_ADDR: operations have a listener of their own")
 	}
-	s.refuseUnknown()
+	c.Notices = append(c.Notices, s.refuseUnknown()...)
 	if err := errors.Join(s.faults...); err != nil {
 		return Config{}, err
 	}

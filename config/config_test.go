@@ -222,6 +222,20 @@ func TestSamePortIsFineWhenChosenByTheSystem(t *testing.T) {
 	mustLoad(t, Dev, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")
 }
 
+// A rollback to a version that lacks a setting starts, and says what it ignores.
+func TestUnknownVariablesIgnored(t *testing.T) {
+	c := mustLoad(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=secret", "SPENDGATE_LATER_FILE=/x")
+	want := []string{"SPENDGATE_LATER_FILE is no setting of this version, and is ignored", "SPENDGATE_OF_LATER is no setting of this version, and is ignored"}
+	if !slices.Equal(c.Notices, want) {
+		t.Errorf("%q, want %q", c.Notices, want)
+	}
+	for _, value := range []string{"false", "perhaps"} {
+		if got := faults(t, Dev, "SPENDGATE_IGNORE_UNKNOWN_SETTINGS="+value, "SPENDGATE_OF_LATER=x"); !strings.Contains(strings.Join(got, " "), "OF_LATER: is no setting") {
+			t.Errorf("%s: %q", value, got)
+		}
+	}
+}
+
 func TestUnknownVariables(t *testing.T) {
 	for _, name := range []string{"REDIS", "LISTEN_ADDRESS", "PORT", "ADMIN_KEYS_FILE", "", "redis_url", "DATABASE_URL_FILE_FILE"} {
 		if got := faults(t, Dev, "SPENDGATE_"+name+"=8080"); len(got) != 1 || !strings.Contains(got[0], "is no setting") {

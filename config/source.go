@@ -26,7 +26,7 @@ func settings() []string {
 		"LISTEN_ADDR", "OPS_ADDR", "REDIS_URL", "REDIS_KEY_PREFIX", "DATABASE_URL", "ADMIN_KEY",
 		"TRUSTED_PROXIES", "DEMO", "MAX_RATE_LIMIT_RPM", "MAX_POLICY_BYTES", "DEPLOYMENT", "LOG_LEVEL", "DATA_DIR", "PPROF", "API_URL", "API_KEY", "MCP_TOKEN", "URL",
 		"CHECKPOINT_KEY", "CHECKPOINT_FILE", "CHECKPOINT_INTERVAL", "ALLOW_UNSAFE_DURABILITY",
-		"WEBHOOK_PRIVATE_ADDRESSES", "WEBHOOK_IN_FLIGHT", "ARCHIVE_DIR",
+		"WEBHOOK_PRIVATE_ADDRESSES", "WEBHOOK_IN_FLIGHT", "ARCHIVE_DIR", "IGNORE_UNKNOWN_SETTINGS",
 	}
 }
 
@@ -133,16 +133,22 @@ func checkFile(content string) (string, error) {
 	return content, nil
 }
 
-// refuseUnknown adds a fault for each variable that is no setting.
-func (s *source) refuseUnknown() {
-	known := settings()
+// refuseUnknown adds a fault for each variable that is no setting, or returns what to
+// say of them if such are to be ignored, as after a rollback to an older version.
+func (s *source) refuseUnknown() (notices []string) {
+	known, ignore := settings(), read(s, "IGNORE_UNKNOWN_SETTINGS", false, parseBool)
 	for _, variable := range slices.Sorted(maps.Keys(s.env)) {
 		name := strings.TrimPrefix(variable, prefix)
 		is := slices.Contains(known, name) || slices.Contains(known, strings.TrimSuffix(name, fileSuffix))
-		if !is && !serviceLink(name, s.env[variable]) {
+		switch {
+		case is || serviceLink(name, s.env[variable]):
+		case ignore:
+			notices = append(notices, prefix+name+" is no setting of this version, and is ignored")
+		default:
 			s.fault(name, "is no setting; there are "+prefix+"... "+strings.Join(known, ", ")+", each also with "+fileSuffix)
 		}
 	}
+	return notices
 }
 
 // serviceLink reports whether the variable is one of those that Kubernetes

@@ -49,22 +49,23 @@ func (e *KeyReusedError) Error() string {
 
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {
-	guard      *guard.Guard
-	writer     *commit.Writer
-	store      audit.Store
-	classifier *intent.Classifier
-	catalog    *catalog
-	uses       *uses
-	local      *localWindows
-	exhausted  *exhausted
-	waiters    waiters
-	approvals  *guard.Lookup[spend.ID, *audit.Approval]
-	reported   *guard.Lookup[spend.ID, *spend.Outcome] // the last outcomes
-	metrics    *metrics
-	log        *slog.Logger
-	unresolved sync.WaitGroup // commits whose clients were refused already
-	now        func() time.Time
-	checkings  sync.Pool // that ended
+	guard       *guard.Guard
+	writer      *commit.Writer
+	store       audit.Store
+	classifier  *intent.Classifier
+	catalog     *catalog
+	uses        *uses
+	local       *localWindows
+	exhausted   *exhausted
+	waiters     waiters
+	feedWaiters feedWaiters
+	approvals   *guard.Lookup[spend.ID, *audit.Approval]
+	reported    *guard.Lookup[spend.ID, *spend.Outcome] // the last outcomes
+	metrics     *metrics
+	log         *slog.Logger
+	unresolved  sync.WaitGroup // commits whose clients were refused already
+	now         func() time.Time
+	checkings   sync.Pool // that ended
 
 	privateWebhooks bool
 }
@@ -94,7 +95,7 @@ func New(c Components) *Authorizer {
 		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), reported: newReported(c.Store),
 		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
 	}
-	a.waiters.store = c.Store
+	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }
 	a.catalog = newCatalog(c.Store, c.Logger, m)
 	a.uses = newUses(c.Store, func() map[spend.Hash]*key { return a.catalog.view().keys }, cmp.Or(c.NoteUsesEvery, defaultNoteUsesEvery), c.Logger)

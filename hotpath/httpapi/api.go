@@ -32,7 +32,7 @@ type authorizer interface {
 	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error)
 	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool, err error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
-	Events(ctx context.Context, c hotpath.Access, q audit.EventQuery) (audit.EventPage, error)
+	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage, waited bool, err error)
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error

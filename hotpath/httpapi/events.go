@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// getEvents answers GET /v1/events (S51).
+// getEvents answers GET /v1/events (S51), and holds an empty page as Prefer: wait says.
 func (a *API) getEvents(x *exchange) error {
 	query, from, err := queryEvents(x.query())
 	if err != nil {
@@ -22,9 +22,13 @@ func (a *API) getEvents(x *exchange) error {
 			return err
 		}
 	}
-	page, err := a.authorizer.Events(ctx, x.access, query)
+	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
+	page, waited, err := a.authorizer.AwaitEvents(ctx, x.access, query, wait, a.drain)
 	if err != nil {
 		return err
+	}
+	if asked && waited {
+		x.applied("wait=" + strconv.Itoa(int(wait/time.Second)))
 	}
 	o := newObject(x.out)
 	o.name("data")

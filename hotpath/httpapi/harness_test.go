@@ -136,8 +136,8 @@ func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, 
 	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
-func (f *fake) Events(_ context.Context, _ hotpath.Access, q audit.EventQuery) (audit.EventPage, error) {
-	return audit.EventPage{Next: q.After}, f.workErr
+func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (audit.EventPage, bool, error) {
+	return audit.EventPage{Next: q.After}, true, f.workErr
 }
 
 func (f *fake) EventsFrom(context.Context, time.Time) (int64, error) { return 41, f.workErr }
