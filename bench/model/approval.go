@@ -144,6 +144,14 @@ func (x *explorer) expiry(s *state) {
 	}
 }
 
+// hasExpired reports whether the check asked for the approval, and its expiry is
+// recorded: what a clock says, a decision that began in time may still overtake.
+func (x *explorer) hasExpired(s *state, r *row) bool {
+	return x.asked(r) && (s.approval.expired || x.is(ExpiredByClock) && x.approvalStatus(s) == approvalExpired)
+}
+
+func (x *explorer) asked(r *row) bool { return x.Asks > 0 && r.check.owner() == recordedCheck-1 }
+
 // judgeUse judges a check with the approval: only an escalation by the rules that
 // people saw is lifted. It returns false when the approval cannot be used.
 func (x *explorer) judgeUse(t *state, i int) (verdict, bool) {

@@ -41,6 +41,10 @@ func approvalScenarios() []Model {
 			Checks: []Check{on(use, 0), on(plain, 1)}, LostReplies: 1, Ticks: 2,
 		}),
 		approved(Model{
+			Name:   "a use that is refused by a denial",
+			Checks: []Check{on(use, 0), decides(denies, 1), on(plain, 1)}, LostReplies: 1,
+		}),
+		approved(Model{
 			Name:   "a use and its expiry",
 			Checks: []Check{on(use, 0), on(use, 1)}, Ticks: 2, SetBacks: 1,
 		}),
@@ -96,6 +100,18 @@ func approvalScenarios() []Model {
 			Name:   "a use behind another's check in lazy windows",
 			Checks: []Check{on(under(plain, short), 0), after(on(escalating(under(plain, short)), 0), 1), after(on(use, 1), 2)}, Ticks: 2,
 			Lazy: true, Loader: 1, UseWithin: long,
+		}),
+		asked(Model{
+			Name:   "an expiry and an identical action",
+			Checks: []Check{decides(approves, 1), on(plain, 0), on(plain, 1)}, Ticks: 2,
+		}),
+		asked(Model{
+			Name:   "an expiry and an identical action in lazy windows",
+			Checks: []Check{decides(denies, 1), on(plain, 0), on(plain, 1)}, Ticks: 2, Lazy: true, Loader: 1, Crashes: 1,
+		}),
+		approved(Model{
+			Name:   "an expiry, a use and an identical action",
+			Checks: []Check{on(use, 0), on(plain, 1)}, Ticks: 2, SetBacks: 1, Crashes: 1, Suspicions: 1, Reclaims: 1,
 		}),
 		approved(Model{
 			Name:   "a void of a use",

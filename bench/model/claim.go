@@ -117,6 +117,9 @@ func (x *explorer) begin(s *state, i int) {
 	t := *s
 	t.attempts[i].need, t.attempts[i].withdrawn = t.posted, t.answeredBefore(releaseAnswered)
 	t.attempts[i].restored = t.answeredBefore(restoreAnswered)
+	if s.approval.expired {
+		t.attempts[i].withdrawn |= 1 << (recordedCheck - 1)
+	}
 	x.prepare(&t, i)
 	x.emit(&t, "begins", i)
 }

@@ -42,6 +42,9 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		if x.Checks[owner].Uses && s.row(r.of).verdict != allowed {
 			return fmt.Sprintf("G13: check %d is a duplicate of one that was not allowed, though that was approved", owner)
 		}
+		if of := s.row(r.of); x.asked(of) && s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 && !of.released() {
+			return fmt.Sprintf("S60: check %d is a duplicate of one whose approval had expired before it began", owner)
+		}
 		if s.attempts[owner].withdrawn&(1<<r.of.owner()) != 0 && s.row(r.of).released() {
 			return fmt.Sprintf("outcomes: check %d is a duplicate of one whose release was answered before it began", owner)
 		}
@@ -66,6 +69,9 @@ func (x *explorer) brokenBy(s *state, r row) string {
 	for _, other := range s.rows {
 		if other.check == 0 || other.of != 0 || other.released() || other.leavesNone() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
+		}
+		if x.asked(&other) && x.approvalStatus(s) == approvalExpired {
+			continue // S60
 		}
 		if x.passed(r, other) || x.passed(other, r) || x.gaveWay(s, r, other) || x.gaveWay(s, other, r) {
 			continue

@@ -80,4 +80,7 @@ const (
 	ExceededForgetsHolder                 // F88: a block as exceeded releases the name of the pass that it succeeded
 	AgainPassesWaiting                    // F89: judge_again passes an escalated holder
 	ExpiryForgotten                       // F82: an expiry that is recorded decides nothing
+	ExpiredByClock                        // F91: an approval frees the fingerprint once a look-up finds it out of time
+	ExpiredHolds                          // F92: a check whose approval has expired is met like a pass
+	ExpiredStaysLive                      // F92: LivePasses returns it
 )

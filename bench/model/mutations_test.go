@@ -100,16 +100,20 @@ func TestMutations(t *testing.T) {
 		{"LiftedUnderAnyRules", LiftedUnderAnyRules, "a use and a new version"},
 		{"NoGeneration, used", NoGeneration, "a use and a new version"},
 		{"UsedInAnotherTransaction", UsedInAnotherTransaction, "two uses, one fenced"},
-		{"PassedHolderForgotten", PassedHolderForgotten, "a use that fails"},
+		{"PassedHolderForgotten", PassedHolderForgotten, "a use that is refused by a denial"},
 		{"ApprovedPassesAllowed", ApprovedPassesAllowed, "a use behind another's check"},
 		{"PassedHolderGivenBack", PassedHolderGivenBack, "a use in lazy windows"},
 		{"AllowedPassHidden", AllowedPassHidden, "a use behind another's check"},
 		{"ReleaseUnuses", ReleaseUnuses, "a void of a use"},
 		{"ExpiryUnlocked", ExpiryUnlocked, "a decision and the expiry"},
 		{"ExpiryForgotten", ExpiryForgotten, "a use and its expiry"},
+		{"ExpiredByClock", ExpiredByClock, "an expiry and an identical action"},
+		{"ExpiredByClock, used", ExpiredByClock, "an expiry, a use and an identical action"},
+		{"ExpiredHolds", ExpiredHolds, "an expiry and an identical action"},
+		{"ExpiredStaysLive", ExpiredStaysLive, "an expiry and an identical action in lazy windows"},
 		{"BlockUnverified, used", BlockUnverified, "two uses, one fenced"},
 		{"NoLazyLookup, used", NoLazyLookup, "a use and a flush"},
-		{"ReplacedNotRemembered, used", ReplacedNotRemembered, "a use that fails"},
+		{"ReplacedNotRemembered, used", ReplacedNotRemembered, "a use that is refused by a denial"},
 	}, mutantStates, func(t *testing.T, r Result) {
 		if r.Violation == "" {
 			t.Errorf("not caught: %s", r)

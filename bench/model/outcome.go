@@ -234,7 +234,7 @@ func (x *explorer) passOf(t *state, i int, check id) standing {
 		return absent
 	case n.seen&(1<<check.owner()) != 0:
 		return recorded
-	case r.released(), r.leavesNone() && !x.is(ExceededHolds):
+	case r.released(), r.leavesNone() && !x.is(ExceededHolds), x.hasExpired(t, r) && !x.is(ExpiredHolds):
 		return withdrawn
 	}
 	if x.is(SeenHidesRelease) {

@@ -196,6 +196,9 @@ func (x *explorer) livePass(s *state, fp int) (r row, ok bool) {
 }
 
 func (x *explorer) isLivePass(s *state, r row, fp int, evenReleased bool) bool {
+	if x.hasExpired(s, &r) && !x.is(ExpiredStaysLive) {
+		return false
+	}
 	return r.check != 0 && (!r.released() && !r.leavesNone() || evenReleased) && r.of == 0 && x.fingerprintOf(r.check) == fp && r.until > s.now
 }
 
