@@ -112,16 +112,24 @@ type PassState int
 // The states of a recorded check.
 const (
 	PassFinal      PassState = iota + 1 // there is nothing to release
-	PassReleasable                      // was allowed, or asks for an approval
-	PassReleased                        // no pass, or given back: it failed or was voided, or the use of its approval was
+	PassReleasable                      // was allowed
+	PassAsking                          // asks for an approval
+	PassExpiring                        // the same, and the approval has expired, which is not recorded yet
+	// PassReleased is of what is no pass: it left no fingerprint, it failed or was voided, or
+	// the use of its approval was, or the expiry of its approval is recorded.
+	PassReleased
 )
 
 // PassStateOf returns the state of a recorded check.
-func PassStateOf(releasable, released bool) PassState {
+func PassStateOf(allowed, asks, released, overdue bool) PassState {
 	switch {
 	case released:
 		return PassReleased
-	case releasable:
+	case overdue:
+		return PassExpiring
+	case asks:
+		return PassAsking
+	case allowed:
 		return PassReleasable
 	}
 	return PassFinal

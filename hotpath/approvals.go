@@ -73,6 +73,37 @@ func (a *Authorizer) approvedFor(ctx context.Context, check *spend.Check) (*audi
 	return approval, nil
 }
 
+// sayWhatWaits completes the texts of a duplicate of a check that asks for an approval:
+// which, how it stands, and the next call (S60). Who may not see the approval is told
+// of the check alone.
+func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate *spend.Check, of spend.ID) error {
+	approval, err := a.Approval(ctx, access, of)
+	if errors.Is(err, ErrApprovalNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d, id := &duplicate.Decision, of.Text(spend.PrefixApproval)
+	d.Message += fmt.Sprintf(", which asked for approval %s: it is %s", id, approval.Status)
+	const again = "check exactly the action of that check again with this approval_id, under the same idempotency key, and proceed only if that is allowed."
+	look := "GET /v1/approvals/" + id
+	switch approval.Status {
+	case audit.ApprovalPending:
+		d.NextStep = "Do not repeat the action: it waits for people, and pending is not approved. Call " + look + " (Prefer: wait=30); once it is approved, " + again
+	case audit.ApprovalApproved:
+		d.NextStep = "Do not repeat the action without its approval. It is approved: " + again
+	case audit.ApprovalUsed:
+		d.Message += " by " + approval.UsedBy.Text(spend.PrefixCheck)
+		d.NextStep = "Do not repeat the action: its approval was used. Call GET /v1/checks/" + approval.UsedBy.Text(spend.PrefixCheck) + " for what became of it."
+	case audit.ApprovalExpired:
+		d.NextStep = "Do not proceed. Nobody decided or used it in time: check the action again to ask anew."
+	case audit.ApprovalDenied:
+		d.NextStep = "Do not proceed, and do not ask again: people denied it. Call " + look + " for their notes."
+	}
+	return nil
+}
+
 // DecideApproval records a person's decision (S44), and returns the approval as it
 // is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
 // ErrOwnRequest, ErrApprovedAlready, *NotPendingError, *audit.ApprovalError of another action.

@@ -37,6 +37,11 @@ func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, 
 	c.request.Trace.Begin(trace.Evaluate, now)
 	if out.Kind == guard.Duplicate {
 		check.Decision = p.Duplicate(out.Of, c.resolution)
+		if out.Asks {
+			if err := a.sayWhatWaits(ctx, c.identity.access, check, out.Of); err != nil {
+				return nil, err
+			}
+		}
 	} else {
 		// At its timestamp (S5), so that the record bears its decision out.
 		if err := a.judgeByRules(ctx, c, p, check); err != nil {

@@ -13,11 +13,13 @@ import (
 )
 
 // released is whether check c, or the use of its approval, was given back by the last
-// report. In an expression, the planner looks each check up, whatever it thinks how many
+// report, or the expiry of its approval is recorded. In an expression, the planner looks each check up, whatever it thinks how many
 // outcomes there are.
-const released = `coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
+const released = `(CASE WHEN c.approval IS NOT NULL THEN EXISTS (
+	SELECT FROM changes AS e WHERE e.subject = name_approval(c.check_id) AND e.kind = 'approval.expired') ELSE false END
+	OR coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
 	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
-	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)), false)`
+	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)), false))`
 
 // PassStates implements audit.Trail.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -27,11 +29,13 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	}
 	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var id spend.ID
-		var releasable, back bool
-		err = row.Scan(uuid(&id), &releasable, &back)
-		states[id] = audit.PassStateOf(releasable, back)
+		var allowed, asks, back, overdue bool
+		err = row.Scan(uuid(&id), &allowed, &asks, &back, &overdue)
+		states[id] = audit.PassStateOf(allowed, asks, back, overdue)
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'a' OR c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+" FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])", uuids(ids))
+	}, "SELECT c.check_id, c.decision = 'a', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`, CASE WHEN c.approval IS NOT NULL THEN EXISTS (
+			SELECT FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= clock_timestamp()) ELSE false END
+		FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])`, uuids(ids))
 	return states, err
 }
 

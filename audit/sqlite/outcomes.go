@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -12,11 +13,13 @@ import (
 )
 
 // released is whether check c, or the use of its approval, was given back by the last
-// report.
-const released = `EXISTS (SELECT 1 FROM outcomes AS o
+// report, or the expiry of its approval is recorded.
+const released = `(c.approval IS NOT NULL AND EXISTS (
+	SELECT 1 FROM changes AS e WHERE e.subject = 'apr_' || lower(hex(c.check_id)) AND e.kind = 'approval.expired')
+	OR EXISTS (SELECT 1 FROM outcomes AS o
 	WHERE o.check_id IN (c.check_id, (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id))
 	AND o.release = 'done' AND o.status <> 'executed'
-	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id))`
+	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)))`
 
 func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
 
@@ -54,11 +57,13 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	states := make(map[spend.ID]audit.PassState, len(ids))
 	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
 		var id spend.ID
-		var releasable, back bool
-		err = row.Scan(blob(id[:]), &releasable, &back)
-		states[id] = audit.PassStateOf(releasable, back)
+		var allowed, asks, back, overdue bool
+		err = row.Scan(blob(id[:]), &allowed, &asks, &back, &overdue)
+		states[id] = audit.PassStateOf(allowed, asks, back, overdue)
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'allow' OR c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+" FROM checks AS c WHERE c.check_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	}, "SELECT c.check_id, c.decision = 'allow', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
+			EXISTS (SELECT 1 FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= ?)
+		FROM checks AS c WHERE c.check_id IN (`+marks(len(ids))+")", append([]any{time.Now().UnixMilli()}, idArgs(ids)...)...)
 	return states, err
 }
 

@@ -38,7 +38,15 @@ func (m *memory) released(check spend.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	asked := m.approvals[check]
-	return m.lastOutcome(check).Frees() || asked != nil && m.lastOutcome(asked.UsedBy).Frees()
+	return m.lastOutcome(check).Frees() || asked != nil && (asked.Expired || m.lastOutcome(asked.UsedBy).Frees())
+}
+
+// overdue reports whether the check's approval has expired, and no node has recorded it.
+func (m *memory) overdue(check spend.ID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.approval(check)
+	return asked != nil && asked.Status == audit.ApprovalExpired && !asked.Expired
 }
 
 // lastOutcome returns what was reported last of a check, nil if nothing was, with mu
@@ -55,7 +63,7 @@ func (m *memory) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]a
 	for _, c := range m.snapshot() {
 		for _, id := range ids {
 			if c.ID == id {
-				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow || c.Approval != nil, !c.Pass.Passed() || m.released(id))
+				states[id] = audit.PassStateOf(c.Decision.Effect == spend.Allow, c.Approval != nil, !c.Pass.Passed() || m.released(id), m.overdue(id))
 			}
 		}
 	}

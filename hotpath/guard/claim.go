@@ -93,6 +93,7 @@ const (
 type Outcome struct {
 	Kind    Kind
 	Of      spend.ID     // Duplicate, KeyReused: the recorded check
+	Asks    bool         // Duplicate: the recorded check asks for an approval
 	Check   *spend.Check // Replay: the recorded check
 	Reading Reading      // of the round trip that decided
 }
@@ -111,8 +112,11 @@ const (
 	done
 )
 
-func pass() step                      { return step{done, Outcome{Kind: Pass}} }
-func duplicateOf(check spend.ID) step { return step{done, Outcome{Kind: Duplicate, Of: check}} }
+func pass() step { return step{done, Outcome{Kind: Pass}} }
+
+func duplicateOf(h holder) step {
+	return step{done, Outcome{Kind: Duplicate, Of: h.check, Asks: h.asks}}
+}
 
 func (at *Attempt) keyed() bool { return !at.KeyHash.IsZero() }
 
@@ -273,7 +277,7 @@ func (g *Guard) sendClaims(ctx context.Context, at *Attempt) error {
 func (g *Guard) newClaim(at *Attempt, name string, life time.Duration) claim {
 	now := g.redis.Latest()
 	c := claim{name: name, id: spend.NewID(time.Now()), since: now, until: now.Add(life)}
-	c.value = holder{pending, at.fence.Node, c.id, now.UnixMilli()}.String()
+	c.value = holder{state: pending, node: at.fence.Node, check: c.id, claimedMS: now.UnixMilli()}.String()
 	g.inFlight.add(at, c.id)
 	return c
 }

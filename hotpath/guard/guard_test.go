@@ -121,7 +121,7 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 	g, server := newLoadable(t)
 	now := time.Now()
 	pass := audit.LivePass{CheckID: spend.NewID(now), Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()}}
-	stale := holder{pending, *g.node.Load(), spend.NewID(now), 1}.String()
+	stale := holder{state: pending, node: *g.node.Load(), check: spend.NewID(now), claimedMS: 1}.String()
 	m := *g.windows.Load()
 	name := fingerprintName(m.epoch, pass.Fingerprint)
 	if resolved, err := g.resolveContested(t.Context(), server, m, pass, stale, now); err != nil || resolved {
@@ -241,7 +241,7 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 	}
 	at := Attempt{Fingerprint: spend.Hash{1}, Window: time.Minute, Deadline: time.Now().Add(time.Second)}
 	now := time.Now()
-	h := holder{committed, spend.NewID(now), spend.NewID(now), g.redis.Earliest().Add(-at.Window + slow/2).UnixMilli()}
+	h := holder{state: committed, node: spend.NewID(now), check: spend.NewID(now), claimedMS: g.redis.Earliest().Add(-at.Window + slow/2).UnixMilli()}
 	at.fence.Epoch = g.windows.Load().epoch
 	at.fingerprint.name = fingerprintName(at.fence.Epoch, at.Fingerprint)
 	server, err := g.redis.Master(t.Context())
@@ -261,7 +261,7 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 func TestMarkedClaimIsReleased(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		g, server := newLoadable(t)
-		h := holder{pending, spend.NewID(time.Now()), spend.NewID(time.Now()), time.Now().UnixMilli()}
+		h := holder{state: pending, node: spend.NewID(time.Now()), check: spend.NewID(time.Now()), claimedMS: time.Now().UnixMilli()}
 		name := fingerprintName(g.windows.Load().epoch, spend.Hash{1})
 		if err := server.Set(t.Context(), name, h.String(), time.Millisecond*900).Err(); err != nil {
 			t.Fatal(err)
@@ -284,7 +284,7 @@ func TestMarkedClaimIsReleased(t *testing.T) {
 }
 
 func TestValuesRoundTrip(t *testing.T) {
-	h := holder{pending, spend.NewID(time.Now()), spend.NewID(time.Now()), 1795226469123}
+	h := holder{state: pending, node: spend.NewID(time.Now()), check: spend.NewID(time.Now()), claimedMS: 1795226469123}
 	if got, err := parseHolder(h.String()); err != nil || got != h {
 		t.Errorf("%q: %+v, %v", h, got, err)
 	}

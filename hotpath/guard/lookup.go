@@ -101,27 +101,34 @@ func (l *Lookup[K, V]) send(q *query[K, V]) {
 // records reads the trail for the claim states.
 type records struct {
 	states Lookup[spend.ID, audit.PassState]
+	expire Lookup[spend.ID, audit.PassState] // states, once what has expired is recorded
 	checks Lookup[spend.ID, *spend.Check]
 	byKey  Lookup[spend.Hash, spend.ID]
 	passes [spend.Block + 1]Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
 	seen   seen
 }
 
-func newRecords(trail audit.Trail, now func() time.Time) *records {
+func newRecords(store audit.Store, now func() time.Time) *records {
 	r := &records{}
 	r.checks.load = func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Check, error) {
-		checks, err := trail.Checks(ctx, ids)
+		checks, err := store.Checks(ctx, ids)
 		found := make(map[spend.ID]*spend.Check, len(checks))
 		for _, c := range checks {
 			found[c.ID] = c
 		}
 		return found, err
 	}
-	r.states.load = trail.PassStates
-	r.byKey.load = trail.CheckIDsByKey
+	r.states.load = store.PassStates
+	r.expire.load = func(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
+		if _, err := store.ExpireApprovals(ctx); err != nil {
+			return nil, err
+		}
+		return store.PassStates(ctx, ids)
+	}
+	r.byKey.load = store.CheckIDsByKey
 	for effect := range r.passes {
 		r.passes[effect].load = func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
-			return trail.LivePasses(ctx, fps, now().UnixMilli(), spend.Effect(effect))
+			return store.LivePasses(ctx, fps, now().UnixMilli(), spend.Effect(effect))
 		}
 	}
 	return r
@@ -132,32 +139,35 @@ func (r *records) upTo(effect spend.Effect) *Lookup[spend.Hash, audit.LivePass] 
 	return &r.passes[effect]
 }
 
+// absent is the state of what is not in the trail.
+const absent audit.PassState = 0
+
 // passOf returns what the check is in the trail. What may be released is asked about
 // each time: its release may have been answered elsewhere (F69).
-func (r *records) passOf(ctx context.Context, id spend.ID) (passState, error) {
+func (r *records) passOf(ctx context.Context, id spend.ID) (audit.PassState, error) {
 	if r.seen.has(id) {
-		return recorded, nil
+		return audit.PassFinal, nil
 	}
-	state, ok, err := r.states.Get(ctx, id)
-	switch {
-	case err != nil || !ok:
-		return absent, err
-	case state == audit.PassReleased:
-		return released, nil
-	case state == audit.PassFinal:
+	state, _, err := r.states.Get(ctx, id)
+	if state == audit.PassFinal {
 		r.seen.add(id)
 	}
-	return recorded, nil
+	return state, err
 }
 
-// passState is what the store knows of a check whose claim was met.
-type passState int
-
-const (
-	absent   passState = iota
-	recorded           // and a pass
-	released           // recorded, and no pass: it left no fingerprint, or was given back since
-)
+// settled is passOf that has an expiry recorded. Only then the fingerprint is free: a
+// decision or a use that began in time may commit after what a clock says (F91). While
+// one holds the approval, its check waits.
+func (r *records) settled(ctx context.Context, id spend.ID) (audit.PassState, error) {
+	state, err := r.passOf(ctx, id)
+	if err != nil || state != audit.PassExpiring {
+		return state, err
+	}
+	if state, _, err = r.expire.Get(ctx, id); state == audit.PassExpiring {
+		state = audit.PassAsking
+	}
+	return state, err
+}
 
 // underKey returns the check recorded under an idempotency key, or nil.
 func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Check, error) {

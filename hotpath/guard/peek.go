@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -11,6 +12,7 @@ import (
 type Seen struct {
 	CheckID spend.ID
 	Age     time.Duration
+	Asks    bool // the check asks for an approval
 }
 
 // Peek reads which fingerprints a recorded check left, for simulations: it
@@ -44,14 +46,14 @@ func (g *Guard) Peek(ctx context.Context, fingerprints []spend.Hash, judgesAgain
 func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect, value string, r reading) (Seen, bool, error) {
 	if h, err := parseHolder(value); err == nil {
 		found, err := g.records.passOf(ctx, h.check)
-		if err == nil && found == recorded && heldBy < spend.Block {
+		if err == nil && found != absent && found < audit.PassExpiring && heldBy < spend.Block {
 			var check *spend.Check
 			if check, _, err = g.records.checks.Get(ctx, h.check); check != nil && check.Decision.Effect > heldBy {
-				found = released // as good as
+				found = audit.PassReleased // as good as
 			}
 		}
-		if err != nil || found == recorded {
-			return Seen{h.check, h.age(r.now)}, err == nil, err
+		if err != nil || found != absent && found < audit.PassExpiring {
+			return Seen{h.check, h.age(r.now), found == audit.PassAsking}, err == nil, err
 		}
 	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil
@@ -59,5 +61,12 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 	// Redis does not know: windows are lazy, or a claim that is not recorded, or was
 	// released or passed, hides what was there before, or something that is no claim does.
 	pass, ok, err := g.records.upTo(heldBy).Get(ctx, fp)
-	return Seen{pass.CheckID, holder{claimedMS: pass.ClaimedMS}.age(r.now)}, ok, err
+	seen := Seen{CheckID: pass.CheckID, Age: passHolder(pass).age(r.now)}
+	if err != nil || !ok || pass.Effect != spend.Escalate {
+		return seen, ok, err
+	}
+	// Nobody may have recorded yet that an approval has expired, and this may not (G10).
+	state, err := g.records.passOf(ctx, pass.CheckID)
+	seen.Asks = state == audit.PassAsking
+	return seen, err == nil && state < audit.PassExpiring, err
 }

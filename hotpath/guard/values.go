@@ -56,6 +56,7 @@ type holder struct {
 	node      spend.ID
 	check     spend.ID
 	claimedMS int64
+	asks      bool // as the store says: its check asks for an approval
 }
 
 func (h holder) String() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
 )
@@ -25,15 +26,14 @@ func (g *Guard) awaitFingerprint(ctx context.Context, at *Attempt, value string)
 		if err != nil {
 			return step{}, err
 		}
-		if found != absent && (own != nil || w.pause > 0) {
+		switch {
+		case found != absent && (own != nil || w.pause > 0):
 			return step{next: retry}, nil // it was waited for: its state may be another now
-		}
-		switch found {
-		case released:
+		case found == audit.PassReleased:
 			return g.takeUnrecorded(ctx, at, h)
-		case recorded:
+		case found != absent:
+			h.asks = found == audit.PassAsking
 			return g.meetRecorded(w.ctx, at, h)
-		case absent:
 		}
 		state, err := w.look()
 		switch {
@@ -53,16 +53,15 @@ func (g *Guard) takeStaleFingerprint(ctx context.Context, w *wait) (step, error)
 	if err := g.makeFinal(w.ctx, w.holder.node); err != nil {
 		return step{}, err
 	}
-	found, err := g.records.passOf(w.ctx, w.holder.check)
-	if err != nil {
+	found, err := g.records.settled(w.ctx, w.holder.check)
+	switch {
+	case err != nil:
 		return step{}, err
-	}
-	switch found {
-	case recorded:
-		return g.meetRecorded(w.ctx, w.at, w.holder)
-	case absent:
+	case found == absent:
 		g.metrics.takeovers.Inc()
-	case released:
+	case found != audit.PassReleased:
+		w.holder.asks = found == audit.PassAsking
+		return g.meetRecorded(w.ctx, w.at, w.holder)
 	}
 	return g.takeUnrecorded(ctx, w.at, w.holder)
 }
@@ -90,19 +89,16 @@ func (g *Guard) makeFinal(ctx context.Context, node spend.ID) error {
 // passOf returns what the check is in the trail. A claim of this node that is in
 // flight is waited for, and only recorded then; about all else the store is
 // asked.
-func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (passState, error) {
+func (g *Guard) passOf(ctx context.Context, at *Attempt, id spend.ID) (audit.PassState, error) {
 	c := g.inFlight.find(id)
 	if c == nil || c.attempt == at {
-		return g.records.passOf(ctx, id)
+		return g.records.settled(ctx, id)
 	}
 	check, err := g.await(ctx, at, c)
-	switch {
-	case err != nil || check == nil || check.ID != id:
+	if err != nil || check == nil || check.ID != id {
 		return absent, err
-	case !check.Pass.Passed():
-		return released, nil
 	}
-	return recorded, nil
+	return audit.PassStateOf(check.Decision.Effect == spend.Allow, check.Approval != nil, !check.Pass.Passed(), false), nil
 }
 
 // inFlightPatience is how long a claim in flight is waited for before the store
@@ -152,7 +148,7 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 		return g.takeFingerprint(ctx, at, h, &old)
 	}
 	if at.restored != nil {
-		return duplicateOf(h.check), nil
+		return duplicateOf(h), nil
 	}
 	if at.keyed() {
 		// My own key's check, recorded by a node that died before the key's
@@ -162,13 +158,13 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 		}
 	}
 	if at.heldBy() < spend.Block {
-		holds, ok, err := g.holdingPass(ctx, at, h.check)
+		holds, ok, err := g.holdingPass(ctx, at, h)
 		switch {
 		case err != nil:
 			return step{}, err
 		case !ok:
 			return g.takeFingerprint(ctx, at, h, &old)
-		case holds != h.check:
+		case holds.check != h.check:
 			return duplicateOf(holds), nil
 		}
 	}
@@ -177,7 +173,7 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return s, err
 		}
 	}
-	return duplicateOf(h.check), nil
+	return duplicateOf(h), nil
 }
 
 // heldBy returns the last of the effects whose checks make the attempt a duplicate.
@@ -191,17 +187,41 @@ func (at *Attempt) heldBy() spend.Effect {
 	return spend.Block
 }
 
-// holdingPass returns the check that an attempt is a duplicate of which passes some
+// holdingPass returns the holder that an attempt is a duplicate of which passes some
 // holders of its fingerprint: to the attempt they are as aged out, while others'
 // windows still see them. Behind such a holder there may be a pass that it does not
 // pass, and that only a shorter window than the attempt's did not see (F79, F90).
-func (g *Guard) holdingPass(ctx context.Context, at *Attempt, holder spend.ID) (spend.ID, bool, error) {
-	check, ok, err := g.records.checks.Get(ctx, holder)
+func (g *Guard) holdingPass(ctx context.Context, at *Attempt, h holder) (holder, bool, error) {
+	check, ok, err := g.records.checks.Get(ctx, h.check)
 	if err != nil || !ok || check.Decision.Effect <= at.heldBy() {
-		return holder, true, err
+		return h, true, err
 	}
-	found, ok, err := g.records.upTo(at.heldBy()).Get(ctx, at.Fingerprint)
-	return found.CheckID, ok && passHolder(found).age(g.redis.Earliest()) < at.Window, err
+	found, ok, err := g.livePass(ctx, at.Fingerprint, at.heldBy())
+	return found.holder, ok && found.age(g.redis.Earliest()) < at.Window, err
+}
+
+// livePass is a pass in the trail.
+type livePass struct {
+	holder
+	effect spend.Effect
+	until  time.Time
+}
+
+// livePass returns the latest live pass of those that were decided as upTo or better.
+// One whose approval has expired is none, once that is recorded.
+func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend.Effect) (livePass, bool, error) {
+	for {
+		found, ok, err := g.records.upTo(upTo).Get(ctx, fingerprint)
+		pass := livePass{passHolder(found), found.Effect, time.UnixMilli(found.UntilMS)}
+		if err != nil || !ok || found.Effect != spend.Escalate {
+			return pass, ok, err
+		}
+		state, err := g.records.settled(ctx, found.CheckID)
+		if err != nil || state != audit.PassReleased {
+			pass.asks = state == audit.PassAsking
+			return pass, err == nil, err
+		}
+	}
 }
 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
@@ -244,13 +264,13 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 // knows; the store may know better. A pass found there gets the name back, and
 // this attempt meets it like any other.
 func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
-	found, ok, err := g.records.upTo(spend.Block).Get(ctx, at.Fingerprint)
+	found, ok, err := g.livePass(ctx, at.Fingerprint, spend.Block)
 	if err != nil {
 		return step{}, err
 	}
 	at.verify, at.fingerprint.unverified = false, false
-	h, now := passHolder(found), g.redis.Earliest()
-	left := time.UnixMilli(found.UntilMS).Sub(now)
+	h, now := found.holder, g.redis.Earliest()
+	left := found.until.Sub(now)
 	if !ok || left <= 0 {
 		return pass(), nil
 	}
@@ -258,8 +278,8 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
 	blocks := at.blocks(h, now)
-	if blocks && found.Effect > at.heldBy() {
-		if _, blocks, err = g.holdingPass(ctx, at, h.check); err != nil {
+	if blocks && found.effect > at.heldBy() {
+		if _, blocks, err = g.holdingPass(ctx, at, h); err != nil {
 			return step{}, err
 		}
 	}
