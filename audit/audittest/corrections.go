@@ -101,7 +101,7 @@ func useFollows(t *testing.T, s Subject) {
 	mustReport(t, s, o)
 	mustReport(t, s, following(o, spend.Executed, "1"))
 	states, err := s.PassStates(t.Context(), []spend.ID{asked.ID, use.ID})
-	want := map[spend.ID]audit.PassState{asked.ID: audit.PassReleasable, use.ID: audit.PassReleasable}
+	want := map[spend.ID]audit.PassState{asked.ID: audit.PassAsking, use.ID: audit.PassReleasable}
 	if err != nil || !maps.Equal(states, want) {
 		t.Errorf("got %v, %v", states, err)
 	}

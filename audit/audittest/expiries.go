@@ -37,7 +37,21 @@ func approvalExpires(t *testing.T, s Subject) {
 	if n := len(expiries(t, s)); n > 0 {
 		t.Errorf("%d expired before their time", n)
 	}
+	mustHold := func(c *spend.Check, want audit.PassState) {
+		t.Helper()
+		states, err := s.PassStates(t.Context(), []spend.ID{c.ID})
+		live, liveErr := s.LivePasses(t.Context(), []spend.Hash{c.Fingerprint}, now().UnixMilli(), spend.Block)
+		if err = errors.Join(err, liveErr); err != nil || states[c.ID] != want || (len(live) == 1) != (want != audit.PassReleased) {
+			t.Errorf("state %v, live %v, %v; want %v", states, live, err, want)
+		}
+	}
+	for _, c := range []*spend.Check{late, unused, denied, open} {
+		mustHold(c, audit.PassAsking)
+	}
 	time.Sleep(soon + 100*time.Millisecond)
+	for _, c := range []*spend.Check{late, half, unused} {
+		mustHold(c, audit.PassExpiring) // until it is recorded (F91)
+	}
 	for range 2 {
 		for _, c := range []*spend.Check{late, half, unused} {
 			mustBe(t, s, c, audit.ApprovalExpired)
@@ -50,6 +64,12 @@ func approvalExpires(t *testing.T, s Subject) {
 			wg.Go(func() { mustExpire(t, s) })
 		}
 		wg.Wait()
+	}
+	for _, c := range []*spend.Check{late, half, unused} {
+		mustHold(c, audit.PassReleased)
+	}
+	for _, c := range []*spend.Check{used, denied, open, approved} {
+		mustHold(c, audit.PassAsking)
 	}
 	mustBe(t, s, used, audit.ApprovalUsed)
 	mustBe(t, s, denied, audit.ApprovalDenied)

@@ -281,7 +281,7 @@ func releasedPasses(t *testing.T, s Subject) {
 	use := using(f, asked)
 	use.Fingerprint = asked.Fingerprint
 	mustCommit(t, s, use)
-	if states, err := s.PassStates(t.Context(), []spend.ID{asked.ID}); err != nil || states[asked.ID] != audit.PassReleasable {
+	if states, err := s.PassStates(t.Context(), []spend.ID{asked.ID}); err != nil || states[asked.ID] != audit.PassAsking {
 		t.Errorf("before the use is given back: %v, %v", states, err)
 	}
 	mustReport(t, s, report(f, use, 1, spend.Voided, true))
