@@ -45,6 +45,8 @@ type Store interface {
 	// one by one by those who ask: totals are exact without it, too. Any node
 	// may call it at any time, and some node should every few seconds.
 	CountViolations(ctx context.Context) error
+	// CountChecks does the same for CheckCounts.
+	CountChecks(ctx context.Context) error
 	Close()
 }
 
@@ -96,6 +98,11 @@ type Trail interface {
 	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
 	// ListChecks returns a page, newest first.
 	ListChecks(ctx context.Context, q CheckQuery) (CheckPage, error)
+	// CheckCounts returns how many checks there are, by time and decision: what has
+	// none is left out, and the rest is in the order of time. Checks of archived days
+	// are counted, too. It fails with ErrTooMany, or with ErrArchived, when the query
+	// is one that checks must be looked at for.
+	CheckCounts(ctx context.Context, q CountQuery) ([]CheckCount, error)
 }
 
 // LivePass is a fingerprint still in force and the check that left it.

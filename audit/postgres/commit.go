@@ -91,7 +91,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -131,6 +131,7 @@ func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, bu
 	p.bytes(last[:])
 	p.bytes(link.Entries)
 	p.bytes(link.Head[:])
+	p.countChecks(checks)
 }
 
 // fenceOf returns that which all of a commit have.

@@ -22,36 +22,45 @@ const (
 // CountViolations implements audit.Store. Each step is a transaction of its
 // own; a node that dies in one leaves nothing behind.
 func (s *Store) CountViolations(ctx context.Context) error {
+	begun, err := s.countAll(ctx, "cannot count violations", "SELECT count_violations($1)")
+	if !begun.IsZero() {
+		s.countedAt.Store(begun.Unix())
+	}
+	return err
+}
+
+// countAll takes steps until all is counted, or somebody else is at it, and returns
+// when the last one began that found all counted; zero without one.
+func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, error) {
 	conn, err := s.reads.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, err)
+		return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 	}
 	defer conn.Release()
 	for {
 		begun := time.Now()
-		done, complete, err := countSome(ctx, conn.Conn())
+		done, complete, err := countSome(ctx, conn.Conn(), query)
 		switch {
 		case err != nil:
-			return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, err)
+			return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 		case complete:
-			s.countedAt.Store(begun.Unix())
-			return nil
+			return begun, nil
 		case !done: // somebody else is
-			return nil
+			return time.Time{}, nil
 		}
 		if err := rest(ctx, begun); err != nil {
-			return fmt.Errorf("cannot count violations: %w: %w", audit.ErrUnavailable, err)
+			return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 		}
 	}
 }
 
 // countSome takes a step, unless another session is at it.
-func countSome(ctx context.Context, conn *pgx.Conn) (done, complete bool, err error) {
+func countSome(ctx context.Context, conn *pgx.Conn, query string) (done, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var all *bool
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, "SELECT count_violations($1)", countedAtOnce).Scan(&all)
+		return tx.QueryRow(ctx, query, countedAtOnce).Scan(&all)
 	})
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == codeSerialization {
 		return false, false, nil // another was first

@@ -8,6 +8,7 @@ import "encoding/binary"
 type parameters struct {
 	values [][]byte // parts of buf, or of a buffer that buf outgrew
 	buf    []byte
+	counts []checkCount // of the last commit, to be used again
 }
 
 func (p *parameters) reset() {

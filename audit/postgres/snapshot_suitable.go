@@ -16,12 +16,14 @@ import (
 )
 
 // unverified returns the columns of a table that are no part of the record: the
-// numbers by which violations are counted and events are numbered, and when a key
-// was last used.
+// numbers by which checks and violations are counted and events are numbered, and when a
+// key was last used.
 func unverified(table string) []string {
 	switch table {
 	case "violations", "outcomes", "approvals":
 		return []string{"xid"}
+	case "batches":
+		return []string{"counts", "xid"}
 	case "changes", "approval_uses":
 		return []string{"xid", "position"}
 	case "keys":

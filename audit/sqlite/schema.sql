@@ -75,6 +75,21 @@ CREATE TABLE batches (
     PRIMARY KEY (chain_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- How many checks there are of each minute, by decision: of each policy, and of all
+-- together, which are those of ''. Counted are the checks up to a rowid, in the order
+-- of which they were committed.
+CREATE TABLE check_counts (
+    policy_id   TEXT    NOT NULL,
+    minute      INTEGER NOT NULL, -- since 1970
+    allows      INTEGER NOT NULL,
+    escalations INTEGER NOT NULL,
+    blocks      INTEGER NOT NULL,
+    PRIMARY KEY (policy_id, minute)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE check_count_state (counted_to INTEGER NOT NULL) STRICT;
+INSERT INTO check_count_state VALUES (0);
+
 CREATE TABLE violations (
     id               BLOB PRIMARY KEY,
     agent_id         TEXT NOT NULL,

@@ -43,11 +43,11 @@ GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, events, event_state TO :"service";
+GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, events, event_state TO :"service";
 
--- Counts of violations are changed, and events numbered, by functions that can do
+-- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.
-GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), sequence_events(integer) TO :"service";
+GRANT EXECUTE ON FUNCTION make_partition(date), count_violations(integer), count_checks(integer), sequence_events(integer) TO :"service";
 REVOKE EXECUTE ON FUNCTION close_day(date), detach_day(date, bigint, bytea), empty_default_partition(),
     detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer) FROM PUBLIC, :"service";
 COMMIT;

@@ -72,6 +72,8 @@ var refusals = [...]struct {
 	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
 	{audit.ErrBacktestsFull, &refusal{409, "backtests_full", "100 backtests wait or run, which is the most; cancel one, or wait for one to end"}},
 	{hotpath.ErrBacktestEnded, &refusal{409, "backtest_ended", "the backtest has ended: there is nothing to cancel"}},
+	{audit.ErrTooMany, &refusal{422, codeValidation, "from must be nearer to to: of agents and principals, a range of at most 100000 checks is counted, whosever they are"}},
+	{audit.ErrArchived, &refusal{422, codeValidation, "from must be later: checks of the range are archived, and of agents and principals only what is not is counted"}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},

@@ -312,6 +312,9 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
+	const stats = "/v1/stats?from=2026-01-01&to=2026-01-02&step="
+	d.send("GET", stats+"day", "", 200, true)
+	d.send("GET", stats+"week", "", 422, false)
 
 	const withBudgets = `{"policy_id":"b","name":"n","rules":[
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"usd","max_count":50,"per":["agent_id"],"window":"day"}},
@@ -473,6 +476,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)
+	d.send("GET", stats+"day", "", 429, true)
 	d.send("POST", "/v1/checks", check("8"), 429, true)
 	d.send("PATCH", keyPath, `{"active":false}`, 200, true, admin)
 	d.send("GET", "/v1/policies/p", "", 401, true)

@@ -86,6 +86,15 @@ INSERT INTO horizon VALUES (0);
 
 -- Hash chains (G8). The format of what is hashed is deploy/AUDIT-FORMAT.md.
 
+-- How many checks of a policy a commit has of a minute, by decision.
+CREATE TYPE check_count AS (
+    minute      bigint, -- since 1970
+    policy_id   text,
+    allows      integer,
+    escalations integer,
+    blocks      integer
+);
+
 -- Each commit adds one row: its place in the hash chain of the node incarnation
 -- that wrote it, an entry per check and per outcome, and the head over all of it and
 -- the head before. A chain has one writer, and the primary key makes a fork impossible.
@@ -99,12 +108,17 @@ CREATE TABLE batches (
     version  smallint NOT NULL, -- of the format
     head     bytea    NOT NULL,
     entries  bytea    NOT NULL, -- 16 bytes of identifier and 32 of row hash each, by identifier
+    counts   check_count[],     -- of its checks, for statistics; null when it has none. Not part of what is hashed
+    xid      xid8     NOT NULL DEFAULT pg_current_xact_id(), -- 0 if that was in another cluster, as of violations
     PRIMARY KEY (chain_id, seq)
 );
 ALTER TABLE batches ALTER COLUMN entries SET STORAGE EXTERNAL;
 
 -- Finds the batches of a range of identifiers. It costs a commit next to nothing.
 CREATE INDEX batches_ids ON batches USING brin (first_id, last_id) WITH (pages_per_range = 32, autosummarize = on);
+
+-- Finds what is too new for the counts of checks.
+CREATE INDEX batches_xid ON batches (xid) WHERE xid > '0';
 
 -- One table for all days: a table per day would let a key pass twice around
 -- midnight (F14). The clock that counts is this server's.

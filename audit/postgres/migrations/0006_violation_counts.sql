@@ -242,7 +242,7 @@ END $$;
 -- Has all violations counted again, by the next calls of count_violations; until
 -- then a listing counts one by one. The numbers of transactions mean nothing in
 -- another cluster: those that came from one become 0, once events are numbered by
--- them.
+-- them. The counts of checks are made anew at once.
 CREATE FUNCTION recount_violations() RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -260,6 +260,7 @@ BEGIN
         VALUES ('', from_id, from_id);
     UPDATE violation_count_state SET cluster = here, recounted_to = from_id,
         below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()));
+    PERFORM recount_checks();
 END $$;
 
 -- Each query is planned for its own values, which decide what it has to read.

@@ -168,7 +168,7 @@ BEGIN
         SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'i'), s.source, s.type, s.policy_id, s.agent_id
         FROM event_sources(state.below, '18446744073709551615', state.pending) AS s;
     GET DIAGNOSTICS added = ROW_COUNT;
-    FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'approval_uses', 'changes'] LOOP
+    FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'batches', 'approval_uses', 'changes'] LOOP
         EXECUTE format('ALTER TABLE %I DROP COLUMN xid', name);
         EXECUTE format('ALTER TABLE %I ADD COLUMN xid xid8 NOT NULL DEFAULT %L', name, '0');
         EXECUTE format('ALTER TABLE %I ALTER COLUMN xid SET DEFAULT pg_current_xact_id()', name);

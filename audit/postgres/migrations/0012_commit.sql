@@ -8,7 +8,7 @@ CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids
     format smallint, has_violations boolean, rows check_row[],
     approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean, reports outcome_row[],
     counters counter_row[], rolling counter_change[], calendar counter_change[], refused counter_change[], corrections counter_correction[],
-    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea) RETURNS void
+    seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
@@ -22,9 +22,9 @@ BEGIN
     IF horizon_ms > 0 THEN
         PERFORM raise_horizon(horizon_ms);
     END IF;
-    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries)
+    INSERT INTO batches (chain_id, seq, first_id, last_id, version, head, entries, counts)
         VALUES (commit_checks.node, commit_checks.seq, commit_checks.first_id, commit_checks.last_id, commit_checks.version,
-            commit_checks.head, commit_checks.entries);
+            commit_checks.head, commit_checks.entries, commit_checks.counts);
     INSERT INTO checks (check_id, node, epoch, claimed_ms, until_ms, policy_version, latency_ms, format,
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,

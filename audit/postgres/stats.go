@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// checkCount is how many checks of a commit are of a policy and a minute.
+type checkCount struct {
+	audit.CountKey
+	of [spend.Block + 1]int32
+}
+
+// countChecks adds the numbers of the checks, in the order in which they come.
+func (p *parameters) countChecks(checks []*spend.Check) {
+	counts := p.counts[:0]
+	at := -1 // of the check before: most are of its policy and minute
+	for _, c := range checks {
+		key := audit.CountKey{PolicyID: c.Action.PolicyID, Minute: audit.Minute(c.ID)}
+		if at < 0 || counts[at].CountKey != key {
+			for at = range counts {
+				if counts[at].CountKey == key {
+					break
+				}
+			}
+			if len(counts) == 0 || counts[at].CountKey != key {
+				at = len(counts)
+				counts = append(counts, checkCount{CountKey: key})
+			}
+		}
+		counts[at].of[c.Decision.Effect]++
+	}
+	array(p, 0, counts, nil, appendCheckCount)
+	clear(counts) // no policy's name is kept
+	p.counts = counts
+}
+
+// appendCheckCount adds a check_count, a composite value in the binary format.
+func appendCheckCount(b []byte, c checkCount) []byte {
+	b = binary.BigEndian.AppendUint32(b, 5)
+	b = appendInt64(b, c.Minute)
+	b = appendText(b, c.PolicyID)
+	return appendInt32(appendInt32(appendInt32(b, c.of[spend.Allow]), c.of[spend.Escalate]), c.of[spend.Block])
+}
+
+// CountChecks implements audit.Store, as CountViolations does.
+func (s *Store) CountChecks(ctx context.Context) error {
+	if _, err := s.countAll(ctx, "cannot count checks", "SELECT count_checks($1)"); err != nil {
+		return err
+	}
+	return nil
+}
+
+// CheckCounts implements audit.Trail. What is counted by minute and what is too new for
+// that are read in one snapshot.
+func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
+	var refused error
+	err = s.read(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+			if q.OneByOne() {
+				counts, refused, err = countOneByOne(ctx, tx, &q)
+				return err
+			}
+			counts, err = sumCounts(ctx, tx, &q)
+			return err
+		})
+	})
+	if err == nil && refused != nil {
+		return nil, fmt.Errorf("cannot count checks: %w", refused)
+	}
+	return counts, err
+}
+
+// selectCountState reads what is counted: nothing in another cluster, where the numbers
+// of transactions mean nothing.
+const selectCountState = `SELECT below::text, pending::text, cluster = (SELECT system_identifier FROM pg_control_system()) FROM check_count_state`
+
+func sumCounts(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) ([]audit.CheckCount, error) {
+	var below, pending string
+	var here bool
+	if err := tx.QueryRow(ctx, selectCountState).Scan(&below, &pending, &here); err != nil {
+		return nil, err
+	}
+	query, args := countsQuery(q, below, pending, here)
+	rows, _ := tx.Query(ctx, query, args...) // its error is that of the rows
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c audit.CheckCount, err error) {
+		var step int64
+		err = row.Scan(&step, &c.Of[spend.Allow], &c.Of[spend.Escalate], &c.Of[spend.Block])
+		c.Start = time.Unix(step*int64(q.Step/time.Second), 0).UTC()
+		return c, err
+	})
+}
+
+// countsQuery sums up the counts of minutes, and what the batches say that they leave
+// out. Of another cluster they say nothing, and all batches of the time are read.
+func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string, []any) {
+	var text query
+	minutes := q.Step / time.Minute
+	text.add("SELECT minute / " + strconv.Itoa(int(minutes)) + ", sum(allows)::bigint, sum(escalations)::bigint, sum(blocks)::bigint FROM (")
+	policies := q.Policies()
+	if here {
+		counted := policies
+		if counted == nil {
+			counted = []string{""}
+		}
+		text.add("SELECT minute, allows, escalations, blocks FROM check_counts WHERE policy_id = ANY (").arg(counted)
+		text.add(")")
+		text.minutes("minute", q)
+		text.add(" UNION ALL SELECT c.minute, c.allows, c.escalations, c.blocks FROM (SELECT counts FROM batches WHERE xid > '0' AND xid >= ").arg(below)
+		text.add("::xid8 UNION ALL SELECT counts FROM batches WHERE xid > '0' AND xid = ANY (").arg(pending)
+		text.add("::xid8[])")
+	} else {
+		low, end := q.IDRange()
+		text.add("SELECT c.minute, c.allows, c.escalations, c.blocks FROM (SELECT counts FROM batches WHERE last_id >= ").arg([16]byte(low))
+		text.add(" AND first_id < ").arg([16]byte(end))
+	}
+	text.add(") AS fresh, unnest(fresh.counts) AS c WHERE true")
+	text.minutes("c.minute", q)
+	if policies != nil {
+		text.add(" AND c.policy_id = ANY (").arg(policies)
+		text.add(")")
+	}
+	text.add(") AS counted GROUP BY 1 ORDER BY 1")
+	return text.String(), text.args
+}
+
+// minutes adds that a minute is of the range.
+func (q *query) minutes(column string, of *audit.CountQuery) {
+	q.add(" AND " + column + " >= ").arg(of.From.Unix() / 60)
+	q.add(" AND " + column + " < ").arg(of.Until.Unix() / 60)
+}
+
+// countOneByOne looks at the checks of the range, if there are not too many.
+func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts []audit.CheckCount, refused, err error) {
+	low, end := q.IDRange()
+	var archived, many bool
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM archived_days WHERE day >= day_of($1) AND day <= day_of($2))
+		OR $1 < violations_from()`, [16]byte(low), [16]byte(end)).Scan(&archived)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case archived:
+		return nil, audit.ErrArchived, nil
+	}
+	starts, err := listingStarts(ctx, tx, low, end)
+	if err != nil {
+		return nil, nil, err
+	}
+	tally := make(audit.Tally)
+	left := q.Examine
+	for _, start := range starts {
+		if many, err = tallySome(ctx, tx, q, tally, start, end, &left); err != nil || many {
+			return nil, audit.ErrTooMany, err
+		}
+		end = start
+	}
+	return tally.Steps(q.Step), nil, nil
+}
+
+// tallySome adds up the checks of a range, newest first, and reports whether there are
+// more than are left to be looked at.
+func tallySome(ctx context.Context, tx pgx.Tx, q *audit.CountQuery, tally audit.Tally, low, end spend.ID, left *int) (many bool, err error) {
+	var text query
+	text.add("SELECT check_id, policy_id, decision, check_id >= ").arg([16]byte(low))
+	text.is("agent_id", q.AgentID)
+	text.within(q.Bounds)
+	text.is("policy_id", q.PolicyID)
+	text.add(" FROM (SELECT * FROM checks WHERE check_id >= $1 AND check_id < ").arg([16]byte(end))
+	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(*left+1) + ") AS examined")
+	rows, err := tx.Query(ctx, text.String(), text.args...)
+	if err != nil {
+		return false, err
+	}
+	var id spend.ID
+	var policyID string
+	var letter byte
+	var counts bool
+	_, err = pgx.ForEachRow(rows, []any{uuid(&id), &policyID, &letter, &counts}, func() error {
+		if *left--; counts {
+			tally.Add(policyID, id, effectOf(letter))
+		}
+		return nil
+	})
+	return *left < 0, err
+}

@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+const (
+	// countedAtOnce bounds how long commits wait for a step of CountChecks.
+	countedAtOnce = 1000
+	selectCounted = "SELECT counted_to FROM check_count_state"
+	addCount      = `INSERT INTO check_counts (policy_id, minute, allows, escalations, blocks) VALUES (?1, ?2, ?3, ?4, ?5)
+		ON CONFLICT (policy_id, minute) DO UPDATE SET allows = allows + ?3, escalations = escalations + ?4, blocks = blocks + ?5`
+)
+
+// CountChecks implements audit.Store.
+func (s *Store) CountChecks(ctx context.Context) error {
+	for {
+		waiting, err := one(ctx, s.reader, "cannot count checks", scalar[bool], "SELECT EXISTS (SELECT 1 FROM checks WHERE rowid > ("+selectCounted+"))")
+		if err != nil || !waiting {
+			return err
+		}
+		if err := s.write(ctx, "cannot count checks", func(tx *sql.Tx) error { return countSome(ctx, tx) }); err != nil {
+			return err
+		}
+	}
+}
+
+func countSome(ctx context.Context, tx *sql.Tx) error {
+	counted, err := one(ctx, tx, "cannot count checks", scalar[int64], selectCounted)
+	if err != nil {
+		return err
+	}
+	tally := make(audit.Tally)
+	last := counted
+	if _, err = collect(ctx, tx, "cannot count checks", func(row scanner) (_ struct{}, err error) {
+		return struct{}{}, tallyRow(row, tally, &last)
+	}, "SELECT check_id, policy_id, decision, rowid FROM checks WHERE rowid > ? ORDER BY rowid LIMIT ?", counted, countedAtOnce); err != nil {
+		return err
+	}
+	for key, c := range tally {
+		for _, policyID := range []string{"", key.PolicyID} {
+			if _, err := tx.Exec(addCount, policyID, key.Minute, c.Of[spend.Allow], c.Of[spend.Escalate], c.Of[spend.Block]); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = tx.Exec("UPDATE check_count_state SET counted_to = ?", last)
+	return err
+}
+
+func tallyRow(row scanner, tally audit.Tally, number *int64) error {
+	var id spend.ID
+	var policyID string
+	var effect spend.Effect
+	err := row.Scan(blob(id[:]), &policyID, known(&effect, spend.ParseEffect), number)
+	if err == nil {
+		tally.Add(policyID, id, effect)
+	}
+	return err
+}
+
+// CheckCounts implements audit.Trail, in one snapshot.
+func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.CheckCount, error) {
+	const doing = "cannot count checks"
+	tx, err := s.reader.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, unavailable(doing, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	low, end := q.IDRange()
+	w := where{text: " WHERE check_id >= ? AND check_id < ?", args: []any{low[:], end[:]}}
+	tally := make(audit.Tally)
+	if q.OneByOne() {
+		examined, err := one(ctx, tx, doing, scalar[int], "SELECT count(*) FROM (SELECT 1 FROM checks"+w.text+" LIMIT ?)", append(w.args, q.Examine+1)...)
+		if err != nil {
+			return nil, err
+		}
+		if examined > q.Examine {
+			return nil, fmt.Errorf("%s: %w", doing, audit.ErrTooMany)
+		}
+		w.is("agent_id", q.AgentID)
+		w.is("policy_id", q.PolicyID)
+		w.within(q.Bounds)
+	} else {
+		if err := addCounted(ctx, tx, &q, tally); err != nil {
+			return nil, err
+		}
+		// The plus keeps the query to what is new.
+		w = where{text: " WHERE rowid > (" + selectCounted + ") AND +check_id >= ? AND +check_id < ?", args: []any{low[:], end[:]}}
+		w.in("policy_id", q.Policies())
+	}
+	var number int64
+	_, err = collect(ctx, tx, doing, func(row scanner) (_ struct{}, err error) {
+		return struct{}{}, tallyRow(row, tally, &number)
+	}, "SELECT check_id, policy_id, decision, rowid FROM checks"+w.text, w.args...)
+	if err != nil {
+		return nil, err
+	}
+	return tally.Steps(q.Step), nil
+}
+
+// addCounted adds what is counted by minute.
+func addCounted(ctx context.Context, tx *sql.Tx, q *audit.CountQuery, tally audit.Tally) error {
+	policies := q.Policies()
+	if policies == nil {
+		policies = []string{""}
+	}
+	w := where{text: " WHERE minute >= ? AND minute < ?", args: []any{q.From.Unix() / 60, q.Until.Unix() / 60}}
+	w.in("policy_id", policies)
+	_, err := collect(ctx, tx, "cannot count checks", func(row scanner) (_ struct{}, err error) {
+		var key audit.CountKey
+		var c audit.CheckCount
+		err = row.Scan(&key.PolicyID, &key.Minute, &c.Of[spend.Allow], &c.Of[spend.Escalate], &c.Of[spend.Block])
+		c.Start = time.Unix(key.Minute*60, 0).UTC()
+		tally[key] = &c
+		return struct{}{}, err
+	}, "SELECT policy_id, minute, allows, escalations, blocks FROM check_counts"+w.text, w.args...)
+	return err
+}

@@ -1,0 +1,49 @@
+package client
+
+import "context"
+
+// StatsQuery asks how many checks there were. From, To and Step are required.
+type StatsQuery struct {
+	From     string `json:"from,omitempty"` // an RFC 3339 time or a date, which is its whole UTC day
+	To       string `json:"to,omitempty"`   // the same; the steps in which both lie are counted whole
+	Step     string `json:"step,omitempty"` // minute, hour or day
+	PolicyID string `json:"policy_id,omitempty"`
+	AgentID  string `json:"agent_id,omitempty"`
+}
+
+// DecisionCounts are numbers of checks, by decision.
+type DecisionCounts struct {
+	Allow    int64 `json:"allow"`
+	Block    int64 `json:"block"`
+	Escalate int64 `json:"escalate"`
+}
+
+// StatsBucket has the numbers of one step.
+type StatsBucket struct {
+	Start Timestamp `json:"start"`
+	DecisionCounts
+}
+
+// Stats are the numbers of every step of a range, the oldest first.
+type Stats struct {
+	Step  string         `json:"step"`
+	Data  []StatsBucket  `json:"data"`
+	Total DecisionCounts `json:"total"`
+
+	Body []byte `json:"-"` // the answer as it came
+}
+
+func (s *Stats) accept(from reply) error {
+	if s.Step == "" {
+		return misunderstood("numbers of checks have no step")
+	}
+	s.Body = from.body
+	return nil
+}
+
+// Stats reads how many checks there were, by decision and over time.
+func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
+	return fetch[Stats](ctx, c, get("/v1/stats", map[string]string{
+		"from": q.From, "to": q.To, "step": q.Step, "policy_id": q.PolicyID, "agent_id": q.AgentID,
+	}))
+}

@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+const (
+	// maxBuckets is how many steps one answer has: 31 days of minutes.
+	maxBuckets = 31 * 24 * 60
+	// maxCounted is how many checks are looked at for one answer, where numbers by
+	// policy do not tell.
+	maxCounted = 100_000
+)
+
+var statsSteps = map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
+
+// getStats answers GET /v1/stats (S55).
+func (a *API) getStats(x *exchange) error {
+	query, step, err := queryStats(x.query())
+	if err != nil {
+		return err
+	}
+	query.Bounds = x.access.Bounds()
+	ctx, cancel := x.readContext()
+	defer cancel()
+	counts, err := a.store.CheckCounts(ctx, query)
+	if err != nil {
+		return err
+	}
+	x.out = appendStats(x.out, &query, step, counts)
+	return x.answer(200)
+}
+
+// queryStats reads the query of GET /v1/stats: the steps that from and to lie in are
+// counted whole.
+func queryStats(query []byte) (q audit.CountQuery, step string, err error) {
+	var faults spend.Faults
+	values := parameters(query, &faults, "from", "to", "step", "policy_id", "agent_id")
+	q.AgentID, q.PolicyID, _ = queryWhat(values, &faults)
+	q.Examine = maxCounted
+	for _, name := range []string{"from", "to", "step"} {
+		if _, given := values[name]; !given {
+			faults.Add(name, "is required")
+		}
+	}
+	first, last := queryRange(values, &faults)
+	step = values["step"]
+	var known bool
+	if q.Step, known = statsSteps[step]; !known && step != "" {
+		faults.Add("step", "must be minute, hour or day")
+	}
+	if err := faults.Err(); err != nil {
+		return q, step, err
+	}
+	q.From, q.Until = first.Truncate(q.Step), last.Truncate(q.Step).Add(q.Step)
+	if q.Until.Sub(q.From)/q.Step > maxBuckets {
+		faults.Add("from", "must be nearer to to, or step longer: an answer has at most 44640 buckets")
+	}
+	return q, step, faults.Err()
+}
+
+// appendStats writes every step of the range, also those without checks.
+func appendStats(dst []byte, q *audit.CountQuery, step string, counts []audit.CheckCount) []byte {
+	var total audit.CheckCount
+	o := newObject(dst)
+	o.text("step", step)
+	o.name("data")
+	o = appendArray(o, int(q.Until.Sub(q.From)/q.Step), func(dst []byte, i int) []byte {
+		bucket := audit.CheckCount{Start: q.From.Add(time.Duration(i) * q.Step)}
+		if len(counts) > 0 && counts[0].Start.Equal(bucket.Start) {
+			bucket, counts = counts[0], counts[1:]
+		}
+		for effect, n := range bucket.Of {
+			total.Of[effect] += n
+		}
+		b := newObject(dst)
+		b.time("start", bucket.Start)
+		b.decisions(&bucket)
+		return b.end()
+	})
+	o.name("total")
+	t := newObject(o)
+	t.decisions(&total)
+	o = t.end()
+	return o.end()
+}
+
+// decisions writes how many checks had each decision.
+func (o *object) decisions(c *audit.CheckCount) {
+	o.integer("allow", c.Of[spend.Allow])
+	o.integer("block", c.Of[spend.Block])
+	o.integer("escalate", c.Of[spend.Escalate])
+}

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQueryStats(t *testing.T) {
+	f := func(query, want string) {
+		t.Helper()
+		got := ""
+		if _, _, err := queryStats([]byte(query)); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	f("", "from is required")
+	f("from=2026-01-01&to=2026-01-02", "step is required")
+	f("from=2026-01-01&step=day", "to is required")
+	f("from=2026-01-01&to=2026-01-02&step=week", "step must be minute, hour or day")
+	f("from=2026-01-02&to=2026-01-01&step=day", "from must not be after to")
+	f("from=2026-01-01&to=2026-01-31&step=minute", "")
+	f("from=2026-01-01&to=2026-02-01&step=minute", "from must be nearer")
+	f("from=0001-01-01&to=9999-12-31&step=hour", "from must be nearer")
+	f("from=2026-01-01&to=2026-01-02&step=day&decision=allow", "decision is not a known query parameter")
+
+	q, _, err := queryStats([]byte("from=2026-01-31T12:34:56%2B02:00&to=2026-01-31T11:00:00Z&step=hour"))
+	if err != nil || q.From.Format(time.RFC3339) != "2026-01-31T10:00:00Z" || q.Until.Format(time.RFC3339) != "2026-01-31T12:00:00Z" {
+		t.Errorf("from %v until %v, %v", q.From, q.Until, err)
+	}
+}
+
+// TestStats counts checks as soon as they were answered, of what a key may read alone.
+func TestStats(t *testing.T) {
+	address := serveOn(t, New(realOptions(t)))
+	key := func(grants string) string {
+		t.Helper()
+		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, "X-Admin-Key: "+adminKey)
+		return "X-API-Key: " + field(t, made.body, "api_key")
+	}
+	full, agent, elsewhere := key(""), key(`,"role":"agent"`), key(`,"role":"auditor","policy_ids":["elsewhere"]`)
+	doAt(t, address, "POST", "/v1/policies", bodies()["POST /v1/policies"], full)
+	for _, amount := range []string{"1", "2", "2", "99999999"} {
+		doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full)
+	}
+	doAt(t, address, "POST", "/v1/checks", matrixCheck, agent)
+	range_ := "/v1/stats?step=day&from=" + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + "&to=" + time.Now().UTC().Format(time.DateOnly)
+	for _, c := range []struct{ who, query, total string }{
+		{full, "", `{"allow":2,"block":3,"escalate":0}`},
+		{full, "&policy_id=p", `{"allow":2,"block":3,"escalate":0}`},
+		{full, "&policy_id=other", `{"allow":0,"block":0,"escalate":0}`},
+		{full, "&agent_id=a", `{"allow":2,"block":3,"escalate":0}`},
+		{agent, "", `{"allow":0,"block":1,"escalate":0}`},
+		{elsewhere, "", `{"allow":0,"block":0,"escalate":0}`},
+		{elsewhere, "&policy_id=p", `{"allow":0,"block":0,"escalate":0}`},
+	} {
+		a := doAt(t, address, "GET", range_+c.query, "", c.who)
+		if a.status != 200 || !strings.HasSuffix(a.body, `"total":`+c.total+"}") || strings.Count(a.body, `"start":`) != 2 {
+			t.Errorf("%s: %d %s, want 2 buckets and %s", c.query, a.status, a.body, c.total)
+		}
+	}
+}
