@@ -57,6 +57,7 @@ type Config struct {
 	PrivateWebhooks bool
 	// WebhooksInFlight is how many events are sent to a webhook at once, at most.
 	WebhooksInFlight int
+	Console          bool // the page for people at /console/
 	LogLevel         slog.Level
 	Deployment       string // its name in metrics and logs; empty when it has none
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
@@ -88,6 +89,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		MaxPolicyBytes:   read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
 		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
+		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
 		LogLevel:         read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		Deployment:       read(s, "DEPLOYMENT", "", parseName),
 

@@ -70,12 +70,12 @@ func TestDefaults(t *testing.T) {
 func TestEverySetting(t *testing.T) {
 	c := mustLoad(t, Serve, redisURL, databaseURL,
 		"SPENDGATE_LISTEN_ADDR=127.0.0.1:80", "SPENDGATE_OPS_ADDR=[::1]:81", "SPENDGATE_LOG_LEVEL=WARN", "SPENDGATE_DEPLOYMENT=cell-1",
-		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576", "SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64",
+		"SPENDGATE_DATA_DIR=/var/lib/spendgate", "SPENDGATE_ARCHIVE_DIR=/var/lib/archives", "SPENDGATE_PPROF=true", "SPENDGATE_DEMO=false", "SPENDGATE_ALLOW_UNSAFE_DURABILITY=true", "SPENDGATE_MAX_RATE_LIMIT_RPM=1000000", "SPENDGATE_MAX_POLICY_BYTES=1048576", "SPENDGATE_WEBHOOK_PRIVATE_ADDRESSES=true", "SPENDGATE_WEBHOOK_IN_FLIGHT=64", "SPENDGATE_CONSOLE=true",
 		"SPENDGATE_ADMIN_KEY=0123456789abcdef, fedcba9876543210",
 		"SPENDGATE_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.7,::ffff:192.0.2.8,2001:db8::/32,::1",
 		"SPENDGATE_API_URL=http://x", "SPENDGATE_API_KEY=k")
 	if c.ListenAddr != "127.0.0.1:80" || c.OpsAddr != "[::1]:81" || c.LogLevel != slog.LevelWarn || c.Deployment != "cell-1" ||
-		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo || c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 {
+		c.DataDir != "/var/lib/spendgate" || c.ArchiveDir != "/var/lib/archives" || !c.PProf || !c.UnsafeDurability || c.Demo || c.MaxRateLimit != 1_000_000 || c.MaxPolicyBytes != 1<<20 || !c.PrivateWebhooks || c.WebhooksInFlight != 64 || !c.Console {
 		t.Errorf("got %+v", c)
 	}
 	if !slices.Equal(c.AdminKeys, []Secret{"0123456789abcdef", "fedcba9876543210"}) {
@@ -106,7 +106,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("migrate: %+v", c)
 	}
 	c := mustLoad(t, Dev)
-	if c.DataDir != ".spendgate" || len(c.Notices) != 0 {
+	if c.DataDir != ".spendgate" || len(c.Notices) != 0 || !c.Console || mustLoad(t, Serve, databaseURL, redisURL).Console {
 		t.Errorf("dev: %+v", c)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"spendgate/deploy/policies"
 	"spendgate/hotpath"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/console"
 	"spendgate/hotpath/guard/embedded"
 )
 
@@ -72,7 +73,12 @@ func dev(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(c, backends{ops: ops, store: store, redis: server.Options(), embedded: true}, log)
+	var n *node
+	links := console.NewLinks(func(ctx context.Context) (console.Keys, error) { return n.consoleKeys(ctx, c) })
+	if !c.Console {
+		links = nil
+	}
+	n, err = newNode(c, backends{ops: ops, store: store, redis: server.Options(), embedded: true, links: links}, log)
 	if err != nil {
 		return errors.Join(err, ops.stop(context.Background()))
 	}
@@ -88,6 +94,9 @@ func dev(ctx context.Context, p process) error {
 	return n.run(ctx, func(ctx context.Context) error {
 		key, err := n.sample(ctx, c.DataDir)
 		if err != nil {
+			return err
+		}
+		if err := n.inviteToConsole(p.stdout); err != nil {
 			return err
 		}
 		return welcome(p.stdout, baseURL(n.listener.Addr()), c.DataDir, key)

@@ -22,6 +22,7 @@ import (
 	"spendgate/config"
 	"spendgate/hotpath"
 	"spendgate/hotpath/backtest/job"
+	"spendgate/hotpath/console"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/httpapi"
 	"spendgate/hotpath/trace"
@@ -62,6 +63,7 @@ type backends struct {
 	checkpoints *checkpoint.Writer // nil when none are wanted
 	// rehearse fails where a commit would, and records nothing; nil where there are no other nodes.
 	rehearse func(context.Context) error
+	links    *console.Links // nil when nobody signs in to the console by a link
 }
 
 // node is a wired process. Its parts are closed in the reverse order of their
@@ -112,7 +114,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
 		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
-		Version: version, Logger: log, Registerer: b.ops.registry, Trace: record,
+		Version: version, Console: newConsole(c, b.links), Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))
 	n.startTasks(c)

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/console"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
@@ -70,11 +71,12 @@ type Options struct {
 	Authorizer authorizer  // a *hotpath.Authorizer
 	Store      audit.Store // for reads: policies, checks, violations, keys
 
-	AdminKeys      []string       // at most two, during rotation; none refuses admin routes
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed (S24)
-	NoDemo         bool           // refuses simulations without a key
-	MaxRateLimit   int            // that a key may have; 0 is the interface's 10,000
-	Version        string         // as GET /health tells it
+	AdminKeys      []string         // at most two, during rotation; none refuses admin routes
+	TrustedProxies []netip.Prefix   // whose X-Forwarded-For is believed (S24)
+	NoDemo         bool             // refuses simulations without a key
+	MaxRateLimit   int              // that a key may have; 0 is the interface's 10,000
+	Version        string           // as GET /health tells it
+	Console        *console.Console // served at /console/; nil serves none
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
@@ -170,6 +172,9 @@ func New(o Options) *API {
 		a.unauthorized[i].reason, a.unauthorized[i].counter = reason, a.metrics.unauthorized.WithLabelValues(reason)
 	}
 	a.router = a.newRouter()
+	if o.Console != nil {
+		a.routeConsole(a.router, o.Console)
+	}
 	a.server = a.newServer(&o)
 	return a
 }

@@ -9,6 +9,7 @@ import (
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/console"
 )
 
 // refusal is how an error is answered. What this package itself refuses with is one
@@ -64,6 +65,7 @@ var refusals = [...]struct {
 	err    error
 	answer *refusal
 }{
+	{console.ErrLink, errLink},
 	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},

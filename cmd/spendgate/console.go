@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/config"
+	"spendgate/hotpath"
+	"spendgate/hotpath/console"
+)
+
+// consoleKeyFile holds the key of whoever signs in to the console by a link.
+const consoleKeyFile = "console.key"
+
+// consoleScopes are those of a person who writes policies, decides and looks. Checks are
+// the agents': who asks does not decide.
+const consoleScopes = spend.PoliciesRead | spend.PoliciesWrite | spend.BacktestsWrite | spend.ApprovalsRead | spend.ApprovalsDecide |
+	spend.ChecksRead | spend.BudgetsRead | spend.EventsRead
+
+// newConsole returns the console, or nil when it is not wanted.
+func newConsole(c config.Config, links *console.Links) *console.Console {
+	if !c.Console {
+		return nil
+	}
+	return console.New(links)
+}
+
+// consoleKeys returns what a link signs in with. The API key is made at the first time.
+func (n *node) consoleKeys(ctx context.Context, c config.Config) (console.Keys, error) {
+	path := filepath.Join(c.DataDir, consoleKeyFile)
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var key string
+		key, _, err = n.authorizer.CreateKey(ctx, audit.Actor{Principal: "spendgate dev"}, hotpath.NewKey{
+			Name: "console", RateLimitRPM: sampleKeyRPM, Grants: spend.Grants{Scopes: consoleScopes, Principal: "console"},
+		})
+		if err != nil {
+			return console.Keys{}, err
+		}
+		content, err = []byte(key+"\n"), os.WriteFile(path, []byte(key+"\n"), 0o600)
+	}
+	if err != nil {
+		return console.Keys{}, fmt.Errorf("cannot keep the console's key: %w", err)
+	}
+	return console.Keys{API: strings.TrimSpace(string(content)), Admin: string(c.AdminKeys[0])}, nil
+}
+
+// inviteToConsole prints the console's address, first of all, and a link that signs in.
+func (n *node) inviteToConsole(w io.Writer) error {
+	if n.links == nil {
+		return nil
+	}
+	address := baseURL(n.listener.Addr()) + console.Prefix
+	_, err := fmt.Fprintf(w, `
+Console: %[1]s
+  Sign in, once and within 15 minutes, on this machine: %[1]s#/sign-in/%[2]s
+`, address, n.links.Make(time.Now()))
+	return err
+}

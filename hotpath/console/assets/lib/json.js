@@ -1,0 +1,112 @@
+// JSON whose numbers keep their text: an amount never becomes a binary fraction.
+
+// Exact is a number that is not a small whole one, as it was written.
+export class Exact {
+  constructor(text) { this.text = text; }
+  toString() { return this.text; }
+}
+
+const mark = "\u0000"; // which no text of the API has
+const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const whole = /^(?:0|-?[1-9]\d{0,14})$/;
+
+// parse reads JSON. Whole numbers of up to 15 digits are numbers, all others Exact.
+export function parse(text) {
+  const marked = text.replace(tokens, (token) => (token[0] === '"' || whole.test(token) ? token : `"\\u0000${token}"`));
+  return JSON.parse(marked, (_, value) => (typeof value === "string" && value[0] === mark ? new Exact(value.slice(1)) : value));
+}
+
+// print writes a value as JSON, indented; short lists stand on one line.
+export function print(value, indent = "") {
+  if (value instanceof Exact) return value.text;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  const list = Array.isArray(value);
+  const items = list ? value.map((v) => print(v, indent + "  ")) : Object.entries(value)
+    .filter(([, v]) => v !== undefined)
+    .map(([name, v]) => `${JSON.stringify(name)}: ${print(v, indent + "  ")}`);
+  const [open, close] = list ? "[]" : "{}";
+  if (items.length === 0) return open + close;
+  const line = `${open}${items.join(", ")}${close}`;
+  if (line.length < 72 && !line.includes("\n")) return line;
+  return `${open}\n${items.map((item) => `${indent}  ${item}`).join(",\n")}\n${indent}${close}`;
+}
+
+// exact returns the text of a number or an amount, "" of what is absent.
+export const exact = (value) => (value === null || value === undefined ? "" : String(value));
+
+// positions returns where each value of a JSON text begins, by its path as the API writes
+// it: rules[2].parameters.limit. What is no JSON ends where it ceases to be.
+export function positions(text) {
+  const found = new Map([["", 0]]);
+  let at = 0;
+  const space = () => { while (/\s/.test(text[at] ?? "")) at++; };
+  const string = () => {
+    const begin = at++;
+    while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
+    at++;
+    try { return JSON.parse(text.slice(begin, at)); } catch { return ""; }
+  };
+  const members = (close, member) => {
+    at++;
+    for (let i = 0; ; i++) {
+      space();
+      if (at >= text.length) return;
+      if (text[at] === close) { at++; return; }
+      if (text[at] === ",") { at++; i--; continue; }
+      const before = at;
+      member(i);
+      if (at === before) { at = text.length; return; }
+    }
+  };
+  const value = (path) => {
+    space();
+    if (!found.has(path)) found.set(path, at);
+    if (text[at] === "{") {
+      members("}", () => {
+        const begin = at;
+        if (text[at] !== '"') return;
+        const name = string();
+        const child = path ? `${path}.${name}` : name;
+        found.set(child, begin);
+        space();
+        if (text[at] === ":") at++;
+        value(child);
+      });
+    } else if (text[at] === "[") {
+      members("]", (i) => value(`${path}[${i}]`));
+    } else if (text[at] === '"') {
+      string();
+    } else {
+      while (at < text.length && !/[\s,\]}]/.test(text[at])) at++;
+    }
+  };
+  value("");
+  return found;
+}
+
+// lineOf returns the number of the line at a position, from 1.
+export const lineOf = (text, position) => text.slice(0, position).split("\n").length;
+
+// faultsOf splits the message of a 422 into faults with their paths and lines. What has no
+// place of its own stands where the nearest thing around it is.
+export function faultsOf(message, text) {
+  const at = positions(text);
+  return message.split("; ").map((fault) => {
+    const path = fault.split(" ", 1)[0];
+    let near = path;
+    while (near && !at.has(near)) near = near.replace(/(\.[^.[\]]*|\[\d+\]|^[^.[\]]*)$/, "");
+    return { text: fault, path, line: near ? lineOf(text, at.get(near)) : 1 };
+  });
+}
+
+// syntaxFault returns what is wrong with a text that should be JSON, or null.
+export function syntaxFault(text) {
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (e) {
+    const position = /position (\d+)/.exec(e.message);
+    const line = position ? lineOf(text, Number(position[1])) : lineOf(text, text.length);
+    return { text: `this is no JSON: ${e.message.replace(/ in JSON at position.*/, "")}`, path: "", line };
+  }
+}

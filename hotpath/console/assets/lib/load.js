@@ -1,0 +1,86 @@
+// Reading from the API: once, again and again, and page by page.
+import { useCallback, useEffect, useRef, useState } from "./html.js";
+import { get } from "./api.js";
+
+// useLoad reads when it is first shown and when what it depends on changes. The data of
+// before stays until there is new; with `every` it is read again after so many
+// milliseconds while the tab is looked at, also after a failure.
+export function useLoad(read, depends, every = 0) {
+  const [state, setState] = useState({ data: undefined, error: null, loading: true });
+  const [turn, setTurn] = useState(0);
+  const key = JSON.stringify(depends);
+  const shown = useRef(key);
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer;
+    const once = async () => {
+      clearTimeout(timer);
+      let pause = every;
+      try {
+        const data = await read(stop.signal);
+        if (!stop.signal.aborted) setState({ data, error: null, loading: false });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        pause = every && Math.max(every, (error.retryAfter ?? 0) * 1000);
+        setState((before) => ({ ...before, error, loading: false }));
+      }
+      if (every && !stop.signal.aborted && !document.hidden) timer = setTimeout(once, pause);
+    };
+    const seen = () => { if (every && !document.hidden) once(); };
+    const changed = shown.current !== key;
+    shown.current = key;
+    setState((before) => ({ data: changed ? undefined : before.data, error: null, loading: true }));
+    once();
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [key, turn, every]);
+  const reload = useCallback(() => setTurn((n) => n + 1), []);
+  return { ...state, reload };
+}
+
+// usePages reads a list with next_cursor. Pages stay apart, so that one that is shown
+// already is not looked at again when the next one comes.
+export function usePages(path, query, options = {}) {
+  const [state, setState] = useState({ pages: [], next: null, total: null, error: null, loading: true });
+  const key = JSON.stringify([path, query]);
+  const reading = useRef(null);
+  const more = useCallback(async (cursor) => {
+    reading.current?.abort();
+    const stop = (reading.current = new AbortController());
+    setState((s) => ({ ...s, error: null, loading: true }));
+    try {
+      let page, from = cursor, pages = [];
+      do { // a page may be empty while there are more; a few of those are passed over
+        page = await get(path, { query: { ...query, cursor: from }, signal: stop.signal, ...options });
+        pages.push(page.data);
+        from = page.pagination.next_cursor;
+      } while (from && page.data.length === 0 && pages.length < 10);
+      pages = pages.filter((p) => p.length > 0);
+      setState((s) => ({
+        pages: cursor ? [...s.pages, ...pages] : pages, next: from, total: page.pagination.total_count ?? null, error: null, loading: false,
+      }));
+    } catch (error) {
+      if (!stop.signal.aborted) setState((s) => ({ ...s, error, loading: false }));
+    }
+  }, [key]);
+  useEffect(() => {
+    setState({ pages: [], next: null, total: null, error: null, loading: true });
+    more();
+    return () => reading.current?.abort();
+  }, [key]);
+  return { ...state, more: () => more(state.next), reload: () => more() };
+}
+
+// useNow returns the time, again every so many milliseconds.
+export function useNow(every = 1000) {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}

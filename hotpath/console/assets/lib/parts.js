@@ -1,0 +1,146 @@
+// The pieces that pages are made of.
+import { html, useEffect, useRef, useState } from "./html.js";
+import { exact } from "./json.js";
+import { link } from "./route.js";
+import { localTime, zone } from "./words.js";
+
+// Characters that show nothing, or move what is around them; emoji need two of their kind.
+const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]/g;
+
+// visible returns a text's pieces, in which such characters are shown as their numbers.
+export function visible(text) {
+  const pieces = [];
+  let from = 0;
+  for (const found of text.matchAll(unseen)) {
+    if (found.index > from) pieces.push(text.slice(from, found.index));
+    const name = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+    pieces.push(html`<span class="unseen" title="a character that is not shown">${name}</span>`);
+    from = found.index + found[0].length;
+  }
+  if (from < text.length) pieces.push(text.slice(from));
+  return pieces;
+}
+
+// Theirs is a text that an agent chose. It is a text node of its own direction, marked, and
+// takes no more room than it is given.
+export function Theirs({ text, block = false }) {
+  const [open, setOpen] = useState(false);
+  const [long, setLong] = useState(false);
+  const box = useRef(null);
+  useEffect(() => setLong(box.current ? box.current.scrollHeight > box.current.clientHeight + 2 : false), [text]);
+  if (text === null || text === undefined || text === "") return html`<span class="none">none</span>`;
+  if (!block) return html`<bdi class="theirs" title="as the agent sent it">${visible(exact(text))}</bdi>`;
+  return html`
+    <figure class="quote">
+      <figcaption>Written by the agent. Nothing of it is checked.</figcaption>
+      <blockquote ref=${box} dir="auto" class=${open ? "open" : ""} tabindex=${long ? 0 : undefined}>${visible(exact(text))}</blockquote>
+      ${(long || open) && html`<button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Show less" : "Show all of it"}</button>`}
+    </figure>`;
+}
+
+// Amount shows an amount exactly as the API wrote it; thousands are set apart by space
+// that is no character.
+export function Amount({ value, currency, large = false }) {
+  const [, sign, digits, rest] = /^(-?)(\d*)(.*)$/s.exec(exact(value));
+  const groups = digits.replace(/\B(?=(\d{3})+$)/g, " ").split(" ");
+  return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.map((group, i) => (i ? html`<span class="group">${group}</span>` : group))}${rest}${currency && html` <span class="currency">${currency}</span>`}</span>`;
+}
+
+// Time shows a time in the viewer's zone; its UTC is there on a tap.
+export function Time({ at, now }) {
+  const [utc, setUTC] = useState(false);
+  if (!at) return html`<span class="none">never</span>`;
+  return html`<button class="time" title=${`${at} (UTC)`} aria-label=${`${localTime(at, now)}, ${zone()}; ${at} in UTC`} onClick=${(e) => { e.preventDefault(); e.stopPropagation(); setUTC(!utc); }}>
+    <time datetime=${at}>${utc ? at.replace("T", " ").replace("Z", " UTC") : localTime(at, now)}</time></button>`;
+}
+
+// PlainTime is one within a link.
+export const PlainTime = ({ at }) => html`<time datetime=${at} title=${`${at} (UTC)`}>${localTime(at)}</time>`;
+
+export const Badge = ({ of, children }) => html`<span class=${`badge ${of}`}>${children ?? of}</span>`;
+
+// Linked makes links of the ids of checks and approvals in a message of the API.
+export function Linked({ text }) {
+  const pieces = (text ?? "").split(/((?:chk|apr)_[0-9a-f]{32})/);
+  return html`<bdi>${pieces.map((piece, i) => (i % 2 === 0 ? visible(piece)
+    : html`<a href=${link(piece.startsWith("chk") ? "checks" : "approvals", piece)}><${ID} id=${piece} /></a>`))}</bdi>`;
+}
+
+// ID is an identifier, shortened for the eye alone.
+export const ID = ({ id }) => html`<code class="id" title=${id}><span class="sr">${id}</span><span aria-hidden="true">${id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id}</span></code>`;
+
+// Who is a principal; without a name it is the id of a key.
+export const Who = ({ name }) => (/^key_[0-9a-f]{32}$/.test(name) ? html`<${ID} id=${name} />` : html`<bdi>${visible(exact(name))}</bdi>`);
+
+// Failure shows an error as the API words it.
+export function Failure({ error, retry }) {
+  if (!error) return null;
+  return html`
+    <div class="failure" role="alert">
+      <p><bdi>${visible(error.message)}</bdi></p>
+      ${error.status === 0 && html`<p class="hint">Nothing was lost. What you see is as of the last answer.</p>`}
+      ${(error.requestID || error.code) && html`<p class="hint">${[error.code, error.requestID].filter(Boolean).join(" · ")}</p>`}
+      ${retry && html`<button onClick=${retry}>Try again</button>`}
+    </div>`;
+}
+
+export const Empty = ({ title, children }) => html`<div class="empty"><p class="title">${title}</p>${children && html`<p>${children}</p>`}</div>`;
+export const Loading = () => html`<p class="loading" role="status">Reading…</p>`;
+export const Head = ({ title, children }) => html`<header class="head"><h1 tabindex="-1">${title}</h1>${children && html`<div class="tools">${children}</div>`}</header>`;
+
+// Facts is a list of names and values; absent values are left out.
+export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
+  .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+
+// Field is a labelled control.
+export function Field({ label, hint, children, wide }) {
+  return html`<label class=${wide ? "field wide" : "field"}><span class="label">${label}</span>${children}${hint && html`<span class="hint">${hint}</span>`}</label>`;
+}
+
+// Filters is a form of filters that are part of the address. Each is [name, label, options
+// or null for text].
+export function Filters({ of, values, change }) {
+  const submit = (e) => { e.preventDefault(); change(Object.fromEntries(new FormData(e.currentTarget))); };
+  const given = of.filter(([name]) => values[name]).length;
+  return html`
+    <details class="filters" open=${given > 0}>
+      <summary>Filters${given > 0 && html` <span class="count">${given}</span>`}</summary>
+      <form onSubmit=${submit} key=${JSON.stringify(values)}>
+        ${of.map(([name, label, options, hint]) => html`
+          <${Field} label=${label} hint=${hint}>${options
+            ? html`<select name=${name} onChange=${(e) => e.currentTarget.form.requestSubmit()}><option value="">any</option>${options.map((o) => html`<option selected=${values[name] === o}>${o}</option>`)}</select>`
+            : html`<input name=${name} value=${values[name] ?? ""} autocomplete="off" spellcheck="false" />`}<//>`)}
+        <div class="buttons"><button class="primary">Show</button>${given > 0 && html`<button type="button" onClick=${() => change({})}>Show everything</button>`}</div>
+      </form>
+    </details>`;
+}
+
+// Pages shows pages of a list. A page that is shown is not looked at again.
+export function Pages({ list, row, empty, label }) {
+  const end = useRef(null);
+  const { loading, next, more, error } = list;
+  useEffect(() => {
+    if (!end.current || !next || loading || error) return undefined;
+    const seen = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && more(), { rootMargin: "600px" });
+    seen.observe(end.current);
+    return () => seen.disconnect();
+  }, [next, loading, error]);
+  const count = list.pages.reduce((n, page) => n + page.length, 0);
+  return html`
+    ${list.pages.length > 0 && html`<ul class="rows" aria-label=${label}>${list.pages.map((page, i) => html`<${Page} key=${i} page=${page} row=${row} />`)}</ul>`}
+    ${count === 0 && !loading && !error && !next && empty}
+    <${Failure} error=${error} retry=${count ? more : list.reload} />
+    ${loading && html`<${Loading} />`}
+    ${next && !loading && html`<p class="more" ref=${end}><button onClick=${more}>Show more</button></p>`}
+    ${count > 0 && html`<p class="hint total" role="status">${list.total === null || list.total === undefined ? `${count} shown${next ? "" : ", which are all"}` : `${count} of ${list.total}`}</p>`}`;
+}
+
+// Page keeps its elements while its items are the same.
+function Page({ page, row }) {
+  const kept = useRef({});
+  if (kept.current.page !== page) kept.current = { page, rows: page.map(row) };
+  return kept.current.rows;
+}
+
+// Said is what was done a moment ago, read out to who does not see it.
+export const Said = ({ text }) => html`<p class=${text ? "said shown" : "said"} role="status">${text}</p>`;

@@ -1,0 +1,56 @@
+// Who is signed in. Keys are in memory and, so that a reload does not end it, in the
+// session of this tab: no other tab has them, and closing this one forgets them.
+const place = "spendgate.session";
+let current = null;
+const listeners = new Set();
+
+function load() {
+  try {
+    return JSON.parse(sessionStorage.getItem(place)) || {};
+  } catch {
+    return {};
+  }
+}
+
+// session returns {apiKey, adminKey, key, ended}: the keys, the record of the first, and
+// why the one before ended.
+export const session = () => (current ??= load());
+
+export function setSession(next) {
+  current = next;
+  try {
+    sessionStorage.setItem(place, JSON.stringify(next));
+  } catch {
+    // A browser that keeps nothing: the keys are in memory alone.
+  }
+  for (const changed of listeners) changed();
+}
+
+export const signOut = (ended = null) => setSession(ended ? { ended } : {});
+
+export function onSession(changed) {
+  listeners.add(changed);
+  return () => listeners.delete(changed);
+}
+
+const roles = {
+  agent: "checks:write checks:read policies:read outcomes:write budgets:read approvals:read",
+  author: "policies:read policies:write checks:read budgets:read backtests:write",
+  approver: "approvals:read approvals:decide checks:read policies:read budgets:read",
+  executor: "outcomes:write outcomes:release checks:read",
+  auditor: "checks:read policies:read budgets:read approvals:read events:read",
+  full: "checks:write checks:read policies:read policies:write budgets:read outcomes:write approvals:read backtests:write events:read",
+};
+
+// roleNames are those that a key may have.
+export const roleNames = Object.keys(roles);
+
+// may reports whether the key that is signed in has a scope, "admin" that there is an
+// admin key. The API decides; this only spares people what it would refuse.
+export function may(scope) {
+  const { key, adminKey } = session();
+  if (scope === "admin") return Boolean(adminKey);
+  if (!key) return false;
+  const scopes = key.scopes ?? (roles[key.role ?? "full"] ?? "").split(" ");
+  return scopes.includes(scope);
+}

@@ -1,0 +1,56 @@
+// Times, durations and rules in words.
+import { exact } from "./json.js";
+
+const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const timeOnly = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+// localTime returns a time in the viewer's zone, without the date if it is today.
+export function localTime(text, now = Date.now()) {
+  const at = new Date(text);
+  return new Date(now).toDateString() === at.toDateString() ? timeOnly.format(at) : dateTime.format(at);
+}
+
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+// span returns a duration in words, of one or two units.
+export function span(milliseconds) {
+  const seconds = Math.max(0, Math.floor(milliseconds / 1000));
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
+  const [name, size] = seconds === 0 ? units[3] : units[first];
+  const whole = `${Math.floor(seconds / size)} ${name}`;
+  const next = units[first + 1];
+  const rest = next && name !== "min" ? Math.floor((seconds % size) / next[1]) : 0;
+  return rest > 0 ? `${whole} ${rest} ${next[0]}` : whole;
+}
+
+export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
+
+const list = (values) => (values ?? []).join(", ");
+const money = (amount, currency) => [exact(amount), currency].filter(Boolean).join(" ");
+
+// ruleWords says what a rule does.
+export function ruleWords(rule) {
+  const p = rule.parameters ?? {};
+  switch (rule.rule_type) {
+    case "max_amount": return `blocks above ${money(p.limit, p.currency)}`;
+    case "refund_age_limit": return `blocks refunds of purchases older than ${p.max_days} days`;
+    case "blocked_categories": return `blocks the categories ${list(p.categories)}`;
+    case "vendor_allowlist": return `allows spends to ${list(p.vendors)} alone`;
+    case "blocked_payment_rails": return `blocks payment by ${list(p.rails)}`;
+    case "discount_cap": return `blocks discounts above ${exact(p.max_percent)} %`;
+    case "geography_block": return `blocks the countries ${list(p.blocked_countries)}`;
+    case "time_restriction": return `blocks outside of ${[list(p.allowed_days), p.allowed_hours_utc && `${p.allowed_hours_utc} UTC`].filter(Boolean).join(", ")}`;
+    case "duplicate_guard": return `blocks the same action within ${p.window_minutes} min`;
+    case "escalate_if": return `asks people above ${exact(p.amount_above)}${p.action_types ? ` for ${list(p.action_types)}` : ""}`;
+    case "budget": return budgetWords(p);
+    default: return rule.rule_type;
+  }
+}
+
+function budgetWords(p) {
+  const most = [p.limit !== undefined && p.limit !== null && money(p.limit, p.currency), p.max_count !== undefined && p.max_count !== null && plural(p.max_count, "action")];
+  const window = p.window === "lifetime" ? "ever" : p.window ? `a ${p.window}` : `in ${p.rolling_minutes} min`;
+  const per = p.per?.length ? ` per ${p.per.join(" and ").replaceAll("_id", "").replaceAll("_", " ")}` : "";
+  return `${p.on_exceed === "escalate" ? "asks people" : "blocks"} beyond ${most.filter(Boolean).join(" or ")} ${window}${per}`;
+}

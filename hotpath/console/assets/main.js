@@ -1,0 +1,65 @@
+// The frame: who is signed in, which pages there are, and the one that is shown.
+import { html, render, useEffect, useRef, useState } from "./lib/html.js";
+import { go, link, useRoute } from "./lib/route.js";
+import { may, onSession, session, signOut } from "./lib/session.js";
+import { Empty } from "./lib/parts.js";
+import { pages } from "./pages.js";
+import { useWaiting } from "./lib/waiting.js";
+import { SignIn } from "./pages/sign-in.js";
+
+function Console() {
+  const [, changed] = useState(0);
+  useEffect(() => onSession(() => changed((n) => n + 1)), []);
+  const route = useRoute();
+  const { key, adminKey } = session();
+  if (route.page === "sign-in" || (!key && !adminKey)) return html`<${SignIn} route=${route} />`;
+  return html`<${Frame} route=${route} />`;
+}
+
+function Frame({ route }) {
+  const open = pages.filter((page) => may(page.scope));
+  const page = route.page ? pages.find((p) => p.path === route.page) : open[0];
+  const waiting = useWaiting(may("approvals:decide"));
+  const main = useRef(null);
+  const first = useRef(true);
+  useEffect(() => {
+    document.title = `${waiting.count ? `(${waiting.count}) ` : ""}${page ? page.title : "Not found"} · spendgate`;
+  }, [page, waiting.count]);
+  useEffect(() => { // who does not see the page hears where it led
+    if (!first.current) main.current?.querySelector("h1")?.focus({ preventScroll: true });
+    first.current = false;
+    scrollTo(0, 0);
+  }, [route.page, route.part]);
+  return html`
+    <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
+    <${Navigation} open=${open} page=${page} waiting=${waiting.count} />
+    <main id="main" tabindex="-1" ref=${main} class=${page?.path ?? ""}>
+      ${!page && html`<${Empty} title="There is no such page.">It may be of another version, or misspelt.<//>`}
+      ${page && !may(page.scope) && html`<${Empty} title="Your key does not open this page.">${page.scope === "admin"
+        ? "It needs the admin key: sign out, and in again with both." : `It needs the scope ${page.scope}, which an admin can give.`}<//>`}
+      ${page && may(page.scope) && html`<${page.show} key=${page.path} route=${route} waiting=${waiting} />`}
+    </main>`;
+}
+
+function Navigation({ open, page, waiting }) {
+  const menu = useRef(null);
+  const close = () => menu.current?.removeAttribute("open");
+  const { key } = session();
+  const links = open.map((p) => html`
+    <li><a href=${link(p.path)} aria-current=${p === page ? "page" : undefined} onClick=${close}>${p.title}${p.path === "approvals" && waiting > 0
+      && html` <span class="count"><span class="sr">, </span>${waiting}<span class="sr"> waiting for you</span></span>`}</a></li>`);
+  const who = key ? key.principal ?? key.name : "admin";
+  const leave = html`<div class="who"><span class="hint">Signed in as</span> <bdi>${who}</bdi>${key?.role && html` <span class="hint">${key.role}</span>`}
+    <button class="plain" onClick=${() => { signOut(); go("#/", true); }}>Sign out</button></div>`;
+  return html`
+    <header class="side">
+      <a class="brand" href="#/"><span class="mark" aria-hidden="true"></span>spendgate</a>
+      <details class="menu" ref=${menu} onKeyDown=${(e) => e.key === "Escape" && close()}>
+        <summary>Menu${waiting > 0 && page?.path !== "approvals" && html` <span class="count">${waiting}<span class="sr"> waiting for you</span></span>`}</summary>
+        <nav aria-label="Pages">${html`<ul>${links}</ul>`}${leave}</nav>
+      </details>
+      <nav class="wide" aria-label="Pages"><ul>${links}</ul>${leave}</nav>
+    </header>`;
+}
+
+render(html`<${Console} />`, Object.assign(document.getElementById("app"), { textContent: "" }));

@@ -1,0 +1,195 @@
+// One approval: what exactly is asked, why, and the decision.
+import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js";
+import { get, post, segment } from "../lib/api.js";
+import { exact, print } from "../lib/json.js";
+import { link } from "../lib/route.js";
+import { may, session } from "../lib/session.js";
+import { useLoad, useNow } from "../lib/load.js";
+import { plural, ruleWords, span } from "../lib/words.js";
+import { Amount, Badge, Facts, Failure, ID, Linked, Loading, PlainTime, Theirs, Time, Who } from "../lib/parts.js";
+
+const pause = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+});
+
+// useApproval follows an approval: while it is pending the node holds each request until
+// somebody decides.
+function useApproval(id) {
+  const [state, setState] = useState({ approval: null, error: null });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const stop = new AbortController();
+    (async () => {
+      for (let wait = 0; !stop.signal.aborted; wait = 25) {
+        const began = Date.now();
+        try {
+          const approval = await get(`/v1/approvals/${segment(id)}`, { wait, signal: stop.signal });
+          if (stop.signal.aborted) return;
+          setState({ approval, error: null });
+          if (approval.status !== "pending" && approval.status !== "approved") return;
+          if (wait && Date.now() - began < 4000) await pause(2000, stop.signal); // it was not held
+          if (approval.status === "approved") await pause(5000, stop.signal);
+        } catch (error) {
+          if (stop.signal.aborted) return;
+          setState((s) => ({ ...s, error }));
+          if (error.status >= 400 && error.status < 500 && error.status !== 429) return;
+          await pause(Math.max(2000, (error.retryAfter ?? 0) * 1000), stop.signal);
+          wait = 0;
+        }
+      }
+    })();
+    return () => stop.abort();
+  }, [id, turn]);
+  return { ...state, reload: useCallback(() => setTurn((n) => n + 1), []) };
+}
+
+export function Approval({ id, back, decided, position }) {
+  const { approval, error, reload } = useApproval(id);
+  const a = approval;
+  if (!a) return html`<a class="back" href=${back}>All approvals</a>${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  return html`
+    <article class="approval">
+      <p class="crumbs"><a class="back" href=${back}>All</a><span class="hint">${position}</span></p>
+      <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
+      <h2 class="ask"><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h2>
+      <${Failure} error=${error} />
+      <${Facts} of=${[
+        ["Agent", html`<${Theirs} text=${a.action.agent_id} />`],
+        ["Asked by", html`<${Who} name=${a.principal} />`],
+        ["Asked", html`<${Time} at=${a.created_at} />`],
+        ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version ${a.policy_version}`],
+        ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
+        ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
+        ...Object.entries(a.action.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
+      ]} />
+      ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
+      <${Why} a=${a} />
+      <${Left} a=${a} />
+      <${Decisions} a=${a} />
+      <${Before} a=${a} />
+      <details class="exactly"><summary>Exactly what is approved</summary>
+        <p class="hint">A decision is bound to this hash: for any other action it is void.</p>
+        <code class="hash">${a.action_hash}</code>
+        <p><a href=${link("checks", a.check_id)}>The check that asked</a> <${ID} id=${a.check_id} /></p>
+      </details>
+      <${Decide} a=${a} reload=${reload} decided=${decided} />
+    </article>`;
+}
+
+function Deadline({ a }) {
+  const now = useNow();
+  if (a.status === "approved") return html`<span class="hint">to be used by <${Time} at=${a.use_by} /></span>`;
+  if (a.status === "used") return html`<a href=${link("checks", a.used_by_check_id)}>used by this check</a>`;
+  if (a.status !== "pending") return null;
+  const left = Date.parse(a.expires_at) - now;
+  return html`<span class=${left < 600000 ? "hint soon" : "hint"}>${left > 0 ? html`${span(left)} left, until <${Time} at=${a.expires_at} />` : "Its time is over"}</span>`;
+}
+
+// Why shows the rules that ask, as the version that asked has them.
+function Why({ a }) {
+  const { data, error } = useLoad((signal) => (may("policies:read") ? get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal }) : null), [a.approval_id]);
+  const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
+  const rules = a.rule_ids.map((id) => data?.rules.find((r) => r.rule_id === id) ?? { rule_id: id });
+  return html`
+    <section><h3>Why you are asked</h3>
+      ${check?.message && html`<p><${Linked} text=${check.message} /></p>`}
+      <ul class="rules">${rules.map((r) => html`<li><code>${r.rule_id}</code>${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>
+      <${Failure} error=${error} />
+    </section>`;
+}
+
+// Left shows what the budgets have left.
+function Left({ a }) {
+  if (!a.remaining?.length) return null;
+  const some = (amount, count) => [amount !== null && html`<${Amount} value=${amount} currency=${a.action.currency} />`, count !== null && plural(count, "action")].filter(Boolean)
+    .map((part, i) => html`${i > 0 && " and "}${part}`);
+  return html`
+    <section><h3>What budgets have left</h3>
+      <ul class="left">${a.remaining.map((r) => html`<li><code>${r.rule_id}</code>
+        <span>${some(r.remaining_after_approved, r.remaining_count_after_approved)} after what is approved already</span>
+        <span class="hint">${some(r.remaining, r.remaining_count)} before that</span></li>`)}</ul>
+    </section>`;
+}
+
+function Decisions({ a }) {
+  const missing = a.required - a.decisions.filter((d) => d.decision === "approve").length;
+  return html`
+    <section><h3>Decisions</h3>
+      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi>${d.principal}</bdi> <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
+      <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.` : a.next_step}</p>
+    </section>`;
+}
+
+// Before shows what this agent did last.
+function Before({ a }) {
+  const { data, error } = useLoad(async (signal) => {
+    if (!may("checks:read")) return null;
+    const page = await get("/v1/checks", { query: { agent_id: a.action.agent_id, limit: 7 }, signal });
+    return page.data.filter((c) => c.check_id !== a.check_id).slice(0, 6);
+  }, [a.approval_id]);
+  if (error) return html`<${Failure} error=${error} />`;
+  if (!data) return null;
+  return html`
+    <section><h3>This agent's last actions</h3>
+      ${data.length === 0 ? html`<p class="hint">It asked for nothing else that you may see.</p>` : html`
+      <ul class="rows small">${data.map((c) => html`<li><a class="row" href=${link("checks", c.check_id)}>
+        <span class="what"><${Amount} value=${c.action.amount} currency=${c.action.currency} /></span>
+        <span class="side-note"><${Badge} of=${c.decision} /></span>
+        <span class="to">${c.action.action_type} to <${Theirs} text=${c.action.counterparty} /></span>
+        <span class="by"><${PlainTime} at=${c.timestamp} />${c.outcome && ` · ${c.outcome.status}`}</span></a></li>`)}</ul>`}
+      <p class="hint"><a href=${link("checks", "", { agent_id: a.action.agent_id })}>All checks of this agent</a></p>
+    </section>`;
+}
+
+// Decide is the bar with both decisions. It is without effect for a moment after it came:
+// a second tap on the one before must not decide this one.
+function Decide({ a, reload, decided }) {
+  const now = useNow();
+  const [armed, setArmed] = useState(false);
+  const [busy, setBusy] = useState("");
+  const [error, setError] = useState(null);
+  const note = useRef(null);
+  useEffect(() => {
+    const timer = setTimeout(() => setArmed(true), 700);
+    return () => clearTimeout(timer);
+  }, []);
+  const me = session().key?.principal ?? session().key?.key_id;
+  if (!may("approvals:decide")) return null;
+  if (a.status !== "pending" || Date.parse(a.expires_at) <= now) {
+    return error && html`<div class="decide"><p class="outcome" role="alert">${late(a, error)}</p></div>`;
+  }
+  if (a.decisions.some((d) => d.principal === me)) return html`<div class="decide"><p class="outcome" role="status">You have approved. Others must, too.</p></div>`;
+  if (a.principal === me) return html`<div class="decide"><p class="outcome">You asked for this: somebody else decides.</p></div>`;
+  const decide = async (verb) => {
+    setBusy(verb);
+    setError(null);
+    try {
+      const after = await post(`/v1/approvals/${segment(a.approval_id)}/${verb}`, { action_hash: a.action_hash, note: note.current.value.trim() || null });
+      const what = `${exact(a.action.amount)} ${a.action.currency}`;
+      decided(a.approval_id, verb === "deny" ? `Denied: ${what}.` : after.status === "pending" ? `You approved ${what}. Others must, too.` : `Approved: ${what}.`);
+    } catch (e) {
+      setError(e);
+      setBusy("");
+      if (e.status === 409) reload();
+    }
+  };
+  const still = !armed || busy !== "";
+  return html`
+    <div class="decide" role="group" aria-label="Your decision">
+      ${error && html`<${Failure} error=${error} />`}
+      ${error && (error.status === 0 || error.status >= 500) && html`<p class="hint">It is not known whether your decision was recorded. Decide the same again: it counts once.</p>`}
+      <input class="note" ref=${note} maxlength="4096" aria-label="Note, for the record" placeholder="Note, for the record" autocomplete="off" />
+      <div class="both">
+        <button class="deny" aria-disabled=${still} onClick=${() => still || decide("deny")}>${busy === "deny" ? "Denying…" : "Deny"}</button>
+        <button class="approve" aria-disabled=${still} onClick=${() => still || decide("approve")}>${busy === "approve" ? "Approving…" : html`Approve <${Amount} value=${a.action.amount} currency=${a.action.currency} />`}</button>
+      </div>
+    </div>`;
+}
+
+// late says who was faster, or that the time was over.
+function late(a, error) {
+  const last = a.decisions.at(-1);
+  if (a.status === "expired" || !last) return error.message;
+  return `Somebody was faster: ${last.principal} ${last.decision === "deny" ? "denied" : "approved"} it. Your decision was not recorded.`;
+}

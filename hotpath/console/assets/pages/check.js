@@ -1,0 +1,93 @@
+// One check: the whole of its record, and why it was decided so.
+import { html } from "../lib/html.js";
+import { get, segment } from "../lib/api.js";
+import { print } from "../lib/json.js";
+import { link } from "../lib/route.js";
+import { may } from "../lib/session.js";
+import { useLoad } from "../lib/load.js";
+import { ruleWords } from "../lib/words.js";
+import { Amount, Badge, Facts, Failure, Head, ID, Linked, Loading, Theirs, Time, Who } from "../lib/parts.js";
+
+// A check's identifier begins with its millisecond: by that its record is found.
+const timeOf = (id) => new Date(parseInt(id.slice(4, 16), 16)).toISOString();
+
+async function record(id, signal) {
+  const result = await get(`/v1/checks/${segment(id)}`, { signal });
+  for (let cursor, page = 0; page < 20; page++) {
+    const at = timeOf(id);
+    const read = await get("/v1/checks", { query: { from: at, to: at, limit: 100, cursor }, signal });
+    const found = read.data.find((c) => c.check_id === id);
+    if (found) return found;
+    cursor = read.pagination.next_cursor;
+    if (!cursor) break;
+  }
+  return result;
+}
+
+export function Check({ id }) {
+  const { data: c, error, reload } = useLoad((signal) => record(id, signal), [id]);
+  if (!c) return html`<${Head} title="Check" /><p><${ID} id=${id} /></p>${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  const a = c.action;
+  return html`
+    <article class="record">
+      <p class="crumbs"><a class="back" href=${link("checks")}>All checks</a></p>
+      <${Head} title="Check" />
+      <p class="state"><${Badge} of=${c.decision} /><span class="hint"><${Time} at=${c.timestamp} /></span></p>
+      ${a && html`<h2 class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Theirs} text=${a.counterparty} /></span></h2>`}
+      <${Why} c=${c} />
+      ${a && html`<section><h3>What was asked</h3>
+        <${Facts} of=${[
+          ["Agent", html`<${Theirs} text=${a.agent_id} />`],
+          ["Asked by", html`<${Who} name=${c.principal} />`],
+          ["Policy", html`<a href=${link("policies", a.policy_id)}>${a.policy_id}</a>, version ${c.policy_version}`],
+          ["Paid by", a.payment_method && html`<${Theirs} text=${a.payment_method} />`],
+          ["Merchant or vendor", a.merchant_or_vendor && html`<${Theirs} text=${a.merchant_or_vendor} />`],
+          ["Idempotency key", a.idempotency_key && html`<${Theirs} text=${a.idempotency_key} />`],
+          ...Object.entries(a.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
+        ]} />
+        ${a.reason_text && html`<${Theirs} text=${a.reason_text} block />`}</section>`}
+      <section><h3>The decision</h3><${Facts} of=${[
+        ["Check", html`<${ID} id=${c.check_id} />`],
+        ["Confidence", c.confidence],
+        ["Approval", c.approval_id && may("approvals:read") && html`<a href=${link("approvals", c.approval_id, { show: "all" })}><${ID} id=${c.approval_id} /></a>`],
+        ["Took", `${c.latency_ms} ms`],
+        ["The agent was told", c.next_step && html`<${Linked} text=${c.next_step} />`],
+      ]} /></section>
+      <${Outcome} c=${c} />
+      <details class="exactly"><summary>As the API has it</summary><pre class="json">${print(c)}</pre></details>
+    </article>`;
+}
+
+// Why shows the rule that decided, beside what it was compared with.
+function Why({ c }) {
+  const policy = c.action?.policy_id;
+  const { data } = useLoad((signal) => (policy && c.violated_rule_id && may("policies:read")
+    ? get(`/v1/policies/${segment(policy)}`, { query: { version: c.policy_version }, signal }) : null), [c.check_id]);
+  const rule = data?.rules.find((r) => r.rule_id === c.violated_rule_id);
+  const title = { allow: "Why it was allowed", block: "Why it was blocked", escalate: "Why people decide" }[c.decision];
+  return html`
+    <section class=${`why ${c.decision}`}><h3>${title}</h3>
+      ${c.message && html`<p class="message"><${Linked} text=${c.message} /></p>`}
+      ${c.violated_rule_id && html`<ul class="rules"><li><code>${c.violated_rule_id}</code> <span>${c.violated_rule_description}</span>
+        ${rule && html`<span class="hint">${ruleWords(rule)}</span><pre class="json">${print(rule.parameters)}</pre>`}</li></ul>`}
+      ${c.reason_code && html`<p class="hint">${c.reason_code}</p>`}
+    </section>`;
+}
+
+function Outcome({ c }) {
+  if (c.decision !== "allow") return null;
+  const o = c.outcome;
+  return html`
+    <section><h3>What became of it</h3>
+      ${!o ? html`<p class="hint">Nothing was reported yet.</p>` : html`<${Facts} of=${[
+        ["Outcome", html`<${Badge} of=${o.status} />`],
+        ["Moved", o.amount !== null && html`<${Amount} value=${o.amount} currency=${c.action?.currency} />`],
+        ["Given back", o.release === "none" ? null : o.release],
+        ["Flags", o.flags.join(", ")],
+        ["Reference", o.reference && html`<${Theirs} text=${o.reference} />`],
+        ["Note", o.note && html`<${Theirs} text=${o.note} />`],
+        ["Reported by", html`<bdi>${o.principal}</bdi>, report ${o.report}`],
+        ["Reported", html`<${Time} at=${o.at} />`],
+      ]} />`}
+    </section>`;
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/console"
+)
+
+func startConsole(t *testing.T) (*served, *console.Links) {
+	links := console.NewLinks(func(context.Context) (console.Keys, error) {
+		return console.Keys{API: "the key", Admin: "the admin's"}, nil
+	})
+	return start(t, func(o *Options) { o.Console = console.New(links) }), links
+}
+
+func TestConsoleHeaders(t *testing.T) {
+	s, _ := startConsole(t)
+	for _, f := range console.New(nil).Files() {
+		r := sendAt(t, s.address, "GET", f.Path, "")
+		if r.status != 200 || r.header.Get("Content-Security-Policy") != console.Policy || r.header.Get("X-Content-Type-Options") != "nosniff" ||
+			r.header.Get("Referrer-Policy") != "no-referrer" || r.header.Get("Content-Type") != f.ContentType {
+			t.Errorf("%s: %d %v", f.Path, r.status, r.header)
+		}
+		if lasting := strings.Contains(r.header.Get("Cache-Control"), "immutable"); lasting != f.Lasting {
+			t.Errorf("%s: %s", f.Path, r.header.Get("Cache-Control"))
+		}
+		if again := sendAt(t, s.address, "GET", f.Path, "", "If-None-Match: "+r.header.Get("ETag")); again.status != http.StatusNotModified {
+			t.Errorf("%s: %d", f.Path, again.status)
+		}
+	}
+	for _, part := range []string{"'unsafe", "data:", "blob:", "*"} {
+		if strings.Contains(console.Policy, part) {
+			t.Errorf("the policy has %s", part)
+		}
+	}
+	beside, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/console", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultTransport.RoundTrip(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Body.Close(); err != nil || r.StatusCode != 308 || r.Header.Get("Location") != "/console/" {
+		t.Errorf("/console: %d %v", r.StatusCode, err)
+	}
+	if r := sendAt(t, s.address, "GET", "/console/assets/0000/main.js", ""); r.status != 404 {
+		t.Errorf("a file of another version: %d", r.status)
+	}
+	if r := sendAt(t, start(t, nil).address, "GET", "/console/", ""); r.status != 404 {
+		t.Errorf("without the console: %d", r.status)
+	}
+}
+
+func TestSignInIsLocal(t *testing.T) {
+	s, links := startConsole(t)
+	body := `{"code":"` + links.Make(time.Now()) + `"}`
+	for header, want := range map[string]int{
+		"Origin: http://evil.example": 403, "X-Forwarded-For: 127.0.0.1": 403, "Forwarded: for=127.0.0.1": 403,
+	} {
+		if r := sendAt(t, s.address, "POST", "/console/sign-in", body, header); r.status != want {
+			t.Errorf("%s: %d", header, r.status)
+		}
+	}
+	named, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+"/console/sign-in", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named.Host = "leads.to.loopback.example"
+	named.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != 403 {
+		t.Errorf("by another name: %d %v", response.StatusCode, err)
+	}
+	if r := sendAt(t, s.address, "POST", "/console/sign-in", `{"code":"wrong"}`); r.status != 401 {
+		t.Errorf("a wrong code: %d", r.status)
+	}
+	r := sendAt(t, s.address, "POST", "/console/sign-in", body)
+	if r.status != 200 || !strings.Contains(string(r.body), "the key") || r.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the right one: %d %s", r.status, r.body)
+	}
+	if r := sendAt(t, s.address, "POST", "/console/sign-in", body); r.status != 401 {
+		t.Errorf("again: %d", r.status)
+	}
+}
