@@ -1,11 +1,23 @@
 // The pages in their order: the path after #/, the title, the scope of the API that it
 // needs ("admin": the admin key), and what shows it. A new page is a row and a file.
 import { Approvals } from "./pages/approvals.js";
+import { Overview } from "./pages/overview.js";
 import { Checks } from "./pages/checks.js";
 import { Violations } from "./pages/violations.js";
+import { Policies } from "./pages/policies.js";
+import { Budgets } from "./pages/budgets.js";
+import { Events } from "./pages/events.js";
+import { Webhooks } from "./pages/webhooks.js";
+import { Keys } from "./pages/keys.js";
 
 export const pages = [
   { path: "approvals", title: "Approvals", scope: "approvals:read", show: Approvals },
+  { path: "overview", title: "Overview", scope: "checks:read", show: Overview },
   { path: "checks", title: "Checks", scope: "checks:read", show: Checks },
   { path: "violations", title: "Violations", scope: "checks:read", show: Violations },
+  { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
+  { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },
+  { path: "events", title: "Events", scope: "events:read", show: Events },
+  { path: "webhooks", title: "Webhooks", scope: "admin", show: Webhooks },
+  { path: "keys", title: "Keys", scope: "admin", show: Keys },
 ];

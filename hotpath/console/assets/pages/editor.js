@@ -1,0 +1,113 @@
+// A new version of a policy: its text, what the service finds wrong with it, at its place.
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { get, post, segment } from "../lib/api.js";
+import { faultsOf, parse, print, syntaxFault } from "../lib/json.js";
+import { go, link } from "../lib/route.js";
+import { useLoad } from "../lib/load.js";
+import { differences } from "../lib/diff.js";
+import { Badge, Failure, Field, Head, Linked, Loading } from "../lib/parts.js";
+import { bodyOf } from "./policies.js";
+
+const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
+
+export function Editor({ id }) {
+  const { data, error, reload } = useLoad((signal) => (id ? get(`/v1/policies/${segment(id)}`, { signal }) : blank), [id]);
+  if (!data) return html`<${Head} title="Edit" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  return html`<${Form} before=${data} id=${id} />`;
+}
+
+function Form({ before, id }) {
+  const [text, setText] = useState(() => print(id ? bodyOf(before) : before));
+  const [note, setNote] = useState("");
+  const [faults, setFaults] = useState([]);
+  const [error, setError] = useState(null);
+  const [drop, setDrop] = useState("");
+  const [busy, setBusy] = useState(false);
+  const area = useRef(null);
+  const syntax = syntaxFault(text);
+  const shown = syntax ? [syntax] : faults;
+  const store = async () => {
+    setBusy(true);
+    setError(null);
+    setFaults([]);
+    try {
+      const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
+      const extra = { ...(note.trim() && { note: note.trim() }), ...(dropped.length && { drop_budgets: dropped }) };
+      const stored = await post("/v1/policies", print({ ...parse(text), ...extra }));
+      go(link("policies", stored.policy_id));
+    } catch (e) {
+      if (e.status === 422) setFaults(faultsOf(e.message, text));
+      setError(e);
+      setBusy(false);
+    }
+  };
+  const to = (line) => {
+    const begin = text.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    area.current.focus();
+    area.current.setSelectionRange(begin, text.indexOf("\n", begin) < 0 ? text.length : text.indexOf("\n", begin));
+  };
+  return html`
+    <p class="crumbs"><a class="back" href=${link("policies", id)}>${id ?? "All policies"}</a></p>
+    <${Head} title=${id ? `A new version of ${id}` : "A new policy"} />
+    <div class="editor"><${Lines} text=${text} faults=${shown} area=${area} />
+      <textarea ref=${area} class="code" wrap="off" spellcheck="false" autocapitalize="off" aria-label="The policy as JSON" aria-invalid=${shown.length > 0} aria-describedby="faults"
+        value=${text} onInput=${(e) => { setText(e.currentTarget.value); setFaults([]); }}></textarea></div>
+    <div id="faults" role="status">${shown.length > 0 && html`<ul class="faults">${shown.map((f) => html`<li><button class="plain" onClick=${() => to(f.line)}>Line ${f.line}</button> <bdi>${f.text}</bdi></li>`)}</ul>`}</div>
+    <${Failure} error=${error?.status === 422 && faults.length ? null : error} />
+    ${(error?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
+    ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section>`}
+    <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
+    <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button></p>
+    ${id && html`<${TryOut} id=${id} />`}`;
+}
+
+function changed(before, text) {
+  try {
+    return differences(before, { ...before, ...parse(text) });
+  } catch {
+    return ["It cannot be compared as it stands."];
+  }
+}
+
+// Lines are the numbers beside the text; those with a fault are marked.
+function Lines({ text, faults, area }) {
+  const gutter = useRef(null);
+  useEffect(() => {
+    const follow = () => { gutter.current.scrollTop = area.current.scrollTop; };
+    const of = area.current;
+    of?.addEventListener("scroll", follow);
+    return () => of?.removeEventListener("scroll", follow);
+  }, []);
+  const marked = new Set(faults.map((f) => f.line));
+  return html`<div class="gutter" ref=${gutter} aria-hidden="true">${text.split("\n").map((_, i) => html`<span class=${marked.has(i + 1) ? "faulty" : ""}>${i + 1}</span>`)}</div>`;
+}
+
+// TryOut judges an action by the stored version, without any effect.
+function TryOut({ id }) {
+  const [result, setResult] = useState(null);
+  const [error, setError] = useState(null);
+  const submit = async (e) => {
+    e.preventDefault();
+    const action = Object.fromEntries([...new FormData(e.currentTarget)].filter(([, v]) => v !== ""));
+    try {
+      setError(null);
+      setResult((await post("/v1/simulate", { policy_id: id, actions: [{ policy_id: id, ...action }] }, { textAmounts: true })).results[0]);
+    } catch (failure) {
+      setError(failure);
+      setResult(null);
+    }
+  };
+  return html`
+    <section><h2>Try an action</h2><p class="hint">Judged by the stored version, with no effect.</p>
+      <form class="try" onSubmit=${submit}>
+        <${Field} label="Agent"><input name="agent_id" value="support-bot" required /><//>
+        <${Field} label="Type"><select name="action_type"><option>refund</option><option>credit</option><option>discount</option><option>spend</option></select><//>
+        <${Field} label="Amount"><input name="amount" inputmode="decimal" required /><//>
+        <${Field} label="Currency"><input name="currency" value="USD" maxlength="3" required /><//>
+        <${Field} label="Counterparty"><input name="counterparty" value="customer-1" required /><//>
+        <div class="buttons"><button>Try it</button></div>
+      </form>
+      <${Failure} error=${error} />
+      ${result && html`<div role="status"><p><${Badge} of=${result.decision} /> <${Linked} text=${result.message} /></p>${result.violated_rule_id && html`<p class="hint"><code>${result.violated_rule_id}</code> ${result.violated_rule_description}</p>`}</div>`}
+    </section>`;
+}

@@ -1,0 +1,42 @@
+// Events: the feed of what happened, in its order.
+import { html, useEffect, useState } from "../lib/html.js";
+import { get } from "../lib/api.js";
+import { print } from "../lib/json.js";
+import { go, link } from "../lib/route.js";
+import { useLoad } from "../lib/load.js";
+import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
+
+export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.expired", "approval.used",
+  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "policy.created", "key.changed"];
+
+const startOf = () => new Date(Date.now() - 86400e3).toISOString();
+
+export function Events({ route }) {
+  const { type, from } = route.query;
+  return html`
+    <${Head} title="Events" />
+    <div class="filterbar"><label class="field inline"><span class="label">Type</span><select onChange=${(e) => go(link("events", "", { from, type: e.currentTarget.value }))}>
+      <option value="">any</option>${eventTypes.map((t) => html`<option selected=${t === type}>${t}</option>`)}</select></label></div>
+    <${Feed} key=${`${type}${from}`} type=${type} from=${from} />`;
+}
+
+function Feed({ type, from }) {
+  const [state, setState] = useState({ events: [], after: undefined, more: true, error: null, loading: false });
+  const [begin] = useState(() => from || startOf());
+  const read = async () => {
+    setState((s) => ({ ...s, loading: true, error: null }));
+    try {
+      const page = await get("/v1/events", { query: { limit: 100, type, ...(state.after === undefined ? { from: begin } : { after: state.after }) } });
+      setState((s) => ({ events: [...s.events, ...page.data], after: page.next_after, more: page.has_more, error: null, loading: false }));
+    } catch (error) {
+      setState((s) => ({ ...s, error, loading: false }));
+    }
+  };
+  useEffect(() => { read(); }, []);
+  return html`
+    <p class="hint">Since ${html`<${Time} at=${begin} />`}, the oldest first.</p>
+    <ul class="rows" aria-label="Events">${state.events.map((e) => html`<li key=${e.id}><details class="event"><summary><span>${e.type}</span> <span class="hint">${e.data.policy_id ?? e.data.key_id ?? ""} · ${e.timestamp.slice(11, 19)} UTC · ${e.sequence}</span></summary><pre class="json">${print(e.data)}</pre></details></li>`)}</ul>
+    ${state.events.length === 0 && !state.loading && !state.error && !state.more && html`<${Empty} title="No events of the last day.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`}
+    <${Failure} error=${state.error} />
+    ${state.loading ? html`<${Loading} />` : html`<p class="more"><button onClick=${read}>${state.more ? "Show more" : "Look for newer ones"}</button></p>`}`;
+}

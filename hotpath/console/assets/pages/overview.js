@@ -1,0 +1,46 @@
+// Overview: decisions over time, what waits, and budgets near their limit.
+import { html } from "../lib/html.js";
+import { get } from "../lib/api.js";
+import { go, link } from "../lib/route.js";
+import { may } from "../lib/session.js";
+import { useLoad } from "../lib/load.js";
+import { plural } from "../lib/words.js";
+import { Chart } from "../lib/chart.js";
+import { Empty, Failure, Head, Loading } from "../lib/parts.js";
+import { Counter, share } from "./budgets.js";
+
+const ranges = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
+
+export function Overview({ route, waiting }) {
+  const range = ranges[route.query.range] ? route.query.range : "1 day";
+  const [step, length] = ranges[range];
+  const stats = useLoad((signal) => {
+    const now = Date.now();
+    return get("/v1/stats", { query: { from: new Date(now - length).toISOString(), to: new Date(now).toISOString(), step }, signal });
+  }, [range], 30000);
+  return html`
+    <${Head} title="Overview" />
+    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "approval")} waiting for you</a>` : "Nothing waits for you."}</p>`}
+    <section><h2>Decisions</h2>
+      <div class="tabs" role="group" aria-label="How long">${Object.keys(ranges).map((name) => html`<a href=${link("overview", "", { range: name })} aria-current=${name === range ? "true" : undefined}>${name}</a>`)}</div>
+      ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
+      ${stats.data ? html`<${Chart} stats=${stats.data} />` : stats.loading && html`<${Loading} />`}
+    </section>
+    ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
+}
+
+// Near lists the counters that are used for the most part, of the first policies.
+function Near() {
+  const { data, error } = useLoad(async (signal) => {
+    const policies = await get("/v1/policies", { query: { limit: 100 }, signal });
+    const limited = policies.data.filter((p) => p.rules.some((r) => r.rule_type === "budget")).slice(0, 10);
+    const read = await Promise.all(limited.map((p) => get("/v1/budgets", { query: { policy_id: p.policy_id, limit: 100 }, signal })));
+    return read.flatMap((page) => page.data).filter((b) => share(b) >= 0.5).sort((a, b) => share(b) - share(a)).slice(0, 8);
+  }, [], 60000);
+  return html`
+    <section><h2>Budgets near their limit</h2>
+      <${Failure} error=${error} />
+      ${data && (data.length ? html`<ul class="rows">${data.map((b) => html`<${Counter} key=${b.policy_id + b.rule_id + JSON.stringify(b.per)} b=${b} />`)}</ul>`
+        : html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`)}
+    </section>`;
+}
