@@ -30,12 +30,16 @@ fi
 export CGO_ENABLED=0
 
 # For the tests of the MCP tool server with another implementation, of the pages'
-# TypeScript, of clients generated from openapi.yaml, and of the TypeScript package.
+# TypeScript, of clients generated from openapi.yaml, of the TypeScript package, and of the console.
 if TEST_NODE_MODULES=$(deploy/npm/install.sh); then
   export TEST_NODE_MODULES
 else
   echo "NOTICE: no Node.js programs, so the tests with the MCP inspector, of TypeScript and of generated clients are skipped" >&2
 fi
+
+# For those of the console.
+command -v chromium >/dev/null || .bin/fleetctl install chromium || \
+  echo "NOTICE: no chromium, so the console is not tested in a browser" >&2
 
 # For the tests of the Python package.
 if TEST_PYTHON=$(deploy/clients/python/install.sh); then

@@ -26,7 +26,7 @@ function Frame({ route }) {
     document.title = `${waiting.count ? `(${waiting.count}) ` : ""}${page ? page.title : "Not found"} · spendgate`;
   }, [page, waiting.count]);
   useEffect(() => { // who does not see the page hears where it led
-    if (!first.current) main.current?.querySelector("h1")?.focus({ preventScroll: true });
+    if (!first.current) [...main.current.querySelectorAll("h1")].find((h) => h.offsetParent)?.focus({ preventScroll: true });
     first.current = false;
     scrollTo(0, 0);
   }, [route.page, route.part]);

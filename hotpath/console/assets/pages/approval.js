@@ -52,7 +52,7 @@ export function Approval({ id, back, decided, position }) {
     <article class="approval">
       <p class="crumbs"><a class="back" href=${back}>All</a><span class="hint">${position}</span></p>
       <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
-      <h2 class="ask"><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h2>
+      <h1 class="ask" tabindex="-1"><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Theirs} text=${a.action.counterparty} /></span></h1>
       <${Failure} error=${error} />
       <${Facts} of=${[
         ["Agent", html`<${Theirs} text=${a.action.agent_id} />`],
@@ -92,7 +92,7 @@ function Why({ a }) {
   const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
   const rules = a.rule_ids.map((id) => data?.rules.find((r) => r.rule_id === id) ?? { rule_id: id });
   return html`
-    <section><h3>Why you are asked</h3>
+    <section><h2>Why you are asked</h2>
       ${check?.message && html`<p><${Linked} text=${check.message} /></p>`}
       <ul class="rules">${rules.map((r) => html`<li><code>${r.rule_id}</code>${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>
       <${Failure} error=${error} />
@@ -105,7 +105,7 @@ function Left({ a }) {
   const some = (amount, count) => [amount !== null && html`<${Amount} value=${amount} currency=${a.action.currency} />`, count !== null && plural(count, "action")].filter(Boolean)
     .map((part, i) => html`${i > 0 && " and "}${part}`);
   return html`
-    <section><h3>What budgets have left</h3>
+    <section><h2>What budgets have left</h2>
       <ul class="left">${a.remaining.map((r) => html`<li><code>${r.rule_id}</code>
         <span>${some(r.remaining_after_approved, r.remaining_count_after_approved)} after what is approved already</span>
         <span class="hint">${some(r.remaining, r.remaining_count)} before that</span></li>`)}</ul>
@@ -115,7 +115,7 @@ function Left({ a }) {
 function Decisions({ a }) {
   const missing = a.required - a.decisions.filter((d) => d.decision === "approve").length;
   return html`
-    <section><h3>Decisions</h3>
+    <section><h2>Decisions</h2>
       ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi>${d.principal}</bdi> <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
       <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.` : a.next_step}</p>
     </section>`;
@@ -131,7 +131,7 @@ function Before({ a }) {
   if (error) return html`<${Failure} error=${error} />`;
   if (!data) return null;
   return html`
-    <section><h3>This agent's last actions</h3>
+    <section><h2>This agent's last actions</h2>
       ${data.length === 0 ? html`<p class="hint">It asked for nothing else that you may see.</p>` : html`
       <ul class="rows small">${data.map((c) => html`<li><a class="row" href=${link("checks", c.check_id)}>
         <span class="what"><${Amount} value=${c.action.amount} currency=${c.action.currency} /></span>

@@ -33,9 +33,9 @@ export function Check({ id }) {
       <p class="crumbs"><a class="back" href=${link("checks")}>All checks</a></p>
       <${Head} title="Check" />
       <p class="state"><${Badge} of=${c.decision} /><span class="hint"><${Time} at=${c.timestamp} /></span></p>
-      ${a && html`<h2 class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Theirs} text=${a.counterparty} /></span></h2>`}
+      ${a && html`<p class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Theirs} text=${a.counterparty} /></span></p>`}
       <${Why} c=${c} />
-      ${a && html`<section><h3>What was asked</h3>
+      ${a && html`<section><h2>What was asked</h2>
         <${Facts} of=${[
           ["Agent", html`<${Theirs} text=${a.agent_id} />`],
           ["Asked by", html`<${Who} name=${c.principal} />`],
@@ -46,7 +46,7 @@ export function Check({ id }) {
           ...Object.entries(a.metadata ?? {}).map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${typeof value === "string" ? value : print(value)} />`]),
         ]} />
         ${a.reason_text && html`<${Theirs} text=${a.reason_text} block />`}</section>`}
-      <section><h3>The decision</h3><${Facts} of=${[
+      <section><h2>The decision</h2><${Facts} of=${[
         ["Check", html`<${ID} id=${c.check_id} />`],
         ["Confidence", c.confidence],
         ["Approval", c.approval_id && may("approvals:read") && html`<a href=${link("approvals", c.approval_id, { show: "all" })}><${ID} id=${c.approval_id} /></a>`],
@@ -66,7 +66,7 @@ function Why({ c }) {
   const rule = data?.rules.find((r) => r.rule_id === c.violated_rule_id);
   const title = { allow: "Why it was allowed", block: "Why it was blocked", escalate: "Why people decide" }[c.decision];
   return html`
-    <section class=${`why ${c.decision}`}><h3>${title}</h3>
+    <section class=${`why ${c.decision}`}><h2>${title}</h2>
       ${c.message && html`<p class="message"><${Linked} text=${c.message} /></p>`}
       ${c.violated_rule_id && html`<ul class="rules"><li><code>${c.violated_rule_id}</code> <span>${c.violated_rule_description}</span>
         ${rule && html`<span class="hint">${ruleWords(rule)}</span><pre class="json">${print(rule.parameters)}</pre>`}</li></ul>`}
@@ -78,7 +78,7 @@ function Outcome({ c }) {
   if (c.decision !== "allow") return null;
   const o = c.outcome;
   return html`
-    <section><h3>What became of it</h3>
+    <section><h2>What became of it</h2>
       ${!o ? html`<p class="hint">Nothing was reported yet.</p>` : html`<${Facts} of=${[
         ["Outcome", html`<${Badge} of=${o.status} />`],
         ["Moved", o.amount !== null && html`<${Amount} value=${o.amount} currency=${c.action?.currency} />`],

@@ -1,0 +1,221 @@
+// The console in a browser, with a node. Run by ../browser_test.go.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+
+const { SPENDGATE_API_URL: api, SPENDGATE_API_KEY: agentKey, SPENDGATE_ADMIN_KEY: adminKey, TEST_NODE_MODULES: modules, TEST_CHROMIUM: executablePath } = process.env;
+const require = createRequire(`${modules}/`);
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const phone = { width: 390, height: 844 };
+let browser;
+const faults = [];
+
+async function send(method, path, body, headers = { "X-API-Key": agentKey }) {
+  const response = await fetch(api + path, { method, headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(body) });
+  const answer = await response.json();
+  assert.ok(response.ok, `${path}: ${JSON.stringify(answer)}`);
+  return answer;
+}
+const person = (name, more = {}) => send("POST", "/v1/keys", { name, principal: name, role: "approver", rate_limit_rpm: 10000, ...more }, { "X-Admin-Key": adminKey });
+let last = 0;
+const ask = (more = {}) => send("POST", "/v1/checks", { agent_id: "bot", policy_id: "asked", action_type: "refund", amount: 300.5, currency: "USD", counterparty: `customer-${++last}`, ...more });
+
+// open signs a key in, in a context of its own.
+async function open(key, options = {}) {
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 860 }, colorScheme: options.dark ? "dark" : "light" });
+  const page = await context.newPage();
+  page.on("pageerror", (e) => faults.push(e.message));
+  page.on("console", (m) => /Content Security|Trusted/.test(m.text()) && faults.push(m.text()));
+  page.on("request", (r) => r.url().startsWith(api) || faults.push(`asked ${r.url()}`));
+  await options.prepare?.(page);
+  await page.goto(`${api}/console/`);
+  await page.fill("[name=api_key]", key);
+  if (options.admin) {
+    await page.click("summary");
+    await page.fill("[name=admin_key]", adminKey);
+  }
+  await page.click("button.primary");
+  await page.waitForSelector("header.side");
+  return page;
+}
+const show = (page, hash) => page.goto(`${api}/console/${hash}`);
+const armed = (page, which) => page.locator(`button.${which}[aria-disabled=false]`);
+
+before(async () => {
+  browser = await chromium.launch({ executablePath, args: flags });
+  await send("POST", "/v1/policies", { policy_id: "asked", name: "Asked", rules: [
+    { rule_id: "review", rule_type: "escalate_if", description: "A person looks", parameters: { amount_above: 200, approval: {} } },
+    { rule_id: "two", rule_type: "escalate_if", description: "Two people look", parameters: { amount_above: 1000, approval: { required: 2 } } },
+    { rule_id: "day", rule_type: "budget", parameters: { limit: 5000, currency: "USD", window: "day", per: ["agent_id"] } },
+  ] });
+});
+after(async () => {
+  await browser?.close();
+  assert.deepEqual(faults, []);
+});
+
+test("from an escalate to its allow, on a phone", async () => {
+  const ann = await open((await person("ann")).api_key, { viewport: phone });
+  const [first, second] = [await ask({ agent_id: "loop" }), await ask({ agent_id: "loop" })];
+  assert.equal(first.decision, "escalate");
+  await ann.getByText(`customer-${last - 1}`).first().click();
+  await ann.waitForSelector("text=A person looks");
+  assert.equal(await ann.locator(".amount.large").textContent(), "300.5 USD");
+  await ann.fill(".note", "Seen the photographs");
+  await armed(ann, "approve").click();
+  await ann.waitForURL(new RegExp(second.approval_id)); // the next one is under the thumb
+  await ann.waitForSelector(".said.shown:has-text('Approved')");
+  await ann.locator("button.approve").click({ force: true }); // a second tap, too soon
+  const approval = await send("GET", `/v1/approvals/${second.approval_id}`);
+  assert.equal(approval.status, "pending");
+  const used = await ask({ agent_id: "loop", counterparty: `customer-${last - 1}`, approval_id: first.approval_id });
+  assert.equal(used.decision, "allow");
+  assert.equal(await ann.evaluate(() => document.documentElement.scrollWidth), phone.width);
+  await ann.context().close();
+});
+
+test("two people at once, and somebody was faster", async () => {
+  const [carl, dora, emil] = await Promise.all(["carl", "dora", "emil"].map(async (name) => open((await person(name)).api_key)));
+  const both = await ask({ amount: 1500 });
+  for (const page of [carl, dora, emil]) {
+    await show(page, `#/approvals/${both.approval_id}`);
+    await page.waitForSelector("text=2 approvals missing of 2");
+  }
+  await armed(carl, "approve").click();
+  await dora.waitForSelector("text=1 approval missing of 2");
+  await Promise.all([armed(dora, "approve").click(), armed(emil, "deny").click()]);
+  await emil.waitForFunction((id) => !location.hash.includes(id) || /Somebody was faster|denied/i.test(document.querySelector("article").innerText), both.approval_id);
+  const { status } = await send("GET", `/v1/approvals/${both.approval_id}`);
+  assert.ok(["approved", "denied"].includes(status), status);
+  const one = await ask();
+  let seen = false; // by dora's page, what carl does
+  await dora.route(`**/v1/approvals/${one.approval_id}`, (route) => (seen || !route.request().headers().prefer ? route.continue() : undefined));
+  await Promise.all([carl, dora].map((page) => show(page, `#/approvals/${one.approval_id}`)));
+  await armed(dora, "approve").waitFor();
+  await armed(carl, "deny").click();
+  await carl.waitForSelector(".said.shown");
+  seen = true;
+  await armed(dora, "approve").click();
+  await dora.waitForSelector("text=Somebody was faster: carl denied it");
+  await Promise.all([carl, dora, emil].map((page) => page.context().close()));
+});
+
+test("it expires while it is looked at", async () => {
+  const asked = await ask();
+  const page = await open((await person("fred")).api_key, { prepare: (p) => p.route(`**/v1/approvals/${asked.approval_id}`, async (route) => {
+    const response = await route.fetch({ headers: { ...route.request().headers(), prefer: "" } });
+    const body = await response.text();
+    await route.fulfill({ response, body: body.replace(/"expires_at":"[^"]*"/, `"expires_at":"${soon}"`) });
+  }) });
+  const soon = new Date(Date.now() + 4000).toISOString();
+  await show(page, `#/approvals/${asked.approval_id}`);
+  await page.waitForSelector("button.approve");
+  await page.waitForSelector("text=Its time is over");
+  assert.equal(await page.locator("button.approve").count(), 0);
+  await page.context().close();
+});
+
+test("what an agent wrote is text", async () => {
+  const hostile = `SYSTEM: approved by Ann <script>document.title="owned"</script> \u202Egnp.\u202C ${"😀".repeat(4000)}`;
+  const asked = await ask({ reason_text: hostile, metadata: { "<b>": "<img src=x onerror=alert(1)>" } });
+  const page = await open((await person("gina")).api_key, { viewport: phone });
+  await show(page, `#/approvals/${asked.approval_id}`);
+  const quote = page.locator(".quote");
+  await quote.waitFor();
+  const text = await quote.textContent();
+  assert.ok(text.includes("Written by the agent") && text.includes('<script>document.title="owned"</script>') && text.includes("U+202E"));
+  assert.equal(await page.locator("main script, main img").count(), 0);
+  assert.ok((await quote.boundingBox()).height < 300);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), phone.width);
+  await page.context().close();
+});
+
+test("the editor shows faults at their place, and stores", async () => {
+  const page = await open((await person("hugo", { role: "author" })).api_key);
+  await show(page, "#/policies/asked/edit");
+  const area = page.locator("textarea");
+  const text = await area.inputValue();
+  await area.fill(text.replace('"amount_above": 1000', '"amount_above": -1'));
+  await page.click("text=Store as the newest version");
+  const fault = page.locator(".faults li");
+  await fault.waitFor();
+  const line = text.split("\n").findIndex((l) => l.includes("1000")) + 1;
+  assert.match(await fault.textContent(), new RegExp(`Line ${line} rules\\[1\\]\\.parameters\\.amount_above`));
+  await area.fill(`${text}}`);
+  await page.waitForSelector("text=this is no JSON");
+  await area.fill(text.replace('"amount_above": 1000', '"amount_above": 1200.50'));
+  await page.waitForSelector("text=two: amount_above was 1000 and is 1200.50");
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("text=What differs from version");
+  await page.context().close();
+});
+
+test("ten thousand checks", async () => {
+  const check = (i) => ({ check_id: `chk_${String(i).padStart(32, "0")}`, decision: "allow", timestamp: "2026-07-04T10:11:12.034Z", violated_rule_id: null, outcome: null,
+    action: { amount: "AMOUNT", currency: "USD", action_type: "refund", counterparty: `c-${i}`, agent_id: "bot", policy_id: "asked" } });
+  const page = await open((await person("ida")).api_key, { prepare: (p) => p.route(/v1\/checks\?/, (route) => {
+    const from = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+    const body = JSON.stringify({ data: Array.from({ length: 1000 }, (_, i) => check(from + i)), pagination: { next_cursor: from < 9000 ? String(from + 1000) : null, has_more: from < 9000 } });
+    route.fulfill({ contentType: "application/json", body: body.replaceAll('"AMOUNT"', "12345678901234567.50") });
+  }) });
+  await show(page, "#/checks");
+  await page.waitForSelector(".rows li");
+  assert.equal(await page.locator(".rows .amount").first().textContent(), "12345678901234567.50 USD");
+  const all = page.getByText("10000 shown, which are all");
+  for (let i = 0; i < 200 && !(await all.count()); i++) {
+    await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+    await page.waitForTimeout(50);
+  }
+  assert.equal(await all.count(), 1);
+  const slowest = await page.evaluate(async () => {
+    let worst = 0, before = performance.now();
+    for (let i = 0; i < 40; i++) {
+      scrollTo(0, (document.documentElement.scrollHeight / 40) * i);
+      await new Promise(requestAnimationFrame);
+      worst = Math.max(worst, performance.now() - before);
+      before = performance.now();
+    }
+    return worst;
+  });
+  console.log(`# 10,000 checks: the slowest of 40 frames takes ${slowest.toFixed(0)} ms`);
+  await page.context().close();
+});
+
+test("a lost node, and a key that is deactivated", async () => {
+  const key = await person("jan");
+  const page = await open(key.api_key);
+  await page.route("**/v1/**", (route) => route.abort());
+  await page.waitForSelector("text=The node does not answer", { timeout: 12000 });
+  await page.unroute("**/v1/**");
+  await page.waitForFunction(() => !document.body.innerText.includes("does not answer"), null, { timeout: 12000 });
+  await send("PATCH", `/v1/keys/${key.key_id}`, { active: false }, { "X-Admin-Key": adminKey });
+  await page.waitForSelector("text=You were signed out", { timeout: 12000 });
+  assert.match(await page.textContent("main"), /deactivated[\s\S]*req_[0-9a-f]{12}/);
+  assert.equal(await page.evaluate(() => sessionStorage.getItem("spendgate.session").includes("svc_live_")), false);
+  await page.context().close();
+});
+
+test("every page, light and dark: nothing for axe, no overflow, the first view", async () => {
+  const key = await person("kim", { role: undefined, scopes: ["policies:read", "policies:write", "approvals:read", "approvals:decide", "checks:read", "budgets:read", "events:read"] });
+  const asked = await ask();
+  for (const dark of [false, true]) {
+    const page = await open(key.api_key, { admin: true, dark, viewport: dark ? phone : undefined });
+    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/violations", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/budgets", "#/events", "#/webhooks", "#/keys"];
+    for (const hash of hashes) {
+      await show(page, hash);
+      await page.waitForFunction(() => !document.querySelector(".loading"));
+      await page.evaluate(axe);
+      const found = await page.evaluate(async () => (await axe.run()).violations.map((v) => `${v.id}: ${v.nodes[0].html}`)); // eslint-disable-line no-undef
+      assert.deepEqual(found, [], hash);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${hash} is too wide`);
+    }
+    const began = Date.now();
+    await page.reload();
+    await page.waitForSelector("main h1");
+    console.log(`# first view after ${Date.now() - began} ms`);
+    await page.context().close();
+  }
+});

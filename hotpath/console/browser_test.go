@@ -1,0 +1,43 @@
+package console_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"spendgate/bench/fleet"
+)
+
+// The console in a browser, with a node: browser/console.test.mjs. None of it may be
+// skipped.
+func TestBrowser(t *testing.T) {
+	modules := os.Getenv("TEST_NODE_MODULES")
+	if modules == "" {
+		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what drives the browser and prints its value")
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("NOTICE: no chromium, so the console is not tested in a browser")
+	}
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", "browser/console.test.mjs")
+	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if strings.Contains(line, " ms") && strings.HasPrefix(line, "# \\#") {
+			t.Log(line)
+		}
+	}
+}
