@@ -63,6 +63,9 @@ func run(ctx context.Context, p process, args []string) int {
 	if errors.As(err, new(usageError)) || errors.As(err, new(troubleError)) {
 		return 2
 	}
+	if errors.As(err, new(looserError)) {
+		return 3
+	}
 	return 1
 }
 

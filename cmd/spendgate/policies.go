@@ -50,6 +50,12 @@ func policiesCommand() command {
 					"its time, as if nothing had been checked before. The exit code is 1 when a case is decided otherwise.",
 			},
 			{
+				name: "backtest", summary: "replay what was recorded by a policy in a file, and name what it would decide otherwise", setup: policiesBacktest,
+				details: policiesNeed + "\nThe key needs the scope backtests:write, and checks:read to see the actions.\n" +
+					"Prints what was covered first; checks that cannot be replayed exactly are skipped and counted. The exit code is 2 when there is\n" +
+					"no result, and 3 with --fail-on-looser when a check that was blocked or escalated would be allowed, for pull requests.",
+			},
+			{
 				name: "rollback", args: "POLICY_ID --to N", summary: "store a new version that says what version N says", setup: policiesRollback,
 				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, as diff does; nothing is stored when nothing would.\n" +
 					"Budgets go on counting as under any new version: --drop-budget is as that of apply.",

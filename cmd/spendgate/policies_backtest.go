@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"spendgate/hotpath/client"
+)
+
+// looserError ends a backtest of rules that would allow what was stopped.
+type looserError struct{ checks int64 }
+
+func (e looserError) Error() string {
+	return fmt.Sprintf("%d checks that were blocked or escalated would be allowed", e.checks)
+}
+
+// maxFlipsShown bounds what a table names; --json has all.
+const maxFlipsShown = 50
+
+// policiesBacktest replays what was recorded by a policy in a file.
+func policiesBacktest(flags *flag.FlagSet) action {
+	path := fileFlag(flags)
+	ask := client.NewBacktest{}
+	flags.StringVar(&ask.From, "from", "", "replay checks from this `TIME` or date on (required)")
+	flags.StringVar(&ask.To, "to", "", "replay checks up to this `TIME` or date (required)")
+	flags.StringVar(&ask.State, "state", "", "whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
+	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
+	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed")
+	return func(ctx context.Context, p process, _ []string) error {
+		if *path == "" || ask.From == "" || ask.To == "" {
+			return usageError{text: "needs -f FILE, --from and --to"}
+		}
+		policies, err := readPolicies(p, *path)
+		if err != nil {
+			return troubleError{err}
+		}
+		if len(policies) != 1 || policies[0].ID() == "" {
+			return usageError{text: "-f must name one policy, with its policy_id"}
+		}
+		var body struct {
+			Rules json.RawMessage `json:"rules"`
+		}
+		if err := json.Unmarshal(policies[0].Body, &body); err != nil {
+			return troubleError{err}
+		}
+		ask.PolicyID, ask.Rules = policies[0].ID(), body.Rules
+		api, err := keyAPI(p)
+		if err != nil {
+			return troubleError{err}
+		}
+		b, err := runBacktest(ctx, p, api, ask)
+		if err != nil {
+			return troubleError{err}
+		}
+		if *asJSON {
+			err = writeJSON(p.stdout, b.Body)
+		} else {
+			err = printBacktest(ctx, p.stdout, api, b)
+		}
+		if err == nil && *failOnLooser && b.Report.Flips.ToAllow > 0 {
+			return looserError{b.Report.Flips.ToAllow}
+		}
+		return err
+	}
+}
+
+// runBacktest waits for its end, with a progress bar, and cancels it when it is broken off.
+func runBacktest(ctx context.Context, p process, api *client.Client, ask client.NewBacktest) (*client.Backtest, error) {
+	made, err := api.CreateBacktest(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	const width = 30
+	b, err := api.AwaitBacktest(ctx, made.BacktestID, func(b *client.Backtest) {
+		done := int(b.Progress.Fraction * width)
+		fmt.Fprintf(p.stderr, "\r%-9s [%s%s] %d checks ", b.Status, strings.Repeat("#", done), strings.Repeat(".", width-done), b.Progress.Checks) //nolint:errcheck // only progress
+	})
+	fmt.Fprintln(p.stderr) //nolint:errcheck // as above
+	switch {
+	case ctx.Err() != nil:
+		_, _ = api.CancelBacktest(context.WithoutCancel(ctx), made.BacktestID) // nobody waits for it any more
+		return nil, err
+	case err != nil:
+		return nil, err
+	case b.Status != "succeeded":
+		return nil, fmt.Errorf("the backtest %s: %s", b.Status, printable(cmp.Or(b.Error, made.BacktestID)))
+	}
+	return b, nil
+}
+
+// printBacktest prints coverage first, then the matrix, what fired, budgets and flips.
+func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *client.Backtest) error {
+	r, out := b.Report, newTable(w)
+	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To, r.Coverage.Compared)
+	for _, s := range r.Coverage.Skipped {
+		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, printable(s.Reason))
+	}
+	if len(r.Coverage.MissingDays) > 0 {
+		fmt.Fprintf(out, "not at hand: %s\n", printable(strings.Join(r.Coverage.MissingDays, ", ")))
+	}
+	decisions := []client.Decision{client.Allow, client.Escalate, client.Block}
+	fmt.Fprintln(out, "\nRECORDED\tALLOW\tESCALATE\tBLOCK")
+	for _, recorded := range decisions {
+		fmt.Fprint(out, recorded)
+		for _, candidate := range decisions {
+			cell := r.Matrix[recorded][candidate]
+			fmt.Fprintf(out, "\t%d", cell.Checks)
+			for _, currency := range slices.Sorted(maps.Keys(cell.Amounts)) {
+				fmt.Fprintf(out, " (%s %s)", cell.Amounts[currency], printable(currency))
+			}
+		}
+		fmt.Fprintln(out)
+	}
+	if len(r.Rules) > 0 {
+		fmt.Fprintln(out, "\nRULE\tBLOCKED\tWOULD BLOCK\tESCALATED\tWOULD ESCALATE")
+	}
+	for _, f := range r.Rules {
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\n", printable(f.RuleID), f.Recorded.Block, f.Candidate.Block, f.Recorded.Escalate, f.Candidate.Escalate)
+	}
+	for _, budget := range r.Budgets {
+		if budget.Used != nil && budget.Limit != nil {
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit, printable(budget.Currency))
+		}
+	}
+	fmt.Fprintf(out, "\n%d flips: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, r.Flips.Stricter, r.Flips.Looser, r.Flips.ToAllow)
+	return printFlips(ctx, out, api, b)
+}
+
+func printFlips(ctx context.Context, out interface {
+	io.Writer
+	Flush() error
+}, api *client.Client, b *client.Backtest,
+) error {
+	n := 0
+	for f, err := range api.AllFlips(ctx, b.BacktestID) {
+		if err != nil {
+			return troubleError{err}
+		}
+		if n == 0 {
+			fmt.Fprintln(out, "CHECK\tRECORDED\tRULE\tWOULD BE\tRULE\tAMOUNT\tCOUNTERPARTY")
+		}
+		if n++; n > maxFlipsShown {
+			fmt.Fprintf(out, "and %d more\n", b.Report.Flips.Total-maxFlipsShown)
+			break
+		}
+		amount, counterparty := "-", "-"
+		if f.Action != nil {
+			amount, counterparty = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.CheckID, f.Recorded.Decision, printable(cmp.Or(f.Recorded.RuleID, "-")), f.Candidate.Decision,
+			printable(cmp.Or(f.Candidate.RuleID, "-")), printable(amount), printable(counterparty))
+	}
+	return out.Flush()
+}

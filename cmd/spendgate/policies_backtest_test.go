@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPoliciesBacktest: the table names the flips, and only what would be allowed fails
+// a pull request, when that is asked for.
+func TestPoliciesBacktest(t *testing.T) {
+	const id = "bt_00000000000000000000000000000000"
+	toAllow := 0
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		head := `{"backtest_id":"` + id + `","policy_id":"p","version":null,"from":"2026-11-01T00:00:00.000Z","to":"2026-11-02T23:59:59.999Z","state":"counterfactual",` +
+			`"progress":{"checks":1,"fraction":1,"reached":null},"error":null,"created_at":"2026-11-03T00:00:00.000Z",`
+		switch {
+		case r.Method == http.MethodPost:
+			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "version") {
+				t.Errorf("sent %s", body)
+			}
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprint(w, head+`"status":"queued","report":null}`)
+		case strings.HasSuffix(r.URL.Path, "/flips"):
+			fmt.Fprint(w, `{"data":[{"check_id":"chk_1","timestamp":"2026-11-01T00:00:00.000Z","recorded":{"decision":"block","rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
+				`"pagination":{"next_cursor":null,"has_more":false}}`)
+		default:
+			fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
+		}
+	}))
+	defer service.Close()
+	file := filepath.Join(t.TempDir(), "p.json")
+	if err := os.WriteFile(file, []byte(`{"policy_id":"p","name":"p","rules":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ toAllow, exit int }{{0, 0}, {1, 3}} {
+		toAllow = c.toAllow
+		var out bytes.Buffer
+		p := process{stdout: &out, stderr: io.Discard, environ: []string{"SPENDGATE_API_URL=" + service.URL, "SPENDGATE_API_KEY=svc_live_00000000000000000000000000000000"}}
+		args := []string{"policies", "backtest", "-f", file, "--from", "2026-11-01", "--to", "2026-11-02", "--fail-on-looser"}
+		if got := run(context.Background(), p, args); got != c.exit || !strings.Contains(out.String(), "chk_1") {
+			t.Errorf("%d to allow: exit %d\n%s", c.toAllow, got, out.String())
+		}
+	}
+}

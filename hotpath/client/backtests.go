@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// NewBacktest is a backtest as it is asked for: of rules, or of a version.
+type NewBacktest struct {
+	PolicyID string          `json:"policy_id"`
+	Rules    json.RawMessage `json:"rules,omitempty"` // an array
+	Version  int             `json:"version,omitzero"`
+	From     string          `json:"from"` // a time or a UTC date, included
+	To       string          `json:"to"`   // likewise
+	// State is whose decisions fill windows and budgets: "counterfactual", the
+	// candidate's, unless it is "recorded".
+	State string `json:"state,omitempty"`
+}
+
+// Backtest is a replay of recorded checks by other rules (S53).
+type Backtest struct {
+	BacktestID string    `json:"backtest_id"`
+	PolicyID   string    `json:"policy_id"`
+	Version    int       `json:"version,omitempty"` // 0 of one with rules
+	From       Timestamp `json:"from"`
+	To         Timestamp `json:"to"`
+	State      string    `json:"state"`
+	Status     string    `json:"status"` // queued, running, succeeded, failed or canceled
+	Progress   struct {
+		Checks   int64   `json:"checks"`
+		Fraction float64 `json:"fraction"`
+	} `json:"progress"`
+	Error     string          `json:"error,omitempty"`
+	CreatedAt Timestamp       `json:"created_at"`
+	Report    *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
+
+	Body []byte `json:"-"` // the answer as it came; nil in a list
+}
+
+// Ended reports whether nothing changes any more.
+func (b *Backtest) Ended() bool { return b.Status != "queued" && b.Status != "running" }
+
+func (b *Backtest) accept(from reply) error {
+	if b.BacktestID == "" || b.Status == "" || b.Status == "succeeded" && b.Report == nil && from.body != nil {
+		return misunderstood("it is no backtest")
+	}
+	b.Body = from.body
+	return nil
+}
+
+// BacktestReport is what a backtest says.
+type BacktestReport struct {
+	Coverage struct {
+		Checks   int64 `json:"checks"`
+		Compared int64 `json:"compared"`
+		Skipped  []struct {
+			Reason string `json:"reason"`
+			Checks int64  `json:"checks"`
+		} `json:"skipped"`
+		MissingDays []string `json:"missing_days"`
+	} `json:"coverage"`
+	Flips struct {
+		Total    int64 `json:"total"`
+		Stricter int64 `json:"stricter"`
+		Looser   int64 `json:"looser"`
+		ToAllow  int64 `json:"to_allow"` // of the looser ones
+		Listed   int64 `json:"listed"`
+	} `json:"flips"`
+	// Matrix is by the recorded decision, then by the candidate's.
+	Matrix map[Decision]map[Decision]BacktestCell `json:"matrix"`
+	Rules  []struct {
+		RuleID    string          `json:"rule_id"`
+		Recorded  BacktestEffects `json:"recorded"`
+		Candidate BacktestEffects `json:"candidate"`
+	} `json:"rules"`
+	Budgets []struct {
+		RuleID   string        `json:"rule_id"`
+		Currency string        `json:"currency,omitempty"`
+		Limit    *Amount       `json:"limit,omitempty"`
+		MaxCount *int64        `json:"max_count,omitempty"`
+		Used     *BacktestPeak `json:"used,omitempty"`
+		Count    *BacktestPeak `json:"count,omitempty"`
+	} `json:"budgets"`
+}
+
+// BacktestCell counts checks, and what they were of, by currency.
+type BacktestCell struct {
+	Checks  int64            `json:"checks"`
+	Amounts map[string]Total `json:"amounts"`
+}
+
+// BacktestEffects counts the decisions of a rule.
+type BacktestEffects struct {
+	Block    int64 `json:"block"`
+	Escalate int64 `json:"escalate"`
+}
+
+// BacktestPeak is the highest usage of a budget, and whose it was.
+type BacktestPeak struct {
+	Value Total             `json:"value"`
+	Per   map[string]string `json:"per"`
+}
+
+// Flip is a check that the candidate decides otherwise.
+type Flip struct {
+	CheckID   string      `json:"check_id"`
+	Timestamp Timestamp   `json:"timestamp"`
+	Recorded  Verdict     `json:"recorded"`
+	Candidate Verdict     `json:"candidate"`
+	Action    *FlipAction `json:"action,omitempty"` // nil without checks:read
+}
+
+// FlipAction is what a flip shows of the action.
+type FlipAction struct {
+	AgentID      string     `json:"agent_id"`
+	ActionType   ActionType `json:"action_type"`
+	Amount       Amount     `json:"amount"`
+	Currency     string     `json:"currency"`
+	Counterparty string     `json:"counterparty"`
+}
+
+// Verdict is a decision and the rule that made it.
+type Verdict struct {
+	Decision      Decision `json:"decision"`
+	RuleID        string   `json:"rule_id,omitempty"`
+	ReasonCode    string   `json:"reason_code,omitempty"`
+	PolicyVersion int      `json:"policy_version,omitempty"` // 0 of a candidate with rules
+}
+
+// CreateBacktest has recorded checks replayed. It is not repeated when it may have been
+// stored.
+func (c *Client) CreateBacktest(ctx context.Context, b NewBacktest) (*Backtest, error) {
+	return fetch[Backtest](ctx, c, request{method: http.MethodPost, path: "/v1/backtests", content: b, status: http.StatusAccepted})
+}
+
+func backtestPath(id string) string { return "/v1/backtests/" + url.PathEscape(id) }
+
+// Backtest reads a backtest, with its report once it has succeeded.
+func (c *Client) Backtest(ctx context.Context, id string) (*Backtest, error) {
+	return fetch[Backtest](ctx, c, get(backtestPath(id), nil))
+}
+
+// AwaitBacktest reads a backtest until it has ended, and tells each reading if asked to.
+func (c *Client) AwaitBacktest(ctx context.Context, id string, each func(*Backtest)) (*Backtest, error) {
+	for {
+		b, err := c.Backtest(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if each != nil {
+			each(b)
+		}
+		if b.Ended() {
+			return b, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// CancelBacktest cancels a backtest that has not ended.
+func (c *Client) CancelBacktest(ctx context.Context, id string) (*Backtest, error) {
+	return fetch[Backtest](ctx, c, request{method: http.MethodPost, path: backtestPath(id) + "/cancel", repeatable: true})
+}
+
+// BacktestQuery selects backtests; all fields may be empty.
+type BacktestQuery struct {
+	PolicyID string
+	Status   string
+	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor   string // Pagination.NextCursor of a page of the same query
+}
+
+// AllBacktests reads the backtests of a query page by page, newest first. An error is the
+// last that it yields.
+func (c *Client) AllBacktests(ctx context.Context, q BacktestQuery) iter.Seq2[Backtest, error] {
+	return pages[Backtest](ctx, c, q.Cursor, func(cursor string) request {
+		return get("/v1/backtests", map[string]string{"policy_id": q.PolicyID, "status": q.Status, "limit": optionalInt(q.Limit), "cursor": cursor})
+	})
+}
+
+// AllFlips reads the flips of a backtest page by page, in their order. An error is the
+// last that it yields.
+func (c *Client) AllFlips(ctx context.Context, id string) iter.Seq2[Flip, error] {
+	return pages[Flip](ctx, c, "", func(cursor string) request {
+		return get(backtestPath(id)+"/flips", map[string]string{"limit": "100", "cursor": cursor})
+	})
+}
