@@ -12,7 +12,6 @@ import (
 type Seen struct {
 	CheckID spend.ID
 	Age     time.Duration
-	Asks    bool // the check asks for an approval
 }
 
 // Peek reads which fingerprints a recorded check left, for simulations: it
@@ -53,7 +52,7 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 			}
 		}
 		if err != nil || found != absent && found < audit.PassExpiring {
-			return Seen{h.check, h.age(r.now), found == audit.PassAsking}, err == nil, err
+			return Seen{h.check, h.age(r.now)}, err == nil, err
 		}
 	} else if r.windows.full && value == "" {
 		return Seen{}, false, nil
@@ -67,6 +66,5 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 	}
 	// Nobody may have recorded yet that an approval has expired, and this may not (G10).
 	state, err := g.records.passOf(ctx, pass.CheckID)
-	seen.Asks = state == audit.PassAsking
 	return seen, err == nil && state < audit.PassExpiring, err
 }
