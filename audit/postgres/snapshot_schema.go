@@ -20,7 +20,7 @@ var (
 // Schema implements verify.Evidence.
 func (s *Snapshot) Schema(ctx context.Context) (found, made []verify.SchemaObject, err error) {
 	for line := range strings.Lines(madeSchema) {
-		name, definition, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
+		name, definition, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		made = append(made, verify.SchemaObject{Name: name, Definition: definition})
 	}
 	err = s.read(ctx, "the schema", func(ctx context.Context, tx pgx.Tx) error {

@@ -32,7 +32,7 @@ func TestMadeSchema(t *testing.T) {
 	day := regexp.MustCompile(`checks_\d{8}`)
 	for _, o := range found {
 		if name := day.ReplaceAllString(o.Name, "checks_DAY"); name == o.Name || strings.Contains(o.Name, "checks_20010101") {
-			lines = append(lines, name+" = "+o.Definition+"\n")
+			lines = append(lines, name+"\t"+o.Definition+"\n")
 		}
 	}
 	slices.Sort(lines)

@@ -675,7 +675,7 @@ class Verifier:
     def schema(self, folder):
         """Holds the catalogue to schema.txt, by the statement of snapshot_schema.sql."""
         with open(os.path.join(folder, "schema.txt"), encoding="utf-8") as f:
-            made = [line.rstrip("\n").split(" = ", 1) for line in f]
+            made = [line.rstrip("\n").split("\t", 1) for line in f]
         with open(os.path.join(folder, "snapshot_schema.sql"), encoding="utf-8") as f:
             query = f.read().strip()
         (_, (schema,)), = self.database.copy("SELECT current_schema()")
