@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -99,6 +100,24 @@ def test_lists_and_keys(node: Spendgate, policy: str) -> None:
     assert node.update_key(made.key_id, active=False).active is False
     assert made.key_id in [k.key_id for k in node.keys(limit=2)]
     assert node.self_key().active and node.health().status == "ok"
+
+
+def test_backtests(node: Spendgate, policy: str) -> None:
+    node.check("spend", amount=150, counterparty="backtest", **ACTION)
+    today = datetime.now(timezone.utc).date()
+    stats = node.stats(from_=today, to=today, step="day", policy_id=policy)
+    assert stats.total.allow == stats.data[0].allow > 0
+    rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 149, "currency": "USD"}}]
+    asked = node.create_backtest(policy_id=policy, rules=rules, from_=today, to=today)
+    while not (found := node.backtest(asked.backtest_id)).ended:
+        time.sleep(0.2)
+    assert found.status == "succeeded" and found.report and found.report["flips"]["stricter"] > 0, found
+    flipped = [f for f in node.flips(asked.backtest_id) if f.action and f.action.counterparty == "backtest"]
+    assert [(f.recorded.decision, f.candidate.decision) for f in flipped] == [("allow", "block")]
+    assert [b.backtest_id for b in node.backtests(policy_id=policy)] == [asked.backtest_id]
+    with pytest.raises(spendgate.APIError) as ended:
+        node.cancel_backtest(asked.backtest_id)
+    assert ended.value.status == 409
 
 
 def test_webhooks(node: Spendgate) -> None:

@@ -5,6 +5,8 @@ import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
 import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
 import type { Health, Key } from "./admin-types.js";
+import type * as B from "./backtest-types.js";
+import type { ApprovalQuery, BacktestQuery, BudgetQuery, CheckQuery, EventQuery, StatsQuery, ViolationQuery } from "./queries.js";
 import type * as T from "./types.js";
 
 /** What the service may hold the answer to approval for, at most, in milliseconds. */
@@ -105,6 +107,11 @@ export class Spendgate {
 
   checks(query: CheckQuery = {}): List<T.CheckRecord> {
     return this.#list("/v1/checks", query, "check_id");
+  }
+
+  /** stats counts checks by decision, exactly, for every step of a range. */
+  stats(query: StatsQuery, call?: CallOptions): Promise<T.Stats> {
+    return this.#get("/v1/stats", query, having("step"), call);
   }
 
   /** simulate judges up to 100 actions, without an API key 10, and records nothing: it permits nothing. */
@@ -276,6 +283,30 @@ export class Spendgate {
     return this.#list(`${policyPath(policyId)}/versions`, query, "policy_id");
   }
 
+  /** createBacktest has recorded checks judged again by other rules, or another version. It is not repeated when it may have been stored. */
+  createBacktest(asked: B.NewBacktest, call?: CallOptions): Promise<B.Backtest> {
+    return this.#fetch({ ...call, method: "POST", path: "/v1/backtests", content: asked, statuses: [202] }, backtest);
+  }
+
+  /** backtest reads a backtest, with its report once it has succeeded. */
+  backtest(backtestId: string, call?: CallOptions): Promise<B.Backtest> {
+    return this.#get(backtestPath(backtestId), {}, backtest, call);
+  }
+
+  cancelBacktest(backtestId: string, call?: CallOptions): Promise<B.Backtest> {
+    return this.#fetch({ ...call, method: "POST", path: `${backtestPath(backtestId)}/cancel`, repeatable: true }, backtest);
+  }
+
+  /** backtests lists those of the last 30 days, newest first, without rules and reports. */
+  backtests(query: BacktestQuery = {}): List<B.BacktestSummary> {
+    return this.#list("/v1/backtests", query, "backtest_id");
+  }
+
+  /** flips lists the checks that the candidate decides otherwise, in their order. */
+  flips(backtestId: string, query: { limit?: number } = {}): List<B.Flip> {
+    return this.#list(`${backtestPath(backtestId)}/flips`, query, "check_id");
+  }
+
   /** self reads the record of the client's own API key. */
   self(call?: CallOptions): Promise<Key> {
     return this.#get("/v1/keys/self", {}, having("key_id"), call);
@@ -295,64 +326,9 @@ function sent(action: T.Action): object {
 /** What is redeemed: the action as it is about to be carried out, or its hash. */
 export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { action_hash: string };
 
-export interface CheckQuery {
-  agent_id?: string;
-  policy_id?: string;
-  decision?: T.Decision;
-  /** none: allowed ones of which nothing was reported. */
-  outcome?: T.OutcomeStatus | "none";
-  counterparty?: string;
-  action_type?: T.ActionType;
-  reason_code?: string;
-  idempotency_key?: string;
-  approval_id?: string;
-  /** An RFC 3339 time or a date, which is its whole UTC day; inclusive. */
-  from?: string;
-  to?: string;
-  /** Exclusive. */
-  before?: string;
-  limit?: number;
-}
+const backtest = having<B.Backtest>("backtest_id", "status");
 
-export interface ApprovalQuery {
-  status?: T.ApprovalStatus;
-  policy_id?: string;
-  agent_id?: string;
-  /** Pending ones that this key may decide and has not. */
-  waiting_for?: "me";
-  limit?: number;
-}
-
-export interface BudgetQuery {
-  policy_id: string;
-  rule_id?: string;
-  /** Also shows what this agent may use and has not. */
-  agent_id?: string;
-  counterparty?: string;
-  /** A time that the windows held; now by default. */
-  at?: string;
-  limit?: number;
-}
-
-export interface ViolationQuery {
-  agent_id?: string;
-  policy_id?: string;
-  action_type?: T.ActionType;
-  decision?: "block" | "escalate";
-  from?: string;
-  to?: string;
-  limit?: number;
-}
-
-export interface EventQuery {
-  /** The sequence after which to read; 0 reads from the first. */
-  after?: number;
-  type?: string;
-  /** Where the feed begins if after is 0. */
-  from?: string;
-  limit?: number;
-}
-
+const backtestPath = (backtestId: string) => `/v1/backtests/${encodeURIComponent(backtestId)}`;
 const checkPath = (checkId: string) => `/v1/checks/${encodeURIComponent(checkId)}`;
 const approvalPath = (approvalId: string) => `/v1/approvals/${encodeURIComponent(approvalId)}`;
 const policyPath = (policyId: string) => `/v1/policies/${encodeURIComponent(policyId)}`;

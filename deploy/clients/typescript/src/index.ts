@@ -6,16 +6,9 @@ export type * from "./admin-types.js";
 export type { Admin } from "./admin.js";
 export type { List } from "./list.js";
 export type { CallOptions, Options } from "./send.js";
-export {
-  Spendgate,
-  newIdempotencyKey,
-  type ApprovalQuery,
-  type BudgetQuery,
-  type CheckQuery,
-  type EventQuery,
-  type Redeemed,
-  type ViolationQuery,
-} from "./client.js";
+export { Spendgate, newIdempotencyKey, type Redeemed } from "./client.js";
+export type * from "./backtest-types.js";
+export type * from "./queries.js";
 export { verifyWebhook } from "./webhooks.js";
 export {
   Gate,

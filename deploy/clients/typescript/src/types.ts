@@ -117,6 +117,20 @@ export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | 
   outcome: Outcome | null;
 }
 
+/** How many checks there were, by decision. */
+export interface DecisionCounts {
+  allow: number;
+  block: number;
+  escalate: number;
+}
+
+export interface Stats {
+  step: "minute" | "hour" | "day";
+  /** Every step of the range, the oldest first. */
+  data: (DecisionCounts & { start: Timestamp })[];
+  total: DecisionCounts;
+}
+
 export interface Redemption {
   check_id: string;
   action: RecordedAction;

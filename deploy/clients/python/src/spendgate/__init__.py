@@ -22,11 +22,13 @@ from .guard import Permit
 from .journal import Entry, Journal, MemoryJournal, SQLiteJournal
 from .types import (
     Approval,
+    Backtest,
     Budget,
     CheckOutcome,
     CheckRecord,
     Delivery,
     Event,
+    Flip,
     Key,
     NewKey,
     NewWebhook,
@@ -36,6 +38,7 @@ from .types import (
     Redemption,
     Result,
     Simulation,
+    Stats,
     Violation,
     Webhook,
 )
@@ -43,9 +46,9 @@ from .webhooks import verify_webhook
 
 __all__ = [
     "APIError", "AlreadyExecuted", "AlreadyReported", "Approval", "ApprovalExpired", "ApprovalPending",
-    "AsyncListing", "AsyncSpendgate", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
-    "Checked", "Delivery", "Denied", "Entry", "Event", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
+    "AsyncListing", "AsyncSpendgate", "Backtest", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
+    "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
     "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page",
     "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Simulation", "Spendgate", "SpendgateError",
-    "Violation", "Webhook", "verify_webhook",
+    "Stats", "Violation", "Webhook", "verify_webhook",
 ]

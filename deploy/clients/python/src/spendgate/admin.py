@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from . import types as t
@@ -40,6 +40,57 @@ def policies(settings: Settings, *, limit: int | None = None) -> Query[t.Policy]
 def policy_versions(settings: Settings, policy_id: str, *, limit: int | None = None) -> Query[t.Policy]:
     """A policy's versions, newest first, with their authors and notes."""
     return query(t.Policy, path("policies", policy_id, "versions"), limit=limit)
+
+
+def create_backtest(
+    settings: Settings,
+    *,
+    policy_id: str,
+    from_: str | date,
+    to: str | date,
+    rules: Sequence[Mapping[str, Any]] | None = None,
+    version: int | None = None,
+    state: t.BacktestState | None = None,
+) -> Steps[t.Backtest]:
+    """Has recorded checks judged again by rules, or by a version. It is not repeated when it may have been stored."""
+    content = {name.rstrip("_"): member for name, member in _given(locals()).items()}
+    return fetch(settings, Request("POST", "/v1/backtests", content, status=202, repeatable=False), t.Backtest)
+
+
+def backtest(settings: Settings, backtest_id: str) -> Steps[t.Backtest]:
+    """Reads a backtest, with its report once it has succeeded."""
+    return fetch(settings, get(path("backtests", backtest_id)), t.Backtest)
+
+
+def cancel_backtest(settings: Settings, backtest_id: str) -> Steps[t.Backtest]:
+    """Cancels a backtest that has not ended."""
+    return fetch(settings, Request("POST", path("backtests", backtest_id, "cancel")), t.Backtest)
+
+
+def backtests(
+    settings: Settings, *, policy_id: str | None = None, status: t.BacktestStatus | None = None, limit: int | None = None
+) -> Query[t.Backtest]:
+    """The backtests of the last 30 days, newest first, without rules and reports."""
+    return query(t.Backtest, "/v1/backtests", policy_id=policy_id, status=status, limit=limit)
+
+
+def flips(settings: Settings, backtest_id: str, *, limit: int | None = None) -> Query[t.Flip]:
+    """The checks that a backtest's candidate decides otherwise, in their order."""
+    return query(t.Flip, path("backtests", backtest_id, "flips"), limit=limit)
+
+
+def stats(
+    settings: Settings,
+    *,
+    from_: str | date,
+    to: str | date,
+    step: Literal["minute", "hour", "day"],
+    policy_id: str | None = None,
+    agent_id: str | None = None,
+) -> Steps[t.Stats]:
+    """Counts checks by decision, exactly, for every step of a range."""
+    given = {name.rstrip("_"): value for name, value in _given(locals()).items()}
+    return fetch(settings, get("/v1/stats", given), t.Stats)
 
 
 def create_key(
@@ -138,7 +189,7 @@ def health(settings: Settings) -> Steps[t.Health]:
 
 def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: when(argument) if isinstance(argument, datetime) else argument
+        name: when(argument) if isinstance(argument, date) else argument
         for name, argument in arguments.items()
         if name != "settings" and argument is not None
     }

@@ -305,6 +305,92 @@ class Policy:
     note: str | None = None  # likewise
 
 
+BacktestStatus = Literal["queued", "running", "succeeded", "failed", "canceled"]
+BacktestState = Literal["counterfactual", "recorded"]
+
+
+@dataclass(frozen=True)
+class BacktestProgress:
+    checks: int
+    fraction: Decimal  # of the period, 0 to 1
+    reached: datetime | None
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """A replay of recorded checks by other rules, or by another version."""
+
+    backtest_id: str
+    policy_id: str
+    version: int | None  # None of one with rules
+    from_: datetime
+    to: datetime
+    state: BacktestState
+    status: BacktestStatus
+    progress: BacktestProgress
+    error: str | None
+    key_id: str
+    principal: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    rules: list[Rule] | None = None  # not in lists
+    report: dict[str, Any] | None = None  # as the service's document describes it; None until it has succeeded, and in lists
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in ("queued", "running")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    decision: Decision
+    rule_id: str | None
+    reason_code: str | None
+    policy_version: int | None
+
+
+@dataclass(frozen=True)
+class FlipAction:
+    agent_id: str
+    action_type: ActionType
+    amount: Decimal
+    currency: str
+    counterparty: str
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A check that the candidate decides otherwise."""
+
+    check_id: str
+    timestamp: datetime
+    recorded: Verdict
+    candidate: Verdict
+    action: FlipAction | None  # None without checks:read
+
+
+@dataclass(frozen=True)
+class DecisionCounts:
+    allow: int
+    block: int
+    escalate: int
+
+
+@dataclass(frozen=True)
+class Bucket(DecisionCounts):
+    start: datetime
+
+
+@dataclass(frozen=True)
+class Stats:
+    """How many checks there were in every step of a range, the oldest first."""
+
+    step: Literal["minute", "hour", "day"]
+    data: list[Bucket]
+    total: DecisionCounts
+
+
 @dataclass(frozen=True)
 class Key:
     """The record of an API key."""

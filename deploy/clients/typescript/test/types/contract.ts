@@ -41,6 +41,10 @@ export const answers: {
   policy: Equal<Document["Policy"], ours.Policy>;
   version: Equal<Document["PolicyVersion"], ours.PolicyVersion>;
   simulation: Equal<Omit<Document["Simulation"], "results">, Omit<ours.Simulation, "results">>;
+  backtest: Equal<Omit<Document["BacktestResult"], "report" | "rules">, Omit<ours.Backtest, "report" | "rules">>;
+  backtests: Equal<Document["Backtest"], ours.BacktestSummary>;
+  coverage: Equal<Omit<Document["Report"], "matrix" | "budgets">, Omit<ours.Report, "matrix" | "budgets">>;
+  flip: Equal<Document["Flip"], ours.Flip>;
   key: Equal<Document["Key"], ours.Key>;
   newKey: Equal<Document["NewKey"], ours.NewKey>;
   webhook: Equal<Document["Webhook"], ours.Webhook>;
@@ -51,5 +55,6 @@ export const answers: {
 export const requests: {
   action: Sent<Omit<ours.Action, "amount" | "metadata">, Omit<Document["Action"], "amount" | "metadata">>;
   outcome: Sent<Omit<ours.OutcomeReport, "amount">, Omit<Document["OutcomeRequest"], "amount">>;
+  backtest: Sent<Omit<ours.NewBacktest, "rules">, Omit<Document["BacktestRequest"], "rules">>;
   policy: Sent<Omit<ours.NewPolicy, "rules" | "metadata">, Omit<Document["PolicyRequest"], "rules" | "metadata">>;
 } = {} as { [name in keyof typeof requests]: true };

@@ -1,0 +1,104 @@
+import type { Amount } from "./amount.js";
+import type { ExactNumber } from "./json.js";
+import type { ActionType, Decision, Rule, Timestamp } from "./types.js";
+
+export type BacktestStatus = "queued" | "running" | "succeeded" | "failed" | "canceled";
+/** Whose decisions fill duplicate windows and budgets: the candidate's own, or those that were recorded. */
+export type BacktestState = "counterfactual" | "recorded";
+
+/** A backtest as it is asked for: of rules, or of a version. */
+export interface NewBacktest {
+  policy_id: string;
+  rules?: Rule[] | undefined;
+  version?: number | undefined;
+  /** A time or a UTC date, included. */
+  from: string;
+  to: string;
+  /** counterfactual unless given. */
+  state?: BacktestState | undefined;
+}
+
+export interface BacktestSummary {
+  backtest_id: string;
+  policy_id: string;
+  /** Null of one with rules. */
+  version: number | null;
+  from: Timestamp;
+  to: Timestamp;
+  state: BacktestState;
+  status: BacktestStatus;
+  progress: { checks: number; fraction: number; reached: Timestamp | null };
+  error: string | null;
+  key_id: string;
+  principal: string;
+  created_at: Timestamp;
+  started_at: Timestamp | null;
+  ended_at: Timestamp | null;
+}
+
+/** A replay of recorded checks by other rules. */
+export interface Backtest extends BacktestSummary {
+  rules: Rule[] | null;
+  /** Null until it has succeeded. */
+  report: Report | null;
+}
+
+/** How recorded decisions compare with those of a candidate. */
+export interface Report {
+  coverage: {
+    from: Timestamp;
+    to: Timestamp;
+    checks: number;
+    compared: number;
+    skipped: { reason: string; checks: number }[];
+    warm_up: { from: Timestamp; checks: number } | null;
+    missing_days: string[];
+  };
+  flips: { total: number; stricter: number; looser: number; to_allow: number; listed: number };
+  /** By the recorded decision, then by the candidate's. */
+  matrix: Record<Decision, Record<Decision, ReportCell>>;
+  rules: { rule_id: string; recorded: ReportEffects; candidate: ReportEffects }[];
+  budgets: {
+    rule_id: string;
+    currency: string | null;
+    limit: Amount | null;
+    max_count: number | null;
+    used: ReportPeak | null;
+    count: ReportPeak | null;
+  }[];
+}
+
+export interface ReportCell {
+  checks: number;
+  /** By currency. */
+  amounts: Record<string, number | ExactNumber>;
+}
+
+export interface ReportEffects {
+  block: number;
+  escalate: number;
+}
+
+/** The most that was taken from any counter of a budget. */
+export interface ReportPeak {
+  value: number | ExactNumber;
+  per: Record<string, string>;
+  window_start: Timestamp | null;
+}
+
+/** A check that the candidate decides otherwise. */
+export interface Flip {
+  check_id: string;
+  timestamp: Timestamp;
+  recorded: Verdict;
+  candidate: Verdict;
+  /** Null without checks:read. */
+  action: { agent_id: string; action_type: ActionType; amount: Amount; currency: string; counterparty: string } | null;
+}
+
+export interface Verdict {
+  decision: Decision;
+  rule_id: string | null;
+  reason_code: string | null;
+  policy_version: number | null;
+}
