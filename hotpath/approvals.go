@@ -100,6 +100,7 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 		d.NextStep = "Do not proceed. Nobody decided or used it in time: check the action again to ask anew."
 	case audit.ApprovalDenied:
 		d.NextStep = "Do not proceed, and do not ask again: people denied it. Call " + look + " for their notes."
+	case audit.ApprovalAbsent, audit.ApprovalMismatch: // of a use
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 		case guard.Replay:
 			answer, err := a.replay(ctx, out.Check)
 			return answer, c.quota, err
-		case guard.Pass, guard.Duplicate:
+		case guard.Pass, guard.Duplicate, guard.Gone:
 		}
 		check, err := a.judge(ctx, c, program, action, out)
 		if err != nil {

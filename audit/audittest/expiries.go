@@ -80,7 +80,16 @@ func approvalExpires(t *testing.T, s Subject) {
 	if since, err := s.ExpireApprovals(t.Context()); err != nil || !since.IsZero() {
 		t.Errorf("pending since %v, %v; want none", since, err)
 	}
-	was := map[spend.ID]string{late.ID: "pending", half.ID: "pending", unused.ID: "approved"}
+	mustRecordExpiries(t, s, map[spend.ID]string{late.ID: "pending", half.ID: "pending", unused.ID: "approved"})
+	must(t, s.Exec(t, s.DelayExpiries))
+	mustBe(t, s, late, audit.ApprovalExpired)
+	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
+}
+
+// mustRecordExpiries compares the recorded expiries with those of these checks, and what
+// their approvals were until then.
+func mustRecordExpiries(t *testing.T, s Subject, was map[spend.ID]string) {
+	t.Helper()
 	for _, c := range expiries(t, s) {
 		id, err := spend.ParseID(c.Subject, spend.PrefixApproval)
 		var details struct {
@@ -96,9 +105,6 @@ func approvalExpires(t *testing.T, s Subject) {
 	if len(was) > 0 {
 		t.Errorf("no expiry is recorded of %v", was)
 	}
-	must(t, s.Exec(t, s.DelayExpiries))
-	mustBe(t, s, late, audit.ApprovalExpired)
-	mustDecide(t, s, decision(late, "cleo", true), audit.DecisionOutcome(audit.ApprovalExpired))
 }
 
 func mustExpire(t *testing.T, s Subject) {

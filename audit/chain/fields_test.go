@@ -18,7 +18,8 @@ func TestSecondFormat(t *testing.T) {
 	two := append(slices.Clone(checkFormats), checkFormat{"spendgate check 2\n", checkFields + 1})
 	widen := func(row, value []byte) []byte {
 		row = slices.Clone(row)
-		binary.BigEndian.PutUint16(row, uint16(len(CheckFields())+1))
+		fields := CheckFields()
+		binary.BigEndian.PutUint16(row, uint16(len(fields[:])+1))
 		if value == nil {
 			return appendNull(row)
 		}

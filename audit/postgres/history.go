@@ -27,7 +27,7 @@ const maxHistoryDays = 16
 // historyQuery selects a page. Rows of other policies are not sent but for their passes.
 func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 	var own []string
-	for _, column := range strings.Split(ownHistory, ",") {
+	for column := range strings.SplitSeq(ownHistory, ",") {
 		own = append(own, "CASE WHEN policy_id = $3 THEN "+strings.TrimSpace(column)+" END")
 	}
 	end := q.End

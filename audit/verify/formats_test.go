@@ -24,7 +24,8 @@ func TestStrangerKnowsFormats(t *testing.T) {
 	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
 	widen := func(format int16, value string) []byte {
 		row := slices.Clone(chain.AppendCheck(nil, c, format))
-		binary.BigEndian.PutUint16(row, uint16(len(chain.CheckFields())+1))
+		fields := chain.CheckFields()
+		binary.BigEndian.PutUint16(row, uint16(len(fields[:])+1))
 		if value == "" {
 			return append(row, 0xff, 0xff, 0xff, 0xff)
 		}

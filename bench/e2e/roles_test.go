@@ -154,6 +154,8 @@ var may = map[string][]string{
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},
+	// Derived from the record, which they are no part of.
+	"backtests": {"INSERT", "UPDATE", "DELETE"}, "backtest_flips": {"INSERT", "DELETE"},
 }
 
 // quoted returns a name as SQL has it: schema, owner or service.

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"spendgate/hotpath/client"
 )
@@ -133,11 +134,7 @@ func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *clie
 	return printFlips(ctx, out, api, b)
 }
 
-func printFlips(ctx context.Context, out interface {
-	io.Writer
-	Flush() error
-}, api *client.Client, b *client.Backtest,
-) error {
+func printFlips(ctx context.Context, out *tabwriter.Writer, api *client.Client, b *client.Backtest) error {
 	n := 0
 	for f, err := range api.AllFlips(ctx, b.BacktestID) {
 		if err != nil {

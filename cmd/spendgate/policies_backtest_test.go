@@ -28,12 +28,12 @@ func TestPoliciesBacktest(t *testing.T) {
 				t.Errorf("sent %s", body)
 			}
 			w.WriteHeader(http.StatusAccepted)
-			fmt.Fprint(w, head+`"status":"queued","report":null}`)
+			_, _ = fmt.Fprint(w, head+`"status":"queued","report":null}`)
 		case strings.HasSuffix(r.URL.Path, "/flips"):
-			fmt.Fprint(w, `{"data":[{"check_id":"chk_1","timestamp":"2026-11-01T00:00:00.000Z","recorded":{"decision":"block","rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
+			_, _ = fmt.Fprint(w, `{"data":[{"check_id":"chk_1","timestamp":"2026-11-01T00:00:00.000Z","recorded":{"decision":"block","rule_id":"cap"},"candidate":{"decision":"allow"},"action":null}],`+
 				`"pagination":{"next_cursor":null,"has_more":false}}`)
 		default:
-			fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
+			_, _ = fmt.Fprintf(w, head+`"status":"succeeded","report":{"coverage":{"checks":1,"compared":1},"flips":{"total":1,"looser":1,"to_allow":%d},"matrix":{},"rules":[],"budgets":[]}}`, toAllow)
 		}
 	}))
 	defer service.Close()

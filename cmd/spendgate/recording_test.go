@@ -41,12 +41,11 @@ func TestRecording(t *testing.T) {
 			}
 		}
 		ready(true, "nothing failed")
-		began := time.Now()
 		fail()
 		time.Sleep(time.Minute)
 		ready(true, "one failure is none")
 		failures = nil
-		began = time.Now()
+		began := time.Now()
 		for range 10 {
 			fail()
 		}

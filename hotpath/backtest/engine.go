@@ -118,7 +118,7 @@ func (e *Engine) Feed(r *Record) error {
 func (e *Engine) compare(r *Record, own *policy.Program) {
 	c := r.Check
 	asked, known := e.askedBy(r)
-	reason := ""
+	var reason string
 	switch {
 	case own == nil:
 		reason = VersionUnknown

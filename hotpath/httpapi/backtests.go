@@ -45,7 +45,7 @@ func decodeBacktest(r *reader, b *audit.Backtest) error {
 			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
 			b.Rules = string(rules)
 		case "version":
-			b.Version, versioned = r.integer(1, math.MaxInt32)
+			b.Version, versioned = r.integer(math.MaxInt32)
 		case "from":
 			from = r.text()
 		case "to":
@@ -196,8 +196,9 @@ func (a *API) getFlips(x *exchange) error {
 	values := parameters(x.query(), &faults, "limit", "cursor")
 	filters := sumOf("flips 1", x.pathValue("backtest_id"))
 	limit, position := queryPage(values, filters, &faults)
-	behind, ok := 0, true
+	var behind int
 	if position != "" {
+		var ok bool
 		if behind, ok = wholeNumber(position); !ok {
 			faults.Add("cursor", cursorForm)
 		}

@@ -45,7 +45,7 @@ func TestConsoleHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Body.Close(); err != nil || r.StatusCode != 308 || r.Header.Get("Location") != "/console/" {
+	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)
 	}
 	if r := sendAt(t, s.address, "GET", "/console/assets/0000/main.js", ""); r.status != 404 {
@@ -76,14 +76,14 @@ func TestSignInIsLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := response.Body.Close(); err != nil || response.StatusCode != 403 {
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("by another name: %d %v", response.StatusCode, err)
 	}
 	if r := sendAt(t, s.address, "POST", "/console/sign-in", `{"code":"wrong"}`); r.status != 401 {
 		t.Errorf("a wrong code: %d", r.status)
 	}
 	r := sendAt(t, s.address, "POST", "/console/sign-in", body)
-	if r.status != 200 || !strings.Contains(string(r.body), "the key") || r.header.Get("Cache-Control") != "no-store" {
+	if r.status != 200 || !strings.Contains(r.body, "the key") || r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the right one: %d %s", r.status, r.body)
 	}
 	if r := sendAt(t, s.address, "POST", "/console/sign-in", body); r.status != 401 {

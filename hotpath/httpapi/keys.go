@@ -77,7 +77,6 @@ func (a *API) getOwnKey(x *exchange) error {
 
 // The requests per minute that a key may have.
 const (
-	minRateLimit        = 1
 	defaultRateLimit    = 100
 	defaultMaxRateLimit = 10000
 )
@@ -97,7 +96,7 @@ func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
 		case "name":
 			k.Name = r.text()
 		case "rate_limit_rpm":
-			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
+			if n, present := r.integer(b.maxRateLimit); present {
 				k.RateLimitRPM = n
 			}
 		default:
@@ -126,7 +125,7 @@ func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
 				c.Name = &name
 			}
 		case "rate_limit_rpm":
-			if n, present := r.integer(minRateLimit, b.maxRateLimit); present {
+			if n, present := r.integer(b.maxRateLimit); present {
 				c.RateLimitRPM = &n
 			}
 		default:

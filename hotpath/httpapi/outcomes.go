@@ -90,7 +90,7 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 		case "note":
 			report.Note = r.optionalText()
 		case "supersedes":
-			report.Supersedes, _ = r.integer(1, 1<<31-1)
+			report.Supersedes, _ = r.integer(1<<31 - 1)
 		default:
 			r.unknown()
 		}

@@ -194,15 +194,15 @@ func amountFault(text string, err error) string {
 	return err.Error()
 }
 
-// integer returns a whole number in a range and whether there was one; a fault
+// integer returns a whole number of 1 to high and whether there was one; a fault
 // counts as one.
-func (r *reader) integer(low, high int) (n int, present bool) {
+func (r *reader) integer(high int) (n int, present bool) {
 	if r.kind() == jsontext.KindNull {
 		return 0, false
 	}
 	wide, ok := spend.ParseInteger(r.own(r.value(), 0))
-	if !ok || wide < int64(low) || wide > int64(high) {
-		r.fault(r.name, "must be an integer of "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
+	if !ok || wide < 1 || wide > int64(high) {
+		r.fault(r.name, "must be an integer of 1 to "+strconv.Itoa(high))
 	}
 	return int(wide), true
 }

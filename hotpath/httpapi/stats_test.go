@@ -47,7 +47,7 @@ func TestStats(t *testing.T) {
 		doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full)
 	}
 	doAt(t, address, "POST", "/v1/checks", matrixCheck, agent)
-	range_ := "/v1/stats?step=day&from=" + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + "&to=" + time.Now().UTC().Format(time.DateOnly)
+	days := "/v1/stats?step=day&from=" + time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly) + "&to=" + time.Now().UTC().Format(time.DateOnly)
 	for _, c := range []struct{ who, query, total string }{
 		{full, "", `{"allow":2,"block":3,"escalate":0}`},
 		{full, "&policy_id=p", `{"allow":2,"block":3,"escalate":0}`},
@@ -57,7 +57,7 @@ func TestStats(t *testing.T) {
 		{elsewhere, "", `{"allow":0,"block":0,"escalate":0}`},
 		{elsewhere, "&policy_id=p", `{"allow":0,"block":0,"escalate":0}`},
 	} {
-		a := doAt(t, address, "GET", range_+c.query, "", c.who)
+		a := doAt(t, address, "GET", days+c.query, "", c.who)
 		if a.status != 200 || !strings.HasSuffix(a.body, `"total":`+c.total+"}") || strings.Count(a.body, `"start":`) != 2 {
 			t.Errorf("%s: %d %s, want 2 buckets and %s", c.query, a.status, a.body, c.total)
 		}

@@ -21,7 +21,7 @@ func TestTally(t *testing.T) {
 	allow := Verdict{Version: 3}
 	block := Verdict{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", Version: 3}
 	escalate := Verdict{Effect: spend.Escalate, Reason: spend.ReasonEscalationThreshold, RuleID: "ask"}
-	make := func() *Report {
+	compared := func() *Report {
 		tally := NewTally()
 		for _, c := range []struct {
 			amount, currency    string
@@ -42,7 +42,7 @@ func TestTally(t *testing.T) {
 		tally.Skip("late")
 		return tally.Report()
 	}
-	r := make()
+	r := compared()
 	if r.Coverage.Checks != 7 || r.Coverage.Compared != 6 || len(r.Coverage.Skipped) != 1 || r.Coverage.Skipped[0] != (Skipped{"late", 1}) {
 		t.Errorf("coverage %+v", r.Coverage)
 	}
@@ -59,7 +59,7 @@ func TestTally(t *testing.T) {
 	if got, err := r.Matrix.MarshalJSON(); string(got) != want || err != nil {
 		t.Errorf("matrix\n%s\nwant\n%s", got, want)
 	}
-	if r.JSON() != make().JSON() {
+	if r.JSON() != compared().JSON() {
 		t.Error("the same comparisons make other bytes")
 	}
 }

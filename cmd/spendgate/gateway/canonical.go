@@ -46,7 +46,12 @@ func appendCanonical(out []byte, d *jsontext.Decoder) ([]byte, error) {
 		}
 		_, err = d.ReadToken()
 		return append(out, ']'), err
+	default:
+		return appendToken(out, d)
 	}
+}
+
+func appendToken(out []byte, d *jsontext.Decoder) ([]byte, error) {
 	token, err := d.ReadToken()
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -93,10 +94,13 @@ func overStdio(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSession 
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { ended <- g.ServeStdio(ctx, in, out) }()
 	t.Cleanup(func() {
-		toGateway.Close()
+		_ = toGateway.Close()
 		cancel()
 		select {
-		case <-ended:
+		case err := <-ended:
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		case <-time.After(5 * time.Second):
 			t.Error("the gateway does not end")
 		}
@@ -110,7 +114,7 @@ func connect(t *testing.T, client *sdk.Client, transport sdk.Transport) *sdk.Cli
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { session.Close() })
+	t.Cleanup(func() { _ = session.Close() })
 	return session
 }
 
@@ -127,9 +131,9 @@ func textIn(r *sdk.CallToolResult) string {
 
 // streamable serves servers over Streamable HTTP, one for each session, and returns
 // the address.
-func streamable(t *testing.T, make func() *sdk.Server) string {
+func streamable(t *testing.T, newServer func() *sdk.Server) string {
 	t.Helper()
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return make() }, nil)
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() }, nil)
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
 	return web.URL

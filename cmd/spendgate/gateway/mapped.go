@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -229,13 +230,14 @@ func (c *mappedCall) escalated(check *client.Result) (approved bool, r result, n
 	case client.ApprovalApproved, client.ApprovalUsed:
 		return true, result{}, false
 	case client.ApprovalDenied:
-		text := "Denied by people."
+		var text strings.Builder
+		text.WriteString("Denied by people.")
 		for _, d := range first.Decisions {
 			if d.Decision == "deny" && d.Note != "" {
-				text += " Their note: " + d.Note
+				text.WriteString(" Their note: " + d.Note)
 			}
 		}
-		return false, c.said(check, stateDenied, text+"\nDo not try it another way. Check: "+check.CheckID), false
+		return false, c.said(check, stateDenied, text.String()+"\nDo not try it another way. Check: "+check.CheckID), false
 	case client.ApprovalExpired:
 		return false, c.said(check, stateExpired, "Nobody decided in time, and nothing was carried out. "+
 			"Call again with exactly the same arguments to ask again. Check: "+check.CheckID), false

@@ -34,7 +34,6 @@ type result struct {
 	isError  bool
 	text     string         // for the model; empty where the server's own result is given
 	server   jsontext.Value // the server's result
-	err      jsontext.Value // the server's error of JSON-RPC, instead of a result
 }
 
 // meta adds what the service decided to a result's _meta.

@@ -302,7 +302,8 @@ func (s *session) greeting() (jsontext.Value, error) {
 	// A server that comes later may have tools that the others lack.
 	capabilities = merged(capabilities, jsontext.Value(`{"tools":{"listChanged":true}}`))
 	greeting := object{
-		{"protocolVersion", quote(version)}, {"capabilities", capabilities.text()},
+		{"protocolVersion", quote(version)},
+		{"capabilities", capabilities.text()},
 		{"serverInfo", encode(map[string]string{"name": "spendgate-gateway", "version": s.gw.version})},
 	}
 	if len(instructions) > 0 {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -57,9 +58,7 @@ func (f *fakeService) serve(w http.ResponseWriter, r *http.Request) {
 	if after {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range out.Header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), out.Header())
 	w.WriteHeader(out.Code)
 	_, _ = w.Write(out.Body.Bytes())
 }
