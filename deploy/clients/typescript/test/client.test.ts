@@ -4,15 +4,18 @@ import type { AddressInfo } from "node:net";
 import { inspect } from "node:util";
 import { it } from "node:test";
 
-import { NoAnswer, NoDecision, Spendgate } from "spendgate";
+import { APIError, NoAnswer, NoDecision, Spendgate } from "spendgate";
 
 const secret = "svc_live_that_nobody_sees";
 const action = { agent_id: "a", policy_id: "p", action_type: "refund" as const, amount: 1, currency: "USD", counterparty: "c" };
 
-/** silent runs with the address of a server that answers nothing, and with the headers that it gets. */
-async function silent(run: (baseUrl: string, got: IncomingHttpHeaders[]) => Promise<void>): Promise<void> {
+/** silent runs with the address of a server that answers nothing, or only 400, and with the headers that it gets. */
+async function silent(run: (baseUrl: string, got: IncomingHttpHeaders[]) => Promise<void>, refuses = false): Promise<void> {
   const got: IncomingHttpHeaders[] = [];
-  const server = createServer((request) => got.push(request.headers));
+  const server = createServer((request, response) => {
+    got.push(request.headers);
+    if (refuses) response.writeHead(400).end();
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   try {
     await run(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, got);
@@ -44,10 +47,8 @@ it("keys are not printed, nor in errors", async () => {
 
 it("a deadline ends a call with all its attempts, and so does a signal", () =>
   silent(async (baseUrl, got) => {
-    const client = new Spendgate({ baseUrl, attemptTimeout: 100 });
-    const began = performance.now();
-    await assert.rejects(client.check(action, { timeout: 350 }), NoDecision);
-    assert.ok(performance.now() - began < 1_000);
+    const client = new Spendgate({ baseUrl, attemptTimeout: 200, attempts: 1_000_000 });
+    await assert.rejects(client.check(action, { timeout: 3_000 }), NoDecision);
     assert.ok(got.length > 1, `${got.length} attempts`);
 
     const reason = new Error("nobody waits any more");
@@ -69,8 +70,8 @@ it("a trace is continued, if it is one", () =>
       [{ traceparent, tracestate: "a=\n" }, [traceparent, undefined]],
       [{ traceparent: `ff${traceparent.slice(2)}`, tracestate: "a=1" }, [undefined, undefined]],
     ] as const) {
-      await assert.rejects(new Spendgate({ baseUrl, attempts: 1, attemptTimeout: 100, trace: () => trace }).health(), NoAnswer);
+      await assert.rejects(new Spendgate({ baseUrl, attempts: 1, trace: () => trace }).health(), APIError);
       const last = got.at(-1);
       assert.deepEqual([last?.["traceparent"], last?.["tracestate"]], want);
     }
-  }));
+  }, true));

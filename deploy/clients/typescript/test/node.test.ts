@@ -151,11 +151,11 @@ describe("a node", { skip, concurrency: true }, () => {
   });
 
   it("counts checks, and judges recorded ones again", async () => {
-    await agent.check({ ...action(), amount: 450 });
+    await agent.check({ ...action(), amount: 150 });
     const today = new Date().toISOString().slice(0, 10);
     const { total, data } = await author.stats({ from: today, to: today, step: "day", policy_id: policyId });
     assert.ok(total.allow > 0 && data.length === 1 && data[0]?.allow === total.allow);
-    const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 400, currency: "USD" } }];
+    const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 140, currency: "USD" } }];
     const asked = await author.createBacktest({ policy_id: policyId, rules, from: today, to: today });
     let found = asked;
     while (found.status === "queued" || found.status === "running") {
@@ -165,7 +165,7 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.equal(found.status, "succeeded", String(found.error));
     assert.ok((found.report?.flips.stricter ?? 0) > 0);
     const flips = await author.flips(asked.backtest_id).all();
-    assert.ok(flips.some(({ action, candidate }) => action?.amount === "450" && candidate.decision === "block"));
+    assert.ok(flips.some(({ action, candidate }) => action?.amount === "150" && candidate.decision === "block"));
     const listed = await author.backtests({ policy_id: policyId }).all();
     assert.deepEqual(listed.map(({ backtest_id }) => backtest_id), [asked.backtest_id]);
     await assert.rejects(author.cancelBacktest(asked.backtest_id), (problem: APIError) => problem.status === 409);
