@@ -16,12 +16,15 @@ type approval struct {
 	approvals  uint8 // how many were counted
 	approvedBy uint8
 	deniedBy   uint8
-	at         tick // of the approval that decided, from 1; 0 while it is open
-	used       id   // the check that used it
-	expired    bool // its expiry is recorded
-	expiring   bool // a transaction records it
-	patched    bool // the key that asked has principal 1 by now
-	own        bool // principal 1 decided after that
+	at         tick      // of the approval that decided, from 1; 0 while it is open
+	used       id        // the check that used it
+	expired    bool      // its expiry is recorded
+	expiring   bool      // a transaction records it
+	patched    bool      // the key that asked has principal 1 by now
+	own        bool      // principal 1 decided after that
+	groups     [4]groups // of each principal that approved, as recorded
+	regrouped  bool      // principal 1's key has other groups by now
+	misgrouped bool      // recorded were groups that the key did not have
 	clock      tick
 }
 
@@ -70,16 +73,26 @@ func (x *explorer) approvalLocked(s *state) bool {
 
 // decide is a person's decision: decide_approval.
 func (x *explorer) decide(s *state, i int) {
-	t := *s
+	t := new(state)
+	*t = *s
 	a, p, c := &t.attempts[i], &t.approval, x.Checks[i]
 	by := uint8(1) << c.Principal
 	if a.pc == pcDeciding {
-		x.recordDecision(p, c)
+		x.recordDecision(t, i)
 		a.pc = pcEnd
-		x.emit(&t, "decide_approval: records the decision", i)
+		x.emit(t, "decide_approval: records the decision", i)
+		return
+	}
+	if x.AsksOf > 0 && a.pc == pcDecide {
+		x.readGroups(t, i)
 		return
 	}
 	if x.approvalLocked(s) && !x.is(DecisionUnlocked) {
+		return
+	}
+	if x.AsksOf > 0 && x.isStale(s, i) {
+		a.pc = pcDecide
+		x.emit(t, "decide_approval: it is stale", i)
 		return
 	}
 	status := x.approvalStatus(s)
@@ -87,26 +100,34 @@ func (x *explorer) decide(s *state, i int) {
 	a.pc = pcEnd
 	switch {
 	case (c.Principal == requester || c.Principal == 1 && p.patched) && !x.is(RequesterDecides):
-		x.emit(&t, "decide_approval: it is the requester's", i)
+		x.emit(t, "decide_approval: it is the requester's", i)
 	case replayed:
-		x.emit(&t, "decide_approval: replays", i)
+		x.emit(t, "decide_approval: replays", i)
 	case status == approvalPending, status == approvalApproved && c.Decides == denies:
 		a.pc = pcDeciding
-		x.emit(&t, "decide_approval: judges", i)
+		x.emit(t, "decide_approval: judges", i)
 	default:
-		x.emit(&t, "decide_approval: takes no decision any more", i)
+		x.emit(t, "decide_approval: takes no decision any more", i)
 	}
 }
 
-func (x *explorer) recordDecision(p *approval, c Check) {
+func (x *explorer) recordDecision(t *state, i int) {
+	p, c := &t.approval, x.Checks[i]
 	by := uint8(1) << c.Principal
 	p.own = p.own || p.patched && c.Principal == 1
 	if c.Decides == denies {
 		p.deniedBy |= by
 		return
 	}
+	complete := x.AsksOf > 0 && x.completes(t, i)
 	p.approvedBy |= by
-	if p.approvals++; int(p.approvals) >= x.Asks {
+	if x.AsksOf > 0 {
+		p.groups[c.Principal] = t.attempts[i].groups
+		p.misgrouped = p.misgrouped || t.attempts[i].groups != x.groupsOf(t, c.Principal)
+	} else if p.approvals++; int(p.approvals) >= x.Asks {
+		complete = true
+	}
+	if complete {
 		p.at = p.clock + 1
 	}
 }
@@ -114,17 +135,23 @@ func (x *explorer) recordDecision(p *approval, c Check) {
 // patch gives the key that asked another principal: update_key, which waits for
 // the lock under which a decision is judged and recorded.
 func (x *explorer) patch(s *state) {
-	deciding := false
-	for i := range x.Checks {
-		deciding = deciding || s.attempts[i].pc == pcDeciding
-	}
-	if s.budgets.patches == 0 || deciding && !x.is(KeyReadBeforeDecision) {
+	if s.budgets.patches == 0 || x.isDeciding(s) && !x.is(KeyReadBeforeDecision) {
 		return
 	}
 	t := *s
 	t.budgets.patches--
 	t.approval.patched = true
 	x.emitFault(&t, "update_key: who asked is principal 1", -1)
+}
+
+// isDeciding reports whether a decision is judged and not yet recorded.
+func (x *explorer) isDeciding(s *state) bool {
+	for i := range x.Checks {
+		if s.attempts[i].pc == pcDeciding {
+			return true
+		}
+	}
+	return false
 }
 
 // expiry records that the approval has expired: expire_approvals, which any node
@@ -279,6 +306,8 @@ func (x *explorer) brokenApproval(s *state) string {
 		return "G13: an approval is expired, and denied or used"
 	case p.expired && p.at != 0 && int(p.clock) < int(p.at-1)+x.UseWithin && s.budgets.setBacks == uint8(x.SetBacks):
 		return "G13: an approval is expired before its time"
+	case x.AsksOf > 0:
+		return x.brokenGroups(p)
 	case p.at != 0 && bits.OnesCount8(p.approvedBy&^(1<<requester)) != x.Asks:
 		return "G13: an approval was not decided by as many others as it asks for"
 	}

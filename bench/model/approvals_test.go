@@ -69,6 +69,24 @@ func approvalScenarios() []Model {
 			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 1)}, Patches: 1,
 		}),
 		asked(Model{
+			Name:   "two groups decide at once",
+			Checks: []Check{decides(approves, 1), decides(approves, 2), on(use, 0), on(use, 1)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2},
+		}),
+		asked(Model{
+			Name:   "somebody in two groups",
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 3, 2: 1, 3: 3},
+		}),
+		asked(Model{
+			Name:   "a decision and a patch of its groups",
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(approves, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2, 3: 1},
+			Regrouped: 2, Regroups: 1,
+		}),
+		asked(Model{
+			Name:   "groups and the expiry",
+			Checks: []Check{decides(approves, 1), decides(approves, 2), decides(denies, 3), on(use, 0)}, AsksOf: 2, Groups: [4]groups{1: 1, 2: 2, 3: 1},
+			Ticks: 2, SetBacks: 1,
+		}),
+		asked(Model{
 			Name:   "a denial against an approval",
 			Checks: []Check{decides(approves, 1), decides(denies, 2), on(use, 0), on(use, 1)},
 		}),

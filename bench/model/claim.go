@@ -37,7 +37,8 @@ const (
 	pcReporting
 	pcReportResolve
 	pcReportLook
-	pcDecide // a person's decision: not sent
+	pcDecide     // a person's decision: not sent
+	pcDecideRead // what it is judged by was read
 	pcDeciding
 	pcEnd
 	pcDead
@@ -74,7 +75,7 @@ func (x *explorer) attempt(s *state, i int) {
 		x.resolve(s, i)
 	case pcReport, pcReporting, pcReportResolve, pcReportLook:
 		x.report(s, i)
-	case pcDecide, pcDeciding:
+	case pcDecide, pcDecideRead, pcDeciding:
 		x.decide(s, i)
 	}
 }

@@ -62,6 +62,7 @@ type Model struct {
 	Ticks       int // the clocks go on
 	SetBacks    int // the store's clock goes back by a tick
 	Patches     int // the key that asked for the approval gets another principal
+	Regroups    int // principal 1's key gets other groups
 
 	Reclaims int // how often a check that the fence refused claims again
 
@@ -75,10 +76,14 @@ type Model struct {
 	Blocked   bool // it was blocked by a rule
 
 	// Asks is how many people the recorded check asks for their approval; 0 is none.
-	Asks      int
-	Approved  bool // they have approved when it begins
-	Expires   int  // until when they may decide, in ticks
-	UseWithin int  // of the approval that decides, in ticks
+	Asks int
+	// AsksOf is how many groups it asks, for one person of each; then Asks is 0 in sense, and 1.
+	AsksOf    int
+	Groups    [4]groups // of each principal's key
+	Regrouped groups    // of principal 1's, after Regroups
+	Approved  bool      // they have approved when it begins
+	Expires   int       // until when they may decide, in ticks
+	UseWithin int       // of the approval that decides, in ticks
 
 	Limits [maxCounters]uint8 // of the counters, in each of their windows
 	Period int                // the length of these windows, in ticks; 0 has no end
@@ -304,7 +309,7 @@ func (m Model) initial() state {
 		epoch: 1, version: 1, posted: 1, author: author{left: uint8(m.Posts)},
 		budgets: budgets{
 			uint8(m.Crashes), uint8(m.Flushes), uint8(m.LostCommits), uint8(m.LostReplies), uint8(m.LateSets),
-			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks), uint8(m.Patches),
+			uint8(m.Deadlines), uint8(m.Failovers), uint8(m.Suspicions), uint8(m.Ticks), uint8(m.SetBacks), uint8(m.Patches), uint8(m.Regroups),
 		},
 	}
 	windows := marker{epoch: 1, run: 1, full: !m.Lazy}

@@ -31,6 +31,7 @@ func (x *explorer) faults(s *state) {
 		x.emitFault(&t, "the store's clock goes back", -1)
 	}
 	x.patch(s)
+	x.regroup(s)
 	x.failover(s)
 }
 

@@ -68,6 +68,11 @@ const (
 	KeyReadBeforeDecision                 // F105: a decision does not prove whose the keys are
 	RequesterDecides                      // F75: who asked is counted
 	ApproverCountsTwice                   // F75: a principal's second approval is counted
+	DecisionsNotProved                    // F120: a decision does not prove which others it was judged by
+	GroupsNotProved                       // F120: nor which groups its key has
+	GroupsOfNow                           // F121: who approved counts for the groups that their key has now
+	OrderOfDecisions                      // F122: each approval is counted for the first group that is left
+	CountedInEach                         // F122: somebody counts for each of their groups
 	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now
 	UsedInAnotherTransaction              // F77: the use is recorded before the check's own transaction
 	PassedHolderForgotten                 // F78: a use that fails releases the name of the holder that it passed

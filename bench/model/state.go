@@ -123,6 +123,9 @@ type attempt struct {
 	withdrawn        uint8 // checks, by owner, whose release was answered before it began
 	restored         uint8 // likewise, that they were carried out after all
 
+	approvedBy, deniedBy uint8 // that a decision is judged by
+	groups               groups
+
 	txn      id
 	settling bool // the client was answered 500
 	reclaims uint8
@@ -307,7 +310,7 @@ const (
 
 // budgets are the faults still to come.
 type budgets struct {
-	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks, patches uint8
+	crashes, flushes, lostCommits, lostReplies, lateSets, deadlines, failovers, suspicions, ticks, setBacks, patches, regroups uint8
 }
 
 // state is everything: it is compared, hashed and copied as a whole. Every field
