@@ -39,6 +39,9 @@ type Approval struct {
 	Expired    bool      // its expiry is recorded
 	Decisions  []Decision
 	Asker      Party // behind the key that asked, as of now; zero without such a key
+	// Authors are who wrote the version that escalated, as of then and as of now; nil
+	// unless they are excluded, or when no key wrote it.
+	Authors []Party
 }
 
 // Party is an API key and who stands behind it.
@@ -87,17 +90,22 @@ type Decision struct {
 	Owner     string // of the key; empty when not given
 	Note      string // empty when absent
 	At        time.Time
+	Groups    []string // of the key, as of then
+	Completes bool     // it completes what is asked of groups
 }
 
 // decisionOf returns what a change records of a person's decision.
 func decisionOf(c *Change) *Decision {
 	var kept struct {
-		Note  string `json:"note"`
-		Owner string `json:"owner"`
+		Note      string   `json:"note"`
+		Owner     string   `json:"owner"`
+		Groups    []string `json:"groups"`
+		Completes bool     `json:"completes"`
 	}
 	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
 	return &Decision{
 		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
+		Groups: kept.Groups, Completes: kept.Completes,
 	}
 }
 
@@ -112,7 +120,7 @@ type ApprovalQuery struct {
 }
 
 // DecisionRequest is a decision to be recorded. A store that has the key of By
-// takes its principal and its owner as they are then.
+// takes its principal, its owner and its groups as they are then.
 type DecisionRequest struct {
 	ApprovalID spend.ID
 	Approves   bool
@@ -120,6 +128,8 @@ type DecisionRequest struct {
 	Note       string
 	By         Actor
 	Owner      string // of the key that decides
+	Groups     []string
+	Completes  bool // as the store finds: see Approval.Completes
 }
 
 // DecisionOutcome is what became of it.
@@ -131,6 +141,9 @@ const (
 	DecisionReplayed DecisionOutcome = "replayed"
 	DecisionOwn      DecisionOutcome = "own"   // by who asked, or for them (S44)
 	DecisionAgain    DecisionOutcome = "again" // by another key of who approved already (S62)
+
+	DecisionAuthor  DecisionOutcome = "author"   // by who wrote the version, and is excluded (S79)
+	DecisionNoGroup DecisionOutcome = "no group" // by who is in none of the groups (S79)
 )
 
 // ApprovalError refuses the use of an approval. Nothing was written.
@@ -159,7 +172,7 @@ func (a *Approval) SetStatus(now time.Time) {
 	for _, d := range a.Decisions {
 		if !d.Approves {
 			denied = true
-		} else if approvals++; approvals >= a.Check.Approval.Required {
+		} else if approvals++; d.Completes || len(a.Check.Approval.From) == 0 && approvals >= a.Check.Approval.Required {
 			a.ApprovedAt = d.At
 		}
 	}
@@ -180,7 +193,7 @@ func (a *Approval) SetStatus(now time.Time) {
 }
 
 // Takes returns what becomes of a decision about the approval, which is nil if
-// there is none (S44, S62).
+// there is none (S44, S62, S79).
 func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 	if a == nil {
 		return DecisionOutcome(ApprovalAbsent)
@@ -197,6 +210,10 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 		return DecisionOwn
 	case slices.ContainsFunc(a.Decisions, decided):
 		return DecisionReplayed
+	case slices.ContainsFunc(a.Authors, by.Shares):
+		return DecisionAuthor
+	case !mayDecide(a.Check.Approval, d.Groups):
+		return DecisionNoGroup
 	case a.Status != ApprovalPending && (a.Status != ApprovalApproved || d.Approves):
 		return DecisionOutcome(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
@@ -239,6 +256,12 @@ func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change
 	}
 	if d.Owner != "" {
 		details["owner"] = d.Owner
+	}
+	if len(d.Groups) > 0 {
+		details["groups"] = d.Groups
+	}
+	if d.Completes {
+		details["completes"] = true
 	}
 	return newChange(kind, d.ApprovalID.Text(spend.PrefixApproval), generation, d.By, at, details, d.ActionHash)
 }

@@ -143,14 +143,14 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 	}
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
 	first := news("an approval of two", audit.EventApprovalDecided)[0]
-	if d := first.Approval.Decision; d == nil || *d != mustBe(t, s, asked, audit.ApprovalPending).Decisions[0] || !first.At.Equal(d.At) || first.AgentID != "agent-1" {
+	if d := first.Approval.Decision; d == nil || !reflect.DeepEqual(*d, mustBe(t, s, asked, audit.ApprovalPending).Decisions[0]) || !first.At.Equal(d.At) || first.AgentID != "agent-1" {
 		t.Errorf("decided: %+v", first.Approval)
 	}
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionRecorded)
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionReplayed)
 	e = news("the second", audit.EventApprovalDecided, audit.EventApprovalApproved)[1]
 	decided := mustBe(t, s, asked, audit.ApprovalApproved)
-	if d := e.Approval.Decision; d == nil || *d != decided.Decisions[1] || !e.Approval.UseBy().Equal(decided.UseBy()) || !e.At.Equal(d.At) || !e.Approval.UsedBy.IsZero() {
+	if d := e.Approval.Decision; d == nil || !reflect.DeepEqual(*d, decided.Decisions[1]) || !e.Approval.UseBy().Equal(decided.UseBy()) || !e.At.Equal(d.At) || !e.Approval.UsedBy.IsZero() {
 		t.Errorf("approved: %+v, want %+v", e.Approval, decided)
 	}
 	use := using(f, asked)

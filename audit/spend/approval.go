@@ -11,11 +11,29 @@ import (
 // Approval is what an escalated check asks of people (S42). Its ID is the
 // check's, with PrefixApproval.
 type Approval struct {
-	Required   int
-	Expires    time.Duration // how long people may decide
-	UseWithin  time.Duration // how long it may be used after the approval that decides
-	ActionHash Hash
-	Rules      []EscalatedRule // all that escalated, in the policy's order
+	Required int             // people, in all
+	From     []GroupRequired // of them; the rest may be anybody
+	// ExcludeAuthor: who wrote the version that escalated decides nothing.
+	ExcludeAuthor bool
+	Expires       time.Duration // how long people may decide
+	UseWithin     time.Duration // how long it may be used after the approval that decides
+	ActionHash    Hash
+	Rules         []EscalatedRule // all that escalated, in the policy's order
+}
+
+// GroupRequired is how many people of a group must approve (S79).
+type GroupRequired struct {
+	Group    string `json:"group"`
+	Required int    `json:"required"`
+}
+
+// Anybody is how many of the people required may be of any group.
+func (a *Approval) Anybody() int {
+	n := a.Required
+	for _, g := range a.From {
+		n -= g.Required
+	}
+	return n
 }
 
 // EscalatedRule is a rule that escalated a check, as it was.
@@ -48,11 +66,13 @@ func HashJSON(value string) Hash {
 
 // approvalText is an Approval as a check's row keeps it.
 type approvalText struct {
-	Required    int        `json:"required"`
-	ExpiresMS   int64      `json:"expires_ms"`
-	UseWithinMS int64      `json:"use_within_ms"`
-	ActionHash  string     `json:"action_hash"` // hexadecimal, like identities
-	Rules       []ruleText `json:"rules"`
+	Required      int             `json:"required"`
+	ExpiresMS     int64           `json:"expires_ms"`
+	UseWithinMS   int64           `json:"use_within_ms"`
+	ActionHash    string          `json:"action_hash"` // hexadecimal, like identities
+	Rules         []ruleText      `json:"rules"`
+	From          []GroupRequired `json:"from,omitempty"`
+	ExcludeAuthor bool            `json:"exclude_author,omitempty"`
 }
 
 type ruleText struct {
@@ -65,7 +85,10 @@ func (a *Approval) Text() string {
 	if a == nil {
 		return ""
 	}
-	t := approvalText{Required: a.Required, ExpiresMS: a.Expires.Milliseconds(), UseWithinMS: a.UseWithin.Milliseconds(), ActionHash: hex.EncodeToString(a.ActionHash[:])}
+	t := approvalText{
+		Required: a.Required, From: a.From, ExcludeAuthor: a.ExcludeAuthor,
+		ExpiresMS: a.Expires.Milliseconds(), UseWithinMS: a.UseWithin.Milliseconds(), ActionHash: hex.EncodeToString(a.ActionHash[:]),
+	}
 	for _, r := range a.Rules {
 		t.Rules = append(t.Rules, ruleText{r.RuleID, hex.EncodeToString(r.Identity[:])})
 	}
@@ -85,7 +108,10 @@ func ParseApproval(text string) (*Approval, error) {
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return nil, fmt.Errorf("cannot read what a check asks of people: %w", err)
 	}
-	a := &Approval{Required: t.Required, Expires: time.Duration(t.ExpiresMS) * time.Millisecond, UseWithin: time.Duration(t.UseWithinMS) * time.Millisecond}
+	a := &Approval{
+		Required: t.Required, From: t.From, ExcludeAuthor: t.ExcludeAuthor,
+		Expires: time.Duration(t.ExpiresMS) * time.Millisecond, UseWithin: time.Duration(t.UseWithinMS) * time.Millisecond,
+	}
 	if err := parseHash(&a.ActionHash, t.ActionHash); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // NameForm says what ValidName accepts, for messages.
 const NameForm = "must be 1-128 characters in Unicode's form NFKC, without control and format characters and white space around them"
 
-// ValidName reports whether s may name a principal or an owner: two names that
+// ValidName reports whether s may name a principal, an owner or a group: two names that
 // look the same are then the same (S62).
 func ValidName(s string) bool {
 	if Blank(s) || TooLong(s, MaxPrincipal) || !norm.NFKC.IsNormalString(s) {
@@ -29,11 +29,11 @@ func ValidName(s string) bool {
 	return true
 }
 
-// FoldName returns what two names of principals or owners have in common exactly
+// FoldName returns what two names of principals, owners or groups have in common exactly
 // when they are the same one (S62).
 func FoldName(s string) string { return string(AppendFold(nil, norm.NFKC.String(s))) }
 
-// SameName reports whether two names of principals or owners are the same one.
+// SameName reports whether two names of principals, owners or groups are the same one.
 func SameName(a, b string) bool { return a == b || FoldName(a) == FoldName(b) }
 
 // AppendFold appends the folded form of s. Two strings have the same one

@@ -17,6 +17,7 @@ type Grants struct {
 	AgentIDs  []string  `json:"agent_ids,omitempty"`  // nil: any
 	Principal string    `json:"principal,omitempty"`  // empty: the key's ID
 	Owner     string    `json:"owner,omitempty"`
+	Groups    []string  `json:"groups,omitempty"`    // that the person is in who decides with the key
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // to the millisecond; zero: never
 }
 
@@ -28,13 +29,15 @@ const (
 	MemberAgentIDs  = "agent_ids"
 	MemberPrincipal = "principal"
 	MemberOwner     = "owner"
+	MemberGroups    = "groups"
 	MemberExpiresAt = "expires_at"
 )
 
 // What grants may hold.
 const (
 	MaxBindings  = 100 // entries of policy_ids or agent_ids
-	MaxPrincipal = 128 // characters; likewise of an owner
+	MaxGroups    = 20
+	MaxPrincipal = 128 // characters; likewise of an owner or a group
 )
 
 // Permitted returns the scopes that a key with these grants has.
@@ -50,7 +53,7 @@ func (g *Grants) Permitted() Scopes {
 
 // Namespace returns the namespace that the idempotency keys of the API key have
 // (S59): by its principal, folded; empty, the one that all such keys share, when the
-// grants say nothing or only when the key expires.
+// grants say nothing, or only groups and when the key expires.
 func (g *Grants) Namespace(keyID string) string {
 	if g.Role == "" && g.Scopes == 0 && g.PolicyIDs == nil && g.AgentIDs == nil && g.Principal == "" && g.Owner == "" {
 		return ""

@@ -77,7 +77,7 @@ type Model struct {
 
 	// Asks is how many people the recorded check asks for their approval; 0 is none.
 	Asks int
-	// AsksOf is how many groups it asks, for one person of each; then Asks is 0 in sense, and 1.
+	// AsksOf is how many groups it asks instead, for one person of each; 0 is none.
 	AsksOf    int
 	Groups    [4]groups // of each principal's key
 	Regrouped groups    // of principal 1's, after Regroups

@@ -5,20 +5,39 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unsafe"
 
 	"spendgate/audit/spend"
 )
 
 // Approval is what a rule asks of people before what it escalated may pass.
 type Approval struct {
-	Required  int           // how many people must approve
-	Expires   time.Duration // how long they may decide
-	UseWithin time.Duration // how long it may be used after that
+	Required      int                   // how many people must approve, in all
+	From          []spend.GroupRequired // these of groups
+	ExcludeAuthor bool                  // of the version
+	Expires       time.Duration         // how long they may decide
+	UseWithin     time.Duration         // how long it may be used after that
+}
+
+const (
+	maxRequired = 5 // people, of any group or of one
+	maxGroups   = 5 // that a rule asks
+	// groupOverhead is what an entry takes beside its own struct and text, at most.
+	groupOverhead = 32
+)
+
+// groupMembers are those of an entry of from.
+var groupMembers = []Parameter{
+	{Name: "group", Required: true, Max: spend.MaxPrincipal},
+	{Name: "required", Min: 1, Max: maxRequired},
 }
 
 var approvalMembers = []Parameter{
-	{Name: "required", Min: 1, Max: 5},
+	{Name: "required", Min: 1, Max: maxRequired},
+	{Name: "from", Max: maxGroups},
+	{Name: "exclude_author"},
 	{Name: "expires_minutes", Min: 1, Max: 30 * 24 * 60},
 	{Name: "use_within_minutes", Min: 1, Max: 7 * 24 * 60},
 }
@@ -38,9 +57,20 @@ func (o *object) approval(escalates bool, why string) *Approval {
 		return nil
 	}
 	a := &Approval{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
-	if n, given := p.integer("required"); given {
+	n, given := p.integer("required")
+	if given {
 		a.Required = int(n)
 	}
+	if p.value("from") != nil {
+		if a.From = p.groups(); given {
+			p.fault("required", "and from exclude each other")
+		}
+		a.Required = 0
+		for _, g := range a.From {
+			a.Required += g.Required
+		}
+	}
+	a.ExcludeAuthor = p.boolean("exclude_author")
 	if n, given := p.integer("expires_minutes"); given {
 		a.Expires = time.Duration(n) * time.Minute
 	}
@@ -51,9 +81,59 @@ func (o *object) approval(escalates bool, why string) *Approval {
 	return a
 }
 
-// text tells what is asked by meaning.
+// size is what the groups take; the rest is ruleOverhead's.
+func (a *Approval) size() (size int) {
+	if a == nil || a.From == nil {
+		return 0
+	}
+	for _, g := range a.From {
+		size += int(unsafe.Sizeof(g)) + groupOverhead + len(g.Group)
+	}
+	return size
+}
+
+// groups returns how many people are asked of which groups (S79).
+func (o *object) groups() (from []spend.GroupRequired) {
+	entries, ok := o.array("from", maxGroups)
+	if ok && len(entries) == 0 {
+		o.fault("from", "must have at least one entry")
+	}
+	for i, raw := range entries {
+		name := index("from", i)
+		e, ok := openObject(raw, o.path+"."+name, groupMembers, o.log)
+		if !ok {
+			continue
+		}
+		g := spend.GroupRequired{Group: e.text("group"), Required: 1}
+		if n, given := e.integer("required"); given {
+			g.Required = int(n)
+		}
+		e.refuseOthers()
+		switch same := func(other spend.GroupRequired) bool { return spend.SameName(other.Group, g.Group) }; {
+		case g.Group == "":
+		case !spend.ValidName(g.Group):
+			e.fault("group", spend.NameForm)
+		case slices.ContainsFunc(from, same):
+			e.fault("group", "is there twice")
+		}
+		from = append(from, g)
+	}
+	return from
+}
+
+// text tells what is asked by meaning: groups in no order, as their names are compared.
 func (a *Approval) text() string {
-	return fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
+	text := fmt.Sprintf("approval %d %d %d", a.Required, a.Expires/time.Minute, a.UseWithin/time.Minute)
+	var groups []string
+	for _, g := range a.From {
+		groups = append(groups, fmt.Sprintf(" from %d %q", g.Required, spend.FoldName(g.Group)))
+	}
+	slices.Sort(groups)
+	text += strings.Join(groups, "")
+	if a.ExcludeAuthor {
+		text += " exclude author"
+	}
+	return text
 }
 
 // identify sets what tells the rule from one with other parameters by meaning:
@@ -87,7 +167,7 @@ func (p *Program) Lift(charges []spend.Charge, lift []spend.EscalatedRule) {
 
 // Asks returns what an action that was escalated asks of people: all rules that
 // escalate it, the budgets without room among them, must ask for an approval; the
-// most people and the shortest times hold (S42). It is nil when one does not ask.
+// most people, of each group and of any, and the shortest times hold (S42, S79). It is nil when one does not ask.
 func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage) *spend.Approval {
 	type escalation struct {
 		rule  *rule
@@ -108,6 +188,7 @@ func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charg
 	}
 	slices.SortStableFunc(fired, func(x, y escalation) int { return slices.Compare(x.place[:], y.place[:]) })
 	var asked *spend.Approval
+	anybody := 0 // the most that a rule asks for without naming groups
 	for _, e := range fired {
 		one := e.rule.approval
 		if one == nil {
@@ -116,9 +197,33 @@ func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charg
 		if asked == nil {
 			asked = &spend.Approval{Expires: one.Expires, UseWithin: one.UseWithin}
 		}
-		asked.Required = max(asked.Required, one.Required)
+		anybody = max(anybody, one.join(asked))
 		asked.Expires, asked.UseWithin = min(asked.Expires, one.Expires), min(asked.UseWithin, one.UseWithin)
 		asked.Rules = append(asked.Rules, spend.EscalatedRule{RuleID: e.rule.id, Identity: e.rule.identity})
 	}
+	if asked != nil {
+		asked.Required = anybody
+		for _, g := range asked.From {
+			asked.Required += g.Required
+		}
+	}
 	return asked
+}
+
+// join adds the groups that a rule asks to those that others do: of each group the
+// most hold. It returns how many people it asks for who may be anybody.
+func (a *Approval) join(asked *spend.Approval) (anybody int) {
+	asked.ExcludeAuthor = asked.ExcludeAuthor || a.ExcludeAuthor
+	for _, g := range a.From {
+		i := slices.IndexFunc(asked.From, func(other spend.GroupRequired) bool { return spend.SameName(other.Group, g.Group) })
+		if i < 0 {
+			asked.From = append(asked.From, g)
+		} else {
+			asked.From[i].Required = max(asked.From[i].Required, g.Required)
+		}
+	}
+	if a.From != nil {
+		return 0
+	}
+	return a.Required
 }

@@ -39,7 +39,7 @@ const zoneOverhead = 8192
 func (p *Program) measureBudgets() (size int) {
 	zones := make(map[*time.Location]bool)
 	for _, b := range p.budgets {
-		size += int(unsafe.Sizeof(b)) + int(unsafe.Sizeof(*b)) + ruleOverhead + len(b.rule.id) + len(b.rule.description)
+		size += int(unsafe.Sizeof(b)) + int(unsafe.Sizeof(*b)) + ruleOverhead + len(b.rule.id) + len(b.rule.description) + b.rule.approval.size()
 		if zone := b.period.zone; zone != nil && zone != time.UTC && !zones[zone] {
 			zones[zone] = true
 			size += zoneOverhead

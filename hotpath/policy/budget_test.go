@@ -53,7 +53,7 @@ func TestApprovals(t *testing.T) {
 	refusedParameters(t, "approval", "escalate_if", `{"amount_above":1,"approval":{"required":6,"expires_minutes":0,"use_within_minutes":10081,"by":"Ann"}}`,
 		".approval.required must be an integer from 1 to 5", ".approval.expires_minutes must be an integer from 1 to 43200",
 		".approval.use_within_minutes must be an integer from 1 to 10080",
-		".approval.by is not accepted here: accepted are required, expires_minutes, use_within_minutes")
+		".approval.by is not accepted here: accepted are required, from, exclude_author, expires_minutes, use_within_minutes")
 	for _, missing := range []string{"", `,"on_missing":"block"`, `,"on_missing":"skip"`} {
 		refusedParameters(t, "approval", "discount_cap", `{"max_percent":1,"approval":{}`+missing+`}`, ".approval is accepted only with on_missing escalate")
 	}
@@ -69,13 +69,13 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("approval: %s %s: %+v, want %+v", ruleType, parameters, got, want)
 		}
 	}
-	usual := &Approval{1, 24 * time.Hour, time.Hour}
+	usual := &Approval{Required: 1, Expires: 24 * time.Hour, UseWithin: time.Hour}
 	f("escalate_if", `{"amount_above":1}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":null}`, nil)
 	f("escalate_if", `{"amount_above":1,"approval":{}}`, usual)
-	f("discount_cap", `{"max_percent":1,"on_missing":"escalate","approval":{"required":5}}`, &Approval{5, 24 * time.Hour, time.Hour})
+	f("discount_cap", `{"max_percent":1,"on_missing":"escalate","approval":{"required":5}}`, &Approval{Required: 5, Expires: 24 * time.Hour, UseWithin: time.Hour})
 	f("budget", `{"max_count":1,"window":"day","on_exceed":"escalate","approval":{"required":1.0,"expires_minutes":43200,"use_within_minutes":10080}}`,
-		&Approval{1, 720 * time.Hour, 168 * time.Hour})
+		&Approval{Required: 1, Expires: 720 * time.Hour, UseWithin: 168 * time.Hour})
 }
 
 // The examples of RULES.md are sound.

@@ -20,6 +20,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add(rule1("blocked_categories", `{"categories":[" K","ſ","\u0000"],"on_missing":"block"}`))
 	f.Add(rule1("escalate_if", `{"amount_above":1e2,"action_types":["refund","spend"]}`))
 	f.Add(rule1("budget", `{"limit":1000,"currency":"usd","max_count":50,"per":["counterparty","agent_id"],"window":"week","time_zone":"Europe/Berlin","on_exceed":"escalate","approval":{"required":2}}`))
+	f.Add(rule1("escalate_if", `{"amount_above":1,"approval":{"from":[{"group":"Support"},{"group":"finance","required":2}],"exclude_author":true}}`))
 	f.Add(rule1("budget", `{"max_count":0,"rolling_minutes":90,"action_types":["refund"],"per":[]}`))
 	f.Fuzz(func(t *testing.T, rules string) {
 		var faults spend.Faults
@@ -158,7 +159,11 @@ func writtenApproval(a *Approval) map[string]any {
 	if a == nil {
 		return nil
 	}
-	return map[string]any{"required": a.Required, "expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes())}
+	written := map[string]any{"expires_minutes": int(a.Expires.Minutes()), "use_within_minutes": int(a.UseWithin.Minutes()), "exclude_author": a.ExcludeAuthor}
+	if written["from"] = a.From; a.From == nil {
+		written["from"], written["required"] = nil, a.Required
+	}
+	return written
 }
 
 func listedDays(s daySet) []string {

@@ -246,6 +246,32 @@ func entryProblem(raw jsontext.Value, take func(entry string) string) string {
 	return take(entry)
 }
 
+// array returns the elements of an array of so many, at most.
+func (o *object) array(name string, most int) (entries []jsontext.Value, ok bool) {
+	raw := o.value(name)
+	if raw == nil {
+		return nil, false
+	}
+	if raw.Kind() != jsontext.KindBeginArray {
+		o.fault(name, "must be an array of objects")
+		return nil, false
+	}
+	if entries = elements(raw, most+1); len(entries) > most {
+		o.fault(name, "must have at most "+strconv.Itoa(most)+" entries")
+		return nil, false
+	}
+	return entries, true
+}
+
+// boolean returns whether a member is true, false when absent.
+func (o *object) boolean(name string) bool {
+	raw := o.value(name)
+	if raw != nil && raw.Kind() != jsontext.KindTrue && raw.Kind() != jsontext.KindFalse {
+		o.fault(name, "must be true or false")
+	}
+	return raw != nil && raw.Kind() == jsontext.KindTrue
+}
+
 // onMissing returns what a rule does without the field it reads (S9).
 func (o *object) onMissing() spend.Effect {
 	switch o.text(paramOnMissing) {

@@ -47,7 +47,7 @@ func (p *Program) measure() int {
 	size := programOverhead + len(p.policyID) + len(p.guard.id) + len(p.guard.description)
 	for i := range p.rules {
 		r := &p.rules[i]
-		size += int(unsafe.Sizeof(*r)) + ruleOverhead + len(r.id) + len(r.description)
+		size += int(unsafe.Sizeof(*r)) + ruleOverhead + len(r.id) + len(r.description) + r.approval.size()
 		if listed, ok := r.condition.(interface{ size() int }); ok {
 			size += listed.size()
 		}

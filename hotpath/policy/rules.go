@@ -91,7 +91,7 @@ var (
 		Name: paramOnMissing, Names: []string{"block", "escalate", "skip"}, Text: "what to do when the field that it reads is absent; skip if left out",
 	}
 	approvalParameter = Parameter{
-		Name: "approval", Text: `{"required": 1, "expires_minutes": 1440, "use_within_minutes": 60}, of which {} is short: people approve what it escalates in the service`,
+		Name: "approval", Text: `{"required": 1, "expires_minutes": 1440, "use_within_minutes": 60}, of which {} is short: people approve what it escalates in the service; instead of required, "from": [{"group": "finance", "required": 1}] asks people of groups, and "exclude_author": true whoever did not write the version`,
 	}
 )
 

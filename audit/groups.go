@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"slices"
+
+	"spendgate/audit/spend"
+)
+
+// matching assigns people to the entries of an approval's groups: each person to one
+// entry at most, whichever lets most of them count (S79).
+type matching struct {
+	from   []spend.GroupRequired
+	fits   [][]int // the entries that each person may count for
+	of     []int   // the entry that each counts for; -1 for none
+	filled []int   // how many count for each entry
+}
+
+func newMatching(from []spend.GroupRequired) *matching {
+	return &matching{from: from, filled: make([]int, len(from))}
+}
+
+// InGroup reports whether one of the groups is that group.
+func InGroup(groups []string, group string) bool {
+	return slices.ContainsFunc(groups, func(g string) bool { return spend.SameName(g, group) })
+}
+
+// add takes one more person, and reports whether one more counts than before.
+func (m *matching) add(groups []string) bool {
+	var fits []int
+	for e := range m.from {
+		if InGroup(groups, m.from[e].Group) {
+			fits = append(fits, e)
+		}
+	}
+	m.fits, m.of = append(m.fits, fits), append(m.of, -1)
+	return m.place(len(m.of)-1, make([]bool, len(m.from)))
+}
+
+// place finds an entry for a person, and for whoever has to give way other ones.
+func (m *matching) place(person int, tried []bool) bool {
+	for _, e := range m.fits[person] {
+		if tried[e] {
+			continue
+		}
+		tried[e] = true
+		if m.filled[e] < m.from[e].Required {
+			m.filled[e]++
+			m.of[person] = e
+			return true
+		}
+		for other, at := range m.of {
+			if at == e && m.place(other, tried) {
+				m.of[person] = e
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// counted is how many people count for an entry.
+func (m *matching) counted() (n int) {
+	for _, filled := range m.filled {
+		n += filled
+	}
+	return n
+}
+
+// missing returns how many people are missing, if the rest of those required may be
+// anybody.
+func (m *matching) missing(asked *spend.Approval) int {
+	anybody := asked.Anybody()
+	inGroups := asked.Required - anybody - m.counted()
+	return inGroups + max(0, anybody-(len(m.of)-m.counted()))
+}
+
+// matched returns who counts of those who approved.
+func (a *Approval) matched() *matching {
+	m := newMatching(a.Check.Approval.From)
+	for i := range a.Decisions {
+		if a.Decisions[i].Approves {
+			m.add(a.Decisions[i].Groups)
+		}
+	}
+	return m
+}
+
+// Missing returns how many people an approval lacks, and of each entry of its groups
+// how many more would count: the sum is larger when somebody counts for either of two.
+func (a *Approval) Missing() (people int, ofEntries []int) {
+	asked := a.Check.Approval
+	people = a.matched().missing(asked)
+	for _, entry := range asked.From {
+		m, more := a.matched(), 0
+		for m.add([]string{entry.Group}) {
+			more++
+		}
+		ofEntries = append(ofEntries, more)
+	}
+	return people, ofEntries
+}
+
+// Completes reports whether the decision completes what is asked of groups, by the
+// decisions so far. Approvals without groups count.
+func (a *Approval) Completes(d DecisionRequest) bool {
+	if !d.Approves || len(a.Check.Approval.From) == 0 {
+		return false
+	}
+	m := a.matched()
+	m.add(d.Groups)
+	return m.missing(a.Check.Approval) == 0
+}
+
+// mayDecide reports whether who has these groups is one of those who are asked.
+func mayDecide(asked *spend.Approval, groups []string) bool {
+	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return InGroup(groups, g.Group) })
+}
