@@ -172,7 +172,7 @@ func (a *Approval) SetStatus(now time.Time) {
 	for _, d := range a.Decisions {
 		if !d.Approves {
 			denied = true
-		} else if approvals++; d.Completes || len(a.Check.Approval.From) == 0 && approvals >= a.Check.Approval.Required {
+		} else if approvals++; d.Completes || a.Check.Approval.From == nil && approvals >= a.Check.Approval.Required {
 			a.ApprovedAt = d.At
 		}
 	}

@@ -103,7 +103,7 @@ func (a *Approval) Missing() (people int, ofEntries []int) {
 // Completes reports whether the decision completes what is asked of groups, by the
 // decisions so far. Approvals without groups count.
 func (a *Approval) Completes(d DecisionRequest) bool {
-	if !d.Approves || len(a.Check.Approval.From) == 0 {
+	if !d.Approves || a.Check.Approval.From == nil {
 		return false
 	}
 	m := a.matched()

@@ -79,20 +79,73 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 		}
 		a.Asker = askers[a.Check.KeyID].Party
 	}
+	if err := s.addAuthors(ctx, all); err != nil {
+		return nil, err
+	}
 	type decided struct {
 		audit.Decision
 		approval string
 	}
 	decisions, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (d decided, err error) {
-		err = row.Scan(&d.approval, &d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At))
-		return d, err
-	}, `SELECT subject, kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
-			coalesce(details::jsonb ->> 'note', ''), at
+		return d, row.Scan(append([]any{&d.approval}, decisionInto(&d.Decision)...)...)
+	}, "SELECT subject, "+decisionColumns+`
 		FROM changes WHERE subject = ANY ($1) AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, names)
 	for _, d := range decisions {
 		found[d.approval].Decisions = append(found[d.approval].Decisions, d.Decision)
 	}
 	return all, err
+}
+
+// decisionColumns are what the record of changes has of a decision.
+const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
+	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false)`
+
+func decisionInto(d *audit.Decision) []any {
+	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes}
+}
+
+// addAuthors adds who wrote the versions whose authors are excluded.
+func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
+	var policies []string
+	var versions []int32
+	for _, a := range all {
+		if a.Check.Approval.ExcludeAuthor {
+			policies, versions = append(policies, a.Check.Action.PolicyID), append(versions, int32(a.Check.Decision.PolicyVersion))
+		}
+	}
+	if policies == nil {
+		return nil
+	}
+	type version struct {
+		policyID string
+		version  int
+	}
+	wrote := make(map[version]audit.Party)
+	var keys []string
+	written, err := collect(ctx, s, "cannot read who wrote a policy", func(row pgx.CollectableRow) (v version, err error) {
+		var author audit.Party
+		err = row.Scan(&v.policyID, &v.version, &author.KeyID, &author.Principal, &author.Owner)
+		wrote[v], keys = author, append(keys, author.KeyID)
+		return v, err
+	}, `SELECT c.subject, c.version, c.key_id, c.principal, coalesce(k.owner, '')
+		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
+		JOIN changes AS c ON c.subject = w.policy_id AND c.version = w.version AND c.kind = 'policy.created' AND c.key_id IS NOT NULL
+		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k
+			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`, policies, versions)
+	if err != nil || len(written) == 0 {
+		return err
+	}
+	now, err := s.parties(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		author, known := wrote[version{a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion}]
+		if known && a.Check.Approval.ExcludeAuthor {
+			a.Authors = []audit.Party{author, now[author.KeyID].Party}
+		}
+	}
+	return nil
 }
 
 // expiredAtOnce bounds a transaction that records expiries: other changes wait for
@@ -113,6 +166,7 @@ type keyParty struct {
 	audit.Party
 	id         spend.ID
 	generation int64
+	groups     []string
 }
 
 // parties returns who stands behind keys now, by key_id.
@@ -128,9 +182,9 @@ func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyPar
 		return found, nil
 	}
 	all, err := collect(ctx, s, "cannot read who stands behind keys", func(row pgx.CollectableRow) (p keyParty, err error) {
-		err = row.Scan(uuid(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner)
+		err = row.Scan(uuid(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner, &p.groups)
 		return p, err
-	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', '')
+	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', ''), grants -> 'groups'
 		FROM keys WHERE id = ANY ($1::uuid[])`, uuids(ids))
 	for _, p := range all {
 		found[p.KeyID] = p
@@ -164,6 +218,9 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if len(all) > 0 {
 			a = all[0]
 			keyIDs = append(keyIDs, a.Check.KeyID)
+			for _, author := range a.Authors {
+				keyIDs = append(keyIDs, author.KeyID)
+			}
 		}
 		parties, err := s.parties(ctx, keyIDs)
 		if err != nil {
@@ -171,13 +228,17 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		}
 		if a != nil {
 			a.Asker = parties[a.Check.KeyID].Party
+			if a.Authors != nil {
+				a.Authors[1] = parties[a.Authors[0].KeyID].Party
+			}
 		}
 		if p, ok := parties[d.By.KeyID]; ok {
-			d.By.Principal, d.Owner = p.Principal, p.Owner
+			d.By.Principal, d.Owner, d.Groups = p.Principal, p.Owner, p.groups
 		}
 		if outcome = a.Takes(d); outcome != audit.DecisionRecorded {
 			return outcome, nil
 		}
+		d.Completes = a.Completes(d)
 		seen := make(map[string]int64, len(parties))
 		for _, p := range parties {
 			seen[p.id.Text("")] = p.generation
@@ -186,8 +247,16 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if err != nil {
 			return "", err
 		}
-		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, ", d.By,
-			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), orNull(d.Note), len(a.Decisions), string(generations)))
+		var groups any
+		if len(d.Groups) > 0 {
+			text, err := json.Marshal(d.Groups)
+			if err != nil {
+				return "", err
+			}
+			groups = string(text)
+		}
+		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, ", d.By,
+			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), len(a.Decisions), string(generations)))
 		if err != nil || outcome != decisionStale {
 			return outcome, err
 		}

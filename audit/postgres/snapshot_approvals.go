@@ -12,7 +12,7 @@ import (
 )
 
 func approvalColumns() []string {
-	return []string{"id", "created_at", "expires_at", "use_within_ms", "required", "action_hash", "policy_id", "agent_id", "principal", "owner"}
+	return []string{"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash", "policy_id", "agent_id", "principal", "owner"}
 }
 
 // Approvals implements verify.Evidence.
@@ -23,12 +23,12 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 		}
 		var a verify.Approval
 		into := []any{
-			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, bytea(&a.ActionHash), &a.PolicyID, &a.AgentID, &a.Principal, &a.Owner,
+			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash), &a.PolicyID, &a.AgentID, &a.Principal, &a.Owner,
 			uuid(&a.UsedBy), &a.Deadline,
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
-				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, a.action_hash, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
+				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, coalesce(a.by_groups, false), a.action_hash, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
 				coalesce(a.principal, ''), coalesce(a.owner, ''), u.check_id, d.at
 				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
 				LEFT JOIN {schema}.approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) ORDER BY 1`))
@@ -42,8 +42,9 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	a := &audit.Approval{Check: &spend.Check{ID: id, Approval: new(spend.Approval)}}
 	var now time.Time
 	var within int64
-	err := s.one(ctx, what, []any{&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, uuid(&a.UsedBy), &a.Expired},
-		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, u.check_id,
+	var byGroups bool
+	err := s.one(ctx, what, []any{&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired},
+		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, a.by_groups, u.check_id,
 			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired')
 		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id), id.Text(spend.PrefixApproval))
 	if err != nil {
@@ -51,15 +52,18 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	}
 	err = s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
 		var d audit.Decision
-		return stream(ctx, tx, []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At)}, func() error {
+		return stream(ctx, tx, decisionInto(&d), func() error {
 			a.Decisions = append(a.Decisions, d)
+			d = audit.Decision{} // whose groups are the one's before otherwise
 			return nil
-		}, s.in(`SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
-				coalesce(details::jsonb ->> 'note', ''), at
+		}, s.in("SELECT "+decisionColumns+`
 			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`), id.Text(spend.PrefixApproval))
 	})
 	if err != nil {
 		return nil, err
+	}
+	if byGroups {
+		a.Check.Approval.From = []spend.GroupRequired{} // which are the check's to say
 	}
 	a.Check.Approval.UseWithin = time.Duration(within) * time.Millisecond
 	a.SetStatus(now)

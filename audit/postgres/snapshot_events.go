@@ -19,8 +19,9 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
 				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
 					WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char", CASE c.kind
-					WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM {schema}.changes AS d
-						WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+					WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN c.details::jsonb -> 'completes' = 'true'
+						ELSE a.required = (SELECT count(*) FROM {schema}.changes AS d
+							WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
 					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true

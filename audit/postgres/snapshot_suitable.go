@@ -81,8 +81,8 @@ func verifiedTables() map[string]verified {
 		}, []string{"counter_id", "start_ms"}},
 		"approvals": {approvalColumns(), map[string]string{
 			"id": "uuid", "created_at": "timestamp with time zone", "expires_at": "timestamp with time zone", "use_within_ms": "bigint",
-			"required": "integer", "action_hash": "bytea",
-		}, []string{"id", "created_at", "expires_at", "use_within_ms", "required", "action_hash"}},
+			"required": "integer", "by_groups": "boolean", "action_hash": "bytea",
+		}, []string{"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash"}},
 		"approval_uses": {[]string{"approval_id", "check_id"}, map[string]string{"approval_id": "uuid", "check_id": "uuid"}, []string{"approval_id", "check_id"}},
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -88,12 +89,17 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 			return nil, err
 		}
 		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'owner', ''),
-				coalesce(details ->> 'note', ''), at
+				coalesce(details ->> 'note', ''), at, coalesce(details -> 'groups', ''), coalesce(details ->> 'completes', false)
 			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
 		if err != nil {
 			return nil, err
 		}
-		if a.Asker, err = partyOf(ctx, from, a.Check.KeyID); err != nil {
+		asker, err := partyOf(ctx, from, a.Check.KeyID)
+		if err != nil {
+			return nil, err
+		}
+		a.Asker = asker.Party
+		if err := addAuthors(ctx, from, a); err != nil {
 			return nil, err
 		}
 		a.SetStatus(time.Now())
@@ -110,27 +116,56 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.
 			return nil, err
 		}
 		if p.KeyID != "" {
-			parties[id] = p
+			parties[id] = p.Party
 		}
 	}
 	return parties, nil
 }
 
+// keyParty is who stands behind a key, and in which groups.
+type keyParty struct {
+	audit.Party
+	groups []string
+}
+
 // partyOf returns who stands behind a key now; zero without such a key.
-func partyOf(ctx context.Context, from querier, keyID string) (audit.Party, error) {
+func partyOf(ctx context.Context, from querier, keyID string) (keyParty, error) {
 	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
 	if malformed != nil {
-		return audit.Party{}, nil //nolint:nilerr // what is no key_id is of no key
+		return keyParty{}, nil //nolint:nilerr // what is no key_id is of no key
 	}
-	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p audit.Party, err error) {
-		err = row.Scan(&p.Principal, &p.Owner)
-		p.KeyID = keyID
+	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p keyParty, err error) {
+		var grants spend.Grants
+		err = row.Scan(parse(&grants, spend.ParseGrants))
+		p.KeyID, p.Principal, p.Owner, p.groups = keyID, cmp.Or(grants.Principal, keyID), grants.Owner, grants.Groups
 		return p, err
-	}, "SELECT coalesce(grants ->> 'principal', ?), coalesce(grants ->> 'owner', '') FROM keys WHERE id = ?", keyID, id[:])
+	}, "SELECT coalesce(grants, '') FROM keys WHERE id = ?", id[:])
 	if errors.Is(err, audit.ErrNotFound) {
-		return audit.Party{}, nil
+		return keyParty{}, nil
 	}
 	return p, err
+}
+
+// addAuthors adds who wrote the version that escalated, if they are excluded.
+func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
+	if !a.Check.Approval.ExcludeAuthor {
+		return nil
+	}
+	author, err := one(ctx, from, "cannot read who wrote a policy", func(row scanner) (author audit.Party, err error) {
+		return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
+	}, `SELECT c.key_id, c.principal, coalesce((SELECT k.details ->> 'owner' FROM changes AS k
+			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
+		FROM changes AS c WHERE c.subject = ? AND c.version = ? AND c.kind = 'policy.created' AND c.key_id IS NOT NULL`,
+		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil // no key wrote it
+	}
+	if err != nil {
+		return err
+	}
+	now, err := partyOf(ctx, from, author.KeyID)
+	a.Authors = []audit.Party{author, now.Party}
+	return err
 }
 
 // approvalOf returns an approval, nil if there is none.
@@ -143,8 +178,15 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 }
 
 func scanDecision(row scanner) (d audit.Decision, err error) {
-	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At))
+	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes)
 	return d, err
+}
+
+func parseGroups(text string) (groups []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	return groups, json.Unmarshal([]byte(text), &groups)
 }
 
 // Approvals implements audit.Approvals.
@@ -196,11 +238,12 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			return err
 		}
 		if by.KeyID != "" {
-			d.By.Principal, d.Owner = by.Principal, by.Owner
+			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.groups
 		}
 		if outcome = approval.Takes(d); outcome != audit.DecisionRecorded {
 			return nil
 		}
+		d.Completes = approval.Completes(d)
 		generation, err := raise(tx)
 		if err != nil {
 			return err
@@ -209,7 +252,7 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 		if err := record(tx, audit.ChangeOfApproval(&d, generation, now)); err != nil {
 			return err
 		}
-		approval.Decisions = append(approval.Decisions, audit.Decision{Approves: d.Approves, At: now})
+		approval.Decisions = append(approval.Decisions, audit.Decision{Approves: d.Approves, Completes: d.Completes, At: now})
 		switch approval.SetStatus(now); approval.Status {
 		case audit.ApprovalApproved:
 			return setDeadline(tx, d.ApprovalID, approval.UseBy())

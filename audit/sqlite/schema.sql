@@ -383,7 +383,9 @@ BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT unhex(format('%032x', NEW.seq)), NEW.kind, policy_id, agent_id FROM checks
         WHERE check_id = unhex(substr(NEW.subject, 5)) AND (NEW.kind <> 'approval.approved' OR
-            approval ->> 'required' = (SELECT count(*) FROM changes WHERE subject = NEW.subject AND kind = 'approval.approved'));
+            CASE WHEN approval -> 'from' IS NULL THEN
+                approval ->> 'required' = (SELECT count(*) FROM changes WHERE subject = NEW.subject AND kind = 'approval.approved')
+            ELSE NEW.details ->> 'completes' END);
 END;
 
 -- What is written has a generation that is recorded after it, in the same

@@ -21,6 +21,7 @@ type Approval struct {
 	CreatedAt, ExpiresAt                time.Time
 	UseWithinMS                         int64
 	Required                            int64
+	ByGroups                            bool
 	ActionHash                          spend.Hash
 	PolicyID, AgentID, Principal, Owner string
 	UsedBy                              spend.ID // the check; zero without a use

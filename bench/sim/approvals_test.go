@@ -65,6 +65,7 @@ func (m *memory) approval(id spend.ID) *audit.Approval {
 	a := *stored
 	a.Decisions = slices.Clone(a.Decisions)
 	a.Asker = m.party(a.Check.KeyID)
+	a.Authors = m.authors(a.Check)
 	a.SetStatus(time.Now())
 	return &a
 }
@@ -77,6 +78,39 @@ func (m *memory) party(keyID string) audit.Party {
 		return audit.Party{}
 	}
 	return audit.Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
+}
+
+// authors are who wrote the version that a check was escalated by, as of then and as
+// of now, if they are excluded.
+func (m *memory) authors(c *spend.Check) []audit.Party {
+	if !c.Approval.ExcludeAuthor {
+		return nil
+	}
+	owners := make(map[string]string) // by key_id, as the changes go
+	for i := range m.changes {
+		ch := &m.changes[i]
+		switch {
+		case ch.Kind == audit.KeyCreated, ch.Kind == audit.KeyChanged:
+			g, err := spend.ParseGrants(ch.Details)
+			if err != nil {
+				panic(err)
+			}
+			owners[ch.Subject] = g.Owner
+		case ch.Kind == audit.PolicyCreated && ch.Subject == c.Action.PolicyID && ch.Version == c.Decision.PolicyVersion && ch.By.KeyID != "":
+			then := audit.Party{KeyID: ch.By.KeyID, Principal: ch.By.Principal, Owner: owners[ch.By.KeyID]}
+			return []audit.Party{then, m.party(ch.By.KeyID)}
+		}
+	}
+	return nil
+}
+
+// groups are those of a key now.
+func (m *memory) groups(keyID string) []string {
+	id, err := spend.ParseID(keyID, spend.PrefixKey)
+	if k, ok := m.keys[id]; err == nil && ok {
+		return k.Grants.Groups
+	}
+	return nil
 }
 
 func (m *memory) Approvals(ctx context.Context, ids []spend.ID) (found []*audit.Approval, err error) {
@@ -115,15 +149,20 @@ func (m *memory) Decide(ctx context.Context, d audit.DecisionRequest) (audit.Dec
 		return "", unavailable(err)
 	}
 	if by := m.party(d.By.KeyID); by.KeyID != "" {
-		d.By.Principal, d.Owner = by.Principal, by.Owner
+		d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, m.groups(d.By.KeyID)
 	}
-	outcome := m.approval(d.ApprovalID).Takes(d)
+	approval := m.approval(d.ApprovalID)
+	outcome := approval.Takes(d)
 	if outcome == audit.DecisionRecorded {
+		d.Completes = approval.Completes(d)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		m.generation++
 		m.recordChange(audit.ChangeOfApproval(&d, m.generation, now))
 		stored := m.approvals[d.ApprovalID]
-		stored.Decisions = append(stored.Decisions, audit.Decision{Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner, Note: d.Note, At: now})
+		stored.Decisions = append(stored.Decisions, audit.Decision{
+			Approves: d.Approves, KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner, Note: d.Note, At: now,
+			Groups: d.Groups, Completes: d.Completes,
+		})
 	}
 	return outcome, nil
 }

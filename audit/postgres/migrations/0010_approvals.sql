@@ -8,6 +8,7 @@ CREATE TABLE approvals (
     expires_at    timestamptz NOT NULL, -- no decision from then on
     use_within_ms bigint      NOT NULL, -- of the approval that decides
     required      integer     NOT NULL,
+    by_groups     boolean     NOT NULL, -- some of those are of groups: who completes them says so
     action_hash   bytea       NOT NULL,
     policy_id     text        NOT NULL,
     agent_id      text        NOT NULL,
@@ -42,6 +43,11 @@ CREATE FUNCTION name_approval(id uuid) RETURNS text
 LANGUAGE sql IMMUTABLE
 AS $$ SELECT 'apr_' || replace(id::text, '-', '') $$;
 
+-- Whether a decision completes what is asked of groups.
+CREATE FUNCTION completes_approval(details text) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+AS $$ SELECT coalesce(details::jsonb -> 'completes' = 'true', false) $$;
+
 -- The state of an approval at this moment. Its decisions are changes, and hashed
 -- like all of them, and so is its expiry, which holds whatever the clock says later.
 -- What is approved is denied by a later denial, until it is used; nothing turns into
@@ -57,7 +63,8 @@ LANGUAGE sql VOLATILE
 AS $$
     WITH decided AS (
         SELECT bool_or(d.kind = 'approval.denied') AS denied, bool_or(d.kind = 'approval.expired') AS expired,
-            CASE WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
+            CASE WHEN a.by_groups THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved' AND completes_approval(d.details))
+                WHEN count(*) FILTER (WHERE d.kind = 'approval.approved') >= a.required THEN max(d.at) FILTER (WHERE d.kind = 'approval.approved') END AS at
         FROM changes AS d WHERE d.subject = name_approval(a.id)
     )
     SELECT CASE
@@ -75,9 +82,9 @@ CREATE FUNCTION insert_approvals(rows check_row[]) RETURNS void
 LANGUAGE plpgsql -- which keeps plans, unlike sql
 AS $$ BEGIN
     WITH made AS (
-        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal, owner)
+        INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal, owner)
             SELECT r.check_id, now.at, now.at + (a.asks ->> 'expires_ms')::bigint * interval '1 millisecond', (a.asks ->> 'use_within_ms')::bigint,
-                (a.asks ->> 'required')::integer, decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
+                (a.asks ->> 'required')::integer, a.asks ? 'from', decode(a.asks ->> 'action_hash', 'hex'), r.policy_id, r.agent_id, coalesce(r.principal, r.key_id), r.owner
             FROM unnest(rows) AS r, LATERAL (SELECT r.approval::jsonb AS asks) AS a,
                 (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now
             WHERE r.approval IS NOT NULL
@@ -124,8 +131,9 @@ END $$;
 -- before and who decides now are compared by the node (audit.Approval.Takes), since names are
 -- folded there alone: outcome is stale, and the node judges again, when there
 -- are other decisions than it saw, or a key has changed since. The proof and the
--- decision are one transaction, and use_approvals waits for it.
-CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, new_note text,
+-- decision are one transaction, and use_approvals waits for it. Whether the decision
+-- completes what is asked of groups is of the same decisions and keys.
+CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text,
     seen_decisions bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
@@ -153,7 +161,8 @@ BEGIN
         ELSE status END;
     IF outcome = 'recorded' THEN
         PERFORM record_change(raise_generation(), decision, name_approval(wanted), NULL, who,
-            jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner)), hash);
+            jsonb_strip_nulls(jsonb_build_object('action_hash', encode(hash, 'hex'), 'note', new_note, 'owner', who_owner,
+                'groups', who_groups, 'completes', nullif(completes, false))), hash);
         decided := state_of_approval(a);
         IF decided.status = 'approved' THEN
             UPDATE approval_deadlines AS d SET at = decided.approved_at + a.use_within_ms * interval '1 millisecond' WHERE d.approval_id = wanted;

@@ -47,8 +47,9 @@ AS $$
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
                 (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
                     WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char", CASE c.kind
-                    WHEN 'approval.approved' THEN a.required = (SELECT count(*) FROM changes AS d
-                        WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq)
+                    WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN completes_approval(c.details)
+                        ELSE a.required = (SELECT count(*) FROM changes AS d
+                            WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
                     ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
