@@ -212,7 +212,7 @@ func (a *Approval) Takes(d DecisionRequest) DecisionOutcome {
 		return DecisionReplayed
 	case slices.ContainsFunc(a.Authors, by.Shares):
 		return DecisionAuthor
-	case !mayDecide(a.Check.Approval, d.Groups):
+	case !MayDecide(a.Check.Approval, d.Groups):
 		return DecisionNoGroup
 	case a.Status != ApprovalPending && (a.Status != ApprovalApproved || d.Approves):
 		return DecisionOutcome(a.Status)

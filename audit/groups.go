@@ -111,7 +111,7 @@ func (a *Approval) Completes(d DecisionRequest) bool {
 	return m.missing(a.Check.Approval) == 0
 }
 
-// mayDecide reports whether who has these groups is one of those who are asked.
-func mayDecide(asked *spend.Approval, groups []string) bool {
+// MayDecide reports whether who has these groups is one of those who are asked.
+func MayDecide(asked *spend.Approval, groups []string) bool {
 	return asked.Anybody() > 0 || slices.ContainsFunc(asked.From, func(g spend.GroupRequired) bool { return InGroup(groups, g.Group) })
 }

@@ -34,8 +34,9 @@ func keyGrants(t *testing.T, s Subject) {
 		{spend.GrantsChange{Named: []string{"policy_ids"}}, func(g *spend.Grants) { g.PolicyIDs = nil }},
 		{spend.GrantsChange{Named: []string{"agent_ids", "owner"}}, func(g *spend.Grants) { g.AgentIDs, g.Owner = nil, "" }},
 		{spend.GrantsChange{Grants: spend.Grants{Principal: "p", Owner: "o"}, Named: []string{"principal", "owner"}}, func(g *spend.Grants) { g.Principal, g.Owner = "p", "o" }},
+		{spend.GrantsChange{Grants: spend.Grants{Groups: []string{"b", "ゼロ"}}, Named: []string{"groups"}}, func(g *spend.Grants) { g.Groups = []string{"b", "ゼロ"} }},
 		{spend.GrantsChange{Named: []string{"expires_at"}}, func(g *spend.Grants) { g.ExpiresAt = time.Time{} }},
-		{spend.GrantsChange{Named: []string{"role", "scopes", "principal", "owner"}}, func(g *spend.Grants) { *g = spend.Grants{} }},
+		{spend.GrantsChange{Named: []string{"role", "scopes", "principal", "owner", "groups"}}, func(g *spend.Grants) { *g = spend.Grants{} }},
 	} {
 		step.apply(&want.Grants)
 		if got, err := s.UpdateKey(ctx, actor(), k.ID, audit.KeyChange{Grants: step.change}); err != nil || !reflect.DeepEqual(*got, want) {

@@ -106,12 +106,12 @@ func createPolicy(t *testing.T, db querier, id string) {
 func (f *feeding) approval(t *testing.T) spend.ID {
 	t.Helper()
 	id := spend.NewID(time.Now())
-	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, action_hash, policy_id, agent_id, principal)
-		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
+	f.exec(t, `INSERT INTO approvals (id, created_at, expires_at, use_within_ms, required, by_groups, action_hash, policy_id, agent_id, principal)
+		VALUES ($1, now(), now() + interval '1 hour', 60000, 1, false, '\x00', 'p', 'a', 'asker')`, [16]byte(id))
 	return id
 }
 
-const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, 0, '{}', ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
+const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, false, NULL, 0, '{}', ROW('key', 'k', 'bob', NULL, NULL, NULL)::actor)`
 
 // waiting reports whether a session waits for a lock.
 func (f *feeding) waiting(t *testing.T) bool {

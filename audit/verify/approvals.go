@@ -31,6 +31,9 @@ type Approval struct {
 // terms are what the check that asks and the row of its approval have in common.
 func (a *Approval) terms() spend.Hash {
 	b := a.ActionHash[:]
+	if a.ByGroups {
+		b = append(b, 1)
+	}
 	for _, n := range []int64{a.Required, a.ExpiresAt.Sub(a.CreatedAt).Milliseconds(), a.UseWithinMS} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
@@ -53,18 +56,24 @@ type ruling struct {
 	by   audit.Party
 	at   time.Time
 	hash spend.Hash
+
+	groups    []string // of the decider
+	completes bool     // what is asked of groups
 }
 
 // asking is what a check says of the approval that it asks for.
 type asking struct {
-	terms spend.Hash // zero when the check was altered
-	keyID string     // empty then
+	terms   spend.Hash // zero when the check was altered, and all else
+	keyID   string
+	asks    *spend.Approval
+	version PolicyVersion // that escalated
 }
 
 // standing is who stood behind a key from a change on.
 type standing struct {
 	seq int64
 	audit.Party
+	groups []string
 }
 
 // approvals are what checks and changes say of approvals. People decide about
@@ -75,11 +84,13 @@ type approvals struct {
 	uses    map[spend.ID][]use
 	rulings map[string][]ruling   // by approval_id
 	behind  map[string][]standing // by key_id, in the order of changes
+	authors map[PolicyVersion]standing
 }
 
 func newApprovals() approvals {
 	return approvals{
 		asked: make(map[spend.ID]asking), uses: make(map[spend.ID][]use), rulings: make(map[string][]ruling), behind: make(map[string][]standing),
+		authors: make(map[PolicyVersion]standing),
 	}
 }
 
@@ -103,9 +114,9 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 		if intact {
 			a := Approval{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
-				ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID, Principal: c.PrincipalName(), Owner: c.Owner,
+				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID, Principal: c.PrincipalName(), Owner: c.Owner,
 			}
-			asked = asking{a.terms(), c.KeyID}
+			asked = asking{a.terms(), c.KeyID, c.Approval, PolicyVersion{c.Action.PolicyID, c.Decision.PolicyVersion}}
 		}
 		v.approvals.asked[c.ID] = asked
 	}
@@ -123,11 +134,16 @@ func (w *changeWalk) ruling(c Change) error {
 	}
 	const keyID, principal, details = 5, 6, 11 // among chain.ChangeColumns
 	var said struct {
-		Owner string `json:"owner"`
+		Owner     string
+		Groups    []string
+		Completes bool
 	}
 	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
-		ruling{c.Seq, c.Kind, audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner}, c.At, c.Hash})
+		ruling{
+			c.Seq, c.Kind, audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner}, c.At, c.Hash,
+			said.Groups, said.Completes,
+		})
 	return nil
 }
 
@@ -138,22 +154,30 @@ func (w *changeWalk) behind(c Change) error {
 		return err
 	}
 	const details = 11 // among chain.ChangeColumns
-	var said struct{ Principal, Owner string }
+	var said struct {
+		Principal, Owner string
+		Groups           []string
+	}
 	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
 	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
-		standing{c.Seq, audit.Party{KeyID: c.Subject, Principal: said.Principal, Owner: said.Owner}})
+		standing{c.Seq, audit.Party{KeyID: c.Subject, Principal: said.Principal, Owner: said.Owner}, said.Groups})
 	return nil
+}
+
+// standing returns who stood behind a key when a change was made.
+func (s *approvals) standing(keyID string, seq int64) (at standing, known bool) {
+	for _, b := range s.behind[keyID] {
+		if b.seq < seq {
+			at, known = b, true
+		}
+	}
+	return at, known
 }
 
 // askers returns who stood behind the key that asked, as of the check and as of a change.
 func (s *approvals) askers(a *Approval, keyID string, seq int64) (then, now audit.Party) {
-	then = audit.Party{KeyID: keyID, Principal: a.Principal, Owner: a.Owner}
-	for _, b := range s.behind[keyID] {
-		if b.seq < seq {
-			now = b.Party
-		}
-	}
-	return then, now
+	at, _ := s.standing(keyID, seq)
+	return audit.Party{KeyID: keyID, Principal: a.Principal, Owner: a.Owner}, at.Party
 }
 
 // compareApprovals holds approvals and their uses to the checks that asked for them
@@ -212,7 +236,7 @@ func (v *verifier) approval(a *Approval) {
 	case a.CreatedAt.Sub(a.ID.Time()).Abs() > lateCommit:
 		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt), stamp(a.ID.Time()))
 	}
-	r := v.rule(a, said.keyID, rulings)
+	r := v.rule(a, said, rulings)
 	v.uses(a, uses, r)
 	if v.tally.count() == found {
 		v.deadline(a, &r)
@@ -240,13 +264,14 @@ func (v *verifier) deadline(a *Approval, r *ruled) {
 // ruled is what people made of an approval.
 type ruled struct {
 	by         []audit.Party // who approved
-	approvedAt time.Time     // zero when they are too few
-	ended      string        // denied or expired
+	decided    []audit.Decision
+	approvedAt time.Time // zero when they are too few
+	ended      string    // denied or expired
 }
 
 // rule goes through the changes of an approval and names those that could not have
 // been made.
-func (v *verifier) rule(a *Approval, keyID string, rulings []ruling) (r ruled) {
+func (v *verifier) rule(a *Approval, said asking, rulings []ruling) (r ruled) {
 	name := approvalName(a.ID)
 	for _, c := range rulings {
 		due := a.ExpiresAt
@@ -254,7 +279,7 @@ func (v *verifier) rule(a *Approval, keyID string, rulings []ruling) (r ruled) {
 			due = r.useBy(a)
 		}
 		wrong := ""
-		then, now := v.approvals.askers(a, keyID, c.seq)
+		then, now := v.approvals.askers(a, said.keyID, c.seq)
 		switch {
 		case c.hash != a.ActionHash:
 			wrong = "it is about another action than"
@@ -266,6 +291,10 @@ func (v *verifier) rule(a *Approval, keyID string, rulings []ruling) (r ruled) {
 			r.ended = "expired"
 		case c.by.Shares(then), c.by.Shares(now):
 			wrong = "it was made by, or for, who asked for"
+		case v.approvals.excludes(said, c):
+			wrong = "it was made by, or for, who wrote the version that asked for"
+		case v.approvals.others(said, c):
+			wrong = "it was made by who is in none of the groups of"
 		case c.at.After(due.Add(lateCommit)):
 			wrong = "it comes too late for"
 		case c.kind == audit.ApprovalDenial:
@@ -273,8 +302,8 @@ func (v *verifier) rule(a *Approval, keyID string, rulings []ruling) (r ruled) {
 		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.by, c.by.Shares):
 			wrong = "it is one more than was taken for"
 		default:
-			if r.by = append(r.by, c.by); int64(len(r.by)) >= a.Required {
-				r.approvedAt = c.at
+			if !r.approve(a, said, c) {
+				wrong = "it does not say rightly whether it completes"
 			}
 		}
 		if wrong != "" {

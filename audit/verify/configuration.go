@@ -82,6 +82,9 @@ func (w *changeWalk) change(c Change) error {
 		w.tally.find(Altered, name, "%s was created twice", policyName(p))
 	default:
 		w.policies[p] = recorded{c.Seq, c.Hash}
+		if err := w.wrote(c); err != nil {
+			return err
+		}
 	}
 	w.late(name, c.Seq, c.At)
 	var computed spend.Hash

@@ -23,7 +23,7 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 GRANT SELECT ON policies, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
-    decide_approval(uuid, bytea, boolean, text, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
+    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),

@@ -23,7 +23,7 @@ BEGIN
             'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)',
             'create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor)', 'require_recorded_webhook()',
             'update_webhook(uuid, text, text, boolean, text, bigint, actor)', 'delete_webhook(uuid, actor)',
-            'decide_approval(uuid, bytea, boolean, text, text, bigint, jsonb, actor)', 'use_approvals(uuid[], uuid[], bytea[])', 'expire_approvals(integer, actor)',
+            'decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor)', 'use_approvals(uuid[], uuid[], bytea[])', 'expire_approvals(integer, actor)',
             'state_of_approval(approvals)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
@@ -37,5 +37,5 @@ REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea)
     create_policy(text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
     update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor),
-    update_key(uuid, text, integer, boolean, jsonb, actor), decide_approval(uuid, bytea, boolean, text, text, bigint, jsonb, actor),
+    update_key(uuid, text, integer, boolean, jsonb, actor), decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor),
     use_approvals(uuid[], uuid[], bytea[]), expire_approvals(integer, actor) FROM PUBLIC;

@@ -40,10 +40,28 @@ KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
 APPROVAL = (
-    "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.action_hash,a.policy_id,a.agent_id,"
+    "coalesce(a.id,u.approval_id),a.created_at,a.expires_at,a.use_within_ms,a.required,a.by_groups,a.action_hash,a.policy_id,a.agent_id,"
     "a.principal,a.owner,u.check_id,d.at"
 )
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
+
+
+def enough_of(wanted, anybody, people):
+    """Whether people are enough for groups, each person for one, and for so many more of any."""
+    places = [g for g, n in wanted for _ in range(n)]
+    taken = {}  # place to person
+
+    def seat(person, tried):
+        for place, group in enumerate(places):
+            if group in people[person] and place not in tried:
+                tried.add(place)
+                if place not in taken or seat(taken[place], tried):
+                    taken[place] = person
+                    return True
+        return False
+
+    seated = sum(seat(person, set()) for person in range(len(people)))
+    return seated == len(places) and len(people) - seated >= anybody
 
 
 def sha(domain, *parts):
@@ -169,7 +187,9 @@ class Verifier:
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
         self.lost = set()  # checks that are named
         self.askers = {}  # check that asks for an approval to its API key, unless it is altered
-        self.behind = {}  # key_id to who stood behind it: number of the change, names
+        self.behind = {}  # key_id to who stood behind it: number of the change, names, groups
+        self.authors = {}  # (policy_id, version) to who wrote it: key_id, names
+        self.asks = {}  # check that asks for an approval to what it asks, and of which version
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
 
     def find(self, kind, subject):
@@ -406,8 +426,9 @@ class Verifier:
             if intact:
                 self.actions[fields[0]] = action_of(fields)
                 self.askers[fields[0]] = fields[29]
+                self.asks[fields[0]] = asks, (fields[17], fields[5])
             self.asked[fields[0]] = asks and (
-                asks["expires_ms"], asks["use_within_ms"], asks["required"], bytes.fromhex(asks["action_hash"]),
+                asks["expires_ms"], asks["use_within_ms"], asks["required"], "from" in asks, bytes.fromhex(asks["action_hash"]),
                 fields[17], fields[16], fields[31] or fields[29], fields[32] or b"")
         if fields[34] and fields[10] == b"a":
             self.uses.setdefault(fields[34], []).append((fields[0], action_of(fields)))
@@ -415,12 +436,13 @@ class Verifier:
     def approvals(self):
         minute = 60 * 1000000
         query = f"SELECT {APPROVAL} FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id LEFT JOIN approval_deadlines AS d ON d.approval_id = a.id"
-        for _, (a, created, expires, within, required, action, policy, agent, principal, owner, used_by, deadline) in self.database.copy(query):
+        for _, (a, created, expires, within, required, grouped, action, policy, agent, principal, owner, used_by, deadline) in self.database.copy(query):
             found = len(self.findings)
             name, use = f"approval apr_{a.hex()}", f"use of approval apr_{a.hex()}"
             if created is None:
                 self.find("inserted", use)
                 continue
+            grouped = grouped == b"\1"
             created, expires, within, required, owner = integer(created), integer(expires), integer(within), integer(required), owner or b""
             unread = int.from_bytes(a[:6], "big") // 86400000 in self.days
             asked, made = a in self.asked, int.from_bytes(a[:6], "big") * 1000 - EPOCH
@@ -430,29 +452,46 @@ class Verifier:
                     self.find("inserted", name)
             elif terms is None:
                 self.find("unchecked", name)
-            elif terms != ((expires - created) // 1000, within, required, action, policy, agent, principal, owner) or abs(created - made) > minute:
+            elif terms != ((expires - created) // 1000, within, required, grouped, action, policy, agent, principal, owner) or abs(created - made) > minute:
                 self.find("altered", name)
-            by, approved, ended = [], None, False
+            by, people, approved, ended = [], [], None, False
+            asks, version = self.asks.get(a, ({}, None))
+            wanted = [(fold(g["group"].encode()), g["required"]) for g in asks.get("from", ())]
+            anybody = required - sum(n for _, n in wanted)
             for number, fields in self.rulings.pop(f"apr_{a.hex()}", []):
                 kind, who, at, digest = fields[1], fields[6] or b"", integer(fields[10]), fields[12]
-                team = (json.loads(fields[11]).get("owner") or "").encode()
+                said = json.loads(fields[11])
+                team, of = (said.get("owner") or "").encode(), {fold(g.encode()) for g in said.get("groups", ())}
                 names = {fold(n) for n in (fields[5], who, team) if n}
                 key = self.askers.get(a, b"")
-                now = [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
-                asker = {fold(n) for n in (key, principal, owner, *(now[0][1:] if now else ())) if n}
+                now = self.stood(key, number)
+                asker = {fold(n) for n in (key, principal, owner, *(now[0][1] if now else ())) if n}
+                wrote = self.authors.get(version, ()) if asks.get("exclude_author") else ()
+                wrote = {fold(n) for n in (*wrote, *(self.stood(wrote[0], number) or [(0, ())])[0][1]) if n} if wrote else set()
+                own = self.stood(fields[5] or b"", number)
                 due = expires if approved is None else approved + within * 1000
                 expiry = kind == b"approval.expired"
                 if digest != action or ended or (at < due if expiry else at > due + minute):
                     pass
-                elif not expiry and names & asker:
+                elif not expiry and (names & asker or names & wrote):
+                    pass
+                elif not expiry and own and own[0][2] != said.get("groups", []):
+                    pass
+                elif not expiry and asks and wanted and anybody <= 0 and not of & {g for g, _ in wanted}:
                     pass
                 elif expiry or kind == b"approval.denied":
                     ended = True
                     continue
                 elif approved is None and not any(names & other for other in by):
                     by.append(names)
-                    approved = at if len(by) >= required else None
-                    continue
+                    people.append(of)
+                    completes = said.get("completes", False)
+                    enough = len(by) >= required
+                    if grouped:
+                        enough = enough_of(wanted, anybody, people) if wanted else completes
+                    approved = at if enough else None
+                    if completes == (grouped and enough):
+                        continue
                 self.find("inserted", f"change {number} of the configuration")
             uses = self.uses.pop(a, [])
             if used_by and used_by not in [check for check, _ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
@@ -479,6 +518,10 @@ class Verifier:
             for number, _ in rulings:
                 self.find("inserted", f"change {number} of the configuration")
 
+    def stood(self, key, number):
+        """Who stood behind a key when a change was made, and in which groups: none or one."""
+        return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
+
     def configuration(self):
         created, newest, previous, seq, before = {}, {}, {}, 0, [ZERO]
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
@@ -498,11 +541,14 @@ class Verifier:
                 if fields[1].startswith(b"key."):
                     said = json.loads(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
-                    self.behind.setdefault(fields[2].decode(), []).append((number, *names))
+                    self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", [])))
             elif (fields[2], fields[3]) in created:
                 self.find("altered", name)
             else:
                 created[fields[2], fields[3]] = fields[12]
+                then = self.stood(fields[5] or b"", number)
+                if fields[5]:
+                    self.authors[fields[2], fields[3]] = (fields[5], fields[6] or b"", then[0][1][1] if then else b"")
             hashed = struct.pack(">h", 13) + row[2:len(row) - 4 - len(head)]
             computed = [sha("spendgate change 1", previous, hashed) for previous in before]
             if before and head not in computed:
@@ -603,17 +649,18 @@ class Verifier:
             return at
 
         approvals = {}
-        for a, policy, agent, required, *end in rows("id, policy_id, agent_id, required", "approvals"):
-            approvals[a.hex().encode()] = policy, agent, integer(required)
+        for a, policy, agent, required, grouped, *end in rows("id, policy_id, agent_id, required, by_groups", "approvals"):
+            approvals[a.hex().encode()] = policy, agent, None if grouped == b"\1" else integer(required)
             note(a, "r", (policy, agent), None, *end)
         for a, *end in rows("approval_id", "approval_uses", "position"):
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
-        for seq, kind, subject, *end in sorted(rows("seq, kind, subject", "changes", "position")):
+        for seq, kind, subject, details, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
             letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
-                letter = "a" if counted[subject] == required else ""
+                completes = counted[subject] == required if required is not None else json.loads(details).get("completes")
+                letter = "a" if completes else ""
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
             note(bytes(8) + seq, letter or "k", (subject if letter == "c" else policy, agent), None, end[0] if letter else b"\0", end[1])
         for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):

@@ -1,0 +1,272 @@
+package audittest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// askingGroups is an escalated check that asks people of groups, and anybody besides.
+func askingGroups(f spend.Fence, anybody int, from ...spend.GroupRequired) *spend.Check {
+	c := asking(f, anybody)
+	c.Approval.From = from
+	for _, g := range from {
+		c.Approval.Required += g.Required
+	}
+	return c
+}
+
+func one(group string) spend.GroupRequired { return spend.GroupRequired{Group: group, Required: 1} }
+
+// members makes an API key for each person, with the groups that they are in.
+type members struct {
+	s    Subject
+	keys map[string]*audit.Key
+}
+
+func newMembers(t *testing.T, s Subject, groups map[string][]string) members {
+	m := members{s, make(map[string]*audit.Key)}
+	for name, of := range groups {
+		m.keys[name] = m.key(t, spend.Grants{Role: spend.Approver, Principal: name, Groups: of})
+	}
+	return m
+}
+
+func (m members) key(t *testing.T, g spend.Grants) *audit.Key {
+	t.Helper()
+	k := newKey()
+	k.Grants = g
+	must(t, m.s.CreateKey(t.Context(), actor(), k))
+	return k
+}
+
+func (m members) patch(t *testing.T, name string, groups ...string) {
+	t.Helper()
+	change := audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Groups: groups}, Named: []string{"groups"}}}
+	if k, err := m.s.UpdateKey(t.Context(), actor(), m.keys[name].ID, change); err != nil || !slices.Equal(k.Grants.Groups, groups) {
+		t.Fatal(k, err)
+	}
+}
+
+// by is somebody's decision, sent by a node that knows nothing of their groups.
+func (m members) by(asked *spend.Check, name string, approves bool) audit.DecisionRequest {
+	d := decision(asked, name, approves)
+	d.By.KeyID = m.keys[name].ID.Text(spend.PrefixKey)
+	return d
+}
+
+// approvalGroups: each person counts for one entry, whichever completes what is asked,
+// in whatever order they decide (S79).
+func approvalGroups(t *testing.T, s Subject) {
+	f := fence(t, s)
+	m := newMembers(t, s, map[string][]string{
+		"sue": {"support"}, "sam": {"SUPPORT"}, "fay": {"finance"}, "ben": {"support", "finance", "legal"}, "bea": {"finance", "support"}, "max": {"sales"}, "ned": nil,
+	})
+	both := []spend.GroupRequired{one("Support"), one("finance")}
+	for _, c := range []struct {
+		from    []spend.GroupRequired
+		anybody int
+		by      []string
+		left    []int // missing after each decision; 0 is approved
+	}{
+		{both, 0, []string{"sue", "fay"}, []int{1, 0}},
+		{both, 0, []string{"fay", "sue"}, []int{1, 0}},
+		{both, 0, []string{"ben", "sue"}, []int{1, 0}},
+		{both, 0, []string{"ben", "fay"}, []int{1, 0}},
+		{both, 0, []string{"sue", "ben"}, []int{1, 0}},
+		{both, 0, []string{"ben", "bea"}, []int{1, 0}},
+		{both, 0, []string{"sue", "sam", "fay"}, []int{1, 1, 0}},
+		{[]spend.GroupRequired{one("support"), {Group: "finance", Required: 2}}, 0, []string{"ben", "bea", "sam"}, []int{2, 1, 0}},
+		{[]spend.GroupRequired{one("support"), one("finance"), one("legal")}, 0, []string{"ben", "bea", "sue"}, []int{2, 1, 0}},
+		{[]spend.GroupRequired{one("support")}, 1, []string{"sue", "sam"}, []int{1, 0}},
+		{[]spend.GroupRequired{one("support")}, 1, []string{"ned", "max", "sue"}, []int{1, 1, 0}},
+		{[]spend.GroupRequired{one("support")}, 2, []string{"sue", "ben", "ned"}, []int{2, 1, 0}},
+	} {
+		asked := askingGroups(f, c.anybody, c.from...)
+		mustCommit(t, s, asked)
+		for i, name := range c.by {
+			mustDecide(t, s, m.by(asked, name, true), audit.DecisionRecorded)
+			mustDecide(t, s, m.by(asked, name, true), audit.DecisionReplayed)
+			want := audit.ApprovalPending
+			if c.left[i] == 0 {
+				want = audit.ApprovalApproved
+			}
+			a := mustBe(t, s, asked, want)
+			if left, _ := a.Missing(); left != c.left[i] || a.Decisions[i].Completes != (left == 0) || !slices.Equal(a.Decisions[i].Groups, m.keys[name].Grants.Groups) {
+				t.Errorf("%v by %v: after %d decisions %d are missing: %+v", c.from, c.by, i+1, left, a.Decisions[i])
+			}
+			if c.left[i] > 0 {
+				mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalPending})
+			}
+		}
+		mustCommit(t, s, using(f, asked))
+		mustBe(t, s, asked, audit.ApprovalUsed)
+	}
+	asked := askingGroups(f, 0, both...)
+	mustCommit(t, s, asked)
+	for _, name := range []string{"max", "ned"} {
+		for _, approves := range []bool{true, false} {
+			mustDecide(t, s, m.by(asked, name, approves), audit.DecisionNoGroup)
+		}
+	}
+	mustDecide(t, s, m.by(asked, "ben", true), audit.DecisionRecorded)
+	if people, of := mustBe(t, s, asked, audit.ApprovalPending).Missing(); people != 1 || !slices.Equal(of, []int{1, 1}) {
+		t.Errorf("%d are missing, of the groups %v", people, of)
+	}
+	mustDecide(t, s, m.by(asked, "sue", false), audit.DecisionRecorded)
+	mustBe(t, s, asked, audit.ApprovalDenied)
+}
+
+// approvalGroupsChange: a decision counts for the groups that the key had then (F121).
+func approvalGroupsChange(t *testing.T, s Subject) {
+	f := fence(t, s)
+	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "fay": {"finance"}, "tom": {"support"}})
+	first, second := askingGroups(f, 0, one("support"), one("finance")), askingGroups(f, 0, one("support"), one("finance"))
+	mustCommit(t, s, first, second)
+	mustDecide(t, s, m.by(first, "sue", true), audit.DecisionRecorded)
+	m.patch(t, "sue", "finance")
+	m.patch(t, "fay")
+	mustDecide(t, s, m.by(first, "fay", true), audit.DecisionNoGroup)
+	mustDecide(t, s, m.by(first, "sue", true), audit.DecisionReplayed)
+	mustDecide(t, s, m.by(first, "tom", true), audit.DecisionRecorded)
+	if people, of := mustBe(t, s, first, audit.ApprovalPending).Missing(); people != 1 || !slices.Equal(of, []int{0, 1}) {
+		t.Errorf("%d are missing, of the groups %v", people, of)
+	}
+	m.patch(t, "fay", "finance", "legal")
+	mustDecide(t, s, m.by(first, "fay", true), audit.DecisionRecorded)
+	m.patch(t, "fay", "support")
+	mustBe(t, s, first, audit.ApprovalApproved)
+	mustCommit(t, s, using(f, first))
+
+	// Somebody who has decided and left the group may not decide otherwise.
+	mustDecide(t, s, m.by(second, "sue", true), audit.DecisionRecorded)
+	m.patch(t, "sue")
+	mustDecide(t, s, m.by(second, "sue", false), audit.DecisionNoGroup)
+	mustDecide(t, s, m.by(second, "tom", true), audit.DecisionRecorded)
+	mustBe(t, s, second, audit.ApprovalApproved)
+}
+
+// approvalGroupsRace has people of two groups decide at once, and one of them change
+// groups: what all of them complete is approved (F120).
+func approvalGroupsRace(t *testing.T, s Subject) {
+	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "ben": {"support", "finance"}, "fay": {"finance"}})
+	f := fence(t, s)
+	for round := range 10 {
+		asked := askingGroups(f, 0, one("support"), one("finance"))
+		mustCommit(t, s, asked)
+		var wg sync.WaitGroup
+		for name := range m.keys {
+			wg.Go(func() {
+				switch outcome, err := s.Decide(t.Context(), m.by(asked, name, true)); {
+				case err != nil:
+					t.Error(err)
+				case outcome != audit.DecisionRecorded && outcome != audit.DecisionOutcome(audit.ApprovalApproved) && (outcome != audit.DecisionNoGroup || name != "ben"):
+					t.Errorf("%s: %s", name, outcome)
+				}
+			})
+		}
+		if round%2 == 1 {
+			wg.Go(func() {
+				m.patch(t, "ben")
+				m.patch(t, "ben", "support", "finance")
+			})
+		}
+		wg.Wait()
+		a := mustBe(t, s, asked, audit.ApprovalApproved)
+		if n := len(a.Decisions); n != 2 || a.Decisions[0].Completes || !a.Decisions[1].Completes {
+			t.Errorf("round %d: decided %+v", round, a.Decisions)
+		}
+	}
+}
+
+// approvalExcludesAuthor: who wrote the version that escalated decides nothing, with
+// whichever key of theirs (S79).
+func approvalExcludesAuthor(t *testing.T, s Subject) {
+	f := fence(t, s)
+	m := newMembers(t, s, map[string][]string{"eve": {"risk"}, "bob": {"risk"}})
+	author := m.key(t, spend.Grants{Role: spend.Author, Principal: "Anita", Owner: "risk team"})
+	by := audit.Actor{KeyID: author.ID.Text(spend.PrefixKey), Principal: "Anita"}
+	for i := range 2 { // others write versions before and after
+		for _, who := range []audit.Actor{{Principal: "spendgate"}, by, {KeyID: "key_of_carl", Principal: "carl"}} {
+			p := newPolicy(fmt.Sprint("written-", i))
+			must(t, s.CreatePolicy(t.Context(), who, p, audit.NewBudgets{}, epochStart))
+		}
+	}
+	ask := func(version int, excludes bool) *spend.Check {
+		c := asking(f, 1)
+		c.Action.PolicyID, c.Decision.PolicyVersion = "written-1", version
+		c.Approval.ExcludeAuthor, c.Approval.ActionHash = excludes, spend.ActionHash(c)
+		mustCommit(t, s, c)
+		return c
+	}
+	own := ask(2, true)
+	rotated := map[string]spend.Grants{"same principal": {Principal: "anita"}, "same owner": {Principal: "x", Owner: "Risk Team"}, "the owner": {Principal: "risk team"}}
+	for name, g := range rotated {
+		m.keys[name] = m.key(t, g)
+	}
+	m.keys["the key"] = author
+	change := audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Principal: "anna", Owner: "nobody"}, Named: []string{"principal", "owner"}}}
+	if _, err := s.UpdateKey(t.Context(), actor(), author.ID, change); err != nil {
+		t.Fatal(err)
+	}
+	m.keys["as she is now"] = m.key(t, spend.Grants{Principal: "ANNA"})
+	for _, name := range []string{"same principal", "same owner", "the owner", "the key", "as she is now"} {
+		for _, approves := range []bool{true, false} {
+			mustDecide(t, s, m.by(own, name, approves), audit.DecisionAuthor)
+		}
+	}
+	if a := mustBe(t, s, own, audit.ApprovalPending); a.Decisions != nil {
+		t.Errorf("recorded %+v", a.Decisions)
+	}
+	for i, asked := range []*spend.Check{ask(1, true), ask(3, true), ask(2, false)} {
+		t.Log(i)
+		mustDecide(t, s, m.by(asked, "same principal", true), audit.DecisionRecorded)
+		mustBe(t, s, asked, audit.ApprovalApproved)
+	}
+	mustDecide(t, s, m.by(own, "bob", true), audit.DecisionRecorded)
+	mustBe(t, s, own, audit.ApprovalApproved)
+}
+
+// approvalAuthorRace patches the key of the author to be who decides, while it decides.
+func approvalAuthorRace(t *testing.T, s Subject) {
+	f := fence(t, s)
+	m := newMembers(t, s, map[string][]string{"bob": nil})
+	for round := range 10 {
+		author := m.key(t, spend.Grants{Role: spend.Author})
+		id := author.ID.Text(spend.PrefixKey)
+		p := newPolicy(fmt.Sprint("p-", round))
+		must(t, s.CreatePolicy(t.Context(), audit.Actor{KeyID: id, Principal: id}, p, audit.NewBudgets{}, epochStart))
+		asked := asking(f, 1)
+		asked.Action.PolicyID, asked.Decision.PolicyVersion = p.PolicyID, 1
+		asked.Approval.ExcludeAuthor, asked.Approval.ActionHash = true, spend.ActionHash(asked)
+		mustCommit(t, s, asked)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			change := audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Owner: "Bob"}, Named: []string{"owner"}}}
+			if _, err := s.UpdateKey(t.Context(), actor(), author.ID, change); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if outcome, err := s.Decide(t.Context(), m.by(asked, "bob", true)); err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionAuthor {
+				t.Error(outcome, err)
+			}
+		})
+		wg.Wait()
+		changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched := false
+		for _, c := range changes {
+			patched = patched || c.Kind == audit.KeyChanged && c.Subject == id
+			if patched && c.Kind == audit.ApprovalGiven && c.Subject == asked.ID.Text(spend.PrefixApproval) {
+				t.Errorf("round %d: decided by the author", round)
+			}
+		}
+	}
+}

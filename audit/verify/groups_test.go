@@ -1,0 +1,106 @@
+package verify_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// member makes a key of somebody in groups.
+func (tr *approvalTrail) member(principal string, groups ...string) string {
+	tr.t.Helper()
+	id := spend.NewID(time.Now())
+	k := &audit.Key{ID: id, Hash: spend.Hash(append(id[:], id[:]...)), Name: principal, RateLimitRPM: 1, Active: true, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Grants: spend.Grants{Role: spend.Approver, Principal: principal, Groups: groups}}
+	if err := tr.store.CreateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, k); err != nil {
+		tr.t.Fatal(err)
+	}
+	return id.Text(spend.PrefixKey)
+}
+
+// TestTamperedGroups alters what people of groups decided: who completes what is asked
+// follows from the groups that they had then (S79).
+func TestTamperedGroups(t *testing.T) {
+	t.Parallel()
+	tr := newApprovalTrail(t)
+	ben, sue, fay, ann := tr.member("ben", "support", "finance"), tr.member("sue", "Support"), tr.member("fay", "finance", "legal"), tr.member("anita", "support")
+	author := audit.Actor{KeyID: ann, Principal: "anita"}
+	p := &audit.Policy{PolicyID: "grouped", Name: "g", Rules: "[]"}
+	if err := tr.store.CreatePolicy(t.Context(), author, p, audit.NewBudgets{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	asking := func() *spend.Check {
+		c := tr.asking(2)
+		c.Action.PolicyID, c.Decision.PolicyVersion = "grouped", 1
+		c.Approval.From = []spend.GroupRequired{{Group: "SUPPORT", Required: 1}, {Group: "finance", Required: 1}}
+		c.Approval.ExcludeAuthor, c.Approval.ActionHash = true, spend.ActionHash(c)
+		tr.append(c)
+		return c
+	}
+	decide := func(c *spend.Check, keyID, principal string, approves bool, want audit.DecisionOutcome) int {
+		t.Helper()
+		outcome, err := tr.store.Decide(t.Context(), audit.DecisionRequest{
+			ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, By: audit.Actor{KeyID: keyID, Principal: principal},
+		})
+		if err != nil || outcome != want {
+			t.Fatal(outcome, err)
+		}
+		return tr.count("changes")
+	}
+	used, pending := asking(), asking()
+	decide(used, ann, "anita", true, audit.DecisionAuthor)
+	first := decide(used, ben, "ben", true, audit.DecisionRecorded)
+	second := decide(used, sue, "sue", true, audit.DecisionRecorded)
+	open := decide(pending, fay, "fay", true, audit.DecisionRecorded)
+	use := tr.using(used)
+	tr.append(use)
+	if _, err := tr.store.EventsHead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	details := func(n int, set string) string {
+		return fmt.Sprintf("UPDATE changes SET details = (details::jsonb %s)::text WHERE seq = %d; ", set, n)
+	}
+	grouped := func(tamper string, want ...string) {
+		t.Helper()
+		tr.bothFind("approvals approval_uses approval_deadlines changes checks batches violations keys policies events", tamper, want...)
+	}
+	unused := "inserted use of " + approvalOf(used)
+	grouped("SELECT")
+	for tamper, want := range map[string][]string{
+		tr.forged(details(second, `|| '{"groups":["support"]}'`)):                               {changed("inserted", second), unused},
+		tr.forged(details(second, `- 'groups'`)):                                                {changed("inserted", second), unused},
+		tr.forged(details(second, `- 'completes'`)):                                             {changed("inserted", second)},
+		tr.forged(details(open, `|| '{"completes":true}'`)):                                     {changed("inserted", open)},
+		tr.forged(details(first, `|| '{"completes":true}'`) + details(second, `- 'completes'`)): {changed("inserted", first), changed("inserted", second)},
+		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s', principal = 'anita' WHERE seq = %d; ", ann, second) +
+			details(second, `|| '{"groups":["support"]}'`)): {changed("inserted", second), unused},
+		fmt.Sprintf("UPDATE approvals SET by_groups = false WHERE id = '%s'", pending.ID.Text("")): {"altered " + approvalOf(pending)},
+	} {
+		if strings.Contains(tamper, "completes") {
+			tamper += "; DELETE FROM events WHERE false"
+		}
+		grouped(tamper, want...)
+	}
+	// The groups that keys have later change nothing.
+	change := audit.KeyChange{Grants: spend.GrantsChange{Named: []string{"groups"}}}
+	for _, id := range []string{ben, sue, fay} {
+		key, err := spend.ParseID(id, spend.PrefixKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.store.UpdateKey(t.Context(), author, key, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grouped("SELECT")
+	var kept struct{ Groups []string }
+	changes, err := tr.store.Changes(t.Context(), audit.ChangeQuery{After: int64(second) - 1, Limit: 1})
+	if err != nil || json.Unmarshal([]byte(changes[0].Details), &kept) != nil || len(kept.Groups) != 1 || kept.Groups[0] != "Support" {
+		t.Errorf("recorded %+v, %v", changes, err)
+	}
+}
