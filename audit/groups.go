@@ -66,12 +66,11 @@ func (m *matching) counted() (n int) {
 	return n
 }
 
-// missing returns how many people are missing, if the rest of those required may be
-// anybody.
-func (m *matching) missing(asked *spend.Approval) int {
-	anybody := asked.Anybody()
-	inGroups := asked.Required - anybody - m.counted()
-	return inGroups + max(0, anybody-(len(m.of)-m.counted()))
+// missing returns how many people of groups are missing, and how many besides who may
+// be anybody.
+func (m *matching) missing(asked *spend.Approval) (ofGroups, anybody int) {
+	anybody = asked.Anybody()
+	return asked.Required - anybody - m.counted(), max(0, anybody-(len(m.of)-m.counted()))
 }
 
 // matched returns who counts of those who approved.
@@ -85,19 +84,28 @@ func (a *Approval) matched() *matching {
 	return m
 }
 
-// Missing returns how many people an approval lacks, and of each entry of its groups
-// how many more would count: the sum is larger when somebody counts for either of two.
-func (a *Approval) Missing() (people int, ofEntries []int) {
+// Missing is what an approval lacks.
+type Missing struct {
+	OfGroups int   // people
+	Anybody  int   // people besides
+	Of       []int // of each entry of from, how many more would count; in all they may be more than OfGroups
+}
+
+// People is how many are missing in all.
+func (m *Missing) People() int { return m.OfGroups + m.Anybody }
+
+// Missing returns what the approval lacks.
+func (a *Approval) Missing() (lacks Missing) {
 	asked := a.Check.Approval
-	people = a.matched().missing(asked)
+	lacks.OfGroups, lacks.Anybody = a.matched().missing(asked)
 	for _, entry := range asked.From {
 		m, more := a.matched(), 0
 		for m.add([]string{entry.Group}) {
 			more++
 		}
-		ofEntries = append(ofEntries, more)
+		lacks.Of = append(lacks.Of, more)
 	}
-	return people, ofEntries
+	return lacks
 }
 
 // Completes reports whether the decision completes what is asked of groups, by the
@@ -108,7 +116,8 @@ func (a *Approval) Completes(d DecisionRequest) bool {
 	}
 	m := a.matched()
 	m.add(d.Groups)
-	return m.missing(a.Check.Approval) == 0
+	ofGroups, anybody := m.missing(a.Check.Approval)
+	return ofGroups == 0 && anybody == 0
 }
 
 // MayDecide reports whether who has these groups is one of those who are asked.

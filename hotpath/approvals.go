@@ -21,6 +21,12 @@ var ErrOwnRequest = errors.New("who asked for an approval does not decide it")
 // or under another name (S62).
 var ErrApprovedAlready = errors.New("who has approved is counted once")
 
+// ErrNoGroup refuses a decision by who is in none of the groups that are asked (S79).
+var ErrNoGroup = errors.New("the key is in none of the groups that are asked")
+
+// ErrAuthorExcluded refuses a decision by who wrote the version that asks (S79).
+var ErrAuthorExcluded = errors.New("who wrote the version decides nothing that it asks")
+
 // ErrOtherPrincipal refuses the use of an approval by another principal than that
 // which asked for it (S46).
 var ErrOtherPrincipal = errors.New("the approval is another principal's")
@@ -107,13 +113,13 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 
 // DecideApproval records a person's decision (S44), and returns the approval as it
 // is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
-// ErrOwnRequest, ErrApprovedAlready, *NotPendingError, *audit.ApprovalError of another action.
+// ErrOwnRequest, ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError of another action.
 func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error) {
 	if _, err := a.Approval(ctx, access, d.ApprovalID); err != nil {
 		return nil, false, err
 	}
 	by.KeyID, by.Principal = access.key.name, access.principal()
-	d.By, d.Owner = by, access.key.Grants.Owner
+	d.By, d.Owner, d.Groups = by, access.key.Grants.Owner, access.key.Grants.Groups
 	outcome, err := a.store.Decide(ctx, d)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: cannot record a decision: %w", ErrUnavailable, err)
@@ -124,6 +130,10 @@ func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit
 		return nil, false, ErrOwnRequest
 	case audit.DecisionAgain:
 		return nil, false, ErrApprovedAlready
+	case audit.DecisionNoGroup:
+		return nil, false, ErrNoGroup
+	case audit.DecisionAuthor:
+		return nil, false, ErrAuthorExcluded
 	case audit.DecisionOutcome(audit.ApprovalAbsent):
 		return nil, false, ErrApprovalNotFound
 	case audit.DecisionOutcome(audit.ApprovalMismatch):
@@ -149,7 +159,9 @@ func (a *Authorizer) ApprovalsWaitingFor(ctx context.Context, access Access, q a
 	if access.key == nil || !access.key.scopes.Has(spend.ApprovalsDecide) {
 		return nil, next, false, nil
 	}
-	d := audit.DecisionRequest{Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner}
+	d := audit.DecisionRequest{
+		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner, Groups: access.key.Grants.Groups,
+	}
 	limit := q.Limit
 	q.Status, q.Limit = audit.ApprovalPending, openAtOnce
 	for range openAtMost / openAtOnce {

@@ -165,7 +165,7 @@ func (a *Authorizer) decide(c *checking, p *policy.Program, check *spend.Check, 
 	check.Approval = asked
 	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
 		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, and proceed only if that is allowed.",
-		check.ID.Text(spend.PrefixApproval), people(asked.Required))
+		check.ID.Text(spend.PrefixApproval), peopleOf(asked))
 }
 
 // maxRulesNamed bounds how many rules a message names.
@@ -185,6 +185,18 @@ func whatPeopleSaw(approval *audit.Approval) string {
 	}
 	return fmt.Sprintf("people approved what version %d escalated by %s%s",
 		approval.Check.Decision.PolicyVersion, strings.Join(names, ", "), more)
+}
+
+// peopleOf says whose approval is asked for.
+func peopleOf(asked *spend.Approval) string {
+	var of []string
+	for _, g := range asked.From {
+		of = append(of, fmt.Sprintf("%d of %s", g.Required, g.Group))
+	}
+	if n := asked.Anybody(); n > 0 {
+		of = append(of, people(n))
+	}
+	return strings.Join(of, " and ")
 }
 
 func people(n int) string {

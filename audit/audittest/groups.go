@@ -96,8 +96,8 @@ func approvalGroups(t *testing.T, s Subject) {
 				want = audit.ApprovalApproved
 			}
 			a := mustBe(t, s, asked, want)
-			if left, _ := a.Missing(); left != c.left[i] || a.Decisions[i].Completes != (left == 0) || !slices.Equal(a.Decisions[i].Groups, m.keys[name].Grants.Groups) {
-				t.Errorf("%v by %v: after %d decisions %d are missing: %+v", c.from, c.by, i+1, left, a.Decisions[i])
+			if lacks := a.Missing(); lacks.People() != c.left[i] || a.Decisions[i].Completes != (c.left[i] == 0) || !slices.Equal(a.Decisions[i].Groups, m.keys[name].Grants.Groups) {
+				t.Errorf("%v by %v: after %d decisions %d are missing: %+v", c.from, c.by, i+1, lacks.People(), a.Decisions[i])
 			}
 			if c.left[i] > 0 {
 				mustRefuse(t, s, using(f, asked), audit.ApprovalError{Status: audit.ApprovalPending})
@@ -114,8 +114,8 @@ func approvalGroups(t *testing.T, s Subject) {
 		}
 	}
 	mustDecide(t, s, m.by(asked, "ben", true), audit.DecisionRecorded)
-	if people, of := mustBe(t, s, asked, audit.ApprovalPending).Missing(); people != 1 || !slices.Equal(of, []int{1, 1}) {
-		t.Errorf("%d are missing, of the groups %v", people, of)
+	if lacks := mustBe(t, s, asked, audit.ApprovalPending).Missing(); lacks.People() != 1 || !slices.Equal(lacks.Of, []int{1, 1}) {
+		t.Errorf("missing: %+v", lacks)
 	}
 	mustDecide(t, s, m.by(asked, "sue", false), audit.DecisionRecorded)
 	mustBe(t, s, asked, audit.ApprovalDenied)
@@ -133,8 +133,8 @@ func approvalGroupsChange(t *testing.T, s Subject) {
 	mustDecide(t, s, m.by(first, "fay", true), audit.DecisionNoGroup)
 	mustDecide(t, s, m.by(first, "sue", true), audit.DecisionReplayed)
 	mustDecide(t, s, m.by(first, "tom", true), audit.DecisionRecorded)
-	if people, of := mustBe(t, s, first, audit.ApprovalPending).Missing(); people != 1 || !slices.Equal(of, []int{0, 1}) {
-		t.Errorf("%d are missing, of the groups %v", people, of)
+	if lacks := mustBe(t, s, first, audit.ApprovalPending).Missing(); lacks.People() != 1 || !slices.Equal(lacks.Of, []int{0, 1}) {
+		t.Errorf("missing: %+v", lacks)
 	}
 	m.patch(t, "fay", "finance", "legal")
 	mustDecide(t, s, m.by(first, "fay", true), audit.DecisionRecorded)

@@ -128,8 +128,14 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 		line("left of "+printable(left.RuleID), remainingText(left))
 	}
 	line("approved by", fmt.Sprintf("%d of %d", approvedBy(a), a.Required))
+	for _, g := range a.From {
+		line("of "+printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
+	}
+	if a.ExcludeAuthor {
+		line("not by", "who wrote the version")
+	}
 	for _, d := range a.Decisions {
-		line(d.Decision, strings.TrimSpace(d.Principal+" at "+d.At.String()+" "+d.Note))
+		line(d.Decision, strings.TrimSpace(d.Principal+groupsOf(d)+" at "+d.At.String()+" "+d.Note))
 	}
 	line("expires", a.ExpiresAt.String())
 	if a.UseBy != nil {
@@ -140,6 +146,14 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	}
 	line("action hash", a.ActionHash)
 	return out.Flush()
+}
+
+// groupsOf returns the groups that a decision was made in, to be put behind a name.
+func groupsOf(d client.ApprovalDecision) string {
+	if len(d.Groups) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(d.Groups, ", ") + ")"
 }
 
 func remainingText(left client.BudgetRemaining) string {

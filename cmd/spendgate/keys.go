@@ -172,7 +172,7 @@ func writeKeys(w io.Writer, keys []client.Key) error {
 		fmt.Fprintf(out, "%s\t%s\t%d\t%s\t%s\t%s",
 			printable(k.KeyID), printable(k.Name), k.RateLimitRPM, stateText(k, now), k.CreatedAt, used)
 		if granted {
-			unsaid := [len(grantNames)]string{"full", "any", "any", "-", "-", "never"}
+			unsaid := [len(grantNames)]string{"full", "any", "any", "-", "-", "-", "never"}
 			for i, text := range grantTexts(k.Grants) {
 				fmt.Fprint(out, "\t"+cmp.Or(text, unsaid[i]))
 			}

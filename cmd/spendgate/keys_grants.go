@@ -22,6 +22,7 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", eachNotEmpty(&g.AgentIDs))
 	flags.Func("principal", "who stands behind the key, as `TEXT`: keys may share one; unless given, a new key of role agent has its owner, else its name, any other its own id", notEmpty(&g.Principal))
 	flags.Func("owner", "the person or team that runs the agent, as `TEXT`", notEmpty(&g.Owner))
+	flags.Func("group", "a `GROUP` of the person who decides with the key; once for each", eachNotEmpty(&g.Groups))
 	flags.Func("expires-at", "the `TIME` from which the key is refused, such as 2030-01-31T12:00:00Z", func(text string) error {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
@@ -34,7 +35,7 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 
 // clearable are the members that a change of a key can take away. A role and
 // scopes can only replace each other.
-var clearable = [...]string{spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberExpiresAt}
+var clearable = [...]string{spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt}
 
 // clearFlag declares the flag of what to take away from a key.
 func clearFlag(flags *flag.FlagSet, to *[]string) {
@@ -49,7 +50,7 @@ func clearFlag(flags *flag.FlagSet, to *[]string) {
 }
 
 // grantNames are the headings of a key's grants.
-var grantNames = [...]string{"role", "policies", "agents", "principal", "owner", "expires"}
+var grantNames = [...]string{"role", "policies", "agents", "principal", "owner", "groups", "expires"}
 
 // grantTexts returns a key's grants for people, in the order of grantNames; what
 // was not given is empty.
@@ -60,7 +61,7 @@ func grantTexts(g client.Grants) [len(grantNames)]string {
 	}
 	return [...]string{
 		cmp.Or(printable(g.Role), listText(g.Scopes)), listText(g.PolicyIDs), listText(g.AgentIDs),
-		printable(g.Principal), printable(g.Owner), expires,
+		printable(g.Principal), printable(g.Owner), listText(g.Groups), expires,
 	}
 }
 

@@ -79,7 +79,7 @@ func TestKeysUpdateGrants(t *testing.T) {
 // that may do more, and nothing is sent.
 func TestKeysGrantsMustBeSaid(t *testing.T) {
 	n := newFakeNode(t)
-	for _, name := range []string{"role", "scope", "policy-id", "agent-id", "principal", "owner", "expires-at"} {
+	for _, name := range []string{"role", "scope", "policy-id", "agent-id", "principal", "owner", "group", "expires-at"} {
 		n.run(t, "", "keys", "create", "--name", "x", "--"+name, "").check(t, 2, "", "--"+name+` cannot be "": must `)
 		n.run(t, "", "keys", "update", "key_1", "--"+name, "").check(t, 2, "", "--"+name+` cannot be "": must `)
 	}

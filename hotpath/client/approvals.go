@@ -33,12 +33,17 @@ type Approval struct {
 	Principal  string         `json:"principal"` // who stands behind the key that asked
 	// Action is what it is for. What agents wrote is only text. The hash covers
 	// neither ReasonText nor IdempotencyKey.
-	Action        RecordedAction     `json:"action"`
-	ActionHash    string             `json:"action_hash"`
-	RuleIDs       []string           `json:"rule_ids"` // that escalated it
-	PolicyID      string             `json:"policy_id"`
-	PolicyVersion int                `json:"policy_version"`
-	Required      int                `json:"required"` // people who have to approve
+	Action        RecordedAction `json:"action"`
+	ActionHash    string         `json:"action_hash"`
+	RuleIDs       []string       `json:"rule_ids"` // that escalated it
+	PolicyID      string         `json:"policy_id"`
+	PolicyVersion int            `json:"policy_version"`
+	Required      int            `json:"required"` // people who have to approve
+	// From are the groups whose people have to approve, and Missing how many are missing
+	// in all; nil and zero when anybody may.
+	From          []ApprovalGroup    `json:"from,omitempty"`
+	Missing       int                `json:"missing,omitempty"`
+	ExcludeAuthor bool               `json:"exclude_author,omitempty"` // who wrote the version does not decide
 	Decisions     []ApprovalDecision `json:"decisions"`
 	CreatedAt     Timestamp          `json:"created_at"`
 	ExpiresAt     Timestamp          `json:"expires_at"`
@@ -52,6 +57,15 @@ type Approval struct {
 	Body       []byte        `json:"-"` // the answer as it came; not in lists
 }
 
+// ApprovalGroup is how many people of a group have to approve.
+type ApprovalGroup struct {
+	Group    string `json:"group"`
+	Required int    `json:"required"`
+	// Missing is how many more would count. Of several groups they may be more than the
+	// approval lacks in all: somebody counts for either.
+	Missing int `json:"missing"`
+}
+
 // ApprovalDecision is one person's decision.
 type ApprovalDecision struct {
 	Principal string    `json:"principal"`
@@ -59,6 +73,7 @@ type ApprovalDecision struct {
 	Decision  string    `json:"decision"` // approve or deny
 	Note      string    `json:"note,omitempty"`
 	At        Timestamp `json:"at"`
+	Groups    []string  `json:"groups,omitempty"` // of the key, as of then
 }
 
 // BudgetRemaining is what a budget has left for an action. nil is no limit.

@@ -28,6 +28,7 @@ const (
 	CodeApprovalNotPending  = "approval_not_pending"     // takes no decision any more
 	CodeApprovalOwnRequest  = "approval_own_request"     // who asked does not decide
 	CodeApprovalDecided     = "approval_already_decided" // by another key of who approved
+	CodeNotAnApprover       = "not_an_approver"          // in none of its groups, or the excluded author
 	CodeApprovalMismatch    = "approval_mismatch"        // is of another action
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"

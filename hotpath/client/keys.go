@@ -17,6 +17,7 @@ type Grants struct {
 	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise
 	Principal string     `json:"principal,omitzero"`  // the service takes KeyID for it when empty
 	Owner     string     `json:"owner,omitzero"`
+	Groups    []string   `json:"groups,omitzero"` // of the person who decides with it; an empty list is refused
 	ExpiresAt *Timestamp `json:"expires_at,omitzero"`
 }
 

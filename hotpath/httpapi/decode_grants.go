@@ -24,7 +24,7 @@ func (g *grantsReader) read(r *reader, now time.Time) {
 	if r.kind() == jsontext.KindNull {
 		switch name {
 		case spend.MemberRole, spend.MemberScopes, spend.MemberPolicyIDs, spend.MemberAgentIDs,
-			spend.MemberPrincipal, spend.MemberOwner, spend.MemberExpiresAt:
+			spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt:
 			g.cleared = append(g.cleared, name)
 		default:
 			known = false
@@ -68,6 +68,8 @@ func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
 		g.Principal = r.principal()
 	case spend.MemberOwner:
 		g.Owner = r.principal()
+	case spend.MemberGroups:
+		g.Groups = r.groups()
 	case spend.MemberExpiresAt:
 		g.ExpiresAt = r.future(now)
 	default:
@@ -119,6 +121,20 @@ func (r *reader) principal() string {
 		r.fault(r.name, spend.NameForm)
 	}
 	return s
+}
+
+// groups returns names of groups, no two of which are the same (S62).
+func (r *reader) groups() []string {
+	var before []string
+	return r.list(1, spend.MaxGroups, func(path, s string) {
+		same := func(other string) bool { return other != s && spend.SameName(other, s) }
+		if !spend.ValidName(s) {
+			r.fault(path, spend.NameForm)
+		} else if slices.ContainsFunc(before, same) {
+			r.fault(path, "is there twice")
+		}
+		before = append(before, s)
+	})
 }
 
 func (r *reader) bounded(path, s string, most int) {

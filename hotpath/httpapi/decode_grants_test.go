@@ -59,6 +59,12 @@ func TestDecodeGrants(t *testing.T) {
 		}
 		refused(`"`+name+`":7`, name+" must be a string")
 	}
+	refused(`"groups":`+ids(20), "")
+	refused(`"groups":`+ids(21), "groups must have 1-20 entries")
+	refused(`"groups":[]`, "groups must have 1-20 entries")
+	refused(`"groups":"a"`, "groups must be a list of strings")
+	refused(`"groups":["Straße","a","STRASSE","A","a"]`, "groups[3] is there twice; groups[4] is there twice; groups[4] is there twice")
+	refused(`"groups":["a"," b","\u200b","\uff41",""]`, "groups[1] "+spend.NameForm+"; groups[2] "+spend.NameForm+"; groups[3] "+spend.NameForm+"; groups[4] "+spend.NameForm)
 	refused(`"expires_at":"2026-03-01T13:00:00.0005+01:00"`, "expires_at must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")
 	for _, value := range []string{"", "2026-03-01T12:00:00Z", "2026-03-01T11:59:59Z", "2027-03-01", "2027-03-01T12:00:00", "20000-03-01T12:00:00Z"} {
 		refused(`"expires_at":"`+value+`"`, "expires_at must be an RFC 3339 time in the future: 2030-01-31T12:00:00Z")
@@ -91,6 +97,8 @@ func TestDecodeGrants(t *testing.T) {
 		`{"scopes":["checks:read"],"role":null}`:          {"scopes role", ""},
 		`{"role":"agent","scopes":null}`:                  {"role scopes", ""},
 		`{"policy_ids":null,"owner":null,"active":false}`: {"policy_ids owner", ""},
+		`{"groups":["a"]}`:                                {"groups", ""},
+		`{"groups":null}`:                                 {"groups", ""},
 		`{"role":null}`:                                   {"", "role must not be null without scopes in the same request"},
 		`{"scopes":null}`:                                 {"", "scopes must not be null without role in the same request"},
 		`{"scopes":null,"role":null}`:                     {"", "scopes must not be null without role in the same request; role must not be null without scopes in the same request"},

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -25,6 +26,7 @@ func appendApproval(dst []byte, a *audit.Approval, left []hotpath.BudgetLeft, no
 	o.text("policy_id", c.Action.PolicyID)
 	o.integer("policy_version", int64(c.Decision.PolicyVersion))
 	o.integer("required", int64(c.Approval.Required))
+	o.asked(c.Approval, a)
 	o.name("decisions")
 	o = appendArray(o, len(a.Decisions), func(dst []byte, i int) []byte { return appendDecision(dst, &a.Decisions[i]) })
 	o.time("created_at", a.CreatedAt)
@@ -58,7 +60,35 @@ func appendDecision(dst []byte, d *audit.Decision) []byte {
 	o.text("decision", decision)
 	o.optional("note", d.Note)
 	o.time("at", d.At)
+	if len(d.Groups) > 0 {
+		o.texts("groups", d.Groups)
+	}
 	return o.end()
+}
+
+// asked writes which groups are asked and what is missing, and that the author is
+// excluded, where it is so (S79). Without an approval it leaves out what is missing.
+func (o *object) asked(asked *spend.Approval, a *audit.Approval) {
+	if len(asked.From) > 0 {
+		var lacks audit.Missing
+		if a != nil {
+			lacks = a.Missing()
+			o.integer("missing", int64(lacks.People()))
+		}
+		o.name("from")
+		*o = appendArray(*o, len(asked.From), func(dst []byte, i int) []byte {
+			entry := newObject(dst)
+			entry.text("group", asked.From[i].Group)
+			entry.integer("required", int64(asked.From[i].Required))
+			if a != nil {
+				entry.integer("missing", int64(lacks.Of[i]))
+			}
+			return entry.end()
+		})
+	}
+	if asked.ExcludeAuthor {
+		o.boolean("exclude_author", true)
+	}
 }
 
 func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {
@@ -76,11 +106,36 @@ func (o *object) ruleIDs(rules []spend.EscalatedRule) {
 	*o = appendArray(*o, len(rules), func(dst []byte, i int) []byte { return appendString(dst, rules[i].RuleID) })
 }
 
+// missingFrom says what an approval that asks groups lacks: of either of two where
+// somebody counts for either.
+func missingFrom(a *audit.Approval) string {
+	if len(a.Check.Approval.From) == 0 {
+		return ""
+	}
+	lacks := a.Missing()
+	var groups, each []string
+	sum := 0
+	for i, n := range lacks.Of {
+		if n > 0 {
+			group := a.Check.Approval.From[i].Group
+			groups, each = append(groups, group), append(each, strconv.Itoa(n)+" of "+group)
+		}
+		sum += n
+	}
+	if sum > lacks.OfGroups {
+		each = []string{strconv.Itoa(lacks.OfGroups) + " of " + strings.Join(groups, " or ")}
+	}
+	if lacks.Anybody > 0 {
+		each = append(each, strconv.Itoa(lacks.Anybody)+" of anybody")
+	}
+	return ": missing are " + strings.Join(each, " and ")
+}
+
 // nextStepOf says what an agent is to do now.
 func nextStepOf(a *audit.Approval, now time.Time) string {
 	switch a.Status {
 	case audit.ApprovalPending:
-		return "Pending is not approved. Ask again in " + strconv.Itoa(askAgainIn(a, now)) + " s."
+		return "Pending is not approved" + missingFrom(a) + ". Ask again in " + strconv.Itoa(askAgainIn(a, now)) + " s."
 	case audit.ApprovalApproved:
 		return "Check the same action again with approval_id " + a.Check.ID.Text(spend.PrefixApproval) + " by " +
 			a.UseBy().UTC().Format(time.RFC3339) + ", and proceed only if that is allowed."

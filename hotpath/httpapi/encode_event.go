@@ -61,6 +61,7 @@ func (o *object) approvalEvent(e *audit.Event, textAmounts bool) {
 		o.name("action")
 		*o = appendAction(*o, a.Check, textAmounts)
 		o.ruleIDs(a.Check.Approval.Rules)
+		o.asked(a.Check.Approval, nil)
 	}
 	o.text("action_hash", hex.EncodeToString(a.ActionHash[:]))
 	o.integer("required", int64(a.Required))

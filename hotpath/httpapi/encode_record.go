@@ -103,6 +103,7 @@ func (o *object) grants(g *spend.Grants) {
 	lists(spend.MemberAgentIDs, g.AgentIDs)
 	o.given(spend.MemberPrincipal, g.Principal)
 	o.given(spend.MemberOwner, g.Owner)
+	lists(spend.MemberGroups, g.Groups)
 	if !g.ExpiresAt.IsZero() {
 		o.time(spend.MemberExpiresAt, g.ExpiresAt)
 	}

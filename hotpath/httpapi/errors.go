@@ -32,6 +32,7 @@ const (
 	codeBadRequest          = "bad_request"
 	codeValidation          = "validation_error"
 	codeApprovalNotApproved = "approval_not_approved"
+	codeNotAnApprover       = "not_an_approver"
 	codeInternal            = "internal_error"
 )
 
@@ -80,6 +81,8 @@ var refusals = [...]struct {
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
 	{hotpath.ErrApprovedAlready, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver"}},
+	{hotpath.ErrNoGroup, &refusal{403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded"}},
+	{hotpath.ErrAuthorExcluded, &refusal{403, codeNotAnApprover, "who wrote the version that escalated does not decide what it asks; nothing is recorded"}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
 		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",

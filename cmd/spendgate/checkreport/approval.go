@@ -2,6 +2,7 @@ package checkreport
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -36,7 +37,7 @@ func (r *Report) writeApproval(p *printer) {
 	p.line("status", string(a.Status))
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		p.line(decisionOf(d), fmt.Sprintf("%s, with %s, at %s", printable(d.Principal), printable(d.KeyID), d.At.Format(timeForm)))
+		p.line(decisionOf(d), fmt.Sprintf("%s%s, with %s, at %s", printable(d.Principal), groupsOf(d), printable(d.KeyID), d.At.Format(timeForm)))
 		if d.Note != "" {
 			p.text("note", d.Note)
 		}
@@ -49,6 +50,14 @@ func (r *Report) writeApproval(p *printer) {
 	if !a.UsedBy.IsZero() {
 		p.line("used by", a.UsedBy.Text(spend.PrefixCheck))
 	}
+}
+
+// groupsOf returns the groups that a decision was made in, to be put behind a name.
+func groupsOf(d *audit.Decision) string {
+	if len(d.Groups) == 0 {
+		return ""
+	}
+	return " (" + printable(strings.Join(d.Groups, ", ")) + ")"
 }
 
 func decisionOf(d *audit.Decision) string {
@@ -74,6 +83,8 @@ type decisionJSON struct {
 	Decision  string  `json:"decision"`
 	Note      *string `json:"note"`
 	At        string  `json:"at"`
+
+	Groups []string `json:"groups,omitempty"`
 }
 
 // approvalDocument returns nil without an approval.
@@ -95,7 +106,7 @@ func (r *Report) approvalDocument() *approvalJSON {
 	}
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At)})
+		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups})
 	}
 	return doc
 }

@@ -8,6 +8,7 @@ export interface Grants {
   agent_ids?: string[];
   principal?: string;
   owner?: string;
+  groups?: string[];
   expires_at?: Timestamp;
 }
 

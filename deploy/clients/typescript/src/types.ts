@@ -163,7 +163,11 @@ export interface Approval {
   policy_id: string;
   policy_version: number;
   required: number;
-  decisions: { principal: string; key_id: string; decision: "approve" | "deny"; note: string | null; at: Timestamp }[];
+  /** How many are missing; with the groups whose people have to approve, if there are any. */
+  missing?: number;
+  from?: { group: string; required: number; missing: number }[];
+  exclude_author?: true;
+  decisions: { principal: string; key_id: string; decision: "approve" | "deny"; note: string | null; at: Timestamp; groups?: string[] }[];
   created_at: Timestamp;
   expires_at: Timestamp;
   use_by: Timestamp | null;

@@ -113,11 +113,13 @@ function Left({ a }) {
 }
 
 function Decisions({ a }) {
-  const missing = a.required - a.decisions.filter((d) => d.decision === "approve").length;
+  const missing = a.missing ?? a.required - a.decisions.filter((d) => d.decision === "approve").length;
+  const groups = a.from?.filter((g) => g.missing > 0) ?? [];
+  const of = groups.length > 0 ? ` Of ${groups.map((g) => `${g.group} ${g.missing}`).join(", of ")} at most count.` : "";
   return html`
     <section><h2>Decisions</h2>
-      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi>${d.principal}</bdi> <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
-      <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.` : a.next_step}</p>
+      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi>${d.principal}</bdi>${d.groups && html` <span class="hint"><bdi>${d.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
+      <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.${of}${a.exclude_author ? " Who wrote the version does not decide." : ""}` : a.next_step}</p>
     </section>`;
 }
 

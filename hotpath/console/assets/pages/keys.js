@@ -25,7 +25,7 @@ export function Keys() {
     e.preventDefault();
     const form = e.currentTarget;
     const given = Object.fromEntries([...new FormData(form)].map(([k, v]) => [k, v.trim()]).filter(([, v]) => v));
-    for (const name of ["policy_ids", "agent_ids"]) if (given[name]) given[name] = entries(given[name]);
+    for (const name of ["policy_ids", "agent_ids", "groups"]) if (given[name]) given[name] = entries(given[name]);
     if (given.rate_limit_rpm) given.rate_limit_rpm = Number(given.rate_limit_rpm);
     try {
       setFailure(null);
@@ -42,13 +42,14 @@ export function Keys() {
     <${Failure} error=${failure} />
     <${Pages} list=${list} label="Keys, the newest first" row=${(k) => html`<li key=${k.key_id}><div class="row"><span class="what">${k.name}</span>
       <span class="side-note"><${Badge} of=${k.active ? "active" : "failed"}>${k.active ? "active" : "inactive"}<//> <button onClick=${() => change(k, { active: !k.active })}>${k.active ? "Deactivate" : "Activate"}</button></span>
-      <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
+      <span class="by">${k.role ?? k.scopes?.join(", ") ?? "full"} · ${k.principal ?? "no principal"}${k.owner && ` · of ${k.owner}`}${k.groups && ` · groups ${k.groups.join(", ")}`}${k.agent_ids && ` · agents ${k.agent_ids.join(", ")}`}${k.policy_ids && ` · policies ${k.policy_ids.join(", ")}`} · ${k.rate_limit_rpm} a minute · ${k.last_used_at ? html`last used <${PlainTime} at=${k.last_used_at} />` : "never used"}${k.expires_at && html` · until <${PlainTime} at=${k.expires_at} />`} · <${ID} id=${k.key_id} /></span></div></li>`}
       empty=${html`<${Empty} title="No keys." />`} />
     <section><h2>A new key</h2><form class="try" onSubmit=${make}>
       <${Field} label="Name"><input name="name" required maxlength="255" autocomplete="off" /><//>
       <${Field} label="Role"><select name="role">${roleNames.map((r) => html`<option selected=${r === "approver"}>${r}</option>`)}</select><//>
       <${Field} label="Principal" hint="Who stands behind it"><input name="principal" maxlength="128" autocomplete="off" /><//>
       <${Field} label="Owner" hint="Who runs the agent"><input name="owner" maxlength="128" autocomplete="off" /><//>
+      <${Field} label="Groups" hint="Of who decides with it; with commas"><input name="groups" autocomplete="off" /><//>
       <${Field} label="Agents" hint="The only ones; with commas"><input name="agent_ids" autocomplete="off" /><//>
       <${Field} label="Policies" hint="The only ones; with commas"><input name="policy_ids" autocomplete="off" /><//>
       <${Field} label="Requests a minute"><input name="rate_limit_rpm" inputmode="numeric" placeholder="100" /><//>

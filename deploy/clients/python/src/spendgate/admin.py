@@ -104,6 +104,7 @@ def create_key(
     agent_ids: Sequence[str] | None = None,
     principal: str | None = None,
     owner: str | None = None,
+    groups: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> Steps[t.NewKey]:
     """Makes an API key, with the admin key. It is not repeated when the key may have been made."""

@@ -178,6 +178,16 @@ class ApprovalDecision:
     decision: str  # approve or deny
     note: str | None
     at: datetime
+    groups: list[str] = field(default_factory=list)  # of the key, as of then
+
+
+@dataclass(frozen=True)
+class ApprovalGroup:
+    """How many people of a group have to approve, and how many more would count."""
+
+    group: str
+    required: int
+    missing: int
 
 
 @dataclass(frozen=True)
@@ -212,6 +222,9 @@ class Approval:
     used_by_check_id: str | None = None
     remaining: list[BudgetRemaining] = field(default_factory=list)
     next_step: str = ""
+    missing: int | None = None  # how many, where groups are asked
+    from_: list[ApprovalGroup] = field(default_factory=list)
+    exclude_author: bool = False
     retry_after: int = _apart(0)
 
 
@@ -407,6 +420,7 @@ class Key:
     agent_ids: list[str] | None = None
     principal: str | None = None
     owner: str | None = None
+    groups: list[str] | None = None
     expires_at: datetime | None = None
 
 
@@ -425,6 +439,7 @@ class NewKey:
     agent_ids: list[str] | None = None
     principal: str | None = None
     owner: str | None = None
+    groups: list[str] | None = None
     expires_at: datetime | None = None
 
 
