@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	grantArgs    = "--role agent --policy-id p --policy-id q --agent-id a,b --principal till --owner shop --expires-at 2999-01-31T12:00:00+01:00"
-	grantMembers = `"role":"agent","policy_ids":["p","q"],"agent_ids":["a,b"],"principal":"till","owner":"shop","expires_at":"2999-01-31T11:00:00.000Z"`
+	grantArgs    = "--role agent --policy-id p --policy-id q --agent-id a,b --principal till --owner shop --group support --group finance --expires-at 2999-01-31T12:00:00+01:00"
+	grantMembers = `"role":"agent","policy_ids":["p","q"],"agent_ids":["a,b"],"principal":"till","owner":"shop","groups":["support","finance"],"expires_at":"2999-01-31T11:00:00.000Z"`
 )
 
 func TestKeysCreateNarrow(t *testing.T) {
@@ -21,6 +21,7 @@ policies:    p,q
 agents:      a,b
 principal:   till
 owner:       shop
+groups:      support,finance
 expires:     2999-01-31T11:00:00.000Z
 API key:     svc_live_ab
 `, "")
@@ -52,11 +53,11 @@ func TestKeysListNarrow(t *testing.T) {
 	}, ",")+`],"pagination":{"next_cursor":null,"has_more":false,"total_count":4}}`)
 	got := strings.Split(n.run(t, "", "keys", "list").stdout, "\n")
 	for i, want := range []string{
-		"LAST USED  ROLE                     POLICIES            AGENTS  PRINCIPAL  OWNER      EXPIRES",
-		"agent                    p,q                 a,b     till       shop       2999-01-31T11:00:00.000Z",
-		"full                     any                 any     -          -          never",
-		"checks:read,events:read  any                 any     -          -          2026-01-31T12:00:00.000Z",
-		`full                     a,b,c,d and 2 more  any     -          "\x1b[2J"  never`,
+		"LAST USED  ROLE                     POLICIES            AGENTS  PRINCIPAL  OWNER      GROUPS           EXPIRES",
+		"agent                    p,q                 a,b     till       shop       support,finance  2999-01-31T11:00:00.000Z",
+		"full                     any                 any     -          -          -                never",
+		"checks:read,events:read  any                 any     -          -          -                2026-01-31T12:00:00.000Z",
+		`full                     a,b,c,d and 2 more  any     -          "\x1b[2J"  -                never`,
 	} {
 		if !strings.HasSuffix(got[i], want) {
 			t.Errorf("%q; want %q", got[i], want)
