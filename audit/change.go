@@ -110,7 +110,7 @@ func orNil(s string) any {
 // that were dropped, without its head. PostgreSQL makes its own (create_policy).
 func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation,
-		orNil(BudgetsText(p.Budgets)))
+		orNil(BudgetsText(p.Budgets)), orNil(p.Redeem.Text()))
 	details := map[string]any{"name": p.Name}
 	if p.Note != "" {
 		details["note"] = p.Note

@@ -24,6 +24,8 @@ const (
 	EventBudgetExhausted       EventType = "budget.exhausted"
 	EventPolicyCreated         EventType = "policy.created"
 	EventKeyChanged            EventType = "key.changed" // or created
+	EventCheckRedeemed         EventType = "check.redeemed"
+	EventCheckInDoubt          EventType = "check.in_doubt"
 )
 
 // EventSource is a kind of rows that events are about.
@@ -66,6 +68,8 @@ var eventTypes = [...]eventType{
 	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
 	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
 	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
+	{EventCheckRedeemed, 'm', SourceOutcome, (*eventSources).outcome},
+	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},
 }
 
 // EventTypes returns all there are, in the interface's order.

@@ -52,7 +52,7 @@ type Event struct {
 
 	Violation  *Violation // nil when it is archived
 	Approval   *ApprovalEvent
-	Outcome    *spend.Outcome // of outcome.*
+	Outcome    *spend.Outcome // of outcome.*, and the step of check.*
 	Exhaustion *Exhaustion
 	Change     *Change // of policy.created and key.changed
 }

@@ -32,7 +32,7 @@ type CheckQuery struct {
 	Reason         spend.Reason
 	ApprovalID     spend.ID // that the check was sent with
 	Effect         *spend.Effect
-	Outcome        spend.Status // of the last report; or NoOutcome
+	Outcome        spend.Status // of the last report, or NoOutcome; or spend.InDoubt
 	From           time.Time    // inclusive
 	Until          time.Time    // exclusive
 	Before         spend.ID     // only smaller IDs: the position of the cursor
@@ -106,12 +106,17 @@ type PolicyPage struct {
 	Total    int64 // of all pages
 }
 
-// LastOutcomes returns the last outcome of each check that has one.
-func LastOutcomes(ctx context.Context, from Trail, checkIDs []spend.ID) (map[spend.ID]*spend.Outcome, error) {
-	outcomes, err := from.Outcomes(ctx, checkIDs)
-	last := make(map[spend.ID]*spend.Outcome, len(outcomes))
-	for _, o := range outcomes { // in the order of their numbers
-		last[o.CheckID] = o
+// Courses returns what became of each check of which anything is recorded.
+func Courses(ctx context.Context, from Trail, checkIDs []spend.ID) (map[spend.ID]spend.Course, error) {
+	steps, err := from.Outcomes(ctx, checkIDs)
+	courses := make(map[spend.ID]spend.Course, len(steps))
+	for len(steps) > 0 { // those of a check are together
+		n := 1
+		for n < len(steps) && steps[n].CheckID == steps[0].CheckID {
+			n++
+		}
+		courses[steps[0].CheckID] = spend.CourseOf(steps[:n])
+		steps = steps[n:]
 	}
-	return last, err
+	return courses, err
 }

@@ -37,6 +37,7 @@ type Policy struct {
 	Description string // empty when absent
 	Rules       string // the JSON array, parameters as they were sent
 	Metadata    string // the JSON object; empty when absent
+	Redeem      spend.RedeemTerms
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy

@@ -23,6 +23,7 @@ type Store interface {
 	Changes
 	Budgets
 	Approvals
+	Redemptions
 	Webhooks
 	Events
 	Backtests
@@ -63,7 +64,8 @@ type Trail interface {
 	//	ErrForked        the chain has another link of that number
 	//	*KeysTakenError  these idempotency keys are recorded: commit the rest
 	//	*ApprovalsError  these checks may not use their approvals: commit the rest
-	//	*ReportedError   these checks have outcomes: commit the rest
+	//	*ReportedError   these checks have other outcomes, or may not be redeemed any
+	//	                 more, or under that lasting key: commit the rest
 	//	*ExceededError   these budgets have no room: commit what fits
 	//	*RowError        a row's own data was refused; with several checks any
 	//	                 of them may be it
@@ -90,7 +92,7 @@ type Trail interface {
 	// newest).
 	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]LivePass, error)
 	// Outcomes returns the outcomes of checks, of each in the order of their
-	// numbers.
+	// steps.
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
 
 	// Violations returns a page, newest first, and the exact count of all that

@@ -60,7 +60,8 @@ type Authorizer struct {
 	waiters     waiters
 	feedWaiters feedWaiters
 	approvals   *guard.Lookup[spend.ID, *audit.Approval]
-	reported    *guard.Lookup[spend.ID, *spend.Outcome] // the last outcomes
+	became      *guard.Lookup[spend.ID, spend.Course]
+	terms       redeemTerms
 	metrics     *metrics
 	log         *slog.Logger
 	unresolved  sync.WaitGroup // commits whose clients were refused already
@@ -92,7 +93,7 @@ func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
-		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), reported: newReported(c.Store),
+		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
 		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
@@ -176,6 +177,6 @@ type Request struct {
 // Answer is the outcome of a check.
 type Answer struct {
 	Check    *spend.Check
-	Replayed bool           // the recorded answer of an earlier request
-	Outcome  *spend.Outcome // the last report of a replayed check; nil before there is one
+	Replayed bool         // the recorded answer of an earlier request
+	Became   spend.Course // what became of a replayed check
 }

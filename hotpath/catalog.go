@@ -246,6 +246,7 @@ func (c *catalog) compile(policyID string, version int) (*policy.Program, error)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("stored policy %s version %d does not compile: %w", stored.PolicyID, stored.Version, err)
 	}
+	p.SetRedeemTerms(stored.Redeem)
 	if stored.Budgets != nil {
 		since := make(map[string]policy.BudgetSince, len(stored.Budgets))
 		for id, b := range stored.Budgets {

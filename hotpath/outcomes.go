@@ -47,6 +47,17 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
+	return a.take(ctx, r, check, func(course *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+		return a.next(ctx, r, course, check, report)
+	})
+}
+
+// take records the next step of what became of a check, which next makes of the steps
+// so far, or finds it recorded already: replayed. Of two at once the store takes one, and
+// the other looks again: it was refused.
+func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check,
+	next func(course *spend.Course, refused bool) (o *spend.Outcome, replayed bool, err error),
+) (o *spend.Outcome, replayed bool, err error) {
 	if _, ok := a.writer.Reserve(); !ok {
 		return nil, false, ErrOverloaded
 	}
@@ -57,11 +68,12 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 		}
 	}()
 	for range maxReclaims {
-		known, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
+		steps, err := a.store.Outcomes(ctx, []spend.ID{check.ID})
 		if err != nil {
 			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		o, replayed, err := a.next(ctx, r, known, check, report)
+		course := spend.CourseOf(steps)
+		o, replayed, err := next(&course, reporting.refused)
 		if err != nil || replayed {
 			return o, replayed, err
 		}
@@ -76,21 +88,14 @@ func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, 
 	return nil, false, fmt.Errorf("%w: a report was overtaken too often", ErrUnavailable)
 }
 
-// next returns the outcome to be recorded behind those that are known, or the one
-// that says the same already (S39, S61).
-func (a *Authorizer) next(ctx context.Context, r Request, known []*spend.Outcome, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
+// next returns the outcome to be recorded behind what is known, or the report that says
+// the same already (S39, S61).
+func (a *Authorizer) next(ctx context.Context, r Request, course *spend.Course, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
 	o = r.outcome(check, report)
-	o.Number = len(known) + 1
-	if len(known) > 0 {
-		o.Follows = known[len(known)-1]
-	}
+	o.Step, o.Number, o.Follows = course.Next(), len(course.Reports)+1, course.Last()
 	o.SetRelease(r.Access.mayRelease())
-	if o.MayRelease && o.GivesBack() {
-		asked, err := a.askedFor(ctx, r.Access, check)
-		if err != nil {
-			return nil, false, err
-		}
-		o.SetRelease(!asked)
+	if err := a.mayReport(ctx, r, course, check, o); err != nil {
+		return nil, false, err
 	}
 	last, corrects := o.Follows, report.Supersedes
 	if check.Decision.Effect != spend.Allow && (!o.MayRelease || last == nil && o.Status != spend.Executed) {
@@ -107,12 +112,43 @@ func (a *Authorizer) next(ctx context.Context, r Request, known []*spend.Outcome
 	switch {
 	case repeats && (!follows || last.Release == o.Release && last.Excess == o.Excess):
 		return last, true, nil
-	case !o.MayRelease && corrects == 0 && known[0].Same(o): // its own, before a releasing key reported
-		return known[0], true, nil
+	case !o.MayRelease && corrects == 0 && course.Reports[0].Same(o): // its own, before a releasing key reported
+		return course.Reports[0], true, nil
 	case follows, o.MayRelease && corrects == last.Number && last.Number < spend.MaxReports:
 		return o, false, nil
 	}
 	return nil, false, &AlreadyReportedError{last}
+}
+
+// mayReport refuses the report of a redeemed check by others than who redeemed it, until
+// it is in doubt or was reported on: then whoever releases and did not ask may (S74). It
+// takes the right to give back from who asked (S61), and refuses what a policy takes of a
+// redeemed check only.
+func (a *Authorizer) mayReport(ctx context.Context, r Request, course *spend.Course, check *spend.Check, o *spend.Outcome) error {
+	by := course.Redeemed
+	others := by != nil && !r.Access.redeemed(by)
+	gives := o.MayRelease && o.GivesBack() && (by == nil || by.KeyID != r.Access.keyID())
+	asked := false
+	if o.MayRelease && (others || gives) {
+		var err error
+		if asked, err = a.askedFor(ctx, r.Access, check); err != nil {
+			return err
+		}
+	}
+	if others && (asked || !o.MayRelease || course.Doubt == nil && course.Reports == nil) {
+		return &AlreadyRedeemedError{by, course.Last()}
+	}
+	if gives {
+		o.SetRelease(!asked)
+	}
+	if by != nil || o.Status != spend.Executed {
+		return nil
+	}
+	terms, err := a.redeemTerms(ctx, check)
+	if err == nil && terms.Required {
+		err = ErrCheckNotRedeemed
+	}
+	return err
 }
 
 // outcome returns what the report says of the check.
@@ -150,6 +186,7 @@ func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.C
 type reporting struct {
 	a          *Authorizer
 	deadline   time.Time
+	refused    bool // by the store, the last time
 	handedOver bool // the slot is freed when the commit's outcome is known
 }
 
@@ -180,6 +217,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	r.settle(at, held, err)
+	r.refused = errors.Is(err, commit.ErrReported)
 	switch {
 	case errors.Is(err, commit.ErrReported):
 		return errOvertaken
@@ -209,22 +247,19 @@ func (r *reporting) settle(at *guard.Attempt, held bool, err error) {
 	}
 }
 
-// newReported returns what looks up the last outcomes of checks, for many
-// replays at once.
-func newReported(store audit.Trail) *guard.Lookup[spend.ID, *spend.Outcome] {
-	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]*spend.Outcome, error) {
-		return audit.LastOutcomes(ctx, store, ids)
+// newBecame returns what looks up what became of checks, for many replays at once.
+func newBecame(store audit.Trail) *guard.Lookup[spend.ID, spend.Course] {
+	return guard.NewLookup(func(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.Course, error) {
+		return audit.Courses(ctx, store, ids)
 	})
 }
 
 // replay answers with a recorded check, and with what became of it (S57).
-func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (Answer, error) {
+func (a *Authorizer) replay(ctx context.Context, check *spend.Check) (answer Answer, err error) {
 	a.metrics.replays.Inc()
-	answer := Answer{Check: check, Replayed: true}
-	if !check.TakesOutcome() {
-		return answer, nil
+	answer = Answer{Check: check, Replayed: true}
+	if check.TakesOutcome() {
+		answer.Became, _, err = a.became.Get(ctx, check.ID)
 	}
-	o, _, err := a.reported.Get(ctx, check.ID)
-	answer.Outcome = o
 	return answer, err
 }

@@ -117,8 +117,16 @@ func eventsAreThere(t *testing.T, s Subject) {
 
 	approvalEvents(t, s, f, news)
 	outcomeEvents(t, s, f, news)
+	paid := newCheck(f)
+	mustCommit(t, s, paid)
+	mustReport(t, s, redemption(f, paid))
+	mustReport(t, s, step(f, paid, 2, spend.InDoubt))
+	redeemed := news("a redemption", audit.EventCheckRedeemed, audit.EventCheckInDoubt)
+	if o := redeemed[0].Outcome; o.CheckID != paid.ID || o.KeyID != "key_1" || redeemed[0].PolicyID != "refunds" || redeemed[1].Outcome.Status != spend.InDoubt {
+		t.Errorf("redeemed: %+v, %+v", redeemed[0], redeemed[1])
+	}
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 23 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 25 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
 		for _, of := range audit.EventTypes() {

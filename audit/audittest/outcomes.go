@@ -19,7 +19,7 @@ import (
 // report is an outcome of the check, by a key that may release or may not.
 func report(f spend.Fence, of *spend.Check, number int, status spend.Status, mayRelease bool) *spend.Outcome {
 	o := &spend.Outcome{
-		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Number: number, Status: status, KeyID: "key_0", RequestID: "req_0123456789ab",
+		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: number, Number: number, Status: status, KeyID: "key_0", RequestID: "req_0123456789ab",
 		Fence: f, Check: of,
 	}
 	if status == spend.Executed {

@@ -91,6 +91,8 @@ func checkTests() []test {
 		{"OutcomesFollow", outcomesFollow},
 		{"UseFollows", useFollows},
 		{"OutcomesRace", outcomesRace},
+		{"RedemptionsAreSteps", redemptionsAreSteps},
+		{"RedemptionsRace", redemptionsRace},
 		{"ReleasedPasses", releasedPasses},
 		{"DeploymentIsNamed", deploymentIsNamed},
 		{"StaleEpoch", staleEpoch},

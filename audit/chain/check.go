@@ -130,6 +130,12 @@ func (r *fieldReader) letter(letters string, nullable bool) int {
 	return i
 }
 
+// hash is zero for null.
+func (r *fieldReader) hash() (h spend.Hash) {
+	copy(h[:], r.sized(len(h)))
+	return h
+}
+
 func (r *fieldReader) boolean() bool {
 	field := r.sized(1)
 	if field == nil || field[0] > 1 {

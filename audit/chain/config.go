@@ -12,7 +12,7 @@ import (
 // PolicyColumns are the columns of a policy in the order in which its row is
 // encoded.
 func PolicyColumns() []string {
-	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets"}
+	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem"}
 }
 
 // KeyColumns are the columns of an API key in the order in which its row is

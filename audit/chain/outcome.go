@@ -11,7 +11,7 @@ import (
 
 // The one-letter codes of an outcome's values.
 const (
-	StatusLetters  = "xfv"
+	StatusLetters  = "xfvrd"
 	ReleaseLetters = "npd"
 	ExcessLetters  = "\x00epu" // no letter stands for none
 )
@@ -25,17 +25,17 @@ var ErrNotOutcome = errors.New("not an outcome")
 // encoded. The amount is encoded as text.
 func OutcomeColumns() []string {
 	return []string{
-		"outcome_id", "check_id", "node", "epoch", "number", "status", "release", "excess", "amount",
-		"reference", "note", "key_id", "principal", "request_id", "may_release",
+		"outcome_id", "check_id", "node", "epoch", "step", "number", "status", "release", "excess", "amount",
+		"reference", "note", "key_id", "principal", "request_id", "may_release", "replay", "once",
 	}
 }
 
 // outcomeFields is how many columns OutcomeColumns has.
-const outcomeFields = 15
+const outcomeFields = 18
 
 // The values at the index of their letters.
 var (
-	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided}
+	statuses = [...]spend.Status{spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt}
 	releases = [...]spend.Release{spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone}
 	excesses = [...]spend.Excess{"", spend.ExcessCounted, spend.ExcessPending, spend.Unapproved}
 )
@@ -75,6 +75,7 @@ func AppendOutcome(b []byte, o *spend.Outcome) []byte {
 	b = appendField(b, o.CheckID[:])
 	b = appendField(b, o.Fence.Node[:])
 	b = appendField(b, o.Fence.Epoch[:])
+	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(o.Step))
 	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(o.Number))
 	b = appendLetter(b, StatusLetter(o.Status))
 	b = appendLetter(b, ReleaseLetter(o.Release))
@@ -93,7 +94,16 @@ func AppendOutcome(b []byte, o *spend.Outcome) []byte {
 	b = appendField(b, o.KeyID)
 	b = appendOptional(b, o.Principal)
 	b = appendField(b, o.RequestID)
-	return appendBoolean(b, o.MayRelease)
+	b = appendBoolean(b, o.MayRelease)
+	return appendHash(appendHash(b, o.Replay), o.Once)
+}
+
+// appendHash adds a hash; null when it is zero.
+func appendHash(b []byte, h spend.Hash) []byte {
+	if h.IsZero() {
+		return appendNull(b)
+	}
+	return appendField(b, h[:])
 }
 
 // ParseOutcome reads what AppendOutcome encodes. It fails with ErrNotRow or
@@ -116,6 +126,7 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 	for _, id := range []*spend.ID{&o.ID, &o.CheckID, &o.Fence.Node, &o.Fence.Epoch} {
 		r.bytes(id[:])
 	}
+	o.Step = int(r.integer(2))
 	o.Number = int(r.integer(2))
 	o.Status = statuses[r.letter(StatusLetters, false)]
 	o.Release = releases[r.letter(ReleaseLetters, false)]
@@ -130,6 +141,7 @@ func OutcomeOf(fields [][]byte) (*spend.Outcome, error) {
 		*text = r.text()
 	}
 	o.MayRelease = r.boolean()
+	o.Replay, o.Once = r.hash(), r.hash()
 	if r.wrong != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotOutcome, r.wrong)
 	}

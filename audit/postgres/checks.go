@@ -122,9 +122,9 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 	switch q.Outcome {
 	case "":
 	case audit.NoOutcome:
-		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id)")
+		text.add(" AND decision = 'a' AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = examined.check_id AND o.number > 0)")
 	default:
-		text.add(" AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = '" +
+		text.add(" AND (SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = '" +
 			string(chain.StatusLetter(q.Outcome)) + "'")
 	}
 	text.within(q.Bounds)

@@ -19,7 +19,7 @@ const released = `(CASE WHEN c.approval IS NOT NULL THEN EXISTS (
 	SELECT FROM changes AS e WHERE e.subject = name_approval(c.check_id) AND e.kind = 'approval.expired') ELSE false END
 	OR coalesce((SELECT bool_or(o.release = 'd' AND o.status <> 'x') FROM outcomes AS o WHERE o.check_id IN (c.check_id,
 	CASE WHEN c.approval IS NOT NULL THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id) END)
-	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)), false))`
+	AND o.step = (SELECT max(l.step) FROM outcomes AS l WHERE l.check_id = o.check_id)), false))`
 
 // PassStates implements audit.Trail.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
@@ -44,7 +44,7 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	if len(checkIDs) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, number",
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, step",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
 }
 
@@ -54,10 +54,10 @@ func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {
 
 // appendOutcome adds an outcome_row, a composite value in the binary format.
 func appendOutcome(b []byte, o *spend.Outcome) []byte {
-	b = binary.BigEndian.AppendUint32(b, 13) // fields
+	b = binary.BigEndian.AppendUint32(b, 17) // fields
 	b = appendField(b, pgtype.UUIDOID, o.ID[:])
 	b = appendField(b, pgtype.UUIDOID, o.CheckID[:])
-	b = binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(o.Number))
+	b = appendInt16(appendInt16(b, o.Step), o.Number)
 	b = appendLetter(b, chain.StatusLetter(o.Status))
 	b = appendLetter(b, chain.ReleaseLetter(o.Release))
 	if o.Excess == "" {
@@ -75,7 +75,24 @@ func appendOutcome(b []byte, o *spend.Outcome) []byte {
 	b = appendText(b, o.KeyID)
 	b = appendOptional(b, o.Principal)
 	b = appendText(b, o.RequestID)
-	return appendBool(b, o.MayRelease)
+	b = appendBool(b, o.MayRelease)
+	b = appendHash(appendHash(b, o.Replay), o.Once)
+	if o.RedeemBy.IsZero() {
+		return appendNull(b, pgtype.Int8OID)
+	}
+	return appendInt64(b, o.RedeemBy.UnixMilli())
+}
+
+func appendInt16(b []byte, n int) []byte {
+	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(n))
+}
+
+// appendHash adds a hash; null when it is zero.
+func appendHash(b []byte, h spend.Hash) []byte {
+	if h.IsZero() {
+		return appendNull(b, pgtype.ByteaOID)
+	}
+	return appendField(b, pgtype.ByteaOID, h[:])
 }
 
 func appendBool(b []byte, value bool) []byte {

@@ -28,7 +28,8 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // BeginRestored begins a new epoch, before nodes start on a database that was
 // restored. Its fences are those of the backup, so a node that was cut off later
 // could record what it had claimed; and Redis may hold claims of checks that
-// are gone. Neither counts in a new epoch. Violations that came from another
+// are gone. Neither counts in a new epoch. No check that is there is redeemed
+// any more: it may have been, after the backup. Violations that came from another
 // server are counted anew. Webhooks are disabled until an admin enables them: their
 // receivers have had the events, or are another deployment's. It fails with ErrNodesConnected.
 func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
@@ -55,6 +56,9 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	r.Epoch = spend.NewID(time.Now())
 	if _, err := conn.Exec(ctx, "SELECT rotate_epoch(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
 		return r, fmt.Errorf("cannot begin an epoch: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = to_ms(clock_timestamp())"); err != nil {
+		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)
 	}
 	// Violations are counted by numbers of transactions, which are this server's own.
 	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() WHERE cluster <> system_identifier"); err != nil {

@@ -156,7 +156,7 @@ func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.
 func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
-	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY number", func(row []byte) error {
+	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY step", func(row []byte) error {
 		o, err := chain.ParseOutcome(bytes.Clone(row))
 		all = append(all, o)
 		return err

@@ -35,7 +35,8 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		FROM state AS s, {schema}.approvals AS a WHERE a.xid < s.below AND a.xid <> ALL (s.pending)
 	UNION ALL SELECT o.outcome_id, n.type, k.policy_id, k.agent_id, k.check_id IS NOT NULL
 		FROM state AS s CROSS JOIN {schema}.outcomes AS o LEFT JOIN {schema}.checks AS k ON k.check_id = o.check_id
-			CROSS JOIN LATERAL (VALUES ('o'::"char", true), ('p', o.release = 'p'), ('x', o.excess IN ('e', 'p'))) AS n (type, occurred)
+			CROSS JOIN LATERAL (VALUES ('o'::"char", o.number > 0), ('p', o.release = 'p'), ('x', o.excess IN ('e', 'p')),
+				('m', o.status = 'r'), ('n', o.status = 'd')) AS n (type, occurred)
 		WHERE o.xid < s.below AND o.xid <> ALL (s.pending) AND n.occurred`
 
 // strayEvents are events without a source that has a number, sources without their
@@ -63,7 +64,7 @@ const hiddenSources = `SELECT h.source, h.type::text
 		UNION ALL SELECT id, 'b' FROM {schema}.budget_exhaustions WHERE xid >= next
 		UNION ALL SELECT id, 'v' FROM {schema}.violations WHERE xid >= next
 		UNION ALL SELECT id, 'r' FROM {schema}.approvals WHERE xid >= next
-		UNION ALL SELECT outcome_id, 'o' FROM {schema}.outcomes WHERE xid >= next) AS h (source, type)
+		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' ELSE 'o' END FROM {schema}.outcomes WHERE xid >= next) AS h (source, type)
 	WHERE s.cluster = c.system_identifier`
 
 // eventType returns the type of a letter, or the letter that names none.

@@ -59,9 +59,9 @@ func verifiedTables() map[string]verified {
 			"budgets": "jsonb",
 		}, []string{"policy_id", "version", "generation"}},
 		"outcomes": {chain.OutcomeColumns(), map[string]string{
-			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "number": "smallint", "status": `"char"`, "release": `"char"`,
-			"excess": `"char"`, "amount": "numeric", "may_release": "boolean",
-		}, []string{"outcome_id", "check_id", "number"}},
+			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "step": "smallint", "number": "smallint", "status": `"char"`, "release": `"char"`,
+			"excess": `"char"`, "amount": "numeric", "may_release": "boolean", "replay": "bytea", "once": "bytea",
+		}, []string{"outcome_id", "check_id", "step", "number"}},
 		"batches": {batches, map[string]string{
 			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",
 		}, batches},

@@ -58,6 +58,31 @@ func ActionHash(c *Check) Hash {
 	return sha256.Sum256(b)
 }
 
+// Differing returns the members in which the action of a check of that type is another
+// than the check's, by what ActionHash covers, as requests name them.
+func (c *Check) Differing(a *Action, t ActionType) (names []string) {
+	own := &c.Action
+	for _, m := range []struct {
+		name string
+		same bool
+	}{
+		{"agent_id", a.AgentID == own.AgentID},
+		{"policy_id", a.PolicyID == own.PolicyID},
+		{"action_type", t == c.ActionType},
+		{"amount", a.Amount == own.Amount},
+		{"currency", a.Currency == own.Currency},
+		{"counterparty", a.Counterparty == own.Counterparty},
+		{"payment_method", a.PaymentMethod == own.PaymentMethod},
+		{"merchant_or_vendor", a.MerchantOrVendor == own.MerchantOrVendor},
+		{"metadata", a.Metadata.JSON == own.Metadata.JSON || HashJSON(a.Metadata.JSON) == HashJSON(own.Metadata.JSON)},
+	} {
+		if !m.same {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
 // HashJSON returns the hash of a JSON value by meaning: its numbers are decimals
 // and its objects have no member order.
 func HashJSON(value string) Hash {

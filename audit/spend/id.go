@@ -15,15 +15,16 @@ type ID [16]byte
 
 // The prefixes of written IDs. A violation shares the ID of its check.
 const (
-	PrefixCheck     = "chk_"
-	PrefixViolation = "viol_"
-	PrefixKey       = "key_"
-	PrefixPolicy    = "pol_"
-	PrefixApproval  = "apr_"
-	PrefixEvent     = "evt_"
-	PrefixWebhook   = "whk_"
-	PrefixDelivery  = "dlv_"
-	PrefixBacktest  = "bt_"
+	PrefixCheck      = "chk_"
+	PrefixViolation  = "viol_"
+	PrefixKey        = "key_"
+	PrefixPolicy     = "pol_"
+	PrefixApproval   = "apr_"
+	PrefixEvent      = "evt_"
+	PrefixWebhook    = "whk_"
+	PrefixDelivery   = "dlv_"
+	PrefixRedemption = "rdm_"
+	PrefixBacktest   = "bt_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

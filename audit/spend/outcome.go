@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// Outcome is what became of an allowed action, as it was reported: a row of the
-// audit trail (S39, S41).
+// Outcome is a step of what became of an allowed action, a row of the audit trail:
+// that it was redeemed (S74), that it is in doubt since, or a report (S39, S41). Steps
+// of a check have numbers without gaps, so that of two at once one is recorded.
 type Outcome struct {
-	ID        ID // its millisecond is when it was reported
+	ID        ID // its millisecond is when it was recorded
 	CheckID   ID
-	Number    int // counts the reports of a check, from 1 to MaxReports
+	Step      int // counts the steps of a check, from 1
+	Number    int // counts the reports of a check, from 1 to MaxReports; 0 of what is none
 	Status    Status
 	Amount    Amount // that was moved; 0 unless executed
 	Reference string
@@ -26,28 +28,37 @@ type Outcome struct {
 	RequestID string
 	Fence     Fence // under which it is committed
 
+	Replay Hash // of a redemption: its API key and its Idempotency-Key; zero without one
+	Once   Hash // of a redemption: its lasting key; zero without one
+	// RedeemBy is until when a redemption may be recorded, by the store's clock. A store
+	// that reads outcomes leaves it out.
+	RedeemBy time.Time
+
 	// Check is the allowed check, whose charges are corrected. A store that reads
 	// outcomes leaves it out.
 	Check *Check
-	// Follows is the report before, which this one corrects; nil of the first. A store
-	// that reads outcomes leaves it out.
+	// Follows is the report before, which this one corrects; nil of the first, and of what
+	// is no report. A store that reads outcomes leaves it out.
 	Follows *Outcome
 }
 
 // Status is what became of an action.
 type Status string
 
-// The statuses.
+// The statuses of reports, and those of the other steps.
 const (
 	Executed Status = "executed"
 	Failed   Status = "failed"
 	Voided   Status = "voided"
+
+	Redeemed Status = "redeemed"
+	InDoubt  Status = "in_doubt" // redeemed, and nobody knows what became of it
 )
 
 // StatusForm says what Status.Known accepts, for messages.
 const StatusForm = "must be executed, failed or voided"
 
-// Known reports whether there is such a status.
+// Known reports whether reports have such a status.
 func (s Status) Known() bool { return s == Executed || s == Failed || s == Voided }
 
 // Release says whether the report gave something back (S40).
@@ -141,6 +152,47 @@ func (o *Outcome) GivesBack() bool {
 // Restores reports whether the report takes a check's release back: it was carried out
 // after all, and holds its fingerprint again (S61).
 func (o *Outcome) Restores() bool { return o.Follows.Frees() && !o.Frees() }
+
+// Course is what became of an allowed check so far.
+type Course struct {
+	Redeemed *Outcome // nil unless it was
+	Doubt    *Outcome // likewise
+	Reports  []*Outcome
+}
+
+// CourseOf returns what the steps of a check come to, which are in their order.
+func CourseOf(steps []*Outcome) (c Course) {
+	for _, o := range steps {
+		switch o.Status {
+		case Redeemed:
+			c.Redeemed = o
+		case InDoubt:
+			c.Doubt = o
+		default:
+			c.Reports = append(c.Reports, o)
+		}
+	}
+	return c
+}
+
+// Last returns the last report; nil before there is one.
+func (c *Course) Last() *Outcome {
+	if len(c.Reports) == 0 {
+		return nil
+	}
+	return c.Reports[len(c.Reports)-1]
+}
+
+// Next returns the number of the step that follows.
+func (c *Course) Next() int {
+	next := len(c.Reports) + 1
+	for _, o := range []*Outcome{c.Redeemed, c.Doubt} {
+		if o != nil {
+			next++
+		}
+	}
+	return next
+}
 
 // Same reports whether both reports say the same.
 func (o *Outcome) Same(other *Outcome) bool {

@@ -22,6 +22,7 @@ const (
 	ApprovalsDecide
 	BacktestsWrite
 	EventsRead
+	ChecksRedeem
 
 	// unknownScope is of a name in a stored key that this build does not know:
 	// it permits nothing, and the set is not empty for it.
@@ -32,6 +33,7 @@ const (
 var scopeNames = [...]string{
 	"checks:write", "checks:read", "policies:read", "policies:write", "budgets:read", "outcomes:write",
 	"outcomes:release", "approvals:read", "approvals:decide", "backtests:write", "events:read",
+	"checks:redeem",
 }
 
 // ScopeForm says what ParseScope accepts, for messages.
@@ -84,8 +86,9 @@ func (s *Scopes) UnmarshalJSON(b []byte) error {
 }
 
 // checksAlone are the scopes that scopes with checks:write must not have: who
-// asks for money writes no rules, decides no approval and refills no budget.
-const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease
+// asks for money writes no rules, decides no approval, refills no budget and does not
+// redeem.
+const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem
 
 // Conflict returns the scopes of the set that must not be given together with
 // checks:write, if that is in it (S30).
@@ -105,12 +108,13 @@ const (
 	Author   Role = "author"
 	Approver Role = "approver"
 	Executor Role = "executor"
+	Gateway  Role = "gateway" // stands between agents and what moves money: asks and redeems
 	Auditor  Role = "auditor"
 	Full     Role = "full"
 )
 
 // RoleForm says what Role.Known accepts, for messages.
-const RoleForm = "must be agent, author, approver, executor, auditor or full"
+const RoleForm = "must be agent, author, approver, executor, gateway, auditor or full"
 
 // Known reports whether there is such a role.
 func (r Role) Known() bool { return r.Scopes() != unknownScope }
@@ -125,11 +129,13 @@ func (r Role) Scopes() Scopes {
 	case Approver:
 		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead
 	case Executor:
-		return OutcomesWrite | OutcomesRelease | ChecksRead
+		return ChecksRedeem | OutcomesWrite | OutcomesRelease | ChecksRead
+	case Gateway:
+		return ChecksWrite | ChecksRedeem | OutcomesWrite | OutcomesRelease | PoliciesRead | ChecksRead | BudgetsRead | ApprovalsRead
 	case Auditor:
 		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead
-	case Full: // what every key could do before there were scopes, and what came since but for deciding and releasing
-		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease
+	case Full: // what every key could do before there were scopes, and what came since but for deciding, releasing and redeeming
+		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem
 	}
 	return unknownScope
 }

@@ -33,9 +33,9 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	switch q.Outcome {
 	case "":
 	case audit.NoOutcome:
-		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes)")
+		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes WHERE number > 0)")
 	default:
-		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.number DESC LIMIT 1) = ?", string(q.Outcome))
+		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = ?", string(q.Outcome))
 	}
 	w.within(q.Bounds)
 	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns()+" FROM (SELECT *"+examined+"?) AS examined WHERE true"+w.text+

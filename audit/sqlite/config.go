@@ -39,9 +39,9 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
 			return err
 		}
-		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
-			created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)))
+		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
+			created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()))
 		if err != nil {
 			return err
 		}

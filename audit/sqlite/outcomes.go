@@ -19,12 +19,13 @@ const released = `(c.approval IS NOT NULL AND EXISTS (
 	OR EXISTS (SELECT 1 FROM outcomes AS o
 	WHERE o.check_id IN (c.check_id, (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = c.check_id))
 	AND o.release = 'done' AND o.status <> 'executed'
-	AND o.number = (SELECT max(l.number) FROM outcomes AS l WHERE l.check_id = o.check_id)))`
+	AND o.step = (SELECT max(l.step) FROM outcomes AS l WHERE l.check_id = o.check_id)))`
 
 func outcomeColumns() string { return strings.Join(chain.OutcomeColumns(), ", ") }
 
-// insertOutcomes records outcomes, or names the checks whose last report has another
-// number than the one before.
+// insertOutcomes records outcomes, or names the checks whose last step has another
+// number than the one before, whose redemption comes too late, or has a lasting key of
+// another.
 func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 	known := new(audit.ReportedError)
 	for _, o := range outcomes {
@@ -32,11 +33,21 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 		if o.Status == spend.Executed {
 			amount = o.Amount.String()
 		}
-		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15
-			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = ?5)
-				AND (?5 = 1 OR ?15 AND EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND number = ?5 - 1))`,
-			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Number, string(o.Status), string(o.Release), orNull(string(o.Excess)), amount,
-			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease)
+		if ok, err := mayRedeem(tx, o); err != nil {
+			return err
+		} else if !ok {
+			known.CheckIDs = append(known.CheckIDs, o.CheckID)
+			continue
+		}
+		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18
+			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
+				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
+					ELSE EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5 - 1 AND CASE ?7
+						WHEN 'redeemed' THEN false
+						WHEN 'in_doubt' THEN status = 'redeemed'
+						ELSE number = ?6 - 1 AND (?6 = 1 OR ?16) END) END`,
+			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release), orNull(string(o.Excess)), amount,
+			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay), hashOrNull(o.Once))
 		if err != nil {
 			return err
 		}
@@ -44,6 +55,8 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 			return err
 		} else if rows == 0 {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
+		} else if err := noteRedemption(tx, o); err != nil {
+			return err
 		}
 	}
 	if known.CheckIDs != nil {
@@ -70,15 +83,15 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 // Outcomes implements audit.Trail.
 func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error) {
 	return collect(ctx, s.reader, "cannot look up outcomes", scanOutcome,
-		"SELECT "+outcomeColumns()+" FROM outcomes WHERE check_id IN ("+marks(len(checkIDs))+") ORDER BY check_id, number", idArgs(checkIDs)...)
+		"SELECT "+outcomeColumns()+" FROM outcomes WHERE check_id IN ("+marks(len(checkIDs))+") ORDER BY check_id, step", idArgs(checkIDs)...)
 }
 
 // scanOutcome reads outcomeColumns.
 func scanOutcome(row scanner) (*spend.Outcome, error) {
 	o := new(spend.Outcome)
-	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Number, (*string)(&o.Status), (*string)(&o.Release),
-		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID, &o.MayRelease)
-	if err == nil && !o.Status.Known() {
+	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status), (*string)(&o.Release),
+		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID, &o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]))
+	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}
 	if err != nil {

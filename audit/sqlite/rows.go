@@ -51,6 +51,13 @@ func idOrNull(id spend.ID) any {
 	return id[:]
 }
 
+func hashOrNull(h spend.Hash) any {
+	if h.IsZero() {
+		return nil
+	}
+	return h[:]
+}
+
 // appendViolation adds the values of storedViolationColumns.
 func appendViolation(args []any, c *spend.Check) []any {
 	a, d := &c.Action, &c.Decision

@@ -50,6 +50,7 @@ CREATE TABLE outcomes (
     check_id   BLOB    NOT NULL,
     node       BLOB    NOT NULL,
     epoch      BLOB    NOT NULL,
+    step       INTEGER NOT NULL,
     number     INTEGER NOT NULL,
     status     TEXT    NOT NULL,
     release    TEXT    NOT NULL,
@@ -61,8 +62,25 @@ CREATE TABLE outcomes (
     principal  TEXT,
     request_id TEXT    NOT NULL,
     may_release INTEGER NOT NULL, -- who reported
-    PRIMARY KEY (check_id, number)
+    replay     BLOB,
+    once       BLOB,
+    PRIMARY KEY (check_id, step)
 ) STRICT;
+
+-- Lasting keys of redemptions, and the redeemed checks of which nothing was reported, as in
+-- PostgreSQL.
+CREATE TABLE redemption_keys (
+    key_hash BLOB PRIMARY KEY,
+    check_id BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE redemptions_open (
+    check_id    BLOB    PRIMARY KEY,
+    redeemed_at INTEGER NOT NULL,
+    doubted_at  INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX redemptions_open_at ON redemptions_open (redeemed_at) WHERE doubted_at IS NULL;
 
 -- Each commit adds its place in the hash chain of the node incarnation that wrote
 -- it (G8), as in PostgreSQL.
@@ -216,6 +234,7 @@ CREATE TABLE policies (
     updated_at  INTEGER NOT NULL,
     generation  INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
     budgets     TEXT,              -- since when each counts, by rule_id, JSON; null when there is none
+    redeem      TEXT,              -- what it says of redemptions, JSON; null when nothing
     PRIMARY KEY (policy_id, version)
 ) STRICT;
 
@@ -361,7 +380,8 @@ END;
 CREATE TRIGGER outcomes_event AFTER INSERT ON outcomes
 BEGIN
     INSERT INTO events (source, type, policy_id, agent_id)
-        SELECT NEW.outcome_id, 'outcome.reported', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id;
+        SELECT NEW.outcome_id, CASE NEW.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
+            policy_id, agent_id FROM checks WHERE check_id = NEW.check_id;
     INSERT INTO events (source, type, policy_id, agent_id)
         SELECT NEW.outcome_id, 'outcome.release_pending', policy_id, agent_id FROM checks WHERE check_id = NEW.check_id AND NEW.release = 'pending';
     INSERT INTO events (source, type, policy_id, agent_id)

@@ -261,7 +261,7 @@ func TestTamperedPolicies(t *testing.T) {
 	tr := newTrail(t)
 	second := `policy "refunds" version 2`
 	for _, column := range tr.columns("policies") {
-		to := map[string]string{"text": "%s || ' '", "jsonb": `coalesce(%s, '{}') || '{"x":1}'`, "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'"}[column[1]]
+		to := map[string]string{"text": "coalesce(%s, '') || ' '", "jsonb": `coalesce(%s, '{}') || '{"x":1}'`, "integer": "%s + 10", "bigint": "%s + 10", "timestamp with time zone": "%s + interval '1 microsecond'"}[column[1]]
 		want := []string{"altered " + second}
 		switch column[0] {
 		case "policy_id":

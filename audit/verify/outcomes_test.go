@@ -19,7 +19,7 @@ func (tr *trail) report() []*spend.Outcome {
 	other := tr.find(func(c *spend.Check) bool { return isAllowed(c) && c != allowed })
 	made := func(of *spend.Check, number int, status spend.Status) *spend.Outcome {
 		return &spend.Outcome{
-			ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Number: number, Status: status, Release: spend.ReleaseDone,
+			ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Step: number, Number: number, Status: status, Release: spend.ReleaseDone,
 			KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: of, MayRelease: number > 1,
 		}
 	}
@@ -27,6 +27,7 @@ func (tr *trail) report() []*spend.Outcome {
 	full.Amount, _ = spend.ParseAmount("130.25")
 	full.Excess, full.Release = spend.ExcessPending, spend.ReleaseNone
 	full.Reference, full.Note, full.Principal = "psp-1 – ü", "a\tnote", "till"
+	full.Replay, full.Once = spend.Hash{1}, spend.Hash{2} // as redemptions have them
 	all := []*spend.Outcome{full, made(allowed, 2, spend.Voided), made(other, 1, spend.Failed)}
 	for _, o := range all {
 		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
@@ -49,7 +50,7 @@ func TestTamperedOutcomes(t *testing.T) {
 		t.Fatalf("untouched: %v, %v, %d outcomes", found, err, s.Outcomes)
 	}
 	columns := tr.columns("outcomes")
-	if len(columns) != 16 {
+	if len(columns) != 19 {
 		t.Errorf("%d columns", len(columns))
 	}
 	tr.exec("CREATE TABLE kept AS TABLE outcomes; ALTER TABLE outcomes DROP CONSTRAINT outcomes_pkey")
@@ -62,18 +63,18 @@ func TestTamperedOutcomes(t *testing.T) {
 		}
 		other := map[string]string{
 			"uuid": "gen_random_uuid()", "smallint": "%s + 1", "char": `CASE %s WHEN 'n' THEN 'p' WHEN 'f' THEN 'v' ELSE 'f' END`,
-			"numeric": "%s + 0.000000001", "boolean": "NOT %s", "text": "coalesce(%s, '') || ' '",
+			"numeric": "%s + 0.000000001", "boolean": "NOT %s", "bytea": "sha256(%s)", "text": "coalesce(%s, '') || ' '",
 		}[kind]
 		if strings.Contains(other, "%") {
 			other = fmt.Sprintf(other, name)
 		}
 		for _, to := range []string{other, "NULL"} {
-			if to == "NULL" && (name == "check_id" || name == "number") {
+			if to == "NULL" && (name == "check_id" || name == "step" || name == "number") {
 				continue // refused: rows could not be found by them
 			}
 			tr.exec("ALTER TABLE outcomes ALTER COLUMN %s DROP NOT NULL", name)
 			tr.exec("UPDATE outcomes SET %s = %s WHERE outcome_id = '%s'", name, to, all[0].ID.Text(""))
-			if name == "check_id" || name == "number" {
+			if name == "check_id" || name == "step" || name == "number" {
 				tr.exec("ALTER TABLE outcomes ALTER COLUMN %s SET NOT NULL", name)
 			}
 			tr.finds(nil, outcome("altered", all[0]))
@@ -89,7 +90,7 @@ func TestTamperedOutcomes(t *testing.T) {
 	tr.finds(nil, outcome("removed", all[1]))
 	back()
 	strange := &spend.Outcome{ID: spend.NewOutcomeID(time.Now().Add(-time.Hour))}
-	tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM kept LIMIT 1; UPDATE copy SET outcome_id = '%s', number = 7", strange.ID.Text(""))
+	tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM kept LIMIT 1; UPDATE copy SET outcome_id = '%s', step = 7, number = 7", strange.ID.Text(""))
 	tr.exec("INSERT INTO outcomes SELECT * FROM copy")
 	tr.finds(nil, outcome("inserted", strange))
 	back()
@@ -157,7 +158,7 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		charge(c)
 		c.Charges[1].Amount, c.Charges[1].NoCurrency = spend.Amount{}, true
 		o := &spend.Outcome{
-			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
+			ID: spend.NewOutcomeID(time.Now()), CheckID: c.ID, Step: 1, Number: 1, Status: report.status, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c,
 		}
 		o.Amount, _ = spend.ParseAmount(report.amount)
 		o.SetRelease(report.may)
@@ -169,7 +170,7 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		}
 		for _, status := range report.after {
 			next := *o
-			next.ID, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Number+1, o, status, spend.Amount{}
+			next.ID, next.Step, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Step+1, o.Number+1, o, status, spend.Amount{}
 			if status == spend.Executed {
 				next.Amount, _ = spend.ParseAmount("1")
 			}

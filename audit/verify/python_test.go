@@ -89,7 +89,7 @@ func TestStrangerAgrees(t *testing.T) {
 		"outcomes": func(tr *trail) {
 			all := tr.report()
 			tr.exec("UPDATE outcomes SET note = 'x' WHERE outcome_id = '%s'; DELETE FROM outcomes WHERE outcome_id = '%s'", all[0].ID.Text(""), all[1].ID.Text(""))
-			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy SET outcome_id = '%s', number = 7; INSERT INTO outcomes SELECT * FROM copy",
+			tr.exec("CREATE TEMPORARY TABLE copy AS SELECT * FROM outcomes LIMIT 1; UPDATE copy SET outcome_id = '%s', step = 7, number = 7; INSERT INTO outcomes SELECT * FROM copy",
 				spend.NewOutcomeID(time.Now()).Text(""))
 		},
 		"idempotency keys": func(tr *trail) {

@@ -151,6 +151,8 @@ var may = map[string][]string{
 	"budget_counters": {"INSERT", "UPDATE", "DELETE"}, "budget_principals": {"INSERT", "UPDATE", "DELETE"},
 	// Decisions and uses only by functions that prove them.
 	"approvals": {"INSERT"}, "approval_deadlines": {"INSERT"}, "outcomes": {"INSERT"}, "budget_exhaustions": {"INSERT"},
+	// Lasting keys are never free again; what is open is derived from outcomes.
+	"redemption_keys": {"INSERT"}, "redemptions_open": {"INSERT", "UPDATE", "DELETE"},
 	// Webhooks change by functions that record it; how far deliveries are does not count
 	// as their change.
 	"webhook_retries": {"INSERT", "UPDATE", "DELETE"}, "webhook_deliveries": {"INSERT", "DELETE"},

@@ -2,17 +2,28 @@ package sim
 
 import (
 	"context"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
-// reportable refuses outcomes that do not follow the last, with mu held.
+// reportable refuses outcomes that do not follow the last, or have a lasting key of
+// another check, with mu held.
 func (m *memory) reportable(outcomes []*spend.Outcome) error {
-	known := new(audit.ReportedError)
+	known, once := new(audit.ReportedError), make(map[spend.Hash]bool)
 	for _, o := range outcomes {
-		before := m.outcomes[o.CheckID]
-		if len(before) != o.Number-1 || o.Number > 1 && !o.MayRelease {
+		before := spend.CourseOf(m.outcomes[o.CheckID])
+		fits := o.Number == len(before.Reports)+1 && (o.Number == 1 || o.MayRelease)
+		switch o.Status {
+		case spend.Redeemed:
+			_, used := m.underOnce(o.Once)
+			fits = o.Step == 1 && !time.Now().After(o.RedeemBy) && !used && !once[o.Once]
+			once[o.Once] = !o.Once.IsZero()
+		case spend.InDoubt:
+			fits = before.Redeemed != nil && before.Doubt == nil && before.Reports == nil
+		}
+		if before.Next() != o.Step || !fits {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 		}
 	}
@@ -20,6 +31,41 @@ func (m *memory) reportable(outcomes []*spend.Outcome) error {
 		return known
 	}
 	return nil
+}
+
+// underOnce returns the check that was redeemed under a lasting key, with mu held.
+func (m *memory) underOnce(once spend.Hash) (spend.ID, bool) {
+	for check, steps := range m.outcomes {
+		if steps[0].Once == once && !once.IsZero() {
+			return check, true
+		}
+	}
+	return spend.ID{}, false
+}
+
+func (m *memory) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	check, ok := m.underOnce(once)
+	if !ok {
+		return check, audit.ErrNotFound
+	}
+	return check, ended(ctx)
+}
+
+func (m *memory) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for check, steps := range m.outcomes {
+		switch c := spend.CourseOf(steps); {
+		case c.Redeemed == nil || c.Reports != nil:
+		case c.Doubt != nil:
+			d.InDoubt++
+		case len(d.Due) < limit && time.Since(c.Redeemed.ID.Time()) >= spend.DoubtAfter:
+			d.Due = append(d.Due, check)
+		}
+	}
+	return d, ended(ctx)
 }
 
 // outcome returns the one with that ID, with mu held.

@@ -216,7 +216,7 @@ func (f *simulation) judgeFreed(fail func(string, ...any), freed []freeing) {
 		}
 		c := s.answer.Check
 		for _, r := range freed {
-			if c.ID == r.check && c.ID == r.by.CheckID && s.answer.Replayed && free(r, s.began, s.began.Add(s.took)) && !s.answer.Outcome.Frees() {
+			if c.ID == r.check && c.ID == r.by.CheckID && s.answer.Replayed && free(r, s.began, s.began.Add(s.took)) && !s.answer.Became.Last().Frees() {
 				fail("S40: check %d was answered %s, released at %s, without a word of it", s.number, c.ID.Text("chk_"), r.from)
 			}
 			if !r.check.IsZero() && !s.answer.Replayed && c.Decision.Reason == spend.ReasonDuplicate && free(r, s.began, checked[c.ID]) &&

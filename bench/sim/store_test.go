@@ -182,7 +182,7 @@ func (m *memory) record(chainID spend.ID, checks []*spend.Check, outcomes []*spe
 	}
 	for _, o := range outcomes {
 		stored := *o
-		stored.Check, stored.Follows = nil, nil
+		stored.Check, stored.Follows, stored.RedeemBy = nil, nil, time.Time{}
 		m.outcomes[o.CheckID] = append(m.outcomes[o.CheckID], &stored)
 		m.events = append(m.events, event{at: now, outcome: &stored})
 	}

@@ -324,6 +324,7 @@ func (n *node) startTasks(c config.Config) {
 	every(countEvery, "cannot count violations", n.store.CountViolations)
 	every(countEvery, "cannot count checks", n.store.CountChecks)
 	every(expireEvery, "cannot record which approvals have expired", n.expireApprovals())
+	every(expireEvery, "cannot record which redeemed checks are in doubt", n.doubts())
 	every(probeEvery, "", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
@@ -349,6 +350,23 @@ func (n *node) expireApprovals() func(context.Context) error {
 		since, err := n.store.ExpireApprovals(ctx)
 		if err == nil {
 			oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
+		}
+		return err
+	}
+}
+
+// doubts registers how many checks are in doubt, and returns what finds that out when
+// it records which are.
+func (n *node) doubts() func(context.Context) error {
+	inDoubt := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "checks_in_doubt",
+		Help: "Redeemed checks of which nobody knows whether they were carried out.",
+	})
+	n.ops.registry.MustRegister(inDoubt)
+	return func(ctx context.Context) error {
+		count, err := n.authorizer.Doubts(ctx)
+		if err == nil {
+			inDoubt.Set(float64(count))
 		}
 		return err
 	}

@@ -16,13 +16,13 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC, :"service";
 GRANT USAGE ON SCHEMA :"schema" TO :"service";
 
 -- The record.
-GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines, budget_exhaustions TO :"service";
+GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approval_deadlines, budget_exhaustions, redemption_keys TO :"service";
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
 GRANT SELECT ON policies, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
-GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
+GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
     decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
@@ -40,10 +40,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON backtests TO :"service";
 GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
-GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open TO :"service";
 GRANT SELECT, INSERT, UPDATE ON fenced_nodes TO :"service";
 GRANT SELECT, UPDATE ON epoch, horizon TO :"service";
-GRANT SELECT ON deployment, migrations, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, events, event_state TO :"service";
+GRANT SELECT ON deployment, migrations, redeemable, archived_days, archived_violations, violation_count_state, violation_counts, check_count_state, check_counts, events, event_state TO :"service";
 
 -- Counts of violations and checks are changed, and events numbered, by functions that can do
 -- nothing else.

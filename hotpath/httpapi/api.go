@@ -28,6 +28,8 @@ type authorizer interface {
 	Authenticate(ctx context.Context, c hotpath.Caller) (ratelimit.Quota, error)
 	Check(ctx context.Context, r hotpath.Request, action *spend.Action) (hotpath.Answer, ratelimit.Quota, error)
 	Report(ctx context.Context, r hotpath.Request, check *spend.Check, report hotpath.Report) (o *spend.Outcome, replayed bool, err error)
+	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, asked hotpath.Redemption) (o *spend.Outcome, replayed bool, err error)
+	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
 	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
 	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error)
 	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error)

@@ -34,14 +34,22 @@ func (x *exchange) answerCheck(answer hotpath.Answer) error {
 		x.trace.Check, x.trace.Replayed = answer.Check, answer.Replayed
 	}
 	x.setReplayed(answer.Replayed)
-	x.setOutcome(answer.Outcome)
+	x.setBecame(&answer.Became)
 	x.out = AppendCheckResult(x.out, answer.Check)
 	return x.answer(200)
 }
 
-// setOutcome says what became of a check that the response shows, if that was
-// reported (S57): its body is that of the first response.
-func (x *exchange) setOutcome(o *spend.Outcome) {
+// setBecame says what became of a check that the response shows, if it was redeemed
+// (S74) or that was reported (S57): its body is that of the first response.
+func (x *exchange) setBecame(course *spend.Course) {
+	if redeemed := course.Redeemed; redeemed != nil {
+		value := redeemed.ID.Append(nil, spend.PrefixRedemption)
+		if course.Doubt != nil && course.Reports == nil {
+			value = append(value, ";in_doubt"...)
+		}
+		x.ctx.Response.Header.SetCanonical(headerRedeemed, value)
+	}
+	o := course.Last()
 	if o == nil {
 		return
 	}
@@ -61,11 +69,12 @@ func (a *API) getCheck(x *exchange) error {
 		return err
 	}
 	if check.TakesOutcome() {
-		last, err := audit.LastOutcomes(ctx, a.store, []spend.ID{check.ID})
+		courses, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
 		if err != nil {
 			return err
 		}
-		x.setOutcome(last[check.ID])
+		became := courses[check.ID]
+		x.setBecame(&became)
 	}
 	x.out = AppendCheckResult(x.out, check)
 	return x.answer(200)

@@ -43,12 +43,12 @@ func (a *API) getChecks(x *exchange) error {
 	for i, c := range page.Checks {
 		ids[i] = c.ID
 	}
-	last, err := audit.LastOutcomes(ctx, a.store, ids)
+	became, err := audit.Courses(ctx, a.store, ids)
 	if err != nil {
 		return err
 	}
 	record := func(dst []byte, c **spend.Check) []byte {
-		return appendCheckRecord(dst, *c, last[(*c).ID], x.textAmounts)
+		return appendCheckRecord(dst, *c, became[(*c).ID], x.textAmounts)
 	}
 	position := page.Next[:]
 	for _, id := range query.listed {
@@ -115,8 +115,8 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 		}
 	}
 	if s, given := values["outcome"]; given {
-		if q.Outcome = spend.Status(s); q.Outcome != audit.NoOutcome && !q.Outcome.Known() {
-			faults.Add("outcome", "must be none, executed, failed or voided")
+		if q.Outcome = spend.Status(s); q.Outcome != audit.NoOutcome && q.Outcome != spend.InDoubt && !q.Outcome.Known() {
+			faults.Add("outcome", "must be none, in_doubt, executed, failed or voided")
 		}
 	}
 	var last time.Time

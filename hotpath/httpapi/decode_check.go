@@ -14,36 +14,14 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 	mark := len(r.faults)
 	hasAmount := false
 	for r.next() {
-		switch r.name {
-		case "agent_id":
-			a.AgentID = r.text()
-		case "policy_id":
-			a.PolicyID = r.text()
-		case "action_type":
-			a.Type = r.actionType()
-		case "amount":
+		switch {
+		case r.name == "amount":
 			a.Amount, hasAmount = r.amount()
-		case "currency":
-			a.Currency = r.currency()
-		case "counterparty":
-			a.Counterparty = r.text()
-		case "payment_method":
-			a.PaymentMethod = r.text()
-		case "merchant_or_vendor":
-			a.MerchantOrVendor = r.text()
-		case "reason_text":
-			a.ReasonText = r.text()
-		case "idempotency_key":
+		case r.name == "idempotency_key":
 			if !simulated {
 				a.IdempotencyKey = r.text()
 			}
-		case "approval_id":
-			if id := r.approvalID(); !simulated {
-				a.ApprovalID = id
-			}
-		case "metadata":
-			a.Metadata = spend.ReadMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
-		default:
+		case !r.actionMember(a, simulated):
 			r.unknown()
 		}
 	}
@@ -54,6 +32,38 @@ func (r *reader) action(a *spend.Action, simulated bool) {
 		r.missing("currency", mark)
 	}
 	r.validate(a, mark)
+}
+
+// actionMember reads a member of an action, but for the amount and the idempotency_key,
+// and reports whether there is such a one.
+func (r *reader) actionMember(a *spend.Action, simulated bool) bool {
+	switch r.name {
+	case "agent_id":
+		a.AgentID = r.text()
+	case "policy_id":
+		a.PolicyID = r.text()
+	case "action_type":
+		a.Type = r.actionType()
+	case "currency":
+		a.Currency = r.currency()
+	case "counterparty":
+		a.Counterparty = r.text()
+	case "payment_method":
+		a.PaymentMethod = r.text()
+	case "merchant_or_vendor":
+		a.MerchantOrVendor = r.text()
+	case "reason_text":
+		a.ReasonText = r.text()
+	case "approval_id":
+		if id := r.approvalID(); !simulated {
+			a.ApprovalID = id
+		}
+	case "metadata":
+		a.Metadata = spend.ReadMetadata(r.own(r.value(), 0), r.prefix+r.name, &r.faults)
+	default:
+		return false
+	}
+	return true
 }
 
 // validate adds the faults that the action's own rules find, but for fields

@@ -42,8 +42,8 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 }
 
 // appendCheckRecord writes a check's result, what it was the answer to and what
-// became of it, if that was reported.
-func appendCheckRecord(dst []byte, c *spend.Check, outcome *spend.Outcome, textAmounts bool) []byte {
+// became of it, if anything is recorded of that.
+func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmounts bool) []byte {
 	dst = AppendCheckResult(dst, c)
 	o := object(dst[:len(dst)-1])
 	if c.UsesApproval() {
@@ -52,11 +52,15 @@ func appendCheckRecord(dst []byte, c *spend.Check, outcome *spend.Outcome, textA
 	o.name("action")
 	o = appendAction(o, c, textAmounts)
 	o.text("principal", c.PrincipalName())
-	if outcome == nil {
+	if outcome := became.Last(); outcome == nil {
 		o.null("outcome")
 	} else {
 		o.name("outcome")
 		o = appendOutcome(o, outcome, textAmounts)
+	}
+	if became.Redeemed != nil {
+		o.name("redemption")
+		o = appendRedemption(o, became)
 	}
 	return o.end()
 }

@@ -30,6 +30,12 @@ func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
 	switch {
 	case e.Approval != nil:
 		o.approvalEvent(e, textAmounts)
+	case e.Type == audit.EventCheckRedeemed && e.Outcome != nil:
+		o.redemption(e.Outcome)
+		o.scope(e)
+	case e.Type == audit.EventCheckInDoubt && e.Outcome != nil:
+		o.doubt(e.Outcome)
+		o.scope(e)
 	case e.Outcome != nil:
 		o.outcome(e.Outcome, textAmounts)
 		o.scope(e)
@@ -47,6 +53,20 @@ func appendEventData(dst []byte, e *audit.Event, textAmounts bool) []byte {
 func (o *object) scope(e *audit.Event) {
 	o.optional("policy_id", e.PolicyID)
 	o.optional("agent_id", e.AgentID)
+}
+
+// doubt writes that a check is in doubt, and who said so; null of the service.
+func (o *object) doubt(said *spend.Outcome) {
+	o.id("check_id", said.CheckID, spend.PrefixCheck)
+	o.time("at", said.ID.Time())
+	if said.KeyID == spend.SystemKey {
+		o.null("principal")
+		o.null("key_id")
+	} else {
+		o.text("principal", said.Reporter())
+		o.text("key_id", said.KeyID)
+	}
+	o.optional("note", said.Note)
 }
 
 func (o *object) approvalEvent(e *audit.Event, textAmounts bool) {

@@ -38,6 +38,12 @@ func policyObject(dst []byte, p *audit.Policy) object {
 	o.given("description", p.Description)
 	o.integer("version", int64(p.Version))
 	o.raw("rules", p.Rules)
+	if p.Redeem.Required {
+		o.text("redeem", "required")
+	}
+	if p.Redeem.WithinMinutes > 0 {
+		o.integer("redeem_within_minutes", int64(p.Redeem.WithinMinutes))
+	}
 	o.time("created_at", p.CreatedAt)
 	o.time("updated_at", p.UpdatedAt)
 	o.raw("metadata", p.Metadata)

@@ -88,6 +88,9 @@ var refusals = [...]struct {
 		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
+	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
+	{hotpath.ErrCheckReleased, &refusal{409, "check_released", "an outcome of the check was reported, which closes its redemption: check the action again"}},
+	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},
 	{hotpath.ErrUnavailable, unavailable},
@@ -128,6 +131,9 @@ func refusalOf(err error) *refusal {
 	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
 		return &refusal{409, "outcome_already_reported", reported.Error()}
 	}
+	if refused := refusalOfRedemption(err); refused != nil {
+		return refused
+	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
 		return &refusal{403, "forbidden", forbidden.Error()}
 	}
@@ -144,6 +150,24 @@ func refusalOf(err error) *refusal {
 		return &refusal{400, codeBadRequest, malformed.reason}
 	}
 	return unexpected
+}
+
+// refusalOfRedemption returns the answer to what redemptions are refused with; nil if
+// it is none of that.
+func refusalOfRedemption(err error) *refusal {
+	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
+		return &refusal{409, "check_already_redeemed", redeemed.Error()}
+	}
+	if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); ok {
+		return &refusal{409, "check_expired", expired.Error()}
+	}
+	if mismatch, ok := errors.AsType[*hotpath.ActionMismatchError](err); ok {
+		return &refusal{409, "action_mismatch", mismatch.Error()}
+	}
+	if used, ok := errors.AsType[*hotpath.OnceUsedError](err); ok {
+		return &refusal{409, "once_used", used.Error()}
+	}
+	return nil
 }
 
 // refusalOfApproval returns the answer to a refused use of an approval.

@@ -69,6 +69,7 @@ var (
 	headerReset     = []byte("X-RateLimit-Reset")
 	headerReplayed  = []byte("Idempotent-Replayed")
 	headerOutcome   = []byte("Outcome")
+	headerRedeemed  = []byte("Redeemed")
 	valueTrue       = []byte("true")
 	typeJSON        = []byte("application/json")
 )

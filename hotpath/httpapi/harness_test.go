@@ -136,6 +136,15 @@ func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, 
 	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
 }
 
+func (f *fake) Redeem(_ context.Context, _ hotpath.Request, check *spend.Check, _ hotpath.Redemption) (*spend.Outcome, bool, error) {
+	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
+}
+
+func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _ string) (spend.Course, bool, error) {
+	step := &spend.Outcome{ID: testID(instant), CheckID: check.ID, KeyID: "key_0"}
+	return spend.Course{Redeemed: step, Doubt: step}, f.replayed, f.workErr
+}
+
 func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (audit.EventPage, bool, error) {
 	return audit.EventPage{Next: q.After}, true, f.workErr
 }

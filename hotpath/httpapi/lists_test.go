@@ -148,7 +148,7 @@ func TestAppendCheckRecord(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		result := string(AppendCheckResult(nil, c))
-		if got := string(appendCheckRecord(nil, c, nil, false)); got != result[:len(result)-1]+want || !json.Valid([]byte(got)) {
+		if got := string(appendCheckRecord(nil, c, spend.Course{}, false)); got != result[:len(result)-1]+want || !json.Valid([]byte(got)) {
 			t.Errorf("got  %s\nwant %s", got, result[:len(result)-1]+want)
 		}
 	}
@@ -166,7 +166,7 @@ func TestListsAreAnswered(t *testing.T) {
 	s := start(t, nil)
 	c := blockedCheck()
 	s.store.listed = []*spend.Check{c, c}
-	record := string(appendCheckRecord(nil, c, nil, false))
+	record := string(appendCheckRecord(nil, c, spend.Course{}, false))
 	list := func(path string) (cursor string) {
 		t.Helper()
 		a := s.do("GET", path, "")

@@ -19,8 +19,8 @@ func bodies() map[string]string {
 		"POST /v1/policies": strings.Replace(simplePolicy, "p:1", "p", 1), "POST /v1/keys": `{"name":"n"}`, "PATCH /v1/keys/{key_id}": `{"name":"n"}`,
 		"POST /v1/webhooks": `{"url":"https://example.com/","event_types":["key.changed"]}`, "PATCH /v1/webhooks/{webhook_id}": `{"status":"disabled"}`,
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
-		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`,
-		"POST /v1/backtests":                 `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
+		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`, "POST /v1/checks/{check_id}/redeem": matrixCheck,
+		"POST /v1/backtests": `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
 	}
 }
 
@@ -48,7 +48,7 @@ func TestRolesAndRoutes(t *testing.T) {
 		"{approval_id}", "apr_00000000000000000000000000000000",
 		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p", "{key_id}", "key_00000000000000000000000000000000",
 		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
-	roles := []string{"agent", "author", "approver", "executor", "auditor", "full"}
+	roles := []string{"agent", "author", "approver", "executor", "gateway", "auditor", "full"}
 	var unbound, bound []string
 	for _, role := range roles {
 		unbound = append(unbound, key(`,"role":"`+role+`"`))
@@ -97,7 +97,7 @@ func accessTable(t *testing.T) (rows []accessRow) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := regexp.MustCompile(`(?m)^\| ([^|]* /[^|]*) \|[^|]*\|((?: \d+ \|){7})$`)
+	form := regexp.MustCompile(`(?m)^\| ([^|]* /[^|]*) \|[^|]*\|((?: \d+ \|){8})$`)
 	for _, found := range form.FindAllStringSubmatch(string(page), -1) {
 		var want []int
 		for cell := range strings.FieldsSeq(strings.ReplaceAll(found[2], "|", "")) {

@@ -308,6 +308,17 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", outcome, "", 200, true)
 	d.send("POST", "/v1/checks/"+field(t, blocked, "check_id")+"/outcome", `{"status":"voided"}`, 409, true)
 
+	redeems := "X-API-Key: " + field(t, d.send("POST", "/v1/keys", `{"name":"n","role":"executor"}`, 201, true, admin), "api_key")
+	paid := "/v1/checks/" + field(t, d.send("POST", "/v1/checks", check("12.5"), 200, true), "check_id")
+	d.send("POST", paid+"/redeem", `{"amount":12.5,"currency":"usd","counterparty":"d"}`, 409, true, redeems)
+	d.send("POST", paid+"/redeem", `{"amount":12.5,"x":1}`, 422, false, redeems)
+	d.send("POST", paid+"/redeem", check("12.5"), 200, true, redeems)
+	d.send("GET", paid, "", 200, true)
+	d.send("POST", paid+"/in-doubt", `{"note":"timeout"}`, 201, true, redeems)
+	d.send("POST", paid+"/in-doubt", `{}`, 200, true, redeems)
+	d.send("GET", "/v1/checks?outcome=in_doubt", "", 200, true)
+	d.send("GET", "/v1/events?type=check.redeemed,check.in_doubt", "", 200, true)
+
 	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)
 	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)

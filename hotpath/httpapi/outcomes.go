@@ -39,11 +39,12 @@ func (a *API) getOutcome(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	last, err := audit.LastOutcomes(ctx, a.store, []spend.ID{check.ID})
+	became, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
 	if err != nil {
 		return err
 	}
-	outcome := last[check.ID]
+	course := became[check.ID]
+	outcome := course.Last()
 	if outcome == nil {
 		return errOutcomeNotFound
 	}

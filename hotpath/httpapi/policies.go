@@ -141,6 +141,14 @@ func decodePolicy(r *reader, p *audit.Policy) (drop []string, err error) {
 			p.Rules = string(rules)
 		case "metadata":
 			p.Metadata = spend.CompactObject(r.own(r.value(), 0), r.name, &r.faults)
+		case "redeem":
+			if text := r.text(); text == "required" {
+				p.Redeem.Required = true
+			} else if !spend.Blank(text) {
+				r.fault("redeem", "must be required, or left out")
+			}
+		case "redeem_within_minutes":
+			p.Redeem.WithinMinutes, _ = r.integer(spend.MaxRedeemMinutes)
 		case "note":
 			p.Note = r.optionalText()
 			r.checkLength("note", p.Note, spend.MaxNote)

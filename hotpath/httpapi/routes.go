@@ -52,6 +52,8 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead, amounts: true},
 		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite, amounts: true})
+	a.at(r, "/v1/checks/{check_id}/redeem", endpoint{method: "POST", serve: a.postRedeem, scope: spend.ChecksRedeem, amounts: true})
+	a.at(r, "/v1/checks/{check_id}/in-doubt", endpoint{method: "POST", serve: a.postInDoubt, scope: spend.ChecksRedeem})
 	a.at(r, "/v1/simulate", endpoint{method: "POST", serve: a.postSimulate, scope: spend.PoliciesRead, demo: true, amounts: true})
 	a.at(r, "/v1/policies",
 		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},

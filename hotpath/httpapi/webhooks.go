@@ -110,15 +110,20 @@ func (x *exchange) webhookID() (spend.ID, error) {
 
 // nothingElse refuses a query and a body that has members.
 func (x *exchange) nothingElse() error {
-	if len(bytes.TrimSpace(x.body)) == 0 {
-		return x.noQuery()
-	}
-	return x.decode(func(r *reader) error {
+	return x.decodeOptional(func(r *reader) error {
 		for r.next() {
 			r.unknown()
 		}
 		return r.faults.Err()
 	})
+}
+
+// decodeOptional is decode of a body that may be left out.
+func (x *exchange) decodeOptional(read func(*reader) error) error {
+	if len(bytes.TrimSpace(x.body)) == 0 {
+		return x.noQuery()
+	}
+	return x.decode(read)
 }
 
 // getWebhook answers GET /v1/webhooks/{webhook_id}.

@@ -76,6 +76,10 @@ func (p *Program) explainAllow(f Finding, a *spend.Action, r spend.Resolution) (
 	b = strconv.AppendInt(append(b, ", version "...), int64(p.version), 10)
 	message = string(b)
 	nextStep = "Proceed with exactly this action."
+	if p.redeem.Required {
+		nextStep = "Do not carry this out before the check is redeemed: within " + inMinutes(p.redeem.Within()) +
+			", by whoever moves the money, with POST /v1/checks/{check_id}/redeem, for exactly this action."
+	}
 	if !f.skipped {
 		return message, nextStep
 	}

@@ -18,8 +18,15 @@ type Program struct {
 	rules    []rule    // in the policy's order, without duplicate_guard and budget rules
 	budgets  []*budget // in the policy's order
 	guard    guard
+	redeem   spend.RedeemTerms
 	size     int
 }
+
+// SetRedeemTerms sets what the policy says of redemptions, before the Program is used.
+func (p *Program) SetRedeemTerms(t spend.RedeemTerms) { p.redeem = t }
+
+// RedeemTerms returns what the policy says of redemptions.
+func (p *Program) RedeemTerms() spend.RedeemTerms { return p.redeem }
 
 // Version returns the policy's version.
 func (p *Program) Version() int { return p.version }

@@ -244,6 +244,9 @@ BEGIN
     IF day >= detachable_before() THEN
         RAISE EXCEPTION '% is still needed', day USING ERRCODE = 'SG005';
     END IF;
+    IF EXISTS (SELECT FROM redemptions_open AS r WHERE day_of(r.check_id) = day) THEN
+        RAISE EXCEPTION '% is still needed: a redeemed check has no outcome', day USING ERRCODE = 'SG005';
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
         EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
     END IF;

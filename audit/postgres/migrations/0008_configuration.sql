@@ -17,6 +17,7 @@ CREATE TABLE policies (
     updated_at  timestamptz NOT NULL,
     generation  bigint      NOT NULL,
     budgets     jsonb,                -- since when each counts, by rule_id; null when there is none
+    redeem      text,                 -- JSON: what it says of redemptions (S74); null when nothing
     PRIMARY KEY (policy_id, version)
 );
 
@@ -113,12 +114,12 @@ AS $$ SELECT encode_field(convert_to(value, 'UTF8')) $$;
 CREATE FUNCTION hash_policy(p policies) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(10::smallint)
+    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(11::smallint)
         || encode_field(p.policy_id) || encode_field(int4send(p.version))
         || encode_field(p.name) || encode_field(p.description)
         || encode_field(p.rules) || encode_field(p.metadata)
         || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
-        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)))
+        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)) || encode_field(p.redeem))
 $$;
 
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
@@ -178,7 +179,7 @@ $$;
 -- in the version before goes on counting (S37), the first is its own. No other may have an
 -- open counter in use, unless it is dropped: SG014; DETAIL lists those, or with SG013 what
 -- is dropped and does not end (S63).
-CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, now_ms bigint,
+CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, now_ms bigint,
     max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
     OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
@@ -199,8 +200,8 @@ BEGIN
     SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
         FROM policies WHERE policy_id = new_id;
     SELECT budgets INTO previous FROM policies WHERE policy_id = new_id AND version = new_version - 1;
-    INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets)
-        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, from_ms(created_ms), from_ms(now_ms), new_generation,
+    INSERT INTO policies (policy_id, version, name, description, rules, metadata, redeem, created_at, updated_at, generation, budgets)
+        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, new_redeem, from_ms(created_ms), from_ms(now_ms), new_generation,
             jsonb_object_agg(b.key, CASE WHEN b.value ? (previous -> b.key ->> 'identity') THEN previous -> b.key
                 ELSE jsonb_build_object('identity', b.value ->> 0, 'version', new_version, 'at_ms', now_ms) END)
         FROM jsonb_each(coalesce(new_budgets, '{}')) AS b

@@ -5,7 +5,7 @@
 -- Types: v violation.recorded, r approval.requested, i approval.decided, a
 -- approval.approved, d approval.denied, e approval.expired, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
--- budget.exhausted, c policy.created, k key.changed.
+-- budget.exhausted, c policy.created, k key.changed, m check.redeemed, n check.in_doubt.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
@@ -67,7 +67,8 @@ AS $$
         FROM approvals AS a WHERE a.xid > '0' AND (a.xid >= low AND a.xid < high OR a.xid = ANY (pending))
     UNION ALL
     SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
-        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", true), (7, 'p', o.release = 'p'), (8, 'x', o.excess IN ('e', 'p'))) AS n (rank, type, occurred)
+        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", o.number > 0), (7, 'p', o.release = 'p'), (8, 'x', o.excess IN ('e', 'p')),
+            (9, 'm', o.status = 'r'), (10, 'n', o.status = 'd')) AS n (rank, type, occurred)
         WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
 $$;
 

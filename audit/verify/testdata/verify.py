@@ -29,13 +29,13 @@ CHECK = (
 )
 WIDTHS = {1: 37}  # of CHECK, the columns of a row by its format
 OUTCOME = (
-    "outcome_id,check_id,node,epoch,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release"
+    "outcome_id,check_id,node,epoch,step,number,status,release,excess,amount::text,reference,note,key_id,principal,request_id,may_release,replay,once"
 )
 VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description,key_id,principal,owner"
 )
-POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets"
+POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
@@ -302,9 +302,9 @@ class Verifier:
         reported = {i: listed.pop(i) for i in [i for i in listed if i[6] >> 4 == 8]}
         for row, fields in self.database.copy(f"SELECT {OUTCOME} FROM outcomes"):
             stored = reported.pop(fields[0], None)
-            number, corrects = integer(fields[4]), fields[6] == b"d" or fields[7] == b"e"
+            number, corrects = integer(fields[5]), fields[7] == b"d" or fields[8] == b"e"
             if number > self.last.get(fields[1], (0,))[0]:
-                self.last[fields[1]] = number, corrects and fields[5], Decimal((fields[8] or b"0").decode())
+                self.last[fields[1]] = number, corrects and fields[6], Decimal((fields[9] or b"0").decode())
             if stored is None:
                 self.find("inserted", f"outcome {fields[0].hex()}")
             elif stored != sha("spendgate outcome 1", row):

@@ -1,0 +1,98 @@
+package audittest
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// redemption is the first step of a check.
+func redemption(f spend.Fence, of *spend.Check) *spend.Outcome {
+	return &spend.Outcome{
+		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1", Principal: "psp",
+		RequestID: "req_0123456789ab", Fence: f, Check: of, RedeemBy: now().Add(time.Minute), Replay: spend.RedemptionReplay("key_1", "k"),
+	}
+}
+
+// step is what follows the steps of a check.
+func step(f spend.Fence, of *spend.Check, number int, status spend.Status) *spend.Outcome {
+	o := report(f, of, 1, status, true)
+	if o.Step = number; status == spend.InDoubt || status == spend.Redeemed {
+		o.Number, o.Amount, o.Release, o.MayRelease = 0, spend.Amount{}, spend.ReleaseNone, false
+	}
+	o.RedeemBy = now().Add(time.Minute)
+	return o
+}
+
+// redemptionsAreSteps: a check is redeemed first or never, is in doubt only behind that,
+// and is reported on after both (S74, G14).
+func redemptionsAreSteps(t *testing.T, s Subject) {
+	f := fence(t, s)
+	checks := []*spend.Check{newCheck(f), newCheck(f), newCheck(f), newCheck(f)}
+	mustCommit(t, s, checks...)
+	redeemed := redemption(f, checks[0])
+	redeemed.Once = spend.OnceHash("", "order 1")
+	mustReport(t, s, redeemed, report(f, checks[1], 1, spend.Voided, false))
+	late := redemption(f, checks[2])
+	late.RedeemBy = now().Add(-time.Minute)
+	another := redemption(f, checks[3])
+	another.Once = redeemed.Once
+	for _, refused := range []*spend.Outcome{
+		redemption(f, checks[0]), redemption(f, checks[1]), step(f, checks[0], 2, spend.Redeemed), step(f, checks[1], 2, spend.Redeemed), late, another,
+		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), step(f, checks[1], 2, spend.InDoubt), step(f, checks[2], 1, spend.InDoubt),
+	} {
+		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
+	}
+	if found, err := s.RedeemedUnder(t.Context(), redeemed.Once); err != nil || found != checks[0].ID {
+		t.Errorf("under the lasting key: %v, %v", found, err)
+	}
+	if _, err := s.RedeemedUnder(t.Context(), spend.OnceHash("", "order 2")); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("under another: %v", err)
+	}
+
+	doubt := step(f, checks[0], 2, spend.InDoubt)
+	mustReport(t, s, doubt)
+	if d, err := s.Doubts(t.Context(), 10); err != nil || d.InDoubt != 1 || len(d.Due) != 0 {
+		t.Errorf("doubts: %+v, %v", d, err)
+	}
+	mustRefuseReport(t, s, nil, []*spend.Outcome{step(f, checks[0], 3, spend.InDoubt)}, checks[0])
+	mustReport(t, s, step(f, checks[0], 3, spend.Voided))
+	if d, err := s.Doubts(t.Context(), 10); err != nil || d.InDoubt != 0 {
+		t.Errorf("doubts: %+v, %v", d, err)
+	}
+	steps := reported(t, s, []*spend.Outcome{redeemed})
+	redeemed.Check, redeemed.RedeemBy = nil, time.Time{}
+	if len(steps) != 3 || !reflect.DeepEqual(steps[0], redeemed) || steps[1].Status != spend.InDoubt || steps[2].Number != 1 {
+		t.Errorf("steps: %+v", steps)
+	}
+}
+
+// redemptionsRace: of what is about to be the first step of a check one is recorded.
+func redemptionsRace(t *testing.T, s Subject) {
+	for range 10 {
+		first := fence(t, s)
+		check := newCheck(first)
+		mustCommit(t, s, check)
+		var wg sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			f := fence(t, s)
+			o := redemption(f, check)
+			if i%2 == 1 {
+				o = report(f, check, 1, spend.Voided, true)
+			}
+			wg.Go(func() { errs[i] = RecordAll(t.Context(), s, nil, o) })
+		}
+		wg.Wait()
+		recorded := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
+		if steps := reported(t, s, []*spend.Outcome{{CheckID: check.ID}}); len(recorded) != 1 || len(steps) != 1 {
+			t.Fatalf("%v, and %d steps", errs, len(steps))
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// RedeemedUnder implements audit.Redemptions.
+func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
+	return one(ctx, s, "cannot look up a lasting key", scanID, "SELECT check_id FROM redemption_keys WHERE key_hash = $1", once[:])
+}
+
+// Doubts implements audit.Redemptions.
+func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
+	const doing = "cannot look for redeemed checks without an outcome"
+	d.Due, err = collect(ctx, s, doing, scanID, `SELECT check_id FROM redemptions_open
+		WHERE doubted_at IS NULL AND redeemed_at <= clock_timestamp() - $1 * interval '1 second' ORDER BY redeemed_at LIMIT $2`,
+		int(spend.DoubtAfter.Seconds()), limit)
+	if err != nil {
+		return d, err
+	}
+	d.InDoubt, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM redemptions_open WHERE doubted_at IS NOT NULL")
+	return d, err
+}

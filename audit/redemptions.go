@@ -1,0 +1,23 @@
+package audit
+
+import (
+	"context"
+
+	"spendgate/audit/spend"
+)
+
+// Redemptions are what is known of redeemed checks beside their outcomes. They are made
+// by Commit.
+type Redemptions interface {
+	// RedeemedUnder returns the check that was redeemed under a lasting key, or
+	// ErrNotFound.
+	RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error)
+	// Doubts looks for redeemed checks of which nothing was reported.
+	Doubts(ctx context.Context, limit int) (Doubts, error)
+}
+
+// Doubts are the redeemed checks of which nothing was reported.
+type Doubts struct {
+	Due     []spend.ID // redeemed spend.DoubtAfter ago, by the store's clock, and not said to be in doubt; up to the limit
+	InDoubt int64      // how many are said to be
+}

@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// mayRedeem takes a redemption's lasting key, and reports whether it is in time and has
+// that key. Of anything else it is true.
+func mayRedeem(tx *sql.Tx, o *spend.Outcome) (bool, error) {
+	if o.Status != spend.Redeemed {
+		return true, nil
+	}
+	if time.Now().UnixMilli() > o.RedeemBy.UnixMilli() {
+		return false, nil
+	}
+	if o.Once.IsZero() {
+		return true, nil
+	}
+	result, err := tx.Exec(`INSERT INTO redemption_keys (key_hash, check_id) SELECT ?1, ?2
+		WHERE NOT EXISTS (SELECT 1 FROM redemption_keys WHERE key_hash = ?1)`, o.Once[:], o.CheckID[:])
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	return rows > 0, err
+}
+
+// noteRedemption keeps redemptions_open.
+func noteRedemption(tx *sql.Tx, o *spend.Outcome) (err error) {
+	now := time.Now().UnixMilli()
+	switch {
+	case o.Status == spend.Redeemed:
+		_, err = tx.Exec("INSERT INTO redemptions_open (check_id, redeemed_at) VALUES (?, ?)", o.CheckID[:], now)
+	case o.Status == spend.InDoubt:
+		_, err = tx.Exec("UPDATE redemptions_open SET doubted_at = ? WHERE check_id = ?", now, o.CheckID[:])
+	case o.Number == 1 && o.Step > 1:
+		_, err = tx.Exec("DELETE FROM redemptions_open WHERE check_id = ?", o.CheckID[:])
+	}
+	return err
+}
+
+// RedeemedUnder implements audit.Redemptions.
+func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, error) {
+	return one(ctx, s.reader, "cannot look up a lasting key", scanID, "SELECT check_id FROM redemption_keys WHERE key_hash = ?", once[:])
+}
+
+// Doubts implements audit.Redemptions.
+func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
+	const doing = "cannot look for redeemed checks without an outcome"
+	d.Due, err = collect(ctx, s.reader, doing, scanID, "SELECT check_id FROM redemptions_open WHERE doubted_at IS NULL AND redeemed_at <= ? ORDER BY redeemed_at LIMIT ?",
+		time.Now().Add(-spend.DoubtAfter).UnixMilli(), limit)
+	if err != nil {
+		return d, err
+	}
+	d.InDoubt, err = one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM redemptions_open WHERE doubted_at IS NOT NULL")
+	return d, err
+}

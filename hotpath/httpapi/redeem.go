@@ -1,0 +1,176 @@
+package httpapi
+
+import (
+	"encoding/hex"
+
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// postRedeem answers POST /v1/checks/{check_id}/redeem (S74).
+func (a *API) postRedeem(x *exchange) error {
+	var asked hotpath.Redemption
+	if err := x.decode(func(r *reader) error { return x.decodeRedemption(r, &asked) }); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	check, err := a.checkAt(ctx, x)
+	if err != nil {
+		return err
+	}
+	redeemed, replayed, err := a.authorizer.Redeem(x.context(), x.request(), check, asked)
+	if err != nil {
+		return err
+	}
+	hash := spend.ActionHash(check)
+	o := newObject(x.out)
+	o.id("check_id", check.ID, spend.PrefixCheck)
+	o.name("action")
+	o = appendAction(o, check, x.textAmounts)
+	o.text("action_hash", hex.EncodeToString(hash[:]))
+	o.time("redeemed_at", redeemed.ID.Time())
+	o.id("redemption_id", redeemed.ID, spend.PrefixRedemption)
+	x.out = o.end()
+	x.setReplayed(replayed)
+	return x.answer(200)
+}
+
+// decodeRedemption reads the body of a redemption, and the header that may stand for its
+// idempotency_key (S58).
+func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error {
+	var action spend.Action
+	var members []string // of the action
+	hasAmount := false
+	for r.next() {
+		switch r.name {
+		case "action_hash":
+			asked.ActionHash = r.hash()
+		case "once":
+			asked.Once = r.optionalText()
+		case "idempotency_key":
+			asked.IdempotencyKey = r.optionalText()
+		case "amount":
+			members = append(members, r.name)
+			action.Amount, hasAmount = r.amount()
+		default:
+			name := r.name
+			if !r.actionMember(&action, false) {
+				r.unknown()
+				break
+			}
+			members = append(members, name)
+		}
+	}
+	r.checkLength("once", asked.Once, spend.MaxIdempotencyKey)
+	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
+	switch {
+	case asked.ActionHash == nil && !faulted(r.faults, "action_hash"):
+		r.actionToRedeem(&action, hasAmount)
+		asked.Action = &action
+	case members != nil:
+		r.fault("action_hash", "must not be given beside the action's members, such as "+members[0])
+	}
+	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
+		r.takeIdempotencyKey(sent, &asked.IdempotencyKey)
+	}
+	return r.faults.Err()
+}
+
+// actionToRedeem judges the members of an action that is about to be carried out. Who
+// asked, by which policy and of what type may be left out.
+func (r *reader) actionToRedeem(a *spend.Action, hasAmount bool) {
+	if !hasAmount {
+		r.missing("amount", 0)
+	}
+	if a.Currency == "" {
+		r.missing("currency", 0)
+	}
+	given := *a
+	a.Validate(r.prefix, new(spend.Faults)) // clears what is blank
+	if spend.Blank(a.AgentID) {
+		a.AgentID = ""
+	}
+	if spend.Blank(a.PolicyID) {
+		a.PolicyID = ""
+	}
+	complete := given
+	if a.AgentID == "" {
+		complete.AgentID = "a"
+	}
+	if a.PolicyID == "" {
+		complete.PolicyID = "p"
+	}
+	if a.Type == spend.Unspecified && a.ReasonText == "" {
+		complete.Type = spend.Spend
+	}
+	r.validate(&complete, 0)
+}
+
+// hash reads one in hexadecimal. What is none is that of nothing.
+func (r *reader) hash() *spend.Hash {
+	text := r.text()
+	if spend.Blank(text) {
+		return nil
+	}
+	h := new(spend.Hash)
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(h) {
+		*h = spend.Hash(raw)
+	}
+	return h
+}
+
+// postInDoubt answers POST /v1/checks/{check_id}/in-doubt.
+func (a *API) postInDoubt(x *exchange) error {
+	var note string
+	read := func(r *reader) error {
+		for r.next() {
+			if r.name != "note" {
+				r.unknown()
+				continue
+			}
+			note = r.optionalText()
+			r.checkLength("note", note, spend.MaxNote)
+		}
+		return r.faults.Err()
+	}
+	if err := x.decodeOptional(read); err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	check, err := a.checkAt(ctx, x)
+	if err != nil {
+		return err
+	}
+	course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note)
+	if err != nil {
+		return err
+	}
+	x.out = appendRedemption(x.out, course)
+	if x.setReplayed(replayed); replayed {
+		return x.answer(200)
+	}
+	return x.answer(201)
+}
+
+// appendRedemption writes who redeemed a check, and whether it is in doubt.
+func appendRedemption(dst []byte, became spend.Course) []byte {
+	o := newObject(dst)
+	o.redemption(became.Redeemed)
+	if doubt := became.Doubt; doubt == nil || became.Reports != nil {
+		o.null("in_doubt_at")
+	} else {
+		o.time("in_doubt_at", doubt.ID.Time())
+	}
+	return o.end()
+}
+
+// redemption writes the members of a redemption.
+func (o *object) redemption(redeemed *spend.Outcome) {
+	o.id("check_id", redeemed.CheckID, spend.PrefixCheck)
+	o.id("redemption_id", redeemed.ID, spend.PrefixRedemption)
+	o.time("redeemed_at", redeemed.ID.Time())
+	o.text("principal", redeemed.Reporter())
+	o.text("key_id", redeemed.KeyID)
+}

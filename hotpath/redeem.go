@@ -1,0 +1,269 @@
+package hotpath
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// What a redemption is refused with, beside the errors with more to say.
+var (
+	ErrCheckNotAllowed  = errors.New("only an allowed check is redeemed")
+	ErrCheckReleased    = errors.New("an outcome of the check was reported, which closes its redemption")
+	ErrCheckNotRedeemed = errors.New("the check was not redeemed")
+)
+
+// AlreadyRedeemedError refuses what is only for whoever redeemed the check, or what was
+// done once.
+type AlreadyRedeemedError struct {
+	By   *spend.Outcome // the redemption
+	Last *spend.Outcome // the last report; nil before there is one
+}
+
+func (e *AlreadyRedeemedError) Error() string {
+	text := fmt.Sprintf("the check was redeemed at %s by %s (%s)", e.By.ID.Time().Format(time.RFC3339), e.By.Reporter(), e.By.KeyID)
+	if e.Last != nil {
+		text += ", and reported as " + string(e.Last.Status)
+	}
+	return text
+}
+
+// CheckExpiredError refuses the redemption of a check that is too old.
+type CheckExpiredError struct{ Within time.Duration }
+
+func (e *CheckExpiredError) Error() string {
+	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed: check the action again", e.Within/time.Minute)
+}
+
+// ActionMismatchError refuses the redemption for another action than the check's.
+type ActionMismatchError struct{ Names []string } // what differs; nil for who may not know
+
+func (e *ActionMismatchError) Error() string {
+	text := "the action is not the one that was allowed"
+	if e.Names != nil {
+		text += ": " + strings.Join(e.Names, ", ") + " differ"
+	}
+	return text
+}
+
+// OnceUsedError refuses a lasting key under which another check was redeemed.
+type OnceUsedError struct{ Check spend.ID }
+
+func (e *OnceUsedError) Error() string {
+	return "check " + e.Check.Text(spend.PrefixCheck) + " was redeemed under this once, which lasts: look at its outcome"
+}
+
+// Redemption is what a check is to be redeemed for.
+type Redemption struct {
+	IdempotencyKey string
+	Once           string        // a lasting key; empty: none
+	ActionHash     *spend.Hash   // what is about to be carried out, or
+	Action         *spend.Action // that; agent, policy and type are the check's where they are empty
+}
+
+// Redeem records that the action of a check, which the caller may see, is about to be
+// carried out: once (S74). The request has the caller's access. Errors: ErrCheckNotAllowed,
+// *AlreadyRedeemedError, ErrCheckReleased, *CheckExpiredError, *ActionMismatchError,
+// *OnceUsedError, ErrOverloaded, or ErrUnavailable: then it may be recorded all the same,
+// and the same idempotency key tells.
+func (a *Authorizer) Redeem(ctx context.Context, r Request, check *spend.Check, asked Redemption) (o *spend.Outcome, replayed bool, err error) {
+	if check.Decision.Effect != spend.Allow {
+		return nil, false, ErrCheckNotAllowed
+	}
+	terms, err := a.redeemTerms(ctx, check)
+	if err != nil {
+		return nil, false, err
+	}
+	mismatch := a.mismatch(r.Access, check, &asked)
+	key := r.Access.key
+	return a.take(ctx, r, check, func(course *spend.Course, refused bool) (*spend.Outcome, bool, error) {
+		o := &spend.Outcome{
+			ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.Redeemed, Release: spend.ReleaseNone,
+			KeyID: key.name, Principal: key.Grants.Principal, RequestID: r.ID, Check: check, RedeemBy: check.Timestamp().Add(terms.Within()),
+			Replay: spend.RedemptionReplay(key.name, asked.IdempotencyKey), Once: spend.OnceHash(key.namespace, asked.Once),
+		}
+		again := course.Redeemed != nil && course.Doubt == nil && course.Reports == nil &&
+			!o.Replay.IsZero() && course.Redeemed.Replay == o.Replay && course.Redeemed.Once == o.Once
+		switch {
+		case again && mismatch == nil:
+			return course.Redeemed, true, nil
+		case course.Redeemed != nil && !again:
+			return nil, false, &AlreadyRedeemedError{course.Redeemed, course.Last()}
+		case course.Reports != nil:
+			return nil, false, ErrCheckReleased
+		case !again && (a.now().After(o.RedeemBy) || refused):
+			if err := a.onceUsed(ctx, o); err != nil {
+				return nil, false, err
+			}
+			return nil, false, &CheckExpiredError{terms.Within()}
+		case mismatch != nil:
+			return nil, false, mismatch
+		}
+		return o, false, a.onceUsed(ctx, o)
+	})
+}
+
+// onceUsed fails with an OnceUsedError if another check was redeemed under the lasting
+// key of a redemption.
+func (a *Authorizer) onceUsed(ctx context.Context, o *spend.Outcome) error {
+	if o.Once.IsZero() {
+		return nil
+	}
+	switch other, err := a.store.RedeemedUnder(ctx, o.Once); {
+	case errors.Is(err, audit.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case other != o.CheckID:
+		return &OnceUsedError{other}
+	}
+	return nil
+}
+
+// mismatch returns why the action is not that of the check; nil if it is.
+func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redemption) error {
+	var names []string
+	if asked.ActionHash != nil {
+		if *asked.ActionHash == spend.ActionHash(check) {
+			return nil
+		}
+		names = []string{"action_hash"}
+	} else {
+		action := *asked.Action
+		action.AgentID, action.PolicyID = cmp.Or(action.AgentID, check.Action.AgentID), cmp.Or(action.PolicyID, check.Action.PolicyID)
+		resolved := check.ActionType
+		if action.Type != spend.Unspecified || action.ReasonText != "" {
+			resolved = a.resolve(&action).Type
+		}
+		if names = check.Differing(&action, resolved); names == nil {
+			return nil
+		}
+	}
+	if access.permit(spend.ChecksRead) != nil {
+		names = nil
+	}
+	return &ActionMismatchError{names}
+}
+
+// Doubt records that nobody knows what became of a check that the caller redeemed.
+// Errors: ErrCheckNotRedeemed, *AlreadyRedeemedError of another, *AlreadyReportedError,
+// and those of Redeem for no certain answer.
+func (a *Authorizer) Doubt(ctx context.Context, r Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error) {
+	_, replayed, err = a.take(ctx, r, check, func(known *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+		course = *known
+		switch {
+		case known.Redeemed == nil:
+			return nil, false, ErrCheckNotRedeemed
+		case !r.Access.redeemed(known.Redeemed):
+			return nil, false, &AlreadyRedeemedError{known.Redeemed, known.Last()}
+		case known.Reports != nil:
+			return nil, false, &AlreadyReportedError{known.Last()}
+		case known.Doubt != nil:
+			return known.Doubt, true, nil
+		}
+		o := doubtOf(known, check)
+		o.KeyID, o.Principal, o.RequestID, o.Note = r.Access.key.name, r.Access.key.Grants.Principal, r.ID, note
+		course.Doubt = o
+		return o, false, nil
+	})
+	return course, replayed, err
+}
+
+func doubtOf(course *spend.Course, check *spend.Check) *spend.Outcome {
+	return &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.InDoubt, Release: spend.ReleaseNone, Check: check,
+	}
+}
+
+// doubtsAtOnce bounds how many redeemed checks are looked at together.
+const doubtsAtOnce = 100
+
+// Doubts records of each check that was redeemed long ago, and of which nothing was
+// reported, that it is in doubt. Any node may call it at any time, and some node must
+// every few seconds. It returns how many are.
+func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
+	for {
+		found, err := a.store.Doubts(ctx, doubtsAtOnce)
+		if err != nil || len(found.Due) == 0 {
+			return found.InDoubt, err
+		}
+		checks, err := a.store.Checks(ctx, found.Due)
+		if err != nil {
+			return found.InDoubt, err
+		}
+		for _, check := range checks {
+			_, _, err := a.take(ctx, Request{Started: time.Now()}, check, func(course *spend.Course, _ bool) (*spend.Outcome, bool, error) {
+				if course.Redeemed == nil || course.Doubt != nil || course.Reports != nil {
+					return nil, true, nil // somebody was first
+				}
+				o := doubtOf(course, check)
+				o.KeyID = spend.SystemKey
+				return o, false, nil
+			})
+			if err != nil {
+				return found.InDoubt, err
+			}
+		}
+		if len(checks) < doubtsAtOnce {
+			found, err = a.store.Doubts(ctx, 0)
+			return found.InDoubt, err
+		}
+	}
+}
+
+// redeemed reports whether the caller is who redeemed: by the API key, or by another of
+// its principal that redeems, which may have replaced it.
+func (a Access) redeemed(o *spend.Outcome) bool {
+	return a.key.name == o.KeyID || a.key.scopes.Has(spend.ChecksRedeem) && spend.SameName(a.principal(), o.Reporter())
+}
+
+// redeemTerms returns what the policy that allowed a check says of its redemption.
+func (a *Authorizer) redeemTerms(ctx context.Context, check *spend.Check) (spend.RedeemTerms, error) {
+	version := policyVersion{check.Action.PolicyID, check.Decision.PolicyVersion}
+	if p, _ := a.catalog.cached(version.id); p != nil && p.Version() == version.version {
+		return p.RedeemTerms(), nil
+	}
+	if t, ok := a.terms.of(version); ok {
+		return t, nil
+	}
+	p, err := a.store.Policy(ctx, version.id, version.version)
+	if err != nil {
+		return spend.RedeemTerms{}, fmt.Errorf("%w: cannot read the policy of a check: %w", ErrUnavailable, err)
+	}
+	a.terms.keep(version, p.Redeem)
+	return p.Redeem, nil
+}
+
+type policyVersion struct {
+	id      string
+	version int
+}
+
+// redeemTerms are those of versions that are not in memory; versions never change.
+type redeemTerms struct {
+	mu    sync.Mutex
+	known map[policyVersion]spend.RedeemTerms
+}
+
+func (t *redeemTerms) of(v policyVersion) (spend.RedeemTerms, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	terms, ok := t.known[v]
+	return terms, ok
+}
+
+func (t *redeemTerms) keep(v policyVersion, terms spend.RedeemTerms) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= maxPrograms {
+		t.known = make(map[policyVersion]spend.RedeemTerms)
+	}
+	t.known[v] = terms
+}
