@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"spendgate/hotpath/client"
@@ -28,13 +28,13 @@ func approvalsCommand() command {
 			},
 			{name: "show", args: "APPROVAL_ID", summary: "print an approval and its action", setup: approvalsShow, details: approvalsNeed},
 			{
-				name: "approve", args: "APPROVAL_ID", summary: "approve exactly the action that is shown", setup: approvalsApprove,
+				name: "approve", args: "[APPROVAL_ID]", summary: "approve exactly the action that is shown", setup: approvalsApprove,
 				details: approvalsNeed + "\nShows the action, asks, and sends its action_hash: what is approved is what was shown, once. Who asked, or runs\n" +
 					"the agent that asked, does not decide.",
 			},
 			{
-				name: "deny", args: "APPROVAL_ID", summary: "deny it, also after it was approved and while it is not used", setup: approvalsDeny,
-				details: approvalsNeed,
+				name: "deny", args: "[APPROVAL_ID]", summary: "deny it, also after it was approved and while it is not used", setup: approvalsDeny,
+				details: approvalsNeed + "\nWithout an APPROVAL_ID, in a terminal, approve and deny list those that wait for this key.",
 			},
 		},
 	}
@@ -44,13 +44,17 @@ func approvalsList(flags *flag.FlagSet) action {
 	status := flags.String("status", "pending", "only those that are `STATUS`: pending, approved, denied, expired, used; or all")
 	policyID := flags.String("policy-id", "", "only of the policy `ID`")
 	agentID := flags.String("agent-id", "", "only of the agent `ID`")
-	asJSON := flags.Bool("json", false, "print the approvals as JSON")
+	mine := flags.Bool("mine", false, "only those that wait for a decision with this key")
+	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, _ []string) error {
 		api, err := keyAPI(p)
 		if err != nil {
 			return err
 		}
 		query := client.ApprovalQuery{PolicyID: *policyID, AgentID: *agentID, Limit: 100}
+		if *mine {
+			query.WaitingForMe = true
+		}
 		if *status != "all" {
 			query.Status = client.ApprovalStatus(*status)
 		}
@@ -81,7 +85,7 @@ func approvedBy(a *client.Approval) (n int) {
 }
 
 func approvalsShow(flags *flag.FlagSet) action {
-	asJSON := flags.Bool("json", false, "print the answer as JSON")
+	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, args []string) error {
 		_, a, err := readApproval(ctx, p, args)
 		if err != nil {
@@ -114,14 +118,7 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 	line("status", string(a.Status))
 	line("check", a.CheckID)
 	line("principal", a.Principal)
-	line("agent", a.Action.AgentID)
-	line("action", string(a.Action.ActionType))
-	line("amount", a.Action.Amount.String()+" "+a.Action.Currency)
-	line("counterparty", a.Action.Counterparty)
-	line("payment method", a.Action.PaymentMethod)
-	line("merchant or vendor", a.Action.MerchantOrVendor)
-	line("reason", a.Action.ReasonText)
-	line("metadata", string(a.Action.Metadata))
+	actionLines(line, &a.Action)
 	line("policy", fmt.Sprintf("%s, version %d", a.PolicyID, a.PolicyVersion))
 	line("rules", strings.Join(a.RuleIDs, ", "))
 	for _, left := range a.Remaining {
@@ -170,49 +167,94 @@ func remainingText(left client.BudgetRemaining) string {
 func approvalsApprove(flags *flag.FlagSet) action {
 	note := noteFlag(flags)
 	yes := flags.Bool("yes", false, "do not ask")
+	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, args []string) error {
-		api, a, err := readApproval(ctx, p, args)
+		api, a, err := chosenApproval(ctx, p, args)
 		if err != nil {
 			return err
 		}
 		if !*yes {
-			if err := confirm(p, a); err != nil {
+			if err := confirm(p, a, "Approve"); err != nil {
 				return err
 			}
 		}
 		decided, err := api.Approve(ctx, a.ApprovalID, a.ActionHash, *note)
-		if err != nil {
-			return err
-		}
-		return writeApproval(p.stdout, decided)
+		return writeDecided(p, decided, err, *asJSON)
 	}
 }
 
+// chosenApproval reads the approval that the arguments name; in a terminal without any
+// one of those that wait for this key.
+func chosenApproval(ctx context.Context, p process, args []string) (*client.Client, *client.Approval, error) {
+	if len(args) > 0 || !p.terminal {
+		return readApproval(ctx, p, args)
+	}
+	api, err := keyAPI(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	page, err := api.Approvals(ctx, client.ApprovalQuery{WaitingForMe: true, Limit: 20})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(page.Data) == 0 {
+		return nil, nil, errors.New("no approval waits for this key")
+	}
+	out := newTable(p.stderr)
+	for i := range page.Data {
+		a := &page.Data[i]
+		fmt.Fprintf(out, "%d\t%s\t%s %s\t%s\t%s\tuntil %s\n", i+1, printable(a.Action.AgentID), a.Action.Amount, printable(a.Action.Currency),
+			printable(a.Action.Counterparty), printable(a.PolicyID), a.ExpiresAt)
+	}
+	if err := out.Flush(); err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintf(p.stderr, "\nWhich one? Type 1 to %d: ", len(page.Data)) //nolint:errcheck // who does not see it does not answer
+	n, err := strconv.Atoi(strings.TrimSpace(readLine(p.stdin)))
+	if err != nil || n < 1 || n > len(page.Data) {
+		return nil, nil, errors.New("nothing was decided: the answer was no number of the list")
+	}
+	return readApproval(ctx, p, []string{page.Data[n-1].ApprovalID})
+}
+
+// writeDecided prints an approval as it was decided.
+func writeDecided(p process, decided *client.Approval, err error, asJSON bool) error {
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(p.stdout, decided.Body)
+	}
+	return writeApproval(p.stdout, decided)
+}
+
 // confirm shows an approval on the error output and asks.
-func confirm(p process, a *client.Approval) error {
+func confirm(p process, a *client.Approval, verb string) error {
 	if err := writeApproval(p.stderr, a); err != nil {
 		return err
 	}
-	fmt.Fprint(p.stderr, "\nApprove exactly this action? Type yes: ") //nolint:errcheck // who does not see it does not answer
-	answer, _ := bufio.NewReader(p.stdin).ReadString('\n')
-	if strings.TrimSpace(answer) != "yes" {
-		return errors.New("nothing was approved: the answer was not yes")
+	fmt.Fprintf(p.stderr, "\n%s exactly this action? Type yes: ", verb) //nolint:errcheck // who does not see it does not answer
+	if strings.TrimSpace(readLine(p.stdin)) != "yes" {
+		return errors.New("nothing was decided: the answer was not yes")
 	}
 	return nil
 }
 
 func approvalsDeny(flags *flag.FlagSet) action {
 	note := noteFlag(flags)
+	asJSON := outputFlag(flags)
 	return func(ctx context.Context, p process, args []string) error {
-		api, a, err := readApproval(ctx, p, args)
+		api, a, err := chosenApproval(ctx, p, args)
 		if err != nil {
 			return err
+		}
+		if len(args) == 0 { // who took it from a list has not seen it yet
+			if err := confirm(p, a, "Deny"); err != nil {
+				return err
+			}
 		}
 		decided, err := api.Deny(ctx, a.ApprovalID, a.ActionHash, *note)
-		if err != nil {
-			return err
-		}
-		return writeApproval(p.stdout, decided)
+		return writeDecided(p, decided, err, *asJSON)
 	}
 }
 

@@ -30,7 +30,7 @@ func main() {
 	// The first signal asks the command to end; with the handler gone, a second
 	// one ends the process.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, process{os.Stdin, os.Stdout, os.Stderr, os.Environ()}, os.Args[1:]))
+	os.Exit(run(ctx, process{os.Stdin, os.Stdout, os.Stderr, os.Environ(), isTerminal(os.Stdin)}, os.Args[1:]))
 }
 
 // process is what a command may use of the process it runs in.
@@ -38,6 +38,7 @@ type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	terminal       bool // somebody can answer on stdin
 }
 
 // load reads the settings of a server or of a command on its database.
@@ -99,6 +100,10 @@ func root() command {
 			keysCommand(),
 			policiesCommand(),
 			approvalsCommand(),
+			checksCommand(),
+			budgetsCommand(),
+			eventsCommand(),
+			webhooksCommand(),
 			auditCommand(),
 			mcpCommand(),
 			gatewayCommand(),

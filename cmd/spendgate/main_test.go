@@ -68,7 +68,7 @@ func (n *fakeNode) run(t *testing.T, stdin string, args ...string) result {
 func runWith(t *testing.T, environ []string, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), process{strings.NewReader(stdin), &stdout, &stderr, environ}, args)
+	code := run(t.Context(), process{strings.NewReader(stdin), &stdout, &stderr, environ, false}, args)
 	return result{code, stdout.String(), stderr.String()}
 }
 

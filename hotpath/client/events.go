@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 )
 
 // Event is something that happened (S51).
@@ -21,6 +22,9 @@ type EventQuery struct {
 	Type  string // such as violation.recorded
 	From  string // an RFC 3339 time or a date, inclusive: where the feed begins if After is 0
 	Limit int    // a page's, 1 to 100; 0 is the service's default of 20
+	// Wait has the service hold an empty page until there is an event for it, in whole
+	// seconds and at most 30.
+	Wait time.Duration
 }
 
 // EventPage is one page of the feed. It may be short, or empty, while there are
@@ -41,9 +45,9 @@ func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
 	if q.After == 0 {
 		after = "" // which would win over From
 	}
-	from, _, err := c.send(ctx, get("/v1/events", map[string]string{
-		"after": after, "type": q.Type, "from": q.From, "limit": optionalInt(q.Limit),
-	}))
+	r := get("/v1/events", map[string]string{"after": after, "type": q.Type, "from": q.From, "limit": optionalInt(q.Limit)})
+	r.wait = max(0, min(q.Wait, MaxApprovalWait)).Truncate(time.Second)
+	from, _, err := c.send(ctx, r)
 	if err != nil {
 		return nil, err
 	}

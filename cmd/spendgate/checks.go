@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+
+	"spendgate/hotpath/client"
+)
+
+const checksNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, a key with checks:read."
+
+func checksCommand() command {
+	return command{
+		name: "checks", summary: "list recorded checks, or show one", details: checksNeed,
+		sub: []command{
+			{name: "list", summary: "list checks, newest first", setup: checksList, details: checksNeed},
+			{name: "show", args: "CHECK_ID", summary: "print a check, its action and what became of it", setup: checksShow, details: checksNeed},
+		},
+	}
+}
+
+func checksList(flags *flag.FlagSet) action {
+	var q client.CheckQuery
+	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
+	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
+	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate", func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
+	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none")
+	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
+	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")
+	flags.StringVar(&q.ApprovalID, "approval-id", "", "only those that were sent with the approval `ID`")
+	flags.StringVar(&q.From, "from", "", "only from `TIME` on: RFC 3339, or a date")
+	flags.StringVar(&q.To, "to", "", "only until `TIME`, likewise")
+	limit, asJSON := limitFlag(flags), outputFlag(flags)
+	return func(ctx context.Context, p process, _ []string) error {
+		api, err := keyAPI(p)
+		if err != nil {
+			return err
+		}
+		q.Limit = 100
+		return printAll(p, first(api.AllChecks(ctx, q), *limit), *asJSON, writeChecks)
+	}
+}
+
+func writeChecks(w io.Writer, all []client.CheckRecord) error {
+	out := newTable(w)
+	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
+	for i := range all {
+		c := &all[i]
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c.Outcome), printable(c.Action.AgentID),
+			printable(string(c.Action.ActionType)), c.Action.Amount, printable(c.Action.Currency), printable(c.Action.Counterparty), printable(c.Action.PolicyID),
+			printable(cmp.Or(c.ReasonCode, "-")))
+	}
+	return out.Flush()
+}
+
+func outcomeText(o *client.Outcome) string {
+	if o == nil {
+		return "-"
+	}
+	return printable(string(o.Status))
+}
+
+func checksShow(flags *flag.FlagSet) action {
+	asJSON := outputFlag(flags)
+	return func(ctx context.Context, p process, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return usageError{text: "needs one CHECK_ID"}
+		}
+		api, err := keyAPI(p)
+		if err != nil {
+			return err
+		}
+		shown, err := findCheck(ctx, api, args[0])
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(p.stdout, shown)
+		}
+		return writeCheck(p.stdout, shown)
+	}
+}
+
+// findCheck reads a check as lists have it, with its action: it is one of those of its
+// own moment.
+func findCheck(ctx context.Context, api *client.Client, id string) (*client.CheckRecord, error) {
+	answer, err := api.GetCheck(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	at := answer.Timestamp.String()
+	for c, err := range api.AllChecks(ctx, client.CheckQuery{From: at, To: at, Limit: 100}) {
+		if err != nil {
+			return nil, err
+		}
+		if c.CheckID == answer.CheckID {
+			return &c, nil
+		}
+	}
+	return nil, fmt.Errorf("check %s is not in the list of its moment, %s", printable(id), at)
+}
+
+func writeCheck(w io.Writer, c *client.CheckRecord) error {
+	out := newTable(w)
+	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
+	line("check", c.CheckID)
+	line("time", c.Timestamp.String())
+	line("decision", c.Decision.String())
+	line("policy", fmt.Sprintf("%s, version %d", c.Action.PolicyID, c.PolicyVersion))
+	if c.ViolatedRuleID != "" {
+		line("rule", c.ViolatedRuleID)
+		line("reason code", c.ReasonCode)
+	}
+	line("message", c.Message)
+	line("principal", c.Principal)
+	actionLines(line, &c.Action)
+	line("idempotency key", c.Action.IdempotencyKey)
+	line("approval", cmp.Or(c.Action.ApprovalID, c.ApprovalID))
+	line("outcome", outcomeText(c.Outcome))
+	return out.Flush()
+}
+
+// actionLines writes what an action is.
+func actionLines(line func(name, value string), a *client.RecordedAction) {
+	line("agent", a.AgentID)
+	line("action", string(a.ActionType))
+	line("amount", a.Amount.String()+" "+a.Currency)
+	line("counterparty", a.Counterparty)
+	line("payment method", a.PaymentMethod)
+	line("merchant or vendor", a.MerchantOrVendor)
+	line("reason", a.ReasonText)
+	line("metadata", string(a.Metadata))
+}

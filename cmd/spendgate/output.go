@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"iter"
+	"os"
+)
+
+// outputFlag declares the flags of how a command prints: --output json or table, and
+// --json for short.
+func outputFlag(flags *flag.FlagSet) (asJSON *bool) {
+	asJSON = flags.Bool("json", false, "short for --output json")
+	flags.Func("output", "how to print, as `FORM`: json or table (the default)", func(form string) error {
+		if form != "json" && form != "table" {
+			return errors.New("must be json or table")
+		}
+		*asJSON = form == "json"
+		return nil
+	})
+	return asJSON
+}
+
+// limitFlag declares how much of a long list is printed.
+func limitFlag(flags *flag.FlagSet) *int {
+	return flags.Int("limit", 100, "print the newest `N` at most; 0 prints all")
+}
+
+// first yields the first n items, all if n is 0.
+func first[T any](items iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		for item, err := range items {
+			if !yield(item, err) {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// isTerminal reports whether somebody can answer there.
+func isTerminal(from io.Reader) bool {
+	f, ok := from.(*os.File)
+	if !ok {
+		return false
+	}
+	is, err := f.Stat()
+	if err != nil || is.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(is, null)
+}
+
+// readLine reads a line and nothing behind it, which is for the next question.
+func readLine(from io.Reader) string {
+	var line []byte
+	for b := make([]byte, 1); ; {
+		n, err := from.Read(b)
+		if n > 0 && b[0] == '\n' || err != nil {
+			return string(line)
+		}
+		line = append(line, b[:n]...)
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/client"
+)
+
+// devNode is a node of this process, with the keys that it made.
+type devNode struct {
+	url, admin, sample string
+}
+
+// lockedLog is a log that is read while it is written to.
+type lockedLog struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *lockedLog) find(form string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return regexp.MustCompile(form).FindStringSubmatch(l.String())
+}
+
+func startDev(t *testing.T) devNode {
+	t.Helper()
+	folder, log, ended := t.TempDir(), new(lockedLog), make(chan int, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		environ := []string{"SPENDGATE_DATA_DIR=" + folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
+		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false}, []string{"dev"})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	var found []string
+	for until := time.Now().Add(time.Minute); found == nil; time.Sleep(20 * time.Millisecond) {
+		if found = log.find(`listening.*(?:api"?[=:]"?)(127\.0\.0\.1:\d+)`); time.Now().After(until) {
+			t.Fatal(log.String())
+		}
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // the node's own
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	return devNode{"http://" + found[1], read(adminKeyFile), read(sampleKeyFile)}
+}
+
+// as runs the program with a key; terminal has somebody answer there.
+func (n devNode) as(t *testing.T, key string, terminal bool, stdin string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_ADMIN_KEY=" + n.admin, "SPENDGATE_API_KEY=" + key}
+	code := run(t.Context(), process{strings.NewReader(stdin), &stdout, &stderr, environ, terminal}, args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (r result) has(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if r.code != code || !strings.Contains(r.stdout+r.stderr, text) {
+			t.Errorf("exit %d, without %q\nstdout: %s\nstderr: %s", r.code, text, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestCommandsOfPeople has somebody look at what happened on a node and decide, at a
+// terminal (S82).
+func TestCommandsOfPeople(t *testing.T) {
+	n := startDev(t)
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	policy := `{policy_id: p, name: P, rules: [
+		{rule_id: ask, rule_type: escalate_if, parameters: {amount_above: 50, approval: {}}},
+		{rule_id: day, rule_type: budget, parameters: {limit: 1000, currency: USD, window: day, per: [agent_id]}}]}`
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.as(t, n.sample, false, "", "policies", "apply", "-f", file).has(t, 0, "p version 1")
+	made := n.as(t, "", false, "", "keys", "create", "--name", "ann", "--role", "approver", "--principal", "ann", "--group", "support")
+	made.has(t, 0, "groups:      support")
+	person := strings.Fields(made.stdout[strings.Index(made.stdout, "API key:"):])[2]
+	checkIDs := make(map[string]string) // by counterparty
+	for counterparty, amount := range map[string]string{"c-allowed": "10", "c-first": "60", "c-second": "70"} {
+		checkIDs[counterparty] = n.check(t, counterparty, amount)
+	}
+
+	n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p").has(t, 0, "CHECK ID", checkIDs["c-first"], "60 USD", "escalate", "c-second")
+	if got := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "p", "--decision", "allow", "--output", "json"); strings.Count(got.stdout, `"check_id"`) != 1 ||
+		!strings.Contains(got.stdout, checkIDs["c-allowed"]) {
+		t.Errorf("allowed: %+v", got)
+	}
+	if got := n.as(t, n.sample, false, "", "checks", "list", "--limit", "2", "--json"); strings.Count(got.stdout, `"check_id"`) != 2 {
+		t.Errorf("two: %+v", got)
+	}
+	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"]).has(t, 0, "counterparty:", "c-first", "decision:", "escalate", "rule:", "ask")
+	n.as(t, n.sample, false, "", "checks", "show", checkIDs["c-first"], "--output", "json").has(t, 0, `"counterparty": "c-first"`)
+	n.as(t, n.sample, false, "", "budgets").has(t, 0, "agent_id=a", "10 USD", "990")
+	n.as(t, n.sample, false, "", "budgets", "--policy-id", "p", "--output", "json").has(t, 0, `"used": 10`)
+	n.as(t, n.sample, false, "", "events", "tail", "--no-follow").has(t, 0, "approval.requested", "approval_id=apr_", "policy_id=p")
+	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.requested", "--output", "json").has(t, 0, `"type":"approval.requested"`)
+	n.as(t, "", false, "", "webhooks").has(t, 0, "WEBHOOK ID")
+	n.as(t, "", false, "", "webhooks", "--output", "json").has(t, 0, "[]")
+	n.as(t, n.sample, false, "", "checks", "list", "--output", "xml").has(t, 2, "--output cannot be \"xml\": must be json or table")
+
+	// Without a terminal nothing is chosen.
+	n.as(t, person, false, "1\nyes\n", "approvals", "approve").has(t, 2, "needs one APPROVAL_ID")
+	n.as(t, person, true, "3\nyes\n", "approvals", "approve").has(t, 1, "no number of the list")
+	n.as(t, person, true, "2\nno\n", "approvals", "approve").has(t, 1, "nothing was decided")
+	listed := n.as(t, person, false, "", "approvals", "list", "--mine")
+	listed.has(t, 0, "c-first", "c-second")
+	second := regexp.MustCompile(`(?m)^2  a .*(c-\w+)`).FindStringSubmatch(n.as(t, person, true, "x\n", "approvals", "approve").stderr)
+	if second == nil {
+		t.Fatal("no list")
+	}
+	n.as(t, person, true, "2\nyes\n", "approvals", "approve", "--note", "seen").has(t, 0, "status:              approved", second[1], "Type 1 to 2:")
+	n.as(t, person, true, "1\nyes\n", "approvals", "deny", "--output", "json").has(t, 0, `"status": "denied"`, "Deny exactly this action?")
+	n.as(t, person, true, "1\nyes\n", "approvals", "deny").has(t, 1, "no approval waits for this key")
+	n.as(t, n.sample, false, "", "events", "tail", "--no-follow", "--type", "approval.denied,approval.approved").has(t, 0, "approval.denied", "approval.approved")
+	n.follows(t)
+}
+
+// check asks, and returns the check_id.
+func (n devNode) check(t *testing.T, counterparty, amount string) string {
+	t.Helper()
+	api, err := keyAPI(process{environ: []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + n.sample}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Refund, Currency: "USD", Counterparty: counterparty}
+	if err := a.Amount.UnmarshalJSON([]byte(amount)); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := api.Check(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asked.CheckID
+}
+
+// follows: what happens while somebody looks is printed, until it is interrupted.
+func (n devNode) follows(t *testing.T) {
+	t.Helper()
+	out, ended := new(lockedLog), make(chan int, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + n.sample}
+		ended <- run(ctx, process{strings.NewReader(""), out, out, environ, false}, []string{"events", "tail", "--from", time.Now().UTC().Format(time.RFC3339), "--type", "approval.requested"})
+	}()
+	for until := time.Now().Add(time.Minute); out.find(`approval\.requested +approval_id`) == nil; time.Sleep(50 * time.Millisecond) {
+		n.check(t, "c-"+time.Now().String(), "80")
+		if time.Now().After(until) {
+			t.Fatal(out.String())
+		}
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit %d: %s", code, out.String())
+	}
+}
