@@ -76,7 +76,7 @@ func TestApprovalsApprove(t *testing.T) {
 
 	for _, answer := range []string{"", "y\n", "no\n"} {
 		n = newFakeNode(t, "200 "+approvalIs("pending"))
-		n.run(t, answer, "approvals", "approve", "apr_1").check(t, 1, "", "nothing was approved")
+		n.run(t, answer, "approvals", "approve", "apr_1").check(t, 1, "", "nothing was decided")
 		n.check(t, read)
 	}
 	n = newFakeNode(t, "200 "+approvalIs("pending"), `409 {"error":{"code":"approval_own_request","message":"m","request_id":"req_1"}}`)

@@ -56,11 +56,15 @@ func startDev(t *testing.T) devNode {
 		}
 	}
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // the node's own
-		if err != nil {
-			t.Fatal(err)
+		for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			text, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // the node's own
+			if err == nil && len(text) > 0 {
+				return strings.TrimSpace(string(text))
+			}
+			if time.Now().After(until) {
+				t.Fatal(err)
+			}
 		}
-		return strings.TrimSpace(string(text))
 	}
 	return devNode{"http://" + found[1], read(adminKeyFile), read(sampleKeyFile)}
 }
@@ -87,10 +91,10 @@ func (r result) has(t *testing.T, code int, texts ...string) {
 // terminal (S82).
 func TestCommandsOfPeople(t *testing.T) {
 	n := startDev(t)
-	file := filepath.Join(t.TempDir(), "p.yaml")
-	policy := `{policy_id: p, name: P, rules: [
-		{rule_id: ask, rule_type: escalate_if, parameters: {amount_above: 50, approval: {}}},
-		{rule_id: day, rule_type: budget, parameters: {limit: 1000, currency: USD, window: day, per: [agent_id]}}]}`
+	file := filepath.Join(t.TempDir(), "p.json")
+	policy := `{"policy_id": "p", "name": "P", "rules": [
+		{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 50, "approval": {}}},
+		{"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 1000, "currency": "USD", "window": "day", "per": ["agent_id"]}}]}`
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
