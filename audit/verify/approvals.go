@@ -141,7 +141,9 @@ func (w *changeWalk) ruling(c Change) error {
 	_ = json.Unmarshal(fields[details], &said) // what is no JSON was not recorded so: its head tells
 	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
 		ruling{
-			c.Seq, c.Kind, audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner}, c.At, c.Hash,
+			c.Seq, c.Kind,
+			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: said.Owner},
+			c.At, c.Hash,
 			said.Groups, said.Completes,
 		})
 	return nil

@@ -14,8 +14,10 @@ import (
 func (tr *approvalTrail) member(principal string, groups ...string) string {
 	tr.t.Helper()
 	id := spend.NewID(time.Now())
-	k := &audit.Key{ID: id, Hash: spend.Hash(append(id[:], id[:]...)), Name: principal, RateLimitRPM: 1, Active: true, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-		Grants: spend.Grants{Role: spend.Approver, Principal: principal, Groups: groups}}
+	k := &audit.Key{
+		ID: id, Hash: spend.Hash(append(id[:], id[:]...)), Name: principal, RateLimitRPM: 1, Active: true, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Grants: spend.Grants{Role: spend.Approver, Principal: principal, Groups: groups},
+	}
 	if err := tr.store.CreateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, k); err != nil {
 		tr.t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func outcomeText(o *client.Outcome) string {
 	if o == nil {
 		return "-"
 	}
-	return printable(string(o.Status))
+	return printable(o.Status)
 }
 
 func checksShow(flags *flag.FlagSet) action {

@@ -21,7 +21,7 @@ func TestGroupsDecide(t *testing.T) {
 	sue, suePath := key(`,"role":"approver","principal":"sue","groups":["Support"]`)
 	sam, _ := key(`,"role":"approver","principal":"sam","groups":["support"]`)
 	ben, _ := key(`,"role":"approver","principal":"ben","groups":["support","finance"]`)
-	max, _ := key(`,"role":"approver","principal":"max"`)
+	marc, _ := key(`,"role":"approver","principal":"marc"`)
 	anita, _ := key(`,"role":"approver","principal":"Anita","groups":["finance"]`)
 	d.send("POST", "/v1/keys", `{"name":"n","groups":[]}`, 422, false, admin)
 	if self := d.send("GET", "/v1/keys/self", "", 200, true, sue); !strings.Contains(self, `"groups":["Support"]`) {
@@ -55,10 +55,10 @@ func TestGroupsDecide(t *testing.T) {
 			}
 		}
 	}
-	everybody := []string{sue, sam, ben, max, anita}
+	everybody := []string{sue, sam, ben, marc, anita}
 	path, decision := ask()
 	waiting("11100", everybody...)
-	for _, k := range []string{max, anita} {
+	for _, k := range []string{marc, anita} {
 		for _, verb := range []string{"/approve", "/deny"} {
 			if got := d.send("POST", path+verb, decision, 403, true, k); !strings.Contains(got, `"code":"not_an_approver"`) {
 				t.Errorf("refused with %s", got)
