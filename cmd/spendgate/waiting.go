@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// expireApprovals registers how long an approval has been pending, and returns what
+// finds that out when it records which have expired.
+func (n *node) expireApprovals() func(context.Context) error {
+	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
+	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "approval_oldest_pending_seconds",
+		Help: "How long the approval has been pending that waits longest; 0 when none does.",
+	}, func() float64 {
+		if since := oldest.Load(); since > 0 {
+			return max(time.Since(time.UnixMilli(since)).Seconds(), 0)
+		}
+		return 0
+	}))
+	return func(ctx context.Context) error {
+		since, err := n.store.ExpireApprovals(ctx)
+		if err == nil {
+			oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
+		}
+		return err
+	}
+}
+
+// doubts registers how many checks are in doubt, and returns what finds that out when
+// it records which are.
+func (n *node) doubts() func(context.Context) error {
+	inDoubt := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "checks_in_doubt",
+		Help: "Redeemed checks of which nobody knows whether they were carried out.",
+	})
+	n.ops.registry.MustRegister(inDoubt)
+	return func(ctx context.Context) error {
+		count, err := n.authorizer.Doubts(ctx)
+		if err == nil {
+			inDoubt.Set(float64(count))
+		}
+		return err
+	}
+}
