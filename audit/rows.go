@@ -45,8 +45,3 @@ func MaxID() spend.ID { return LastID(maxIDMillisecond) }
 
 // IDs hold 48 bits of milliseconds.
 const maxIDMillisecond = 1<<48 - 1
-
-// RowFormat is the version of the encoder by which a check's row is rendered
-// as an answer. It is stored in the row, so that a later encoder renders an
-// old row as it was answered.
-const RowFormat = 1

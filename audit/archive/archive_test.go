@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"iter"
@@ -19,7 +20,8 @@ import (
 
 var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
-// rowsOf are the encoded rows of some checks with all kinds of values.
+// rowsOf are the rows of some checks with all kinds of values and of both formats, as a
+// table has them.
 func rowsOf(t testing.TB) (rows [][]byte) {
 	t.Helper()
 	texts := []string{"", "plain", "\x01\x1f", "\"\\/\b\f\n\r\t", "\x7f\u0080\u2028\u2029\ufeff\ufffd", "é 中 😀", " ", "null", strings.Repeat("ü", 100)}
@@ -38,7 +40,14 @@ func rowsOf(t testing.TB) (rows [][]byte) {
 			c.Action.Type, c.Pass = spend.Unspecified, spend.Pass{}
 		}
 		c.Action.Amount, _ = spend.ParseAmount("9999999999.999999999")
-		rows = append(rows, chain.AppendCheck(nil, c, 1))
+		if i%2 == 1 {
+			c.Shadow = &spend.Shadow{Draft: int64(i), Effect: spend.Block, RuleID: at(4)}
+			rows = append(rows, chain.AppendCheck(nil, c, c.Format()))
+			continue
+		}
+		row := append(chain.AppendCheck(nil, c, c.Format()), 0xff, 0xff, 0xff, 0xff)
+		binary.BigEndian.PutUint16(row, uint16(len(chain.CheckFields())))
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -44,7 +44,7 @@ func Link(seq int64, checks ...*spend.Check) chain.Link {
 func entriesOf(checks []*spend.Check) []chain.Entry {
 	entries := make([]chain.Entry, len(checks))
 	for i, c := range checks {
-		entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
+		entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c)}
 	}
 	return entries
 }

@@ -60,6 +60,11 @@ func CheckOf(fields [][]byte) (c *spend.Check, format int16, err error) {
 		r.wrong = err
 	}
 	c.Namespace = r.text()
+	if format > spend.FormatPlain && len(r.fields) > 0 {
+		if c.Shadow, err = spend.ParseShadow(r.text()); err != nil {
+			r.wrong = err
+		}
+	}
 	d.Reason = spend.Reason(reason)
 	a.Metadata.JSON = metadata
 	if c.Charges, err = spend.ParseTaken(a.PolicyID, charges); err != nil {

@@ -23,8 +23,9 @@ const batchDomain = "spendgate batch 1\n"
 // rowRooms are buffers to encode rows in, grown to the longest.
 var rowRooms = sync.Pool{New: func() any { return new([]byte) }}
 
-// HashCheck is the hash of a check's row, stored in that format.
-func HashCheck(c *spend.Check, format int16) spend.Hash {
+// HashCheck is the hash of a check's row.
+func HashCheck(c *spend.Check) spend.Hash {
+	format := c.Format()
 	room := rowRooms.Get().(*[]byte)
 	defer rowRooms.Put(room)
 	*room = AppendCheck(append((*room)[:0], checkFormats.of(format).domain...), c, format)
@@ -96,7 +97,11 @@ func AppendCheck(b []byte, c *spend.Check, format int16) []byte {
 		b = appendField(b, a.ApprovalID[:])
 	}
 	b = appendOptional(b, c.Approval.Text())
-	return appendOptional(b, c.Namespace)
+	b = appendOptional(b, c.Namespace)
+	if format == spend.FormatPlain {
+		return b
+	}
+	return appendOptional(b, c.Shadow.Text())
 }
 
 func appendField[T string | []byte](b []byte, value T) []byte {

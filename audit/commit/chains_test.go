@@ -37,7 +37,7 @@ func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 			listed[e.ID] = e.Row
 		}
 		for _, c := range batch {
-			if listed[c.ID] != chain.HashCheck(c, audit.RowFormat) {
+			if listed[c.ID] != chain.HashCheck(c) {
 				t.Errorf("check %x is not listed with its row", c.ID)
 			}
 		}

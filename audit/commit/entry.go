@@ -68,7 +68,7 @@ const (
 func (w *Writer) Append(check *spend.Check) *Entry {
 	// Hashed here, by many at once, and not in the one line of commits.
 	e := w.entry()
-	e.check, e.row = check, chain.HashCheck(check, audit.RowFormat)
+	e.check, e.row = check, chain.HashCheck(check)
 	return w.enqueue(e)
 }
 

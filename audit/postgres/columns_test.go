@@ -18,7 +18,7 @@ func TestColumns(t *testing.T) {
 		return texts(t, connect(t, url), `SELECT attname::text FROM pg_attribute
 			WHERE attrelid = '`+relation+`'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`)
 	}
-	ofCommit := []string{"node", "epoch", "format"} // sent once for all checks of a commit
+	ofCommit := []string{"node", "epoch"} // sent once for all checks of a commit
 	sent := slices.DeleteFunc(chain.CheckColumns(), func(c string) bool { return slices.Contains(ofCommit, c) })
 	for relation, want := range map[string][]string{
 		"checks": chain.CheckColumns(), "check_row": sent,

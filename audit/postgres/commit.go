@@ -91,7 +91,7 @@ func horizon(checks []*spend.Check) int64 {
 }
 
 // commitQuery is prepared with the first commit of a connection.
-const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24,$25)"
+const commitQuery = "SELECT commit_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,$20,$21,$22,$23,$24)"
 
 // appendCommit adds messages that call commit_checks, a transaction of its own
 // that ends with the last of them.
@@ -118,7 +118,6 @@ func (p *parameters) commit(checks []*spend.Check, outcomes []*spend.Outcome, bu
 	p.bytes(fence.Epoch[:])
 	p.keys(checks)
 	p.int64(horizonMS)
-	p.int16(audit.RowFormat)
 	p.bool(slices.ContainsFunc(checks, (*spend.Check).Violation))
 	array(p, 0, checks, nil, appendRow)
 	p.approvals(checks)

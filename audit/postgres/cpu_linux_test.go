@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
@@ -37,7 +36,7 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 	entries := make([]chain.Entry, size)
 	commit := func() {
 		for i, c := range batch { // as the writer does
-			entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c, audit.RowFormat)}
+			entries[i] = chain.Entry{ID: c.ID, Row: chain.HashCheck(c)}
 		}
 		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		link := builder.Next(entries)

@@ -26,7 +26,7 @@ func encodable(c *spend.Check) error {
 }
 
 // rowFields is how many fields the type check_row has.
-const rowFields = 34
+const rowFields = 36
 
 // appendRow adds a check_row, a composite value in the binary format.
 func appendRow(b []byte, c *spend.Check) []byte {
@@ -39,6 +39,7 @@ func appendRow(b []byte, c *spend.Check) []byte {
 		b = appendNull(appendNull(b, pgtype.Int8OID), pgtype.Int8OID)
 	}
 	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
+	b = appendInt16(b, c.Format())
 	if a.Type == spend.Unspecified {
 		b = appendNull(b, pgtype.QCharOID)
 	} else {
@@ -76,7 +77,8 @@ func appendRow(b []byte, c *spend.Check) []byte {
 		b = appendField(b, pgtype.UUIDOID, a.ApprovalID[:])
 	}
 	b = appendOptional(b, c.Approval.Text())
-	return appendOptional(b, c.Namespace)
+	b = appendOptional(b, c.Namespace)
+	return appendOptional(b, c.Shadow.Text())
 }
 
 // The fields of a composite value: type, length, value.
@@ -98,6 +100,10 @@ func appendOptional[T string | []byte](b []byte, s T) []byte {
 		return appendNull(b, pgtype.TextOID)
 	}
 	return appendField(b, pgtype.TextOID, s)
+}
+
+func appendInt16(b []byte, n int16) []byte {
+	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(n))
 }
 
 func appendInt32(b []byte, n int32) []byte {

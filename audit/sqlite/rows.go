@@ -36,12 +36,12 @@ func appendCheck(args []any, c *spend.Check) []any {
 		claimed, until = c.Pass.ClaimedMS, c.Pass.UntilMS
 	}
 	return append(args, c.ID[:], c.Fence.Node[:], c.Fence.Epoch[:], claimed, until, d.PolicyVersion, c.LatencyMS,
-		audit.RowFormat, orNull(a.Type.String()), c.ActionType.String(), d.Effect.String(), d.Confidence.String(),
+		c.Format(), orNull(a.Type.String()), c.ActionType.String(), d.Effect.String(), d.Confidence.String(),
 		a.Amount.String(), c.Fingerprint[:], c.RequestSHA[:], a.Currency,
 		a.AgentID, a.PolicyID, a.Counterparty, orNull(a.PaymentMethod), orNull(a.MerchantOrVendor), orNull(a.ReasonText),
 		orNull(a.IdempotencyKey), orNull(a.Metadata.JSON), orNull(string(d.Reason)), orNull(d.RuleID), orNull(d.RuleDescription),
 		orNull(d.Message), orNull(d.NextStep), c.KeyID, c.RequestID, orNull(c.Principal), orNull(c.Owner),
-		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace))
+		orNull(string(c.AppendTaken(nil))), idOrNull(a.ApprovalID), orNull(c.Approval.Text()), orNull(c.Namespace), orNull(c.Shadow.Text()))
 }
 
 func idOrNull(id spend.ID) any {
@@ -91,9 +91,9 @@ func storable(check spend.ID, texts ...string) error {
 
 // scanCheck reads checkColumns.
 func scanCheck(row scanner) (*spend.Check, error) {
-	c := new(spend.Check)
+	c, format := new(spend.Check), 0
 	a, d := &c.Action, &c.Decision
-	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS), &d.PolicyVersion, &c.LatencyMS, new(int),
+	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS), &d.PolicyVersion, &c.LatencyMS, &format,
 		parsed(func(text string) error {
 			a.Type, _ = spend.ParseActionType(text) // null is Unspecified
 			return nil
@@ -103,7 +103,10 @@ func scanCheck(row scanner) (*spend.Check, error) {
 		(*text)(&a.IdempotencyKey), parse(&a.Metadata, parseMetadata), (*text)(&d.Reason), (*text)(&d.RuleID), (*text)(&d.RuleDescription),
 		(*text)(&d.Message), (*text)(&d.NextStep), &c.KeyID, &c.RequestID, (*text)(&c.Principal), (*text)(&c.Owner),
 		parse(&c.Charges, func(text string) ([]spend.Charge, error) { return spend.ParseTaken(a.PolicyID, text) }),
-		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval), (*text)(&c.Namespace))
+		blob(a.ApprovalID[:]), parse(&c.Approval, spend.ParseApproval), (*text)(&c.Namespace), parse(&c.Shadow, spend.ParseShadow))
+	if err == nil && format != int(c.Format()) {
+		err = fmt.Errorf("its format is %d, and it has the columns of format %d", format, c.Format())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", c.ID.Text(spend.PrefixCheck), err)
 	}

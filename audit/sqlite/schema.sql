@@ -38,7 +38,8 @@ CREATE TABLE checks (
     charges          TEXT,               -- JSON: what it took from budgets; null when nothing
     approval_id      BLOB,               -- which it was sent with; used when it is allowed
     approval         TEXT,               -- JSON: what it asks of people; null when nothing
-    namespace        TEXT                -- of its idempotency keys (S59); null: the one that plain API keys share
+    namespace        TEXT,               -- of its idempotency keys (S59); null: the one that plain API keys share
+    shadow           TEXT                -- JSON: what the draft of its policy makes of it (S54); null in format 1
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
@@ -248,8 +247,8 @@ func TestRowsAreHashedAsStored(t *testing.T) {
 	tr := newTrail(t)
 	for _, record := range tr.records {
 		for _, c := range record {
-			if row := tr.row(c.ID); !bytes.Equal(row, chain.AppendCheck(nil, c, audit.RowFormat)) {
-				t.Errorf("%x\nis sent as\n%x", chain.AppendCheck(nil, c, audit.RowFormat), row)
+			if row := tr.row(c.ID); !bytes.Equal(row, chain.AppendCheck(nil, c, c.Format())) {
+				t.Errorf("%x\nis sent as\n%x", chain.AppendCheck(nil, c, c.Format()), row)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package verify_test
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os/exec"
@@ -22,30 +21,31 @@ func TestStrangerKnowsFormats(t *testing.T) {
 		t.Skip(err)
 	}
 	c := &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Refund, Decision: spend.Decision{Effect: spend.Block}, Namespace: "n"}
-	widen := func(format int16, value string) []byte {
-		row := slices.Clone(chain.AppendCheck(nil, c, format))
+	shadowed := *c
+	shadowed.Shadow = &spend.Shadow{Draft: 7, Effect: spend.Escalate, RuleID: "cap"}
+	widen := func(value string) []byte {
+		row := slices.Clone(chain.AppendCheck(nil, c, 1))
 		fields := chain.CheckFields()
-		binary.BigEndian.PutUint16(row, uint16(len(fields[:])+1))
+		binary.BigEndian.PutUint16(row, uint16(len(fields[:])))
 		if value == "" {
 			return append(row, 0xff, 0xff, 0xff, 0xff)
 		}
 		return append(binary.BigEndian.AppendUint32(row, uint32(len(value))), value...)
 	}
-	first, second := chain.HashCheck(c, 1), sha256.Sum256(append([]byte("spendgate check 2\n"), widen(2, "shadow")...))
+	first, second := chain.HashCheck(c), chain.HashCheck(&shadowed)
 	for _, r := range []struct {
 		row  []byte
 		want string
 	}{
 		{chain.AppendCheck(nil, c, 1), fmt.Sprintf("%x", first)},
-		{widen(1, ""), fmt.Sprintf("%x", first)},
-		{widen(1, "shadow"), "None"},
-		{widen(2, "shadow"), fmt.Sprintf("%x", second)},
+		{widen(""), fmt.Sprintf("%x", first)},
+		{widen("shadow"), "None"},
+		{chain.AppendCheck(nil, &shadowed, 2), fmt.Sprintf("%x", second)},
 	} {
 		program := `
 import struct, sys
 with open("testdata/verify.py", encoding="utf-8") as f:
     exec(f.read().removesuffix("main()\n"))
-WIDTHS[2] = WIDTHS[1] + 1
 row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
 while at < len(row):
     length, = struct.unpack(">i", row[at:at + 4])

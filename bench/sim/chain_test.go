@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
@@ -35,7 +34,7 @@ func (f *simulation) judgeChains(fail func(string, ...any), byID map[spend.ID]*s
 					continue
 				}
 				c := byID[e.ID]
-				if listed[e.ID] || c == nil || chain.HashCheck(c, audit.RowFormat) != e.Row || c.Fence.Node != chainID {
+				if listed[e.ID] || c == nil || chain.HashCheck(c) != e.Row || c.Fence.Node != chainID {
 					fail("G8: link %d of chain %s lists %s, twice or not as it is recorded", seq, chainID.Text(""), e.ID.Text("chk_"))
 				}
 				listed[e.ID] = true

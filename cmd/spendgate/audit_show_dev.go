@@ -35,7 +35,7 @@ func reportOfDev(ctx context.Context, dataDir string, id spend.ID) (*checkreport
 	if at.Seq, at.entry, err = store.Place(ctx, at.Chain, id); err != nil {
 		return nil, err
 	}
-	r.Chain = at.judge(chain.HashCheck(r.Check, audit.RowFormat))
+	r.Chain = at.judge(chain.HashCheck(r.Check))
 	if r.Outcomes, err = store.Outcomes(ctx, []spend.ID{id}); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ CREATE TABLE checks (
     until_ms           bigint,
     policy_version     integer  NOT NULL,
     latency_ms         integer  NOT NULL,
-    format             smallint NOT NULL, -- of the encoder that renders the row
+    format             smallint NOT NULL, -- of the row: which columns it has, and the encoder that renders it
     requested_type     "char",            -- null when the classifier was asked
     action_type        "char"   NOT NULL,
     decision           "char"   NOT NULL,
@@ -40,6 +40,7 @@ CREATE TABLE checks (
     approval_id        uuid,              -- which it was sent with; used when it is allowed
     approval           text,              -- JSON: what it asks of people; null when nothing
     namespace          text,              -- of its idempotency keys (S59); null: the one that plain API keys share
+    shadow             text,              -- JSON: what the draft of its policy makes of it (S54); null in format 1
     PRIMARY KEY (check_id)
 ) PARTITION BY RANGE (check_id);
 
@@ -170,6 +171,7 @@ CREATE TYPE check_row AS (
     until_ms           bigint,
     policy_version     integer,
     latency_ms         integer,
+    format             smallint,
     requested_type     "char",
     action_type        "char",
     decision           "char",
@@ -198,7 +200,8 @@ CREATE TYPE check_row AS (
     charges            text,
     approval_id        uuid,
     approval           text,
-    namespace          text
+    namespace          text,
+    shadow             text
 );
 
 -- Creates the partition of a UTC day if it is not there, and the violations of that

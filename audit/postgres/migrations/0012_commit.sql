@@ -5,7 +5,7 @@
 -- if some of them are, the violations. Budgets come last, so that their rows are
 -- locked for no longer than the commit itself takes. An array without elements is null.
 CREATE FUNCTION commit_checks(node uuid, epoch uuid, key_hashes bytea[], key_ids uuid[], horizon_ms bigint,
-    format smallint, has_violations boolean, rows check_row[],
+    has_violations boolean, rows check_row[],
     approval_checks uuid[], approval_ids uuid[], approval_hashes bytea[], has_approvals boolean, reports outcome_row[],
     counters counter_row[], rolling counter_change[], calendar counter_change[], refused counter_change[], corrections counter_correction[],
     seq bigint, version smallint, first_id uuid, last_id uuid, entries bytea, head bytea, counts check_count[]) RETURNS void
@@ -29,12 +29,12 @@ BEGIN
             requested_type, action_type, decision, confidence, amount, fingerprint, request_sha, currency,
             agent_id, policy_id, counterparty, payment_method, merchant_or_vendor, reason_text,
             idempotency_key, metadata, reason_code, rule_id, rule_description, message, next_step,
-            key_id, request_id, principal, owner, charges, approval_id, approval, namespace)
-        SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, commit_checks.format,
+            key_id, request_id, principal, owner, charges, approval_id, approval, namespace, shadow)
+        SELECT r.check_id, commit_checks.node, commit_checks.epoch, r.claimed_ms, r.until_ms, r.policy_version, r.latency_ms, r.format,
             r.requested_type, r.action_type, r.decision, r.confidence, r.amount, r.fingerprint, r.request_sha, r.currency,
             r.agent_id, r.policy_id, r.counterparty, r.payment_method, r.merchant_or_vendor, r.reason_text,
             r.idempotency_key, r.metadata, r.reason_code, r.rule_id, r.rule_description, r.message, r.next_step,
-            r.key_id, r.request_id, r.principal, r.owner, r.charges, r.approval_id, r.approval, r.namespace
+            r.key_id, r.request_id, r.principal, r.owner, r.charges, r.approval_id, r.approval, r.namespace, r.shadow
         FROM unnest(rows) AS r;
     IF has_violations THEN
         INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount,
