@@ -34,6 +34,9 @@ type ChangeKind string
 // The kinds of changes.
 const (
 	PolicyCreated ChangeKind = "policy.created"
+	DraftPut      ChangeKind = "policy.draft_put"
+	DraftDeleted  ChangeKind = "policy.draft_deleted"
+	DraftPromoted ChangeKind = "policy.draft_promoted"
 	KeyCreated    ChangeKind = "key.created"
 	KeyChanged    ChangeKind = "key.changed"
 

@@ -19,6 +19,7 @@ type Store interface {
 	Trail
 	Fences
 	Policies
+	Drafts
 	Keys
 	Changes
 	Budgets
@@ -376,7 +377,7 @@ func (c *KeyChange) Empty() bool {
 type ConfigChanges struct {
 	Generation int64
 	Keys       []Key    // created or changed since
-	PolicyIDs  []string // with a version newer than since
+	PolicyIDs  []string // with a version or a draft, or the end of one, newer than since
 }
 
 // Status is what /readyz reports about a store.

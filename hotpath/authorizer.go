@@ -53,6 +53,7 @@ type Authorizer struct {
 	writer      *commit.Writer
 	store       audit.Store
 	classifier  *intent.Classifier
+	shadows     *shadows
 	catalog     *catalog
 	uses        *uses
 	local       *localWindows
@@ -92,7 +93,7 @@ type Components struct {
 func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
-		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
+		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(), shadows: newShadows(c.Store),
 		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
 		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
 	}

@@ -41,7 +41,7 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 	c.soFar = soFar
 	defer a.end(c)
 	for range maxReclaims {
-		program, err := a.prepare(ctx, c, action)
+		live, err := a.prepare(ctx, c, action)
 		if err != nil {
 			return Answer{}, c.quota, err
 		}
@@ -66,11 +66,12 @@ func (a *Authorizer) Check(ctx context.Context, r Request, action *spend.Action)
 			return answer, c.quota, err
 		case guard.Pass, guard.Duplicate, guard.Gone:
 		}
-		check, err := a.judge(ctx, c, program, action, out)
+		check, err := a.judge(ctx, c, live.Program, action, out)
 		if err != nil {
 			return Answer{}, c.quota, err
 		}
-		answer, err := a.record(ctx, c, program, check)
+		a.shadow(ctx, c, live, check, out)
+		answer, err := a.record(ctx, c, live.Program, check)
 		if !errors.Is(err, errOvertaken) {
 			return answer, c.quota, err
 		}
@@ -92,9 +93,10 @@ type checking struct {
 	budgets    *budgeting      // nil when none judges it
 	approved   *audit.Approval // that it uses; else nil
 	lift       []spend.EscalatedRule
-	reclaims   bool // a commit of it was refused
-	handedOver bool // finish ends it
-	done       bool // recorded: nothing refers to it any more
+	shadow     *spend.Shadow // what the draft makes of it; nil before it was judged
+	reclaims   bool          // a commit of it was refused
+	handedOver bool          // finish ends it
+	done       bool          // recorded: nothing refers to it any more
 }
 
 func (a *Authorizer) begin(r Request, action *spend.Action) *checking {
@@ -123,9 +125,9 @@ func (a *Authorizer) end(c *checking) {
 // attempt ready for it. What it refuses is proved fresh, and counted, first; so
 // is a request for a policy that is not in memory, so that the store is asked
 // only within the caller's rate limit.
-func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*policy.Program, error) {
-	view, program := a.look(c, action)
-	if program == nil {
+func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Action) (*inForce, error) {
+	view, live := a.look(c, action)
+	if live == nil {
 		if paid := c.last; c.admission.paid == nil && paid.Counted {
 			c.admission.paid = &paid
 		}
@@ -135,11 +137,11 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 		if err != nil {
 			return nil, err
 		}
-		if view, program = a.look(c, action); c.identity.err != nil {
+		if view, live = a.look(c, action); c.identity.err != nil {
 			return nil, c.identity.err
 		}
-		if program == nil {
-			if program, err = a.catalog.program(action.PolicyID); err != nil {
+		if live == nil {
+			if live, err = a.catalog.live(action.PolicyID); err != nil {
 				return nil, err
 			}
 		}
@@ -151,20 +153,20 @@ func (a *Authorizer) prepare(ctx context.Context, c *checking, action *spend.Act
 	at.Namespace = c.identity.access.key.namespace
 	at.KeyHash = action.KeyHash(at.Namespace)
 	at.Fingerprint = spend.FingerprintOf(action, c.resolution.Type)
-	at.Window, at.JudgesAgain = program.Window(), program.JudgesAgain()
+	at.Window, at.JudgesAgain = live.Window(), live.JudgesAgain()
 	if at.Generation = view.generation; c.admission.fresh {
 		at.Generation = ""
 	}
 	if at.Charge = c.identity.charge; c.admission.paid != nil {
 		at.Charge = ratelimit.Charge{}
 	}
-	return program, nil
+	return live, nil
 }
 
 // look reads this node's configuration as it is now: key, scope, bindings and
 // expiry by one view. The program is nil when the caller is refused, or when the
 // policy is not in memory.
-func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *policy.Program) {
+func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *inForce) {
 	view := a.catalog.view()
 	c.identity = view.identify(c.request.Caller, a.now)
 	if c.identity.err == nil {
@@ -176,8 +178,8 @@ func (a *Authorizer) look(c *checking, action *spend.Action) (*view, *policy.Pro
 	if c.identity.err != nil {
 		return view, nil
 	}
-	program, _ := a.catalog.cached(action.PolicyID)
-	return view, program
+	live, _ := a.catalog.cached(action.PolicyID)
+	return view, live
 }
 
 // claim asks the guard. An answer shows that the dependencies are alive: time

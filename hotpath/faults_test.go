@@ -27,8 +27,17 @@ type faultyStore struct {
 	keys                        func(context.Context) error // also of policies, when they are written
 	policy, approvals           func() error                // nil from it lets the call go on
 
+	drafts func(context.Context) error
+
 	mu     sync.Mutex
 	commit commitFault
+}
+
+func (s *faultyStore) JudgeDraft(ctx context.Context, t *audit.DraftTake) (audit.DraftTaken, error) {
+	if s.drafts != nil {
+		return audit.DraftTaken{}, s.drafts(ctx)
+	}
+	return s.Store.JudgeDraft(ctx, t)
 }
 
 func (s *faultyStore) PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error) {

@@ -15,6 +15,12 @@ func PolicyColumns() []string {
 	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem"}
 }
 
+// DraftColumns are the columns of a policy's draft, or of its end, in the order in which
+// its row is encoded.
+func DraftColumns() []string {
+	return []string{"policy_id", "generation", "base_version", "name", "description", "rules", "metadata", "made_at", "redeem"}
+}
+
 // KeyColumns are the columns of an API key in the order in which its row is
 // encoded: all but last_used, which is no configuration.
 func KeyColumns() []string {
@@ -37,9 +43,10 @@ func ChangeColumns() []string {
 }
 
 // The domains of the configuration's hashes, which SQL computes as well
-// (hash_policy, hash_key, hash_webhook, record_change).
+// (hash_policy, hash_draft, hash_key, hash_webhook, record_change).
 const (
 	policyDomain  = "spendgate policy 1\n"
+	draftDomain   = "spendgate draft 1\n"
 	keyDomain     = "spendgate key 1\n"
 	webhookDomain = "spendgate webhook 1\n"
 	changeDomain  = "spendgate change 1\n"
@@ -48,6 +55,11 @@ const (
 // HashPolicy returns the hash of a policy's encoded row.
 func HashPolicy(row []byte) spend.Hash {
 	return sha256.Sum256(append([]byte(policyDomain), row...))
+}
+
+// HashDraft returns the hash of a draft's encoded row.
+func HashDraft(row []byte) spend.Hash {
+	return sha256.Sum256(append([]byte(draftDomain), row...))
 }
 
 // HashKey returns the hash of a key's encoded row.

@@ -22,8 +22,8 @@ const changeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id
 // Changes implements audit.Changes.
 func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Change, error) {
 	return collect(ctx, s, "cannot read the changes", scanChange, `SELECT `+changeColumns+`
-		FROM changes WHERE seq > $1 AND ($2 = '' OR subject = $2 AND kind = 'policy.created')
-			AND ($3 = '' OR subject = $3 AND kind <> 'policy.created' OR key_id = $3) AND at >= $4 ORDER BY seq LIMIT $5`,
+		FROM changes WHERE seq > $1 AND ($2 = '' OR subject = $2 AND kind LIKE 'policy.%')
+			AND ($3 = '' OR subject = $3 AND kind NOT LIKE 'policy.%' OR key_id = $3) AND at >= $4 ORDER BY seq LIMIT $5`,
 		q.After, q.PolicyID, q.KeyID, q.Since, q.Limit)
 }
 

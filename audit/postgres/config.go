@@ -89,7 +89,8 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 // so that they are of one moment, and one round trip, which a distant database
 // must answer before checks are refused. Rows are told apart by their kind.
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text FROM config
-	UNION ALL SELECT DISTINCT 'p', 0, NULL::uuid, NULL::bytea, policy_id, 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text FROM policies WHERE generation > $1
+	UNION ALL SELECT 'p', 0, NULL::uuid, NULL::bytea, policy_id, 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
+		FROM (SELECT policy_id FROM policies WHERE generation > $1 UNION SELECT policy_id FROM drafts WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + ` FROM keys WHERE generation > $1`
 
 // ConfigChanges implements audit.Store.

@@ -28,6 +28,8 @@ const (
 	codeWebhooksFull  = "SG012"
 	codeNotEnded      = "SG013"
 	codeBudgetsInUse  = "SG014"
+	codeNoDraft       = "SG015"
+	codeOtherVersion  = "SG016"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -64,6 +66,11 @@ func refusal(err *pgconn.PgError) error {
 		return audit.ErrWebhooksFull
 	case err.Code == codeNotEnded || err.Code == codeBudgetsInUse:
 		return budgetsRefused(err)
+	case err.Code == codeNoDraft:
+		return audit.ErrNotFound
+	case err.Code == codeOtherVersion:
+		version, _ := strconv.Atoi(err.Detail)
+		return &audit.VersionError{Version: version}
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
 	case err.Code == codeCounters:

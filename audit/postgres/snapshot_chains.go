@@ -154,3 +154,14 @@ func (s *Snapshot) Policies(ctx context.Context, each func(verify.PolicyVersion,
 		return each(verify.PolicyVersion{PolicyID: string(fields[0]), Version: int(integer(fields[1]))}, row)
 	})
 }
+
+// Drafts implements verify.Evidence.
+func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) error) error {
+	var fields [][]byte
+	return s.copy(ctx, s.read, "drafts", chain.DraftColumns(), "ORDER BY generation", func(row []byte) (err error) {
+		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
+			return err
+		}
+		return each(integer(fields[1]), string(fields[0]), row)
+	})
+}

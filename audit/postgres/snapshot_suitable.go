@@ -58,6 +58,9 @@ func verifiedTables() map[string]verified {
 			"version": "integer", "created_at": "timestamp with time zone", "updated_at": "timestamp with time zone", "generation": "bigint",
 			"budgets": "jsonb",
 		}, []string{"policy_id", "version", "generation"}},
+		"drafts": {chain.DraftColumns(), map[string]string{
+			"generation": "bigint", "base_version": "integer", "made_at": "timestamp with time zone",
+		}, []string{"policy_id", "generation"}},
 		"outcomes": {chain.OutcomeColumns(), map[string]string{
 			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "step": "smallint", "number": "smallint", "status": `"char"`, "release": `"char"`,
 			"excess": `"char"`, "amount": "numeric", "may_release": "boolean", "replay": "bytea", "once": "bytea",

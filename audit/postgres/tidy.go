@@ -31,6 +31,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	return errors.Join(err, s.lookAtDefault(ctx, db),
 		remove(ctx, db, "expired idempotency keys", deleteExpired),
 		remove(ctx, db, "counters of budgets", deleteCounters, now.UnixMilli(), audit.KeepCounters.Milliseconds()),
+		remove(ctx, db, "counters of drafts", deleteDraftCounters, now.UnixMilli()),
+		remove(ctx, db, "fingerprints of drafts", deleteDraftPasses, now.UnixMilli()),
 		remove(ctx, db, "old deliveries", deleteDeliveries, [16]byte(oldest)),
 		remove(ctx, db, "old backtests", deleteBacktests, [16]byte(audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli()))))
 }
@@ -111,7 +113,12 @@ const (
 		LIMIT $1 FOR UPDATE SKIP LOCKED)`
 	// deleteDeliveries removes attempts that are not listed any more.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
-	deleteBacktests  = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 ORDER BY id LIMIT $1)"
+	// What ended long ago is no longer counted; what is of a draft that ended goes whole.
+	ofEndedDraft        = " OR NOT EXISTS (SELECT FROM drafts AS d WHERE d.generation = t.draft AND EXISTS (SELECT FROM current_draft(d.policy_id) AS c WHERE c.generation = t.draft))"
+	deleteDraftCounters = "DELETE FROM draft_counters WHERE (draft, counter_id, start_ms) IN (SELECT draft, counter_id, start_ms FROM draft_counters AS t WHERE end_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
+	deleteDraftPasses   = "DELETE FROM draft_passes WHERE (draft, fingerprint) IN (SELECT draft, fingerprint FROM draft_passes AS t WHERE until_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
+
+	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 ORDER BY id LIMIT $1)"
 )
 
 // remove deletes what a statement finds, some at a time, which bounds a transaction.

@@ -22,7 +22,6 @@ type Lack string
 // The lacks.
 const (
 	LackCounters Lack = "counters_unavailable" // the store did not tell in time what the draft counted
-	LackApproval Lack = "approval_used"        // the check carries out what people approved under the live version
 	LackFailure  Lack = "failed"               // judging it failed
 )
 

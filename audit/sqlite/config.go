@@ -20,37 +20,43 @@ func raise(tx *sql.Tx) (generation int64, err error) {
 
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
-	stored := *p
-	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) error {
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
-		var last, created sql.NullInt64
-		err = tx.QueryRow("SELECT max(version), min(created_at) FROM policies WHERE policy_id = ?", p.PolicyID).Scan(&last, &created)
-		if err != nil {
-			return err
-		}
-		if !created.Valid {
-			created.Int64 = now.UnixMilli()
-		}
-		stored.Version = int(last.Int64) + 1
-		stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
-		if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
-			return err
-		}
-		_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
-			created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()))
-		if err != nil {
-			return err
-		}
-		return record(tx, audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now()))
+	stored := p
+	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) (err error) {
+		stored, err = createPolicy(tx, by, p, b, now)
+		return err
 	})
 	if err == nil {
-		*p = stored
+		*p = *stored
 	}
 	return err
+}
+
+func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) (*audit.Policy, error) {
+	stored := *p
+	generation, err := raise(tx)
+	if err != nil {
+		return nil, err
+	}
+	var last, created sql.NullInt64
+	err = tx.QueryRow("SELECT max(version), min(created_at) FROM policies WHERE policy_id = ?", p.PolicyID).Scan(&last, &created)
+	if err != nil {
+		return nil, err
+	}
+	if !created.Valid {
+		created.Int64 = now.UnixMilli()
+	}
+	stored.Version = int(last.Int64) + 1
+	stored.CreatedAt, stored.UpdatedAt = fromMilli(created.Int64), fromMilli(now.UnixMilli())
+	if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
+		return nil, err
+	}
+	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
+		created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()))
+	if err != nil {
+		return nil, err
+	}
+	return &stored, record(tx, audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now()))
 }
 
 // countSince returns the budgets of a new version: those that are the same in the
@@ -168,6 +174,6 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
-	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string], "SELECT DISTINCT policy_id FROM policies WHERE generation > ?", since)
+	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string], "SELECT policy_id FROM policies WHERE generation > ?1 UNION SELECT policy_id FROM drafts WHERE generation > ?1", since)
 	return changes, err
 }

@@ -43,6 +43,7 @@ CREATE TABLE checks (
 ) STRICT;
 
 CREATE INDEX checks_fingerprint ON checks (fingerprint, check_id) WHERE claimed_ms IS NOT NULL;
+CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL;
 CREATE INDEX checks_until ON checks (until_ms) WHERE claimed_ms IS NOT NULL;
 
 -- What became of allowed actions, as in PostgreSQL.
@@ -241,6 +242,40 @@ CREATE TABLE policies (
 
 CREATE INDEX policies_generation ON policies (generation);
 
+-- Drafts of policies and their ends, as in PostgreSQL.
+CREATE TABLE drafts (
+    policy_id    TEXT NOT NULL,
+    generation   INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
+    base_version INTEGER NOT NULL,
+    name         TEXT NOT NULL,
+    description  TEXT NOT NULL,
+    rules        TEXT NOT NULL,
+    metadata     TEXT NOT NULL,
+    made_at      INTEGER NOT NULL,
+    redeem       TEXT,
+    PRIMARY KEY (policy_id, generation)
+) STRICT;
+
+CREATE INDEX drafts_generation ON drafts (generation);
+
+CREATE TABLE draft_counters (
+    draft      INTEGER NOT NULL,
+    counter_id BLOB    NOT NULL,
+    start_ms   INTEGER NOT NULL,
+    end_ms     INTEGER,
+    used       TEXT    NOT NULL,
+    count      INTEGER NOT NULL,
+    PRIMARY KEY (draft, counter_id, start_ms)
+) STRICT;
+
+CREATE TABLE draft_passes (
+    draft       INTEGER NOT NULL,
+    fingerprint BLOB    NOT NULL,
+    check_id    BLOB    NOT NULL,
+    until_ms    INTEGER NOT NULL,
+    PRIMARY KEY (draft, fingerprint)
+) STRICT;
+
 CREATE TABLE keys (
     id         BLOB PRIMARY KEY,
     hash       BLOB NOT NULL UNIQUE,
@@ -414,6 +449,9 @@ END;
 CREATE TRIGGER policies_unrecorded BEFORE INSERT ON policies
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'policies are immutable: the change is not recorded'); END;
+CREATE TRIGGER drafts_unrecorded BEFORE INSERT ON drafts
+WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
+BEGIN SELECT RAISE(ABORT, 'drafts are immutable: the change is not recorded'); END;
 CREATE TRIGGER keys_unrecorded BEFORE INSERT ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;

@@ -23,6 +23,7 @@ import (
 type Store struct {
 	writer *sql.DB // one connection
 	reader *sql.DB
+	hasty  *sql.DB // one connection, whose commits are not waited for on disk
 	log    *slog.Logger
 
 	insertCheck, insertChecks         *sql.Stmt // one row, rowsPerInsert rows
@@ -60,6 +61,11 @@ func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error)
 		s.Close()
 		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
 	}
+	if s.hasty, err = sql.Open("sqlite", dataSource(path, "_txlock=immediate&_pragma=synchronous(NORMAL)")); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot open the store %q: %w", path, err)
+	}
+	s.hasty.SetMaxOpenConns(1)
 	s.reader.SetMaxOpenConns(readers)
 	s.reader.SetMaxIdleConns(readers)
 	if err = s.prepare(ctx); err != nil {
@@ -149,6 +155,7 @@ func makeImmutable(tx *sql.Tx) error {
 		"budget_exhaustions": "counter_id = NEW.counter_id AND start_ms = NEW.start_ms OR id = NEW.id OR rowid = NEW.rowid",
 		"changes":            "seq = NEW.seq",
 		"checks":             "check_id = NEW.check_id OR rowid = NEW.rowid",
+		"drafts":             "policy_id = NEW.policy_id AND generation = NEW.generation OR rowid = NEW.rowid",
 		"events":             "sequence = NEW.sequence OR source = NEW.source AND type = NEW.type",
 		"outcomes":           "check_id = NEW.check_id AND step = NEW.step OR outcome_id = NEW.outcome_id OR rowid = NEW.rowid",
 		"redemption_keys":    "key_hash = NEW.key_hash OR rowid = NEW.rowid",
@@ -167,9 +174,12 @@ func makeImmutable(tx *sql.Tx) error {
 
 // Close closes the files; no method may be in use.
 func (s *Store) Close() {
-	if s.reader != nil {
-		if err := s.reader.Close(); err != nil {
-			s.log.Error("cannot close the store's readers", "error", err)
+	for _, other := range []*sql.DB{s.reader, s.hasty} {
+		if other == nil {
+			continue
+		}
+		if err := other.Close(); err != nil {
+			s.log.Error("cannot close connections of the store", "error", err)
 		}
 	}
 	if err := s.writer.Close(); err != nil {
@@ -209,6 +219,9 @@ func (s *Store) Status(ctx context.Context) (audit.Status, error) {
 	}, nil
 }
 
+// ofEndedDraft is of what a draft counted that is not its policy's any more.
+const ofEndedDraft = " OR draft NOT IN (SELECT max(generation) FROM drafts GROUP BY policy_id)"
+
 // Tidy implements audit.Store.
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
@@ -222,6 +235,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 			}{
 				{"idempotency_keys", "key_hash", "expires_at <= ?", time.Now().UnixMilli()},
 				{"budget_counters", "counter_id, start_ms", "end_ms <= ?", now.Add(-audit.KeepCounters).UnixMilli()},
+				{"draft_counters", "draft, counter_id, start_ms", "end_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
+				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
 				{"backtests", "id", "id < ?", backtests[:]},
 			} {

@@ -14,11 +14,14 @@ import (
 // configuration compares all policies and keys with the chain of changes,
 // whatever the range: there are few.
 func (v *verifier) configuration(ctx context.Context) error {
-	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
+	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
 	}
 	if err := v.o.Evidence.Policies(ctx, w.policy); err != nil {
+		return err
+	}
+	if err := v.o.Evidence.Drafts(ctx, w.draft); err != nil {
 		return err
 	}
 	if err := v.o.Evidence.Keys(ctx, w.key); err != nil {
@@ -29,6 +32,9 @@ func (v *verifier) configuration(ctx context.Context) error {
 	}
 	for p := range w.policies {
 		v.tally.find(Removed, policyName(p), "its creation is recorded")
+	}
+	for seq, d := range w.drafts {
+		v.tally.find(Removed, draftName(d.policyID, seq), "%s has it", changeName(seq))
 	}
 	for id, newest := range w.keys {
 		v.tally.find(Removed, keyName(id), "%s has it", changeName(newest.seq))
@@ -45,6 +51,7 @@ type changeWalk struct {
 	seq      int64
 	previous []spend.Hash // what the head before may have been; none when it is not there
 	policies map[PolicyVersion]recorded
+	drafts   map[int64]draftRecord
 	keys     map[string]recorded       // by key_id, the newest change of each
 	webhooks map[string]recorded       // by webhook_id, likewise; none of a deleted one
 	budgets  map[string]versionBudgets // by policy_id, of the version met last
@@ -71,6 +78,8 @@ func (w *changeWalk) change(c Change) error {
 		}
 	case c.Kind == audit.WebhookCreated, c.Kind == audit.WebhookChanged:
 		w.webhooks[c.Subject] = recorded{c.Seq, c.Hash}
+	case c.Kind == audit.DraftPut, c.Kind == audit.DraftDeleted, c.Kind == audit.DraftPromoted:
+		w.drafts[c.Seq] = draftRecord{c.Subject, c.Hash}
 	case c.Kind == audit.WebhookDeleted:
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:
@@ -124,6 +133,24 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 	return nil
 }
 
+// draftRecord is a draft, or the end of one, as its change left it.
+type draftRecord struct {
+	policyID string
+	row      spend.Hash
+}
+
+func (w *changeWalk) draft(seq int64, policyID string, row []byte) error {
+	switch d, ok := w.drafts[seq]; {
+	case !ok || d.policyID != policyID:
+		w.tally.find(Inserted, draftName(policyID, seq), "no change has it")
+		return nil
+	case chain.HashDraft(row) != d.row:
+		w.tally.find(Altered, draftName(policyID, seq), "its row is not the one that %s recorded", changeName(seq))
+	}
+	delete(w.drafts, seq)
+	return nil
+}
+
 func (w *changeWalk) key(id spend.ID, row []byte) error {
 	w.tally.keys.Add(1)
 	keyID := id.Text(spend.PrefixKey)
@@ -160,6 +187,9 @@ func (w *changeWalk) late(name string, seq int64, at time.Time) {
 
 func policyName(p PolicyVersion) string {
 	return fmt.Sprintf("policy %q version %d", p.PolicyID, p.Version)
+}
+func draftName(policyID string, seq int64) string {
+	return fmt.Sprintf("draft of policy %q by change %d", policyID, seq)
 }
 func webhookName(webhookID string) string { return "webhook " + webhookID }
 func keyName(keyID string) string         { return "key " + keyID }

@@ -59,6 +59,9 @@ type Evidence interface {
 	Changes(ctx context.Context, each func(Change) error) error
 	// Policies calls each for every policy, with its row encoded.
 	Policies(ctx context.Context, each func(p PolicyVersion, row []byte) error) error
+	// Drafts calls each for every draft of a policy and every end of one, by the number of
+	// its change, with its row encoded.
+	Drafts(ctx context.Context, each func(seq int64, policyID string, row []byte) error) error
 	// Keys calls each for every API key, with its row encoded.
 	Keys(ctx context.Context, each func(id spend.ID, row []byte) error) error
 	// Webhooks calls each for every webhook, with its row encoded.

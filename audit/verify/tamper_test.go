@@ -58,7 +58,7 @@ func TestEveryColumnOfAChecks(t *testing.T) {
 		"key_id": true, "principal": true, "owner": true,
 	}
 	columns := tr.columns("checks")
-	if len(columns) != 37 {
+	if len(columns) != 38 {
 		t.Errorf("%d columns", len(columns))
 	}
 	for _, column := range columns {

@@ -41,6 +41,7 @@ type memory struct {
 	keyChanged map[spend.ID]int64
 	changes    []audit.Change
 	generation int64
+	drafted    drafted
 }
 
 type transaction struct {
@@ -71,6 +72,7 @@ func newMemory() *memory {
 		approvals: make(map[spend.ID]*audit.Approval),
 		policies:  make(map[string][]audit.Policy), changed: make(map[string]int64),
 		keys: make(map[spend.ID]audit.Key), keyChanged: make(map[spend.ID]int64),
+		drafted: newDrafted(),
 	}
 }
 

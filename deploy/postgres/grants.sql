@@ -20,9 +20,11 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 
 -- The configuration changes by functions that record each change; the use of a key
 -- is no change.
-GRANT SELECT ON policies, keys, changes, config, approval_uses, webhooks TO :"service";
+GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
+    put_draft(text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
+    promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor),
     decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
@@ -38,6 +40,9 @@ GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 -- Backtests, which are derived from the record.
 GRANT SELECT, INSERT, UPDATE, DELETE ON backtests TO :"service";
 GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
+
+-- What drafts of policies count.
+GRANT SELECT, INSERT, UPDATE, DELETE ON draft_counters, draft_passes TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_keys, budget_counters, budget_principals, redemptions_open TO :"service";

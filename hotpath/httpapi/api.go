@@ -39,6 +39,11 @@ type authorizer interface {
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
+	PutDraft(ctx context.Context, c hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
+	Draft(ctx context.Context, policyID string) (*audit.Draft, error)
+	DeleteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, policyID string) error
+	PromoteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
+	DraftReport(ctx context.Context, policyID string) (*hotpath.DraftReport, error)
 	CreateBacktest(ctx context.Context, c hotpath.Access, b *audit.Backtest, faults spend.Faults) error
 	CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)

@@ -194,7 +194,7 @@ func TestDecodePolicy(t *testing.T) {
 		p := new(audit.Policy)
 		got := ""
 		if err := readObject([]byte(body), func(r *reader) (err error) {
-			drop, err = decodePolicy(r, p)
+			drop, err = decodePolicy(r, p, false)
 			return err
 		}); err != nil {
 			got = err.Error()

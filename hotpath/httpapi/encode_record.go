@@ -18,17 +18,31 @@ func appendPolicy(dst []byte, p *audit.Policy) []byte {
 // appendVersion writes a policy with who made the version, and why (S65).
 func appendVersion(dst []byte, p *audit.Policy) []byte {
 	o := policyObject(dst, p)
-	if p.Author.KeyID == "" {
-		o.null("author")
-	} else {
-		o.name("author")
-		author := newObject(o)
-		author.text("principal", p.Author.Principal)
-		author.text("key_id", p.Author.KeyID)
-		o = author.end()
-	}
+	o = appendAuthor(o, p.Author)
 	o.optional("note", p.Note)
 	return o.end()
+}
+
+// appendAuthor adds who made a version or a draft; null without an API key.
+func appendAuthor(o object, by audit.Actor) object {
+	if by.KeyID == "" {
+		o.null("author")
+		return o
+	}
+	o.name("author")
+	author := newObject(o)
+	author.text("principal", by.Principal)
+	author.text("key_id", by.KeyID)
+	return author.end()
+}
+
+func appendRedeem(o *object, terms spend.RedeemTerms) {
+	if terms.Required {
+		o.text("redeem", "required")
+	}
+	if terms.WithinMinutes > 0 {
+		o.integer("redeem_within_minutes", int64(terms.WithinMinutes))
+	}
 }
 
 func policyObject(dst []byte, p *audit.Policy) object {
@@ -38,12 +52,7 @@ func policyObject(dst []byte, p *audit.Policy) object {
 	o.given("description", p.Description)
 	o.integer("version", int64(p.Version))
 	o.raw("rules", p.Rules)
-	if p.Redeem.Required {
-		o.text("redeem", "required")
-	}
-	if p.Redeem.WithinMinutes > 0 {
-		o.integer("redeem_within_minutes", int64(p.Redeem.WithinMinutes))
-	}
+	appendRedeem(&o, p.Redeem)
 	o.time("created_at", p.CreatedAt)
 	o.time("updated_at", p.UpdatedAt)
 	o.raw("metadata", p.Metadata)

@@ -78,6 +78,7 @@ var refusals = [...]struct {
 	{audit.ErrTooMany, &refusal{422, codeValidation, "from must be nearer to to: of agents and principals, a range of at most 100000 checks is counted, whosever they are"}},
 	{audit.ErrArchived, &refusal{422, codeValidation, "from must be later: checks of the range are archived, and of agents and principals only what is not is counted"}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
+	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
 	{hotpath.ErrApprovedAlready, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver"}},
@@ -139,6 +140,9 @@ func refusalOf(err error) *refusal {
 	}
 	if inUse, ok := errors.AsType[*hotpath.BudgetsInUseError](err); ok {
 		return &refusal{409, "budget_in_use", inUse.Error()}
+	}
+	if other, ok := errors.AsType[*audit.VersionError](err); ok {
+		return &refusal{409, "policy_version_mismatch", fmt.Sprintf("version %d is in force, not the one that If-Match says", other.Version)}
 	}
 	if late, ok := errors.AsType[*hotpath.NotPendingError](err); ok {
 		return &refusal{409, "approval_not_pending", "the approval takes no decision: it is " + string(late.Status)}

@@ -66,7 +66,7 @@ func FuzzDecodeOthers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s simulation
 		for _, decode := range []func(*reader) error{
-			func(r *reader) error { _, err := decodePolicy(r, new(audit.Policy)); return err },
+			func(r *reader) error { _, err := decodePolicy(r, new(audit.Policy), false); return err },
 			func(r *reader) error { return decodeSimulation(r, &s, true) },
 			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
 			func(r *reader) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -163,6 +164,28 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor,
 	}
 	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.UnixMilli(instant), time.UnixMilli(instant)
 	return f.workErr
+}
+
+func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+	f.by = append(f.by, by)
+	d.MadeAt = time.UnixMilli(instant)
+	return errors.Join(faults.Err(), f.workErr)
+}
+
+func (f *fake) Draft(context.Context, string) (*audit.Draft, error) {
+	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string) error {
+	return f.workErr
+}
+
+func (f *fake) PromoteDraft(context.Context, hotpath.Access, audit.Actor, hotpath.Promotion) (*audit.Policy, error) {
+	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) DraftReport(context.Context, string) (*hotpath.DraftReport, error) {
+	return nil, hotpath.ErrDraftNotFound
 }
 
 func (f *fake) CreateBacktest(context.Context, hotpath.Access, *audit.Backtest, spend.Faults) error {

@@ -484,6 +484,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 
 	d.webhooks(options.Store, admin)
 	d.backtests()
+	d.drafts()
 
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)

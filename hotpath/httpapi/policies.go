@@ -18,7 +18,7 @@ func (a *API) postPolicy(x *exchange) error {
 	p := new(audit.Policy)
 	var drop []string
 	err := x.decode(func(r *reader) (err error) {
-		drop, err = decodePolicy(r, p)
+		drop, err = decodePolicy(r, p, false)
 		return err
 	})
 	faults, only := errors.AsType[spend.Faults](err)
@@ -126,9 +126,16 @@ func queryVersions(query []byte, policyID string) (q audit.VersionQuery, filters
 
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
 // compact text; creating the policy compiles them. drop are the budgets that may be
-// emptied (S63).
-func decodePolicy(r *reader, p *audit.Policy) (drop []string, err error) {
+// emptied (S63). The body of a draft has neither these nor a policy_id.
+func decodePolicy(r *reader, p *audit.Policy, draft bool) (drop []string, err error) {
 	for r.next() {
+		switch r.name {
+		case "policy_id", "drop_budgets":
+			if draft {
+				r.unknown()
+				continue
+			}
+		}
 		switch r.name {
 		case "policy_id":
 			p.PolicyID = r.text()

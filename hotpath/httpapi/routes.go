@@ -59,6 +59,12 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "GET", serve: a.getPolicies, scope: spend.PoliciesRead},
 		endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite})
 	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
+	a.at(r, "/v1/policies/{policy_id}/draft",
+		endpoint{method: "DELETE", serve: a.deleteDraft, scope: spend.PoliciesWrite},
+		endpoint{method: "GET", serve: a.getDraft, scope: spend.PoliciesRead},
+		endpoint{method: "PUT", serve: a.putDraft, scope: spend.PoliciesWrite})
+	a.at(r, "/v1/policies/{policy_id}/draft/report", endpoint{method: "GET", serve: a.getDraftReport, scope: spend.ChecksRead})
+	a.at(r, "/v1/policies/{policy_id}/draft/promote", endpoint{method: "POST", serve: a.postPromote, scope: spend.PoliciesWrite})
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
 	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}", endpoint{method: "GET", serve: a.getApproval, scope: spend.ApprovalsRead, amounts: true})

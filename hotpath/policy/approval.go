@@ -165,6 +165,15 @@ func (p *Program) Lift(charges []spend.Charge, lift []spend.EscalatedRule) {
 	}
 }
 
+// Blocking reports of each charge whether its budget blocks what it has no room for.
+func (p *Program) Blocking(charges []spend.Charge) []bool {
+	blocks := make([]bool, len(charges))
+	for i := range charges {
+		blocks[i] = p.budgetNamed(charges[i].RuleID).rule.effect == spend.Block
+	}
+	return blocks
+}
+
 // Asks returns what an action that was escalated asks of people: all rules that
 // escalate it, the budgets without room among them, must ask for an approval; the
 // most people, of each group and of any, and the shortest times hold (S42, S79). It is nil when one does not ask.

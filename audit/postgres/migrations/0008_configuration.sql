@@ -85,7 +85,7 @@ AS $$ BEGIN
         END IF;
     END IF;
     IF hash_key(NEW) IS DISTINCT FROM (SELECT c.hash FROM changes AS c
-            WHERE c.subject = name_key(NEW.id) AND c.kind <> 'policy.created' ORDER BY c.seq DESC LIMIT 1) THEN
+            WHERE c.subject = name_key(NEW.id) AND c.kind NOT LIKE 'policy.%' ORDER BY c.seq DESC LIMIT 1) THEN
         RAISE EXCEPTION 'the change of % is not recorded: keys are changed by create_key and update_key', name_key(NEW.id);
     END IF;
     RETURN NULL;

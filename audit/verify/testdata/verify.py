@@ -36,6 +36,7 @@ VIOLATION = (
     "counterparty,rule_id,rule_description,key_id,principal,owner"
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem"
+DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
@@ -523,7 +524,7 @@ class Verifier:
         return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
 
     def configuration(self):
-        created, newest, previous, seq, before = {}, {}, {}, 0, [ZERO]
+        created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
             name = f"change {number} of the configuration"
@@ -536,6 +537,8 @@ class Verifier:
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
+            elif fields[1].startswith(b"policy.draft"):
+                drafts[fields[2], number] = fields[12]
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
                 if fields[1].startswith(b"key."):
@@ -577,6 +580,12 @@ class Verifier:
                 since = known[rule] if same else {"identity": b["identity"], "version": version, "at_ms": updated}
                 if version == before + 1 and b != since:
                     self.find("altered", name)
+        for row, fields in self.database.copy(f"SELECT {DRAFT} FROM drafts"):
+            stored = drafts.pop((fields[0], integer(fields[1])), None)
+            if stored != sha("spendgate draft 1", row):
+                self.find("altered" if stored else "inserted", f'draft of policy "{fields[0].decode()}" by change {integer(fields[1])}')
+        for policy, number in drafts:
+            self.find("removed", f'draft of policy "{policy.decode()}" by change {number}')
         for kind, prefix, columns in ("key", "key_", KEY), ("webhook", "whk_", WEBHOOK):
             for row, fields in self.database.copy(f"SELECT {columns} FROM {kind}s"):
                 key = f"{prefix}{fields[0].hex()}"

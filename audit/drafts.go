@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// Drafts are what policies may become: each judges the checks of its policy beside the
+// version in force (S54). Every draft and its end stay on record. What a draft counts is
+// no part of the record, and is in tables of its own.
+type Drafts interface {
+	// PutDraft stores the draft of a policy, in place of the one before, and fills in
+	// Generation, Hash, BaseVersion and MadeAt. It raises the generation and records the
+	// change, as do the next two. It fails with ErrNotFound when there is no such
+	// policy, and with ErrPoliciesFull.
+	PutDraft(ctx context.Context, by Actor, d *Draft, now time.Time) error
+	// DeleteDraft ends the draft of a policy, or fails with ErrNotFound.
+	DeleteDraft(ctx context.Context, by Actor, policyID string, now time.Time) error
+	// PromoteDraft makes the draft of that generation the next version and ends it, in
+	// one transaction. It fails with ErrNotFound when that is not the policy's draft, with
+	// a *VersionError when another version than that is in force, and as CreatePolicy.
+	PromoteDraft(ctx context.Context, by Actor, p Promotion, now time.Time) (*Policy, error)
+	// Draft returns the draft of a policy, or ErrNotFound.
+	Draft(ctx context.Context, policyID string) (*Draft, error)
+
+	// JudgeDraft takes what a check takes from the counters of a draft, if there is
+	// room, and returns what was taken before: one step under any concurrency. It is no
+	// part of the check's commit, and of no node that is killed in between is it undone.
+	JudgeDraft(ctx context.Context, t *DraftTake) (DraftTaken, error)
+	// Shadowed returns a page of the checks that a draft judged, newest first. Only what
+	// a comparison needs of them is there.
+	Shadowed(ctx context.Context, q ShadowQuery) ([]*spend.Check, error)
+}
+
+// Draft is what a policy may become.
+type Draft struct {
+	PolicyID    string
+	Generation  int64      // of the configuration that made it: no two drafts have one
+	Hash        spend.Hash // of its row
+	BaseVersion int        // in force when it was put
+	Name        string
+	Description string
+	Rules       string
+	Metadata    string
+	Redeem      spend.RedeemTerms
+	MadeAt      time.Time
+	Note        string // of its author, kept with the record of the change
+	Author      Actor
+}
+
+// DraftEnded is the Rules of a row that ends a draft.
+const DraftEnded = ""
+
+// Promotion makes a draft the next version of its policy.
+type Promotion struct {
+	PolicyID   string
+	Generation int64 // of the draft
+	Version    int   // that must be in force
+	Budgets    NewBudgets
+	Note       string
+}
+
+// VersionError refuses a change of a policy of which another version is in force than
+// was said.
+type VersionError struct{ Version int }
+
+func (e *VersionError) Error() string { return fmt.Sprintf("version %d is in force", e.Version) }
+
+// DraftTake is what a check takes from a draft, and what it must know for that.
+type DraftTake struct {
+	Draft       int64
+	Check       spend.ID // its millisecond is when it takes
+	Fingerprint spend.Hash
+	Looks       bool  // for a repeat
+	UntilMS     int64 // when its fingerprint is over
+	Leaves      bool  // its fingerprint, unless a budget blocks it
+	Takes       bool  // from the counters, if all charges fit
+	Charges     []spend.Charge
+	Blocks      []bool // which of the charges' budgets block, by their index
+}
+
+// Settle decides by what was taken before: whether the check takes, and whether it leaves
+// its fingerprint.
+func (t *DraftTake) Settle(usages []spend.Usage) (takes, leaves bool) {
+	takes, leaves = t.Takes, t.Leaves
+	for i := range t.Charges {
+		if !t.Charges[i].Fits(usages[i]) {
+			takes, leaves = false, leaves && !t.Blocks[i]
+		}
+	}
+	return takes, leaves
+}
+
+// SurePassMS is for how long the fingerprint that a check left with a draft counts only
+// if the check was recorded: its commit may have failed.
+const SurePassMS = 3_600_000
+
+// DraftTaken is what was taken before.
+type DraftTaken struct {
+	Repeats spend.ID      // the check that it repeats, of which nothing was taken; zero if none
+	Usages  []spend.Usage // by charge; nil of a repeat
+}
+
+// ShadowQuery selects the checks that a draft judged.
+type ShadowQuery struct {
+	PolicyID string
+	Draft    int64
+	Since    time.Time
+	Before   spend.ID // only smaller IDs
+	Limit    int
+}
+
+// Row returns the draft as its hash is computed of it (chain.DraftColumns). PostgreSQL
+// makes its own (put_draft).
+func (d *Draft) Row() []byte {
+	return chain.EncodeRow(d.PolicyID, d.Generation, int32(d.BaseVersion), d.Name, d.Description, d.Rules, d.Metadata, d.MadeAt,
+		orNil(d.Redeem.Text()))
+}
+
+// Change returns the record of the draft, or of its end, without its head.
+func (d *Draft) Change(kind ChangeKind, by Actor, at time.Time) Change {
+	details := make(map[string]any)
+	if d.Name != "" {
+		details["name"] = d.Name
+	}
+	if d.Note != "" {
+		details["note"] = d.Note
+	}
+	return newChange(kind, d.PolicyID, d.Generation, by, at, details, chain.HashDraft(d.Row()))
+}

@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// PutDraft implements audit.Drafts.
+func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
+	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), []any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
+		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()),
+			now.UnixMilli(), s.maxPolicyBytes, d.Note))
+	if err == nil {
+		d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
+	}
+	return err
+}
+
+// hexColumn is a hash in hexadecimal.
+func hexColumn(into *spend.Hash) textColumn {
+	return func(text string) error {
+		raw, err := hex.DecodeString(text)
+		if err == nil && copy(into[:], raw) != len(into) {
+			err = fmt.Errorf("%q is no hash", text)
+		}
+		return err
+	}
+}
+
+// DeleteDraft implements audit.Drafts.
+func (s *Store) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, now time.Time) error {
+	return s.control(ctx, fmt.Sprintf("cannot delete the draft of policy %q", policyID), nil,
+		byActor("SELECT delete_draft($1, $2, ", by, policyID, now.UnixMilli()))
+}
+
+// PromoteDraft implements audit.Drafts.
+func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promotion, now time.Time) (*audit.Policy, error) {
+	doing := fmt.Sprintf("cannot promote the draft of policy %q", p.PolicyID)
+	var version int
+	var createdMS int64
+	var budgets map[string]audit.BudgetSince
+	err := s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets)},
+		byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, ", by, p.PolicyID, p.Generation, p.Version,
+			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note))
+	if err != nil {
+		return nil, err
+	}
+	d, err := one(ctx, s, doing, scanDraft, selectDraft+" WHERE d.policy_id = $1 AND d.generation = $2", p.PolicyID, p.Generation)
+	if err != nil {
+		return nil, err
+	}
+	return &audit.Policy{
+		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
+		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note,
+	}, nil
+}
+
+const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, c.hash,
+	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details::jsonb ->> 'note', '')
+	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation`
+
+func scanDraft(row pgx.CollectableRow) (d audit.Draft, err error) {
+	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), bytea(&d.Hash),
+		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
+	return d, err
+}
+
+// Draft implements audit.Drafts.
+func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
+	d, err := one(ctx, s, fmt.Sprintf("cannot read the draft of policy %q", policyID), scanDraft,
+		selectDraft+" WHERE d.policy_id = $1 ORDER BY d.generation DESC LIMIT 1", policyID)
+	if err == nil && d.Rules == audit.DraftEnded {
+		err = fmt.Errorf("policy %q: %w", policyID, audit.ErrNotFound)
+	}
+	return orNil(d, err)
+}
+
+// JudgeDraft implements audit.Drafts.
+func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit.DraftTaken, err error) {
+	n := len(t.Charges)
+	counters, starts, buckets, ends := make([][16]byte, n), make([]int64, n), make([]int64, n), make([]*int64, n)
+	amounts, limits, counts := make([]string, n), make([]*string, n), make([]*int64, n)
+	for i := range t.Charges {
+		c := &t.Charges[i]
+		counters[i], starts[i], buckets[i], amounts[i] = c.Counter.ID, c.Counter.StartMS, c.Counter.BucketMS, c.Amount.String()
+		if c.EndMS != 0 {
+			ends[i] = &c.EndMS
+		}
+		if c.Limited && !c.Lifted {
+			limit := c.Limit.String()
+			limits[i] = &limit
+		}
+		if c.Counted && !c.Lifted {
+			counts[i] = &c.MaxCount
+		}
+	}
+	var used []string
+	var times []int64
+	// Not tried again: it may have been carried out.
+	err = s.readOnce(ctx, func(ctx context.Context, db *pgx.Conn) error {
+		return db.QueryRow(ctx, "SELECT repeats, used, counts FROM judge_draft($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13::text[]::numeric[],$14::text[]::numeric[],$15,$16)",
+			t.Draft, [16]byte(t.Check), t.Fingerprint[:], t.Check.Time().UnixMilli(), t.Looks, t.UntilMS, t.Leaves, t.Takes,
+			counters, starts, buckets, ends, amounts, limits, counts, t.Blocks).Scan(uuid(&taken.Repeats), &used, &times)
+	})
+	if err == nil && taken.Repeats.IsZero() && len(used) != n {
+		err = fmt.Errorf("%d usages of %d charges", len(used), n)
+	}
+	for i := 0; err == nil && i < len(used); i++ {
+		u := spend.Usage{Count: times[i]}
+		u.Used, err = spend.ParseTotal(used[i])
+		taken.Usages = append(taken.Usages, u)
+	}
+	if err != nil {
+		return taken, fmt.Errorf("cannot judge by a draft: %w: %w", audit.ErrUnavailable, err)
+	}
+	return taken, nil
+}
+
+// Shadowed implements audit.Drafts.
+func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
+	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
+	return collect(ctx, s, "cannot read what a draft judged", scanCheck, "SELECT "+columnList(chain.CheckColumns())+
+		" FROM checks WHERE policy_id = $1 AND check_id >= $2 AND check_id < $3 AND shadow IS NOT NULL AND (shadow::jsonb ->> 'draft')::bigint = $4 ORDER BY check_id DESC LIMIT $5",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, q.PolicyID, [16]byte(low), [16]byte(before), q.Draft, q.Limit)
+}

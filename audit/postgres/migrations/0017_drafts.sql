@@ -1,0 +1,200 @@
+-- Drafts of policies (S54).
+
+-- Every draft, and with empty rules the end of one: the latest row of a policy says
+-- whether it has a draft.
+CREATE TABLE drafts (
+    policy_id    text        NOT NULL COLLATE "C",
+    generation   bigint      NOT NULL,
+    base_version integer     NOT NULL, -- in force when it was put
+    name         text        NOT NULL,
+    description  text        NOT NULL,
+    rules        text        NOT NULL, -- as they were sent
+    metadata     text        NOT NULL,
+    made_at      timestamptz NOT NULL,
+    redeem       text,                 -- as of policies
+    PRIMARY KEY (policy_id, generation)
+);
+
+CREATE INDEX drafts_generation ON drafts (generation);
+CREATE TRIGGER immutable BEFORE UPDATE OR DELETE ON drafts FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON drafts EXECUTE FUNCTION refuse_change();
+
+CREATE FUNCTION hash_draft(d drafts) RETURNS bytea
+LANGUAGE sql STABLE
+AS $$
+    SELECT sha256(convert_to(E'spendgate draft 1\n', 'UTF8') || int2send(9::smallint)
+        || encode_field(d.policy_id) || encode_field(int8send(d.generation)) || encode_field(int4send(d.base_version))
+        || encode_field(d.name) || encode_field(d.description) || encode_field(d.rules) || encode_field(d.metadata)
+        || encode_field(timestamptz_send(d.made_at)) || encode_field(d.redeem))
+$$;
+
+-- No draft without the record of its change.
+CREATE FUNCTION require_recorded_draft() RETURNS trigger
+LANGUAGE plpgsql
+AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM changes AS c WHERE c.seq = NEW.generation AND c.subject = NEW.policy_id
+            AND c.kind LIKE 'policy.draft%' AND c.hash = hash_draft(NEW)) THEN
+        RAISE EXCEPTION 'the draft of policy % is not recorded: drafts are changed by put_draft, delete_draft and promote_draft', NEW.policy_id;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER recorded AFTER INSERT ON drafts DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION require_recorded_draft();
+
+-- The draft of a policy; no row when it has none.
+CREATE FUNCTION current_draft(policy text) RETURNS SETOF drafts
+LANGUAGE sql STABLE
+AS $$ SELECT * FROM (SELECT * FROM drafts WHERE policy_id = policy ORDER BY generation DESC LIMIT 1) AS latest WHERE rules <> '' $$;
+
+-- Adds a row, which ends the draft when its rules are empty. Called under the lock of
+-- raise_generation.
+CREATE FUNCTION record_draft(kind text, d drafts, who actor, note text) RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    INSERT INTO drafts SELECT d.*;
+    PERFORM record_change(d.generation, kind, d.policy_id, NULL, who,
+        jsonb_strip_nulls(jsonb_build_object('name', nullif(d.name, ''), 'note', nullif(note, ''))), hash_draft(d));
+END $$;
+
+-- Fails with SG015 when there is no such policy, and with SG006 as create_policy.
+CREATE FUNCTION put_draft(policy text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, now_ms bigint,
+    max_bytes bigint, note text, who actor, OUT generation bigint, OUT base_version integer, OUT hash text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    bytes bigint := octet_length(policy) + octet_length(new_name) + octet_length(new_description)
+                  + octet_length(new_rules) + octet_length(new_metadata);
+    made  drafts;
+BEGIN
+    generation := raise_generation();
+    SELECT max(p.version) INTO base_version FROM policies AS p WHERE p.policy_id = policy;
+    IF base_version IS NULL THEN
+        RAISE EXCEPTION 'there is no policy %', policy USING ERRCODE = 'SG015';
+    END IF;
+    UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
+    END IF;
+    made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem);
+    PERFORM record_draft('policy.draft_put', made, who, note);
+    hash := encode(hash_draft(made), 'hex');
+END $$;
+
+-- Fails with SG015 when the policy has no draft.
+CREATE FUNCTION delete_draft(policy text, now_ms bigint, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+    ended          drafts;
+BEGIN
+    SELECT * INTO ended FROM current_draft(policy);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'policy % has no draft', policy USING ERRCODE = 'SG015';
+    END IF;
+    ended := (policy, new_generation, ended.base_version, '', '', '', '', from_ms(now_ms), NULL);
+    PERFORM record_draft('policy.draft_deleted', ended, who, '');
+END $$;
+
+-- Makes the draft of that generation the next version, by create_policy, and ends it.
+-- Fails with SG015 when the policy has no such draft, and with SG016 and the version
+-- in force when that is another.
+CREATE FUNCTION promote_draft(policy text, draft bigint, in_force integer, now_ms bigint, max_bytes bigint,
+    new_budgets jsonb, dropped jsonb, note text, who actor,
+    OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    new_generation bigint := raise_generation();
+    latest         integer := (SELECT max(p.version) FROM policies AS p WHERE p.policy_id = policy);
+    promoted       drafts;
+    ended          drafts;
+BEGIN
+    SELECT * INTO promoted FROM current_draft(policy) AS d WHERE d.generation = draft;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'policy % has no such draft', policy USING ERRCODE = 'SG015';
+    END IF;
+    IF latest <> in_force THEN
+        RAISE EXCEPTION 'version % is in force', latest USING ERRCODE = 'SG016', DETAIL = latest;
+    END IF;
+    ended := (policy, new_generation, latest, '', '', '', '', from_ms(now_ms), NULL);
+    PERFORM record_draft('policy.draft_promoted', ended, who, '');
+    SELECT c.new_version, c.created_ms, c.counted_since INTO promote_draft.new_version, promote_draft.created_ms, promote_draft.counted_since
+        FROM create_policy(policy, promoted.name, promoted.description, promoted.rules, promoted.metadata, promoted.redeem, now_ms, max_bytes,
+            new_budgets, dropped, note, who) AS c;
+END $$;
+
+-- What drafts count and which fingerprints are left with them: no part of the record,
+-- and gone when the draft is.
+CREATE TABLE draft_counters (
+    draft      bigint  NOT NULL, -- its generation
+    counter_id uuid    NOT NULL,
+    start_ms   bigint  NOT NULL,
+    end_ms     bigint,           -- null of a lifetime
+    used       numeric NOT NULL,
+    count      bigint  NOT NULL,
+    PRIMARY KEY (draft, counter_id, start_ms)
+);
+
+CREATE TABLE draft_passes (
+    draft       bigint NOT NULL,
+    fingerprint bytea  NOT NULL,
+    check_id    uuid   NOT NULL,
+    until_ms    bigint NOT NULL,
+    PRIMARY KEY (draft, fingerprint)
+);
+
+-- One step of a draft's judgement (audit.DraftTake): checks of one draft take turns. It is
+-- not waited for on disk: what is lost with the server is no part of the record.
+CREATE FUNCTION judge_draft(of bigint, id uuid, fp bytea, now_ms bigint, looks boolean, fp_until_ms bigint, leaves boolean, takes boolean,
+    counters uuid[], starts bigint[], buckets bigint[], ends bigint[], amounts numeric[], limits numeric[], max_counts bigint[], blocks boolean[],
+    OUT repeats uuid, OUT used text[], OUT counts bigint[])
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    has_room boolean;
+    blocked  boolean;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true), pg_advisory_xact_lock('draft_counters'::regclass::oid::integer, of::integer);
+    IF looks THEN
+        SELECT p.check_id INTO repeats FROM draft_passes AS p WHERE p.draft = of AND p.fingerprint = fp AND p.until_ms > now_ms
+            AND (p.check_id < first_id(now_ms - 3600000) OR EXISTS (SELECT FROM checks AS c WHERE c.check_id = p.check_id));
+        IF repeats IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    SELECT array_agg(u.used::text ORDER BY c.n), array_agg(u.count ORDER BY c.n),
+            coalesce(bool_and((c.most IS NULL OR u.used + c.amount <= c.most) AND (c.max_count IS NULL OR u.count < c.max_count)), true),
+            coalesce(bool_or(c.blocks AND NOT ((c.most IS NULL OR u.used + c.amount <= c.most) AND (c.max_count IS NULL OR u.count < c.max_count))), false)
+        INTO used, counts, has_room, blocked
+        FROM unnest(counters, starts, buckets, amounts, limits, max_counts, blocks) WITH ORDINALITY
+            AS c (counter_id, start_ms, bucket_ms, amount, most, max_count, blocks, n)
+        CROSS JOIN LATERAL (SELECT coalesce(sum(d.used), 0) AS used, coalesce(sum(d.count), 0)::bigint AS count FROM draft_counters AS d
+            WHERE d.draft = of AND d.counter_id = c.counter_id AND d.start_ms BETWEEN c.start_ms - 60 * c.bucket_ms AND c.start_ms) AS u;
+    IF takes AND has_room THEN
+        INSERT INTO draft_counters AS d (draft, counter_id, start_ms, end_ms, used, count)
+            SELECT of, c.counter_id, c.start_ms, c.end_ms, c.amount, 1 FROM unnest(counters, starts, ends, amounts) AS c (counter_id, start_ms, end_ms, amount)
+            ON CONFLICT (draft, counter_id, start_ms) DO UPDATE SET used = d.used + excluded.used, count = d.count + 1;
+    END IF;
+    IF leaves AND NOT blocked THEN
+        INSERT INTO draft_passes AS p (draft, fingerprint, check_id, until_ms) VALUES (of, fp, id, fp_until_ms)
+            ON CONFLICT (draft, fingerprint) DO UPDATE SET check_id = excluded.check_id, until_ms = excluded.until_ms;
+    END IF;
+END $$;
+
+-- The checks that drafts judged.
+CREATE INDEX checks_shadowed ON checks (policy_id, check_id) WHERE shadow IS NOT NULL;
+
+DO $$
+DECLARE
+    fixed text;
+BEGIN
+    FOREACH fixed IN ARRAY ARRAY['require_recorded_draft()', 'put_draft(text, text, text, text, text, text, bigint, bigint, text, actor)',
+            'delete_draft(text, bigint, actor)', 'promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor)'] LOOP
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
+    END LOOP;
+END $$;
+
+REVOKE EXECUTE ON FUNCTION put_draft(text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
+    promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor), record_draft(text, drafts, actor, text) FROM PUBLIC;

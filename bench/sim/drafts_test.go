@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// drafted is what the memory has of drafts.
+type drafted struct {
+	current  map[string]*audit.Draft
+	counters map[draftCounter]spend.Usage
+	passes   map[draftPass]*audit.DraftTake
+}
+
+type draftCounter struct {
+	draft   int64
+	id      spend.ID
+	startMS int64
+}
+
+type draftPass struct {
+	draft       int64
+	fingerprint spend.Hash
+}
+
+func newDrafted() drafted {
+	return drafted{make(map[string]*audit.Draft), make(map[draftCounter]spend.Usage), make(map[draftPass]*audit.DraftTake)}
+}
+
+// recordDraft is called with mu held.
+func (m *memory) recordDraft(d *audit.Draft, kind audit.ChangeKind, by audit.Actor, now time.Time) {
+	m.generation++
+	m.changed[d.PolicyID] = m.generation
+	d.Generation, d.MadeAt, d.Author = m.generation, now.UTC().Truncate(time.Millisecond), by
+	change := d.Change(kind, by, time.Now())
+	d.Hash = change.Hash
+	m.recordChange(change)
+}
+
+func (m *memory) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d.BaseVersion = len(m.policies[d.PolicyID]); d.BaseVersion == 0 {
+		return audit.ErrNotFound
+	}
+	m.recordDraft(d, audit.DraftPut, by, now)
+	kept := *d
+	kept.Author.RequestID, kept.Author.Address = "", ""
+	m.drafted.current[d.PolicyID] = &kept
+	return ended(ctx)
+}
+
+func (m *memory) DeleteDraft(ctx context.Context, by audit.Actor, policyID string, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.drafted.current[policyID] == nil {
+		return audit.ErrNotFound
+	}
+	delete(m.drafted.current, policyID)
+	m.recordDraft(&audit.Draft{PolicyID: policyID}, audit.DraftDeleted, by, now)
+	return ended(ctx)
+}
+
+func (m *memory) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promotion, now time.Time) (*audit.Policy, error) {
+	m.mu.Lock()
+	d, latest := m.drafted.current[p.PolicyID], len(m.policies[p.PolicyID])
+	if d == nil || d.Generation != p.Generation {
+		m.mu.Unlock()
+		return nil, audit.ErrNotFound
+	}
+	if latest != p.Version {
+		m.mu.Unlock()
+		return nil, &audit.VersionError{Version: latest}
+	}
+	delete(m.drafted.current, p.PolicyID)
+	m.recordDraft(&audit.Draft{PolicyID: p.PolicyID}, audit.DraftPromoted, by, now)
+	m.mu.Unlock()
+	made := &audit.Policy{PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Note: p.Note}
+	return made, m.CreatePolicy(ctx, by, made, p.Budgets, now)
+}
+
+func (m *memory) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.drafted.current[policyID]
+	if d == nil {
+		return nil, audit.ErrNotFound
+	}
+	found := *d
+	return &found, ended(ctx)
+}
+
+func (m *memory) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit.DraftTaken, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, pass := t.Check.Time().UnixMilli(), m.drafted.passes[draftPass{t.Draft, t.Fingerprint}]
+	if t.Looks && pass != nil && pass.UntilMS > at && (pass.Check.Time().UnixMilli() < at-audit.SurePassMS || m.byID[pass.Check] != nil) {
+		taken.Repeats = pass.Check
+		return taken, nil
+	}
+	for _, c := range t.Charges {
+		var u spend.Usage
+		for key, usage := range maps.All(m.drafted.counters) {
+			oldest := c.Counter.StartMS - spend.RollingBuckets*c.Counter.BucketMS
+			if key.draft == t.Draft && key.id == c.Counter.ID && oldest <= key.startMS && key.startMS <= c.Counter.StartMS {
+				u.Used, u.Count = u.Used.Plus(usage.Used), u.Count+usage.Count
+			}
+		}
+		taken.Usages = append(taken.Usages, u)
+	}
+	takes, leaves := t.Settle(taken.Usages)
+	for i := 0; takes && i < len(t.Charges); i++ {
+		key := draftCounter{t.Draft, t.Charges[i].Counter.ID, t.Charges[i].Counter.StartMS}
+		m.drafted.counters[key] = m.drafted.counters[key].Plus(&t.Charges[i])
+	}
+	if leaves {
+		kept := *t
+		m.drafted.passes[draftPass{t.Draft, t.Fingerprint}] = &kept
+	}
+	return taken, ended(ctx)
+}
+
+func (m *memory) Shadowed(ctx context.Context, q audit.ShadowQuery) (page []*spend.Check, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.checks {
+		if c.Shadow != nil && c.Shadow.Draft == q.Draft && c.Action.PolicyID == q.PolicyID && (q.Before.IsZero() || c.ID.Compare(q.Before) < 0) {
+			page = append(page, c)
+		}
+	}
+	slices.SortFunc(page, func(a, b *spend.Check) int { return b.ID.Compare(a.ID) })
+	return page[:min(len(page), q.Limit)], ended(ctx)
+}

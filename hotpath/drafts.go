@@ -1,0 +1,227 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+	"spendgate/hotpath/report"
+)
+
+// ErrDraftNotFound is of a policy that has no draft.
+var ErrDraftNotFound = errors.New("the policy has no draft")
+
+// PutDraft stores the draft of a policy, in place of the one before. When it returns,
+// every check of the policy that starts later on any node is judged by it as well. One
+// with the same content and note as the draft there is changes nothing, so that it may
+// be sent again. Errors: as CreatePolicy, and ErrPolicyNotFound.
+func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := a.catalog.compiles.take(stored); err != nil {
+		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
+	policy.Compile(d.PolicyID, 0, d.Rules, &faults)
+	a.catalog.compiles.free()
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	by = c.actor(a, by)
+	switch before, err := a.store.Draft(stored, d.PolicyID); {
+	case err == nil && sameDraft(before, d):
+		*d = *before
+		return a.guard.RaiseGeneration(ctx) // whoever stored it may not have come to that
+	case err != nil && !errors.Is(err, audit.ErrNotFound):
+		return fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
+	}
+	switch err := a.store.PutDraft(stored, by, d, a.now()); {
+	case errors.Is(err, audit.ErrNotFound):
+		return &PolicyNotFoundError{d.PolicyID}
+	case errors.Is(err, audit.ErrPoliciesFull):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: cannot store the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
+	}
+	a.log.Info("draft put", "policy_id", d.PolicyID, "", &by)
+	return a.guard.RaiseGeneration(ctx)
+}
+
+func sameDraft(a, b *audit.Draft) bool {
+	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem && a.Note == b.Note
+}
+
+// actor completes who asks by the caller's key, which is noted as used.
+func (c Access) actor(a *Authorizer, by audit.Actor) audit.Actor {
+	c.used().note(a.now())
+	if c.key != nil {
+		by.KeyID, by.Principal = c.key.name, c.principal()
+	}
+	return by
+}
+
+// Draft returns the draft of a policy. Errors: ErrPolicyNotFound, ErrDraftNotFound.
+func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
+	d, err := a.store.Draft(ctx, policyID)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, a.noDraft(ctx, policyID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	return d, nil
+}
+
+// noDraft says whether it is the draft or the policy that there is not.
+func (a *Authorizer) noDraft(ctx context.Context, policyID string) error {
+	switch _, err := a.store.Policy(ctx, policyID, 0); {
+	case errors.Is(err, audit.ErrNotFound):
+		return &PolicyNotFoundError{policyID}
+	case err != nil:
+		return fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	return ErrDraftNotFound
+}
+
+// DeleteDraft ends the draft of a policy on every node. Errors as Draft.
+func (a *Authorizer) DeleteDraft(ctx context.Context, c Access, by audit.Actor, policyID string) error {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	by = c.actor(a, by)
+	switch err := a.store.DeleteDraft(stored, by, policyID, a.now()); {
+	case errors.Is(err, audit.ErrNotFound):
+		return a.noDraft(stored, policyID)
+	case err != nil:
+		return fmt.Errorf("%w: cannot delete the draft of policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	a.log.Info("draft deleted", "policy_id", policyID, "", &by)
+	return a.guard.RaiseGeneration(ctx)
+}
+
+// Promotion is what a draft is made the next version by.
+type Promotion struct {
+	PolicyID string
+	Version  int // that must be in force
+	Drop     []string
+	Note     string
+}
+
+// PromoteDraft makes the draft of a policy its next version, if that version is in force,
+// and ends the draft. What is promoted is the draft as it is now. Errors: those of Draft
+// and CreatePolicy, and an audit.VersionError.
+func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	d, err := a.Draft(stored, p.PolicyID)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.catalog.compiles.take(stored); err != nil {
+		return nil, fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
+	}
+	var faults spend.Faults
+	compiled := policy.Compile(d.PolicyID, 0, d.Rules, &faults)
+	a.catalog.compiles.free()
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	by = c.actor(a, by)
+	made, err := a.store.PromoteDraft(stored, by, audit.Promotion{
+		PolicyID: p.PolicyID, Generation: d.Generation, Version: p.Version, Note: p.Note,
+		Budgets: audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: p.Drop},
+	}, a.now())
+	if other, ok := errors.AsType[*audit.VersionError](err); ok {
+		return nil, other
+	}
+	if errors.Is(err, audit.ErrNotFound) { // ended or replaced meanwhile
+		return nil, a.noDraft(stored, p.PolicyID)
+	}
+	if refused := a.refusedPolicy(stored, c, p.PolicyID, p.Drop, err); refused != nil {
+		return nil, refused
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot promote the draft of policy %s: %w", ErrUnavailable, p.PolicyID, err)
+	}
+	a.log.Info("draft promoted", "policy_id", p.PolicyID, "version", made.Version, "", &by)
+	return made, a.guard.RaiseGeneration(ctx)
+}
+
+const (
+	// maxShadowed bounds how many checks a report is of: the newest.
+	maxShadowed  = 100_000
+	shadowedPage = 2000
+	// MaxDraftFlips is how many flips a report of a draft names: the newest.
+	MaxDraftFlips = 100
+)
+
+// DraftReport is what a draft made of the checks that it judged.
+type DraftReport struct {
+	Draft    *audit.Draft
+	Report   *report.Report
+	Complete bool          // it is of all checks that the draft judged
+	Flips    []report.Flip // newest first
+}
+
+// PermitDraftReport refuses a key that may not read the checks of all agents.
+func (a Access) PermitDraftReport() error {
+	if a.key != nil && (a.key.Grants.AgentIDs != nil || a.own() != "") {
+		return &ForbiddenError{"the key may not read the checks of all agents, and the report of a draft is about all of a policy's"}
+	}
+	return nil
+}
+
+// DraftReport compares what the draft of a policy made of the checks that it judged with
+// what was decided. Errors as Draft.
+func (a *Authorizer) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
+	d, err := a.Draft(ctx, policyID)
+	if err != nil {
+		return nil, err
+	}
+	r, tally, until := &DraftReport{Draft: d, Complete: true}, report.NewTally(), a.now()
+	since := d.MadeAt
+	// The clocks of nodes differ by less.
+	q := audit.ShadowQuery{PolicyID: policyID, Draft: d.Generation, Since: since.Add(-time.Minute), Limit: shadowedPage}
+	for n := 0; ; {
+		page, err := a.store.Shadowed(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("%w: cannot read what a draft judged: %w", ErrUnavailable, err)
+		}
+		for _, c := range page {
+			r.add(tally, c)
+		}
+		if n += len(page); len(page) < q.Limit {
+			break
+		}
+		q.Before = page[len(page)-1].ID
+		if n >= maxShadowed {
+			r.Complete, since = false, q.Before.Time()
+			break
+		}
+	}
+	r.Report = tally.Report()
+	r.Report.Flips.Listed = int64(len(r.Flips))
+	r.Report.Coverage.From, r.Report.Coverage.To = report.Time(since), report.Time(until)
+	days, err := a.store.ArchivedDays(ctx, since, until)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
+	}
+	for _, day := range days {
+		r.Report.Coverage.MissingDays = append(r.Report.Coverage.MissingDays, day.Day.Format(time.DateOnly))
+	}
+	return r, nil
+}
+
+func (r *DraftReport) add(tally *report.Tally, c *spend.Check) {
+	if c.Shadow.Without != "" {
+		tally.Skip(string(c.Shadow.Without))
+		return
+	}
+	was := report.VerdictOf(&c.Decision)
+	will := report.Verdict{Effect: c.Shadow.Effect, Reason: c.Shadow.Reason, RuleID: c.Shadow.RuleID}
+	if tally.Add(&c.Action, was, will) && len(r.Flips) < MaxDraftFlips {
+		r.Flips = append(r.Flips, report.FlipOf(c, was, will))
+	}
+}

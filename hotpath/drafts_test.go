@@ -1,0 +1,166 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
+	f.t.Helper()
+	d := &audit.Draft{PolicyID: policyID, Name: "next", Rules: rules}
+	if err := f.nodes[node].PutDraft(f.t.Context(), hotpath.Access{}, audit.Actor{}, d, nil); err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+// verdict says how a check is decided, and what the draft makes of it.
+func (f *fleet) verdict(o outcome) string {
+	f.t.Helper()
+	if o.err != nil {
+		return o.err.Error()
+	}
+	c := f.recorded(o.answer.Check.ID)
+	switch {
+	case c.Shadow == nil:
+		return c.Decision.Effect.String() + "/-"
+	case c.Shadow.Without != "":
+		return fmt.Sprintf("%s/%s", c.Decision.Effect, c.Shadow.Without)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s/%s %s", c.Decision.Effect, c.Shadow.Effect, c.Shadow.RuleID))
+}
+
+// S54: every node judges by a draft as soon as it is answered, with counters of its own,
+// and until it ends. Nothing of it is in what is decided.
+func TestDraftJudgesBeside(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		next := func(node, n int, want string) {
+			t.Helper()
+			if got := f.verdict(f.check(node, refundOf(t, "60", fmt.Sprint("c-", n)))); got != want {
+				t.Errorf("check %d is %s, want %s", n, got, want)
+			}
+		}
+		next(0, 0, "allow/-")
+		next(1, 1, "allow/-")
+		f.draft(0, "p", `[{"rule_id":"small","rule_type":"max_amount","parameters":{"limit":50}}]`)
+		next(1, 2, "allow/block small")
+		next(0, 3, "allow/block small")
+		f.draft(1, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"lifetime"}},
+			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":400}}]`)
+		next(0, 4, "allow/allow")
+		next(1, 5, "allow/allow")
+		next(0, 6, "allow/block day")
+		again := refundOf(t, "60", "c-4")
+		if got := f.verdict(f.check(1, again)); got != "block/block" {
+			t.Errorf("a duplicate is %s", got)
+		}
+		if usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 0, "[]")}, {ID: spend.CounterID("p", "day", 1, "[]")}}); err != nil ||
+			usages[0].Count+usages[1].Count != 0 {
+			t.Errorf("counters of the version in force: %+v, %v", usages, err)
+		}
+		if err := f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p"); err != nil {
+			t.Fatal(err)
+		}
+		next(1, 7, "allow/-")
+		if _, err := f.nodes[1].DraftReport(t.Context(), "p"); !errors.Is(err, hotpath.ErrDraftNotFound) {
+			t.Errorf("the report of no draft: %v", err)
+		}
+	})
+}
+
+// A budget of the version in force has what it had without a draft, and a draft's budget
+// counts what the draft allows: both go their own ways.
+func TestDraftCountsApart(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		const day = `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":%d,"currency":"USD","window":"lifetime"}}]`
+		f.post(0, "p", fmt.Sprintf(day, 100))
+		f.draft(0, "p", fmt.Sprintf(day, 200))
+		for i, want := range []string{"allow/allow", "block/allow day", "block/allow day", "block/block day"} {
+			got := f.verdict(f.check(i%2, refundOf(t, "60", fmt.Sprint("c-", i))))
+			if want = strings.TrimSuffix(want, " day"); strings.TrimSuffix(got, " day") != want {
+				t.Errorf("check %d is %s, want %s", i, got, want)
+			}
+		}
+		usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}})
+		if err != nil || usages[0].Count != 1 || usages[0].Used.String() != "60" {
+			t.Errorf("the budget in force has %+v, %v", usages, err)
+		}
+		r, err := f.nodes[1].DraftReport(t.Context(), "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Report.Coverage.Compared != 4 || r.Report.Flips.Total != 2 || r.Report.Flips.ToAllow != 2 || len(r.Flips) != 2 || !r.Complete {
+			t.Errorf("reported %s, %d flips", r.Report.JSON(), len(r.Flips))
+		}
+		made, err := f.nodes[1].PromoteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, hotpath.Promotion{PolicyID: "p", Version: 2})
+		if err != nil || made.Version != 3 {
+			t.Fatalf("promoted to %+v, %v", made, err)
+		}
+		if got := f.verdict(f.check(0, refundOf(t, "70", "c-9"))); got != "allow/-" { // 130 of 200: the live counter goes on
+			t.Errorf("after the promotion: %s", got)
+		}
+		if usages, err = f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 2, "[]")}}); err != nil || usages[0].Used.String() != "130" {
+			t.Errorf("the budget in force has %+v, %v", usages, err)
+		}
+	})
+}
+
+// A promotion names the version in force, and a budget that it would empty (S63).
+func TestPromotionsAreRefused(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"lifetime"}}]`)
+		promote := func(version int, drop ...string) error {
+			_, err := f.nodes[0].PromoteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, hotpath.Promotion{PolicyID: "p", Version: version, Drop: drop})
+			return err
+		}
+		if err := promote(2); !errors.Is(err, hotpath.ErrDraftNotFound) {
+			t.Errorf("without a draft: %v", err)
+		}
+		f.check(0, refundOf(t, "60", "c"))
+		f.draft(0, "p", plainRules)
+		if other, ok := errors.AsType[*audit.VersionError](promote(1)); !ok || other.Version != 2 {
+			t.Errorf("over another version: %v", other)
+		}
+		if _, ok := errors.AsType[*hotpath.BudgetsInUseError](promote(2)); !ok {
+			t.Error("a budget in use was emptied")
+		}
+		if err := promote(2, "day"); err != nil {
+			t.Error(err)
+		}
+		if err := promote(3); !errors.Is(err, hotpath.ErrDraftNotFound) {
+			t.Errorf("promoted twice: %v", err)
+		}
+	})
+}
+
+// What fails of a draft costs its verdict alone, and no more than a moment.
+func TestDraftFails(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.draft(0, "p", `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"lifetime"}}]`)
+		f.nodes[0].faults.drafts = func(ctx context.Context) error { // a store that hangs
+			<-ctx.Done()
+			return audit.ErrUnavailable
+		}
+		began := time.Now()
+		for i := range 5 {
+			if got := f.verdict(f.check(0, refundOf(t, "60", fmt.Sprint("c-", i)))); got != "allow/counters_unavailable" {
+				t.Errorf("check %d is %s", i, got)
+			}
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("5 checks took %s", took)
+		}
+		r, err := f.nodes[0].DraftReport(t.Context(), "p")
+		if err != nil || r.Report.Coverage.Checks != 5 || r.Report.Coverage.Compared != 0 || r.Report.Coverage.Skipped[0].Reason != "counters_unavailable" {
+			t.Errorf("reported %+v, %v", r, err)
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// draftPolicy returns the policy of the path, if the caller may see it.
+func (x *exchange) draftPolicy() (string, error) {
+	id := x.pathValue("policy_id")
+	switch {
+	case !spend.ValidPolicyID(id):
+		return "", hotpath.ErrPolicyNotFound
+	case !x.access.SeesPolicy(id):
+		return "", &hotpath.PolicyNotFoundError{PolicyID: id}
+	}
+	return id, nil
+}
+
+// putDraft answers PUT /v1/policies/{policy_id}/draft.
+func (a *API) putDraft(x *exchange) error {
+	p := new(audit.Policy)
+	err := x.decode(func(r *reader) error {
+		_, err := decodePolicy(r, p, true)
+		return err
+	})
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && !only {
+		return err
+	}
+	id, err := x.draftPolicy()
+	if err != nil {
+		return err
+	}
+	d := &audit.Draft{PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Note: p.Note}
+	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, faults); err != nil {
+		return err
+	}
+	x.out = appendDraft(x.out, d)
+	return x.answer(200)
+}
+
+// getDraft answers GET /v1/policies/{policy_id}/draft.
+func (a *API) getDraft(x *exchange) error {
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	id, err := x.draftPolicy()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	d, err := a.authorizer.Draft(ctx, id)
+	if err != nil {
+		return err
+	}
+	x.out = appendDraft(x.out, d)
+	return x.answer(200)
+}
+
+// deleteDraft answers DELETE /v1/policies/{policy_id}/draft.
+func (a *API) deleteDraft(x *exchange) error {
+	if err := x.nothingElse(); err != nil {
+		return err
+	}
+	id, err := x.draftPolicy()
+	if err != nil {
+		return err
+	}
+	if err := a.authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id); err != nil {
+		return err
+	}
+	return x.answer(204)
+}
+
+const headerIfMatch = "If-Match"
+
+// errIfMatchRequired is of a promotion that does not say what it replaces.
+var errIfMatchRequired = &refusal{428, "if_match_required", "the header If-Match with the version that the draft is to replace is required"}
+
+// postPromote answers POST /v1/policies/{policy_id}/draft/promote.
+func (a *API) postPromote(x *exchange) error {
+	p := hotpath.Promotion{}
+	var err error
+	if len(bytes.TrimSpace(x.body)) == 0 {
+		err = x.noQuery()
+	} else {
+		err = x.decode(func(r *reader) error { return decodePromotion(r, &p) })
+	}
+	faults, only := errors.AsType[spend.Faults](err)
+	if err != nil && !only {
+		return err
+	}
+	if p.PolicyID, err = x.draftPolicy(); err != nil {
+		return err
+	}
+	sent := x.ctx.Request.Header.PeekAll(headerIfMatch)
+	if len(sent) == 0 {
+		return errIfMatchRequired
+	}
+	var ok bool
+	if p.Version, ok = ifMatch(sent); !ok {
+		faults.Add(headerIfMatch, "must be one version, bare or quoted: 3")
+	}
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	made, err := a.authorizer.PromoteDraft(x.context(), x.access, a.actor(x), p)
+	if err != nil {
+		return err
+	}
+	x.out = appendPolicy(x.out, made)
+	return x.answer(201)
+}
+
+// ifMatch reads the header's one version.
+func ifMatch(sent [][]byte) (version int, ok bool) {
+	text := strings.TrimSpace(string(sent[0]))
+	if bare, quoted := strings.CutPrefix(text, `"`); quoted {
+		text, ok = strings.CutSuffix(bare, `"`)
+		if !ok {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err == nil && n > 0 && len(sent) == 1
+}
+
+// decodePromotion reads the body of POST /v1/policies/{policy_id}/draft/promote.
+func decodePromotion(r *reader, p *hotpath.Promotion) error {
+	for r.next() {
+		switch r.name {
+		case "drop_budgets":
+			if r.kind() != jsontext.KindNull {
+				p.Drop = r.list(0, spend.MaxRules, func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
+			}
+		case "note":
+			p.Note = r.optionalText()
+			r.checkLength("note", p.Note, spend.MaxNote)
+		default:
+			r.unknown()
+		}
+	}
+	return r.faults.Err()
+}
+
+// getDraftReport answers GET /v1/policies/{policy_id}/draft/report.
+func (a *API) getDraftReport(x *exchange) error {
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	if err := x.access.PermitDraftReport(); err != nil {
+		return err
+	}
+	id, err := x.draftPolicy()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	r, err := a.authorizer.DraftReport(ctx, id)
+	if err != nil {
+		return err
+	}
+	x.out = appendDraftReport(x.out, r)
+	return x.answer(200)
+}
+
+// appendDraft writes a draft.
+func appendDraft(dst []byte, d *audit.Draft) []byte {
+	o := newObject(dst)
+	o.text("policy_id", d.PolicyID)
+	o.text("draft_hash", hex.EncodeToString(d.Hash[:]))
+	o.integer("base_version", int64(d.BaseVersion))
+	o.text("name", d.Name)
+	o.given("description", d.Description)
+	o.raw("rules", d.Rules)
+	o.raw("metadata", d.Metadata)
+	appendRedeem(&o, d.Redeem)
+	o.time("created_at", d.MadeAt)
+	o = appendAuthor(o, d.Author)
+	o.optional("note", d.Note)
+	return o.end()
+}
+
+// appendDraftReport writes the report of a draft.
+func appendDraftReport(dst []byte, r *hotpath.DraftReport) []byte {
+	o := newObject(dst)
+	o.text("policy_id", r.Draft.PolicyID)
+	o.text("draft_hash", hex.EncodeToString(r.Draft.Hash[:]))
+	o.integer("base_version", int64(r.Draft.BaseVersion))
+	o.time("since", r.Draft.MadeAt)
+	o.boolean("complete", r.Complete)
+	o.raw("report", r.Report.JSON())
+	flips := []byte{'['}
+	for i := range r.Flips {
+		if i > 0 {
+			flips = append(flips, ',')
+		}
+		flips = append(flips, r.Flips[i].JSON()...)
+	}
+	o.raw("flips", string(append(flips, ']')))
+	return o.end()
+}

@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"strings"
+	"testing"
+)
+
+// drafts sends what there is to ask of a draft.
+func (d *described) drafts() {
+	d.t.Helper()
+	const (
+		path  = "/v1/policies/d/draft"
+		rules = `"name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%}}]`
+		check = `{"agent_id":"a","policy_id":"d","action_type":"refund","amount":20,"currency":"USD","counterparty":"c%"}`
+	)
+	with := func(text, value string) string { return strings.ReplaceAll(text, "%", value) }
+	refused := func(method, path, body string, status int, code string, fits bool, headers ...string) {
+		d.t.Helper()
+		if got := field(d.t, d.send(method, path, body, status, fits, headers...), "error", "code"); got != code {
+			d.t.Errorf("%s %s is refused as %s, want %s", method, path, got, code)
+		}
+	}
+	draft := `{` + with(rules, "10") + `,"note":"tighter"}`
+	refused("PUT", path, draft, 404, "policy_not_found", true)
+	d.send("POST", "/v1/policies", `{"policy_id":"d",`+with(rules, "100")+`}`, 201, true)
+	plain := d.send("POST", "/v1/checks", with(check, "0"), 200, true)
+	refused("GET", path, "", 404, "draft_not_found", true)
+	refused("GET", path+"/report", "", 404, "draft_not_found", true)
+	refused("DELETE", path, "", 404, "draft_not_found", true)
+	refused("POST", path+"/promote", "", 404, "draft_not_found", false, "If-Match: 1")
+	refused("PUT", path, `{"policy_id":"d",`+draft[1:], 422, "validation_error", false)
+	refused("PUT", path, `{"drop_budgets":[],`+draft[1:], 422, "validation_error", false)
+	made := d.send("PUT", path, draft, 200, true)
+	if read := d.send("GET", path, "", 200, true); read != made || !strings.Contains(read, `,"base_version":1,"name":"n","rules":[`) || !strings.HasSuffix(read, `,"note":"tighter"}`) {
+		d.t.Error(made, read)
+	}
+	if again := d.send("PUT", path, draft, 200, true); again != made {
+		d.t.Errorf("the same again is another draft: %s", again)
+	}
+
+	// What is answered is what it was without a draft.
+	shadowed := d.send("POST", "/v1/checks", with(check, "1"), 200, true)
+	if a, b := names(plain), names(shadowed); a != b || strings.Contains(shadowed, "cap") {
+		d.t.Errorf("with a draft a check is answered\n%s, without\n%s", shadowed, plain)
+	}
+	listed := d.send("GET", "/v1/checks?policy_id=d", "", 200, true)
+	if strings.Contains(listed, "shadow") || strings.Contains(listed, "draft") {
+		d.t.Errorf("a verdict is listed: %s", listed)
+	}
+	report := d.send("GET", path+"/report", "", 200, true)
+	for _, want := range []string{
+		`"complete":true`, `"checks":1,"compared":1,"skipped":[]`, `"flips":{"total":1,"stricter":1,"looser":0,"to_allow":0,"listed":1}`, `"block":{"checks":1,"amounts":{"USD":20}}`,
+		`"recorded":{"decision":"allow","rule_id":null,"reason_code":null,"policy_version":1},"candidate":{"decision":"block","rule_id":"cap","reason_code":"max_amount_exceeded","policy_version":null}`,
+	} {
+		if !strings.Contains(report, want) {
+			d.t.Errorf("the report lacks %s: %s", want, report)
+		}
+	}
+
+	refused("POST", path+"/promote", "", 428, "if_match_required", false)
+	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: "x"`)
+	refused("POST", path+"/promote", "", 422, "validation_error", false, `If-Match: *`)
+	refused("POST", path+"/promote", "", 409, "policy_version_mismatch", false, `If-Match: "2"`)
+	refused("POST", path+"/promote", `{"drop_budgets":["none"]}`, 422, "validation_error", false, `If-Match: "1"`)
+	if promoted := d.send("POST", path+"/promote", `{"note":"as tried"}`, 201, false, `If-Match: "1"`); !strings.Contains(promoted, `"version":2,"rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":10}}]`) {
+		d.t.Error(promoted)
+	}
+	refused("POST", path+"/promote", "", 404, "draft_not_found", false, "If-Match: 2")
+	if versions := d.send("GET", "/v1/policies/d/versions", "", 200, true); !strings.Contains(versions, `"note":"as tried"`) {
+		d.t.Error(versions)
+	}
+	d.send("PUT", path, draft, 200, true)
+	d.send("DELETE", path, "", 204, true)
+	refused("GET", path, "", 404, "draft_not_found", true)
+}
+
+// names are the names of the members of an object, as far as they stand before a colon.
+func names(object string) (all string) {
+	for part := range strings.SplitSeq(object, `":`) {
+		all += part[strings.LastIndex(part, `"`)+1:] + " "
+	}
+	return all
+}
+
+// TestIfMatch: one version, bare or quoted.
+func TestIfMatch(t *testing.T) {
+	for text, want := range map[string]int{"3": 3, `"3"`: 3, " 12 ": 12, `"3`: 0, `3"`: 0, `W/"3"`: 0, "*": 0, "": 0, "0": 0, "-1": 0, "1,2": 0, "99999999999": 0} {
+		if got, ok := ifMatch([][]byte{[]byte(text)}); got != want && ok || ok != (want > 0) {
+			t.Errorf("%q is version %d, %t", text, got, ok)
+		}
+	}
+	if _, ok := ifMatch([][]byte{[]byte("1"), []byte("1")}); ok {
+		t.Error("two headers are one")
+	}
+}
