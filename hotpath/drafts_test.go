@@ -59,7 +59,7 @@ func TestDraftJudgesBeside(t *testing.T) {
 		next(1, 5, "allow/allow")
 		next(0, 6, "allow/block day")
 		again := refundOf(t, "60", "c-4")
-		if got := f.verdict(f.check(1, again)); got != "block/block" {
+		if got := f.verdict(f.check(1, again)); got != "block/block duplicate_guard" {
 			t.Errorf("a duplicate is %s", got)
 		}
 		if usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID("p", "day", 0, "[]")}, {ID: spend.CounterID("p", "day", 1, "[]")}}); err != nil ||

@@ -39,7 +39,7 @@ func appendRow(b []byte, c *spend.Check) []byte {
 		b = appendNull(appendNull(b, pgtype.Int8OID), pgtype.Int8OID)
 	}
 	b = appendInt32(appendInt32(b, int32(d.PolicyVersion)), int32(c.LatencyMS))
-	b = appendInt16(b, c.Format())
+	b = appendInt16(b, int(c.Format()))
 	if a.Type == spend.Unspecified {
 		b = appendNull(b, pgtype.QCharOID)
 	} else {
@@ -100,10 +100,6 @@ func appendOptional[T string | []byte](b []byte, s T) []byte {
 		return appendNull(b, pgtype.TextOID)
 	}
 	return appendField(b, pgtype.TextOID, s)
-}
-
-func appendInt16(b []byte, n int16) []byte {
-	return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, pgtype.Int2OID, 0, 0, 0, 2), uint16(n))
 }
 
 func appendInt32(b []byte, n int32) []byte {

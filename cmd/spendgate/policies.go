@@ -60,6 +60,7 @@ func policiesCommand() command {
 				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, as diff does; nothing is stored when nothing would.\n" +
 					"Budgets go on counting as under any new version: --drop-budget is as that of apply.",
 			},
+			policiesDraftCommand(),
 			{name: "get", args: "POLICY_ID", summary: "print a policy as JSON", setup: policiesGet, details: policiesNeed},
 		},
 	}

@@ -34,6 +34,7 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	flags.StringVar(&ask.State, "state", "", "whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
 	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
 	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed")
+	shadow := flags.Bool("shadow", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *path == "" || ask.From == "" || ask.To == "" {
 			return usageError{text: "needs -f FILE, --from and --to"}
@@ -55,6 +56,13 @@ func policiesBacktest(flags *flag.FlagSet) action {
 		api, err := keyAPI(p)
 		if err != nil {
 			return troubleError{err}
+		}
+		if *shadow {
+			draft, err := api.Draft(ctx, ask.PolicyID)
+			if err != nil {
+				return troubleError{err}
+			}
+			ask.Rules = draft.Rules
 		}
 		b, err := runBacktest(ctx, p, api, ask)
 		if err != nil {
@@ -100,6 +108,12 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *client.Backtest) error {
 	r, out := b.Report, newTable(w)
 	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To, r.Coverage.Compared)
+	printComparison(out, r)
+	return printFlips(ctx, out, api, b)
+}
+
+// printComparison prints what was left out, the matrix, what fired, and how many flips there are.
+func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 	for _, s := range r.Coverage.Skipped {
 		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, printable(s.Reason))
 	}
@@ -131,7 +145,6 @@ func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *clie
 		}
 	}
 	fmt.Fprintf(out, "\n%d flips: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, r.Flips.Stricter, r.Flips.Looser, r.Flips.ToAllow)
-	return printFlips(ctx, out, api, b)
 }
 
 func printFlips(ctx context.Context, out *tabwriter.Writer, api *client.Client, b *client.Backtest) error {
@@ -141,18 +154,13 @@ func printFlips(ctx context.Context, out *tabwriter.Writer, api *client.Client, 
 			return troubleError{err}
 		}
 		if n == 0 {
-			fmt.Fprintln(out, "CHECK\tRECORDED\tRULE\tWOULD BE\tRULE\tAMOUNT\tCOUNTERPARTY")
+			fmt.Fprintln(out, flipHeader)
 		}
 		if n++; n > maxFlipsShown {
 			fmt.Fprintf(out, "and %d more\n", b.Report.Flips.Total-maxFlipsShown)
 			break
 		}
-		amount, counterparty := "-", "-"
-		if f.Action != nil {
-			amount, counterparty = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
-		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.CheckID, f.Recorded.Decision, printable(cmp.Or(f.Recorded.RuleID, "-")), f.Candidate.Decision,
-			printable(cmp.Or(f.Candidate.RuleID, "-")), printable(amount), printable(counterparty))
+		printFlip(out, &f)
 	}
 	return out.Flush()
 }

@@ -11,17 +11,19 @@ import (
 
 // The codes of an Error.
 const (
-	CodeUnauthorized   = "unauthorized"
-	CodeKeyInactive    = "api_key_inactive"
-	CodeForbidden      = "forbidden"
-	CodeBadRequest     = "bad_request"
-	CodeValidation     = "validation_error"
-	CodeDemoLimit      = "demo_limit_exceeded"
-	CodePolicyNotFound = "policy_not_found"
-	CodeCheckNotFound  = "check_not_found"
-	CodeKeyNotFound    = "key_not_found"
-	CodeRateLimited    = "rate_limit_exceeded"
-	CodeBudgetInUse    = "budget_in_use" // a new version would empty it
+	CodeUnauthorized    = "unauthorized"
+	CodeKeyInactive     = "api_key_inactive"
+	CodeForbidden       = "forbidden"
+	CodeBadRequest      = "bad_request"
+	CodeValidation      = "validation_error"
+	CodeDemoLimit       = "demo_limit_exceeded"
+	CodePolicyNotFound  = "policy_not_found"
+	CodeCheckNotFound   = "check_not_found"
+	CodeKeyNotFound     = "key_not_found"
+	CodeRateLimited     = "rate_limit_exceeded"
+	CodeDraftNotFound   = "draft_not_found"
+	CodeVersionMismatch = "policy_version_mismatch" // of a promotion
+	CodeBudgetInUse     = "budget_in_use"           // a new version would empty it
 
 	CodeApprovalNotFound    = "approval_not_found"
 	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied

@@ -39,6 +39,8 @@ type request struct {
 	admin      bool // needs the admin key only
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration
+	// ifMatch is the version that must be in force; empty for none.
+	ifMatch string
 }
 
 // reply is a success.
@@ -126,6 +128,9 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	c.identify(sent.Header, r.admin)
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
+	}
+	if r.ifMatch != "" {
+		sent.Header.Set("If-Match", r.ifMatch)
 	}
 	if r.wait > 0 {
 		sent.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))

@@ -43,6 +43,11 @@ func (p Policy) With(name string, value any) (Policy, error) {
 	return p.edited(func(other string) bool { return other != name }, name, text)
 }
 
+// Without returns the policy without the member of that name.
+func (p Policy) Without(name string) (Policy, error) {
+	return p.edited(func(other string) bool { return other != name }, "", nil)
+}
+
 // edited copies the members that are to be kept, as they are written, and adds one
 // unless its name is empty.
 func (p Policy) edited(keep func(name string) bool, added string, value []byte) (Policy, error) {

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+
+	"spendgate/hotpath/client"
+)
+
+func policiesDraftCommand() command {
+	return command{
+		name: "draft", summary: "have a draft judge beside the version in force, and make it the next version",
+		sub: []command{
+			{
+				name: "put", summary: "put the draft of a policy from a file, in place of the one before", setup: policiesDraftPut,
+				details: policiesNeed + "\nThe key needs the scope policies:write. The file has one policy, with its policy_id.\n" +
+					"Every check that starts when the command has returned is judged by the draft as well; no answer says so.",
+			},
+			{name: "get", args: "POLICY_ID", summary: "print the draft of a policy as JSON", setup: policiesDraftGet, details: policiesNeed},
+			{
+				name: "report", args: "POLICY_ID", summary: "compare what the draft makes of checks with what was decided", setup: policiesDraftReport,
+				details: policiesNeed + "\nThe key needs the scopes policies:read and checks:read.",
+			},
+			{name: "delete", args: "POLICY_ID", summary: "end the draft of a policy", setup: policiesDraftDelete, details: policiesNeed},
+			{
+				name: "promote", args: "POLICY_ID --if-match N", summary: "make the draft the next version, if version N is in force", setup: policiesDraftPromote,
+				details: policiesNeed + "\nThe key needs the scope policies:write. A version that would empty budgets in use is refused, unless --drop-budget names each.",
+			},
+		},
+	}
+}
+
+// onePolicy returns the only argument, and the API.
+func onePolicy(p process, args []string) (string, *client.Client, error) {
+	if len(args) != 1 || args[0] == "" {
+		return "", nil, usageError{text: "needs one POLICY_ID"}
+	}
+	api, err := keyAPI(p)
+	return args[0], api, err
+}
+
+func policiesDraftPut(flags *flag.FlagSet) action {
+	path := fileFlag(flags)
+	note := flags.String("note", "", "a `TEXT` that the draft shows")
+	return func(ctx context.Context, p process, _ []string) error {
+		if *path == "" {
+			return usageError{text: "needs -f FILE"}
+		}
+		policies, err := readPolicies(p, *path)
+		if err != nil {
+			return err
+		}
+		if len(policies) != 1 || policies[0].ID() == "" {
+			return usageError{text: "-f must name one policy, with its policy_id"}
+		}
+		id, policy := policies[0].ID(), policies[0]
+		if *note != "" {
+			if policy, err = policy.With("note", *note); err != nil {
+				return err
+			}
+		}
+		api, err := keyAPI(p)
+		if err != nil {
+			return err
+		}
+		if policy, err = policy.Without("policy_id"); err != nil {
+			return err
+		}
+		d, err := api.PutDraftJSON(ctx, id, policy.Body)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s beside version %d\n", printable(d.PolicyID), printable(d.DraftHash), d.BaseVersion)
+		return err
+	}
+}
+
+func policiesDraftGet(*flag.FlagSet) action {
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		d, err := api.Draft(ctx, id)
+		if err != nil {
+			return err
+		}
+		return writeJSON(p.stdout, d.Body)
+	}
+}
+
+func policiesDraftReport(flags *flag.FlagSet) action {
+	asJSON := flags.Bool("json", false, "print the report as JSON")
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		r, err := api.DraftReport(ctx, id)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(p.stdout, r.Body)
+		}
+		out := newTable(p.stdout)
+		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, printable(r.PolicyID), r.Since, r.Report.Coverage.Compared)
+		if !r.Complete {
+			fmt.Fprintln(out, "only the newest checks: there are more")
+		}
+		printComparison(out, r.Report)
+		if len(r.Flips) > 0 {
+			fmt.Fprintln(out, flipHeader)
+		}
+		for i := range r.Flips {
+			printFlip(out, &r.Flips[i])
+		}
+		return out.Flush()
+	}
+}
+
+func policiesDraftDelete(*flag.FlagSet) action {
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		return api.DeleteDraft(ctx, id)
+	}
+}
+
+func policiesDraftPromote(flags *flag.FlagSet) action {
+	version := flags.Int("if-match", 0, "the version `N` that must be in force (required)")
+	var promotion client.Promotion
+	flags.Func("drop-budget", "empty the budget `RULE` though it is in use; may be given again", eachNotEmpty(&promotion.DropBudgets))
+	flags.StringVar(&promotion.Note, "note", "", "a `TEXT` that the versions show")
+	return func(ctx context.Context, p process, args []string) error {
+		if *version < 1 {
+			return usageError{text: "needs --if-match N, the version that the draft replaces"}
+		}
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		made, err := api.PromoteDraft(ctx, id, *version, promotion)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s version %d\n", printable(made.PolicyID), made.Version)
+		return err
+	}
+}
+
+const flipHeader = "CHECK\tRECORDED\tRULE\tWOULD BE\tRULE\tAMOUNT\tCOUNTERPARTY"
+
+// printFlip prints a row below flipHeader.
+func printFlip(out interface{ Write([]byte) (int, error) }, f *client.Flip) {
+	cells := []string{f.CheckID, string(f.Recorded.Decision), cmp.Or(f.Recorded.RuleID, "-"), string(f.Candidate.Decision), cmp.Or(f.Candidate.RuleID, "-"), "-", "-"}
+	if f.Action != nil {
+		cells[5], cells[6] = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
+	}
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	fmt.Fprintln(out, strings.Join(cells, "\t")) //nolint:errcheck // flushing tells
+}

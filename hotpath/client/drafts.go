@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Draft is what a policy may become: it judges the policy's checks beside the version
+// in force (S54).
+type Draft struct {
+	PolicyID    string          `json:"policy_id"`
+	DraftHash   string          `json:"draft_hash"` // no two drafts have one
+	BaseVersion int             `json:"base_version"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Rules       json.RawMessage `json:"rules"`              // an array
+	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
+	CreatedAt   Timestamp       `json:"created_at"`
+	Author      *PolicyAuthor   `json:"author,omitempty"`
+	Note        string          `json:"note,omitempty"`
+
+	Body []byte `json:"-"` // the answer as it came
+}
+
+func (d *Draft) accept(from reply) error {
+	if d.PolicyID == "" || d.DraftHash == "" {
+		return misunderstood("it is no draft")
+	}
+	d.Body = from.body
+	return nil
+}
+
+// DraftReport is what a draft makes of the checks since it was put.
+type DraftReport struct {
+	PolicyID  string          `json:"policy_id"`
+	DraftHash string          `json:"draft_hash"`
+	Since     Timestamp       `json:"since"`
+	Complete  bool            `json:"complete"` // of all checks since then
+	Report    *BacktestReport `json:"report"`
+	Flips     []Flip          `json:"flips"` // the newest
+
+	Body []byte `json:"-"` // the answer as it came
+}
+
+func (r *DraftReport) accept(from reply) error {
+	if r.PolicyID == "" || r.Report == nil {
+		return misunderstood("it is no report of a draft")
+	}
+	r.Body = from.body
+	return nil
+}
+
+// Promotion is how a draft becomes the next version.
+type Promotion struct {
+	Note        string   `json:"note,omitempty"`
+	DropBudgets []string `json:"drop_budgets,omitempty"` // as of NewPolicy
+}
+
+func draftPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) + "/draft" }
+
+// PutDraftJSON puts the draft of a policy, from a JSON body without policy_id, in place of
+// the one before. The same again changes nothing.
+func (c *Client) PutDraftJSON(ctx context.Context, policyID string, body []byte) (*Draft, error) {
+	return fetch[Draft](ctx, c, request{method: http.MethodPut, path: draftPath(policyID), body: body, repeatable: true})
+}
+
+// Draft reads the draft of a policy.
+func (c *Client) Draft(ctx context.Context, policyID string) (*Draft, error) {
+	return fetch[Draft](ctx, c, get(draftPath(policyID), nil))
+}
+
+// DraftReport reads what the draft of a policy makes of the checks since it was put.
+func (c *Client) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
+	return fetch[DraftReport](ctx, c, get(draftPath(policyID)+"/report", nil))
+}
+
+// DeleteDraft ends the draft of a policy. It is not repeated when it may have been done.
+func (c *Client) DeleteDraft(ctx context.Context, policyID string) error {
+	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: draftPath(policyID), status: http.StatusNoContent})
+	return err
+}
+
+// PromoteDraft makes the draft of a policy its next version if that version is in force;
+// else the error has CodeVersionMismatch. It is not repeated when it may have been done: on
+// an error that is no *Error with a 4xx status, look with Policy.
+func (c *Client) PromoteDraft(ctx context.Context, policyID string, version int, p Promotion) (*Policy, error) {
+	return fetch[Policy](ctx, c, request{
+		method: http.MethodPost, path: draftPath(policyID) + "/promote", content: p, status: http.StatusCreated, ifMatch: strconv.Itoa(version),
+	})
+}
