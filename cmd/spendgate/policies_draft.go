@@ -158,7 +158,7 @@ const flipHeader = "CHECK\tRECORDED\tRULE\tWOULD BE\tRULE\tAMOUNT\tCOUNTERPARTY"
 
 // printFlip prints a row below flipHeader.
 func printFlip(out interface{ Write([]byte) (int, error) }, f *client.Flip) {
-	cells := []string{f.CheckID, string(f.Recorded.Decision), cmp.Or(f.Recorded.RuleID, "-"), string(f.Candidate.Decision), cmp.Or(f.Candidate.RuleID, "-"), "-", "-"}
+	cells := []string{f.CheckID, f.Recorded.Decision.String(), cmp.Or(f.Recorded.RuleID, "-"), f.Candidate.Decision.String(), cmp.Or(f.Candidate.RuleID, "-"), "-", "-"}
 	if f.Action != nil {
 		cells[5], cells[6] = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
 	}
