@@ -56,6 +56,16 @@ func callByName(ctx context.Context, t *testing.T, c *Client, call string, argum
 		wire := asWire(t, o).(map[string]any)
 		wire["replayed"] = o.Replayed
 		return wire, nil
+	case "redeem":
+		var r RedeemRequest
+		numbers(t, arguments, &r)
+		redemption, err := c.Redeem(ctx, id.CheckID, r)
+		if err != nil {
+			return nil, err
+		}
+		wire := asWire(t, redemption).(map[string]any)
+		wire["replayed"] = redemption.Replayed
+		return wire, nil
 	case "get_outcome":
 		return wired(t)(c.GetOutcome(ctx, id.CheckID))
 	case "approval":

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"spendgate/audit/spend"
@@ -57,6 +56,9 @@ type Result struct {
 	// Outcome is what was reported of the check since; zero when nothing was. NextStep
 	// goes by it, unlike that of Body.
 	Outcome CheckOutcome `json:"-"`
+	// Redemption is whether somebody redeemed the check to carry the action out; zero
+	// when nobody did. NextStep goes by it before there is an Outcome.
+	Redemption CheckRedemption `json:"-"`
 	// Body is the answer as received; that of a replay equals the first one byte
 	// for byte.
 	Body []byte `json:"-"`
@@ -65,12 +67,12 @@ type Result struct {
 }
 
 // Allowed reports whether the action may be carried out, once: the service
-// answered a Check of it with 200 and allow, and no outcome was reported. It is
-// false of nil, of a simulated result and of one that was read again later. Of a
+// answered a Check of it with 200 and allow, nobody redeemed it and no outcome was
+// reported. It is false of nil, of a simulated result and of one that was read again later. Of a
 // result that is Replayed it is true also if the action was carried out and
 // nobody reported it: give CheckID to the payment system as its idempotency key.
 func (r *Result) Allowed() bool {
-	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported()
+	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed()
 }
 
 // Check asks whether an action may be carried out. Repetitions carry one
@@ -105,7 +107,7 @@ func NewIdempotencyKey() string { return "go-" + rand.Text() }
 // GetCheck reads the answer of an earlier check, and what was reported of it. It
 // is a record, no permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
-	return fetch[Result](ctx, c, get("/v1/checks/"+url.PathEscape(checkID), nil))
+	return fetch[Result](ctx, c, get(checkPath(checkID), nil))
 }
 
 // accept takes nothing for a decision that is not one.
@@ -114,8 +116,12 @@ func (r *Result) accept(from reply) error {
 		return misunderstood("it is no check result")
 	}
 	r.Replayed, r.Outcome, r.Body = from.replayed(), checkOutcome(from.header), from.body
-	if r.Outcome.Reported() {
+	r.Redemption = checkRedemption(from.header)
+	switch {
+	case r.Outcome.Reported():
 		r.NextStep = r.Outcome.nextStep()
+	case r.Redemption.Redeemed():
+		r.NextStep = r.Redemption.nextStep()
 	}
 	return nil
 }

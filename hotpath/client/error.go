@@ -35,6 +35,14 @@ const (
 	CodeApprovalExpired     = "approval_expired"
 	CodeApprovalUsed        = "approval_already_used"
 
+	CodeCheckNotAllowed      = "check_not_allowed"      // a block or an escalation is not redeemed
+	CodeCheckNotRedeemed     = "check_not_redeemed"     // and its policy, or the request, requires it
+	CodeCheckAlreadyRedeemed = "check_already_redeemed" // by somebody else, or for another attempt
+	CodeCheckReleased        = "check_released"         // an outcome was reported
+	CodeCheckExpired         = "check_expired"          // it is too old to be redeemed
+	CodeActionMismatch       = "action_mismatch"        // it allowed another action
+	CodeOnceUsed             = "once_used"              // another check was redeemed under the lasting key
+
 	CodeInternal = "internal_error"
 )
 

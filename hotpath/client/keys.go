@@ -11,7 +11,7 @@ import (
 // is nil or empty is not said: a key of which neither role nor scopes are said
 // may do all that role full may.
 type Grants struct {
-	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, auditor or full
+	Role      string     `json:"role,omitzero"`       // agent, author, approver, executor, gateway, auditor or full
 	Scopes    []string   `json:"scopes,omitzero"`     // instead of a role: checks:write and so on
 	PolicyIDs []string   `json:"policy_ids,omitzero"` // nil: any; a list that is empty is refused
 	AgentIDs  []string   `json:"agent_ids,omitzero"`  // likewise

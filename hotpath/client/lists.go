@@ -14,6 +14,8 @@ type CheckRecord struct {
 	Action    RecordedAction `json:"action"`
 	Principal string         `json:"principal"` // who stands behind the key that asked
 	Outcome   *Outcome       `json:"outcome"`   // the last report; nil before there is one
+	// Redemption is nil before the check is redeemed.
+	Redemption *RecordedRedemption `json:"redemption,omitempty"`
 }
 
 // RecordedAction is an action as it was evaluated.
@@ -37,7 +39,7 @@ type CheckQuery struct {
 	AgentID  string
 	PolicyID string
 	Decision Decision
-	Outcome  string // none, or the status that was reported last
+	Outcome  string // none, in_doubt, or the status that was reported last
 
 	Counterparty   string
 	ActionType     ActionType

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"spendgate/audit/spend"
@@ -96,7 +95,7 @@ func (c *Client) GetOutcome(ctx context.Context, checkID string) (*Outcome, erro
 	return fetch[Outcome](ctx, c, get(outcomePath(checkID), nil))
 }
 
-func outcomePath(checkID string) string { return "/v1/checks/" + url.PathEscape(checkID) + "/outcome" }
+func outcomePath(checkID string) string { return checkPath(checkID) + "/outcome" }
 
 func (o *Outcome) accept(from reply) error {
 	if o.Status == "" || o.Release == "" {

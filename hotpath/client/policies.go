@@ -25,6 +25,9 @@ type NewPolicy struct {
 	Rules       []Rule          `json:"rules"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object
 
+	// Redeem is "required" where only what was redeemed is reported as executed (S74).
+	Redeem              string `json:"redeem,omitempty"`
+	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
 	// Note is shown with the versions, and no part of them.
 	Note string `json:"note,omitempty"`
 	// DropBudgets are the rule_ids of budgets that end with the version though they are
@@ -43,6 +46,9 @@ type Policy struct {
 	UpdatedAt   Timestamp       `json:"updated_at"`         // of this version
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
+	// Redeem is "required" where only what was redeemed is reported as executed (S74).
+	Redeem              string `json:"redeem,omitempty"`
+	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
 	Body []byte `json:"-"` // the answer as it came; nil in a list
 }
 

@@ -37,6 +37,8 @@ type request struct {
 	// repeatable requests have the same effect sent once or twice.
 	repeatable bool
 	admin      bool // needs the admin key only
+	// idempotencyKey is sent as a header; empty is none.
+	idempotencyKey string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
 	wait time.Duration
 	// ifMatch is the version that must be in force; empty for none.
@@ -131,6 +133,9 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	if r.ifMatch != "" {
 		sent.Header.Set("If-Match", r.ifMatch)
+	}
+	if r.idempotencyKey != "" {
+		sent.Header.Set("Idempotency-Key", r.idempotencyKey)
 	}
 	if r.wait > 0 {
 		sent.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.wait/time.Second)))

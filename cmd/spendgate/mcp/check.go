@@ -63,13 +63,15 @@ type verdict struct {
 	Proceed        bool    `json:"proceed"`
 	Outcome        *string `json:"outcome"` // nil: nothing was reported
 	ReleasePending bool    `json:"release_pending"`
-	Replayed       bool    `json:"replayed"` // an earlier call may have acted by it
+	Replayed       bool    `json:"replayed"`          // an earlier call may have acted by it
+	Redeemed       bool    `json:"redeemed,omitzero"` // somebody took it for carrying the action out
 	nextStep       string
 }
 
 func verdictOf(r *client.Result, replayed bool) *verdict {
 	v := &verdict{
-		Proceed: r.Allowed(), Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending, Replayed: replayed, nextStep: r.NextStep,
+		Proceed: r.Allowed(), Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
+		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), nextStep: r.NextStep,
 	}
 	if v.Proceed && replayed {
 		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID + ", its idempotency key there, " +
@@ -84,7 +86,7 @@ func (v *verdict) encode(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &rest); err != nil {
 		return nil, fmt.Errorf("cannot read the service's answer: %w", err)
 	}
-	for _, own := range []string{"proceed", "outcome", "release_pending", "replayed", "next_step"} {
+	for _, own := range []string{"proceed", "outcome", "release_pending", "replayed", "redeemed", "next_step"} {
 		delete(rest, own)
 	}
 	all := struct {
@@ -111,6 +113,8 @@ func optional(s string) *string {
 func (v *verdict) words(r *client.Result) string {
 	text := "Decision: " + r.Decision.String() + "."
 	switch {
+	case v.Outcome == nil && v.Redeemed:
+		text = "Redeemed: somebody carries this action out, or has. Do not carry it out."
 	case v.Outcome != nil:
 		text = "Outcome: " + *v.Outcome + ". This check is over: do not carry the action out."
 	case v.Proceed && v.Replayed:

@@ -14,6 +14,20 @@ func again(headers, body string) string {
 	return "200 Idempotent-Replayed: true" + headers + "\n\n" + body
 }
 
+// TestRedeemed: what somebody redeemed is never one to carry out.
+func TestRedeemed(t *testing.T) {
+	for _, header := range []string{"rdm_1", "rdm_1;in_doubt", "rdm_1; in_doubt", "7"} {
+		session := connect(t, newServer(t, serve(t, again("\nRedeemed: "+header, allowed)), io.Discard, nil))
+		got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"idempotency_key":"k"`))
+		got.check(t, false, "\nRedeemed: somebody carries this action out, or has. Do not carry it out.\n", "\nNext step: Do not carry the action out")
+		for _, invitation := range []string{"Proceed", `"proceed":true`, "Decision: allow"} {
+			if strings.Contains(got.text+got.structured, invitation) {
+				t.Errorf("%s: %q in %s", header, invitation, got.text)
+			}
+		}
+	}
+}
+
 // members are those of a check's answer that say whether to act.
 type members struct {
 	Proceed        bool

@@ -17,6 +17,7 @@ Act only if "proceed" is true. What the answer asks of you:
   call report_outcome.
 - "allow", "proceed" and "replayed" true: an earlier call was answered so, and the action may have been carried out since. Find out first (next_step).
 - an "outcome" (executed, failed, voided), whatever the decision: this check is over. Do not carry the action out.
+- "redeemed" true: whoever moves the money took this check to do so. Do not carry the action out; what became of it will be the outcome.
 - "block": do not carry it out. Do not split, reword or reroute it to get round the rule; follow next_step and tell whoever asked you why.
 - "escalate" without an approval_id: pause. Hand the action to a human and carry it out only if they approve; do not check it again after the approval.
 - "escalate" with an approval_id: pause. People are asked to approve exactly this action. Pending is not approved: wait with wait_for_approval. Once it
@@ -98,16 +99,18 @@ func simulationTexts() map[string]string {
 
 func policyTexts() map[string]string {
 	return map[string]string{
-		"policy_id":   "The policy's name, letters, digits and . _ : -; an existing one gets a new version. Made up if left out.",
-		"name":        "A title for people.",
-		"description": "What it is for, for people.",
-		"rules":       "All the rules, in order. A new version has only the rules given here.",
-		"rule_id":     "The rule's name, unique within the policy.",
-		"rule_type":   "What kind of rule. All block, but for escalate_if, and budget where it says so.",
-		"metadata":    "Anything else to keep with the policy.",
-		"version":     "A certain version, from 1. The latest if left out.",
-		"note":        "Why, for people who read the versions. No part of the policy.",
-		"parameters":  parametersText(),
+		"policy_id":             "The policy's name, letters, digits and . _ : -; an existing one gets a new version. Made up if left out.",
+		"name":                  "A title for people.",
+		"description":           "What it is for, for people.",
+		"rules":                 "All the rules, in order. A new version has only the rules given here.",
+		"rule_id":               "The rule's name, unique within the policy.",
+		"rule_type":             "What kind of rule. All block, but for escalate_if, and budget where it says so.",
+		"metadata":              "Anything else to keep with the policy.",
+		"version":               "A certain version, from 1. The latest if left out.",
+		"redeem":                "required where only what was redeemed may be reported as executed.",
+		"redeem_within_minutes": "How old a check may be when it is redeemed: 15 unless given.",
+		"note":                  "Why, for people who read the versions. No part of the policy.",
+		"parameters":            parametersText(),
 	}
 }
 
@@ -194,6 +197,8 @@ func outputTexts() map[string]string {
 		"rule_type":                 "The kind of rule.",
 		"parameters":                "The rule's figures and lists.",
 		"created_at":                "When the first version was stored, UTC.",
+		"redeem":                    "required where only what was redeemed may be reported as executed.",
+		"redeem_within_minutes":     "How old a check may be when it is redeemed: 15 unless given.",
 		"updated_at":                "When this version was stored, UTC.",
 		"metadata":                  "What was kept with it. Null if nothing was.",
 		"data":                      "The violations, newest first.",
@@ -218,6 +223,11 @@ func outputTexts() map[string]string {
 		"action_hash":               "The hash of the action.",
 		"rule_ids":                  "The rules that escalated it.",
 		"required":                  "How many people have to approve.",
+		"from":                      "The groups whose people have to approve.",
+		"group":                     "Its name.",
+		"groups":                    "The groups of who decided, as of then.",
+		"missing":                   "How many are missing.",
+		"exclude_author":            "Who wrote the version of the policy decides nothing.",
 		"decisions":                 "What people decided so far.",
 		"key_id":                    "The API key it was decided with.",
 		"note":                      "What they noted.",
@@ -242,6 +252,7 @@ func checkedTexts() map[string]string {
 	return map[string]string{
 		"proceed":         "true: carry out exactly this action, once. false: do not.",
 		"outcome":         "What was reported of this check: executed, failed or voided; unknown if that cannot be understood. Null if nothing was.",
+		"redeemed":        "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
 		"release_pending": "Whether what it took from budgets is still taken, although it was reported.",
 		"replayed":        "Whether an earlier call was answered so: the action may have been carried out since.",
 		"decision":        "allow: permitted. block: refused. escalate: a human decides. proceed says whether to act.",

@@ -55,6 +55,29 @@ def test_checks(node: Spendgate, policy: str) -> None:
     assert node.simulate("py", [{"amount": 1, "counterparty": "c", "action_type": "refund", **ACTION}]).results[0].decision == "allow"
 
 
+def test_redemptions(node: Spendgate, policy: str) -> None:
+    gateway = Spendgate(node.base, node.create_key(name="gw", role="gateway").api_key)
+    action: dict[str, Any] = {"counterparty": "redeemed", "amount": Decimal("10.50"), **ACTION}
+    key = "redeem-1"
+    asked = node.check("refund", idempotency_key=key, **action)
+    with pytest.raises(spendgate.APIError) as other:
+        gateway.redeem(asked.check_id, action_type="refund", **dict(action, amount=Decimal("10.51")))
+    assert other.value.code == "action_mismatch"
+    redemption = gateway.redeem(asked.check_id, action_type="refund", idempotency_key="r-1", **action)
+    assert not redemption.replayed and redemption.action.amount == Decimal("10.5")
+    assert gateway.redeem(asked.check_id, action_type="refund", idempotency_key="r-1", **action).replayed
+    with pytest.raises(spendgate.APIError) as taken:
+        gateway.redeem(asked.check_id, action_hash=redemption.action_hash)
+    assert taken.value.code == "check_already_redeemed"
+    replay = node.check("refund", idempotency_key=key, **action)
+    assert not replay.allowed and replay.redemption and replay.redemption.redemption_id == redemption.redemption_id
+    gateway.in_doubt(asked.check_id)
+    again = node.get_check(asked.check_id)
+    assert again.redemption and again.redemption.in_doubt and (again.next_step or "").startswith("Do not carry")
+    assert [c.check_id for c in node.checks(outcome="in_doubt", counterparty="redeemed")] == [asked.check_id]
+    assert gateway.report_outcome(asked.check_id, "executed", reference="psp").report == 1
+
+
 def test_exact_amounts(node: Spendgate, policy: str) -> None:
     amount = Decimal("12345678901234.56789")
     pending = node.check("spend", amount=amount, counterparty="exact", **ACTION)

@@ -1,5 +1,5 @@
 import type { Reply } from "./send.js";
-import type { Approval, CheckOutcome, CheckResult, EventPage, Page } from "./types.js";
+import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page } from "./types.js";
 
 // What an answer is taken for. What is not one of the service's throws.
 
@@ -46,9 +46,11 @@ export function checkResult(asked: boolean): Accept<CheckResult> {
     const version = members["policy_version"];
     if (!Number.isInteger(version) || (version as number) < 1) throw new TypeError("it has no version of a policy");
     const outcome = checkOutcome(reply.headers);
-    const result = { ...members, outcome, replayed: replayed(reply) } as CheckResult;
+    const redemption = checkRedemption(reply.headers);
+    const result = { ...members, outcome, redemption, replayed: replayed(reply) } as CheckResult;
     if (outcome) result.next_step = nextStep(outcome);
-    result.allowed = asked && result.decision === "allow" && outcome === null;
+    else if (redemption) result.next_step = nextStepOf(redemption);
+    result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null;
     return result;
   };
 }
@@ -63,6 +65,20 @@ function checkOutcome(headers: Headers): CheckOutcome | null {
   const found = /^ *(executed|failed|voided)(; *release=pending)? *$/.exec(value);
   if (!found) return { status: "unknown", release_pending: false };
   return { status: found[1] as CheckOutcome["status"], release_pending: found[2] !== undefined };
+}
+
+/** checkRedemption reads the header, an item as well. Whatever else is there is a redemption, too. */
+function checkRedemption(headers: Headers): CheckRedemption | null {
+  const value = headers.get("Redeemed");
+  if (value === null) return null;
+  const found = /^ *(rdm_[^ ;,]+)(; *in_doubt)? *$/.exec(value);
+  return found ? { redemption_id: found[1] as string, in_doubt: found[2] !== undefined } : { redemption_id: "unknown", in_doubt: false };
+}
+
+function nextStepOf({ in_doubt }: CheckRedemption): string {
+  if (in_doubt)
+    return "Do not carry the action out: it is in doubt whether that was done under this check. People look into it, and report the outcome.";
+  return "Do not carry the action out: somebody redeemed this check to do so. What became of it is reported as the check's outcome.";
 }
 
 function nextStep({ status, release_pending }: CheckOutcome): string {

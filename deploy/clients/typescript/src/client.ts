@@ -164,11 +164,9 @@ export class Spendgate {
   }
 
   /** reportInDoubt says of a redeemed check that it is not known whether it was carried out. */
-  reportInDoubt(checkId: string, call?: CallOptions): Promise<unknown> {
-    return this.#fetch(
-      { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, statuses: [200, 201, 204], repeatable: true },
-      object,
-    );
+  reportInDoubt(checkId: string, call?: CallOptions): Promise<T.RecordedRedemption> {
+    const request = { ...call, method: "POST", path: `${checkPath(checkId)}/in-doubt`, content: {}, statuses: [200, 201], repeatable: true };
+    return this.#fetch(request, having("check_id", "redemption_id"));
   }
 
   /** approval reads an approval. While it is pending, the service holds the answer for up to `wait` milliseconds, at most 30,000. */

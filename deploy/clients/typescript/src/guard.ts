@@ -162,6 +162,7 @@ export class Gate {
     const redeems = await this.#redeems();
     const result = await this.#decided(action, wait);
     const permit = { check_id: result.check_id, idempotency_key: key };
+    if (result.redemption && !redeems) throw new InDoubt(key, result.check_id, "somebody redeemed the check to carry the action out");
     if (redeems || !result.replayed) return { ...permit, repeated: false };
     // A key that is new to the journal, and that the service knows, is also somebody else's.
     if (first && !mayBeOwnReplay(result) && !providerKey) {
@@ -206,7 +207,7 @@ export class Gate {
       result = await this.#client.check({ ...action, approval_id: result.approval_id });
     }
     if (result.outcome) throw reported(result);
-    if (!result.allowed) throw new Blocked(result);
+    if (result.decision !== "allow") throw new Blocked(result);
     return result;
   }
 

@@ -7,8 +7,8 @@ export interface CheckQuery {
   agent_id?: string;
   policy_id?: string;
   decision?: T.Decision;
-  /** none: allowed ones of which nothing was reported. */
-  outcome?: T.OutcomeStatus | "none";
+  /** none: allowed ones of which nothing was reported; in_doubt: redeemed ones of which nobody knows. */
+  outcome?: T.OutcomeStatus | "none" | "in_doubt";
   counterparty?: string;
   action_type?: T.ActionType;
   reason_code?: string;

@@ -49,7 +49,7 @@ export interface CheckResult {
   approval_id?: string;
   /**
    * Whether the action may be carried out, once: the service answered a check of it with
-   * 200 and allow, and no outcome was reported. False of simulations and of what is read
+   * 200 and allow, nobody redeemed it and no outcome was reported. False of simulations and of what is read
    * again. Of what is replayed it is true also if it was carried out and nobody said so.
    */
   allowed: boolean;
@@ -57,6 +57,15 @@ export interface CheckResult {
   replayed: boolean;
   /** What the header Outcome says: null when nothing was reported. */
   outcome: CheckOutcome | null;
+  /** What the header Redeemed says: null when nobody took the check to carry the action out. */
+  redemption: CheckRedemption | null;
+}
+
+export interface CheckRedemption {
+  /** unknown: the check was redeemed, and the header cannot be understood. */
+  redemption_id: string;
+  /** Nobody knows whether the action was carried out. */
+  in_doubt: boolean;
 }
 
 export interface CheckOutcome {
@@ -111,10 +120,23 @@ export interface RecordedAction {
 }
 
 /** A check as it is listed: a record, no permission. */
-export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "outcome"> {
+export interface CheckRecord extends Omit<CheckResult, "allowed" | "replayed" | "outcome" | "redemption"> {
   action: RecordedAction;
   principal: string;
   outcome: Outcome | null;
+  /** Absent unless it was redeemed. */
+  redemption?: RecordedRedemption;
+}
+
+/** A redemption as it is listed. */
+export interface RecordedRedemption {
+  check_id: string;
+  redemption_id: string;
+  redeemed_at: Timestamp;
+  principal: string;
+  key_id: string;
+  /** Null while it is not in doubt. */
+  in_doubt_at: Timestamp | null;
 }
 
 /** How many checks there were, by decision. */
@@ -257,6 +279,10 @@ export interface NewPolicy {
   description?: string | undefined;
   rules: Rule[];
   metadata?: JsonObject | undefined;
+  /** Only what was redeemed is reported as executed. */
+  redeem?: "required" | undefined;
+  /** How old a check may be that is redeemed: 15 unless given. */
+  redeem_within_minutes?: number | undefined;
   /** Shown with the versions, and no part of them. */
   note?: string | undefined;
   /** Budgets that end with the version though they are in use. */
@@ -272,6 +298,8 @@ export interface Policy {
   created_at: Timestamp;
   updated_at: Timestamp;
   metadata: JsonObject | null;
+  redeem?: "required";
+  redeem_within_minutes?: number;
 }
 
 export interface PolicyVersion extends Policy {

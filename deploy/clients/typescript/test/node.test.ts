@@ -25,6 +25,8 @@ const operations: Record<string, string> = {
   getCheck: "getCheck",
   getOutcome: "getOutcome",
   reportOutcome: "reportOutcome",
+  redeemCheck: "redeem",
+  reportInDoubt: "reportInDoubt",
   simulate: "simulate",
   getStats: "stats",
   createBacktest: "createBacktest",
@@ -137,6 +139,26 @@ describe("a node", { skip, concurrency: true }, () => {
     const replay = await agent.check(asked);
     assert.deepEqual([replay.allowed, replay.outcome], [false, { status: "executed", release_pending: false }]);
     assert.match(replay.next_step ?? "", /^Do not carry the action out: that was done/);
+  });
+
+  it("redeems, once, and says what is in doubt", async () => {
+    const gateway = await as({ role: "gateway" });
+    const asked = action();
+    const { idempotency_key: _key, ...about } = asked;
+    const { check_id, allowed } = await agent.check(asked);
+    assert.ok(allowed);
+    await assert.rejects(gateway.redeem(check_id, { ...about, amount: "19.91" }), (problem: APIError) => problem.code === "action_mismatch");
+    const redemption = await gateway.redeem(check_id, about, { idempotencyKey: "r-1" });
+    assert.deepEqual([redemption.check_id, redemption.replayed, redemption.action.amount], [check_id, false, "19.9"]);
+    assert.equal((await gateway.redeem(check_id, about, { idempotencyKey: "r-1" })).replayed, true);
+    await assert.rejects(gateway.redeem(check_id, about), (problem: APIError) => problem.code === "check_already_redeemed");
+    const replay = await agent.check(asked);
+    assert.deepEqual([replay.allowed, replay.redemption?.redemption_id], [false, redemption.redemption_id]);
+    assert.ok((await gateway.reportInDoubt(check_id)).in_doubt_at);
+    assert.equal((await agent.check(asked)).redemption?.in_doubt, true);
+    const [found] = await author.checks({ outcome: "in_doubt", counterparty: asked.counterparty }).all();
+    assert.equal(found?.redemption?.redemption_id, redemption.redemption_id);
+    assert.equal((await gateway.reportOutcome(check_id, { status: "executed", reference: "psp" })).report, 1);
   });
 
   it("simulates, and permits nothing by it", async () => {

@@ -19,6 +19,8 @@ def create_policy(
     policy_id: str | None = None,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    redeem: Literal["required"] | None = None,
+    redeem_within_minutes: int | None = None,
     note: str | None = None,
     drop_budgets: Sequence[str] | None = None,
 ) -> Steps[t.Policy]:

@@ -82,10 +82,11 @@ def result(value: Any, reply: Reply | None = None) -> t.Result:
         raise misunderstood("it is no check result")
     if reply is None:
         return read_result
-    became = outcome_of(reply)
-    if became:
-        read_result = replace(read_result, next_step=became.next_step)
-    return replace(read_result, replayed=reply.replayed, outcome=became, body=reply.body)
+    became, taken = outcome_of(reply), redemption_of(reply)
+    over = became or taken
+    if over:
+        read_result = replace(read_result, next_step=over.next_step)
+    return replace(read_result, replayed=reply.replayed, outcome=became, redemption=taken, body=reply.body)
 
 
 def outcome_of(reply: Reply) -> t.CheckOutcome | None:
@@ -98,6 +99,18 @@ def outcome_of(reply: Reply) -> t.CheckOutcome | None:
     if len(values) > 1 or status not in ("executed", "failed", "voided") or (separator and not pending):
         return t.CheckOutcome("unknown")
     return t.CheckOutcome(status, pending)
+
+
+def redemption_of(reply: Reply) -> t.CheckRedemption | None:
+    """Reads the header Redeemed. Whatever else is there is a redemption as well."""
+    values = reply.header("redeemed")
+    if not values:
+        return None
+    redemption_id, separator, parameter = values[0].strip(" ").partition(";")
+    in_doubt = parameter.lstrip(" ") == "in_doubt"
+    if len(values) > 1 or not redemption_id.startswith("rdm_") or (separator and not in_doubt):
+        return t.CheckRedemption("unknown")
+    return t.CheckRedemption(redemption_id, in_doubt)
 
 
 def get_check(settings: Settings, check_id: str) -> Steps[t.Result]:

@@ -173,8 +173,10 @@ def _enter(gate: Gate, journal: Journal, entry: Entry, asked: Asked) -> Steps[Pe
         raise over(result.check_id, result.outcome)
     if result.decision == "escalate":
         raise ApprovalPending(result)
-    if not result.allowed:
+    if result.decision != "allow":
         raise Blocked(result)
+    if result.redemption is not None and not redeem:
+        raise InDoubt(entry.key, result.check_id, "somebody redeemed the check to carry the action out")
     # A key that is new to the journal, and was known at the first request of this process.
     if result.replayed and asked.fresh and asked.attempts == 1 and not redeem and not terms.repeats():
         # It stays in doubt: the next call is not the first one any more.

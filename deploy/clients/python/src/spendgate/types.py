@@ -48,6 +48,26 @@ class CheckOutcome:
 
 
 @dataclass(frozen=True)
+class CheckRedemption:
+    """What a response says of its check's redemption: the header Redeemed."""
+
+    redemption_id: str  # unknown where the header cannot be understood
+    in_doubt: bool = False  # nobody knows whether the action was carried out
+
+    @property
+    def next_step(self) -> str:
+        if self.in_doubt:
+            return (
+                "Do not carry the action out: it is in doubt whether that was done under this check. "
+                "People look into it, and report the outcome."
+            )
+        return (
+            "Do not carry the action out: somebody redeemed this check to do so. "
+            "What became of it is reported as the check's outcome."
+        )
+
+
+@dataclass(frozen=True)
 class Result:
     """The answer to an action."""
 
@@ -66,6 +86,7 @@ class Result:
 
     replayed: bool = _apart(False)  # the service repeated an earlier answer
     outcome: CheckOutcome | None = _apart(None)
+    redemption: CheckRedemption | None = _apart(None)  # somebody took the check to carry the action out
     body: bytes = _apart(b"", shown=False)  # the answer as it came
     checked: bool = _apart(False, shown=False)  # it is the answer of check()
 
@@ -73,11 +94,11 @@ class Result:
     def allowed(self) -> bool:
         """Whether the action may be carried out, once.
 
-        It is false of a simulated result, of one that was read again later, and when an
-        outcome was reported. Of one that is replayed it is true also if the action was
+        It is false of a simulated result, of one that was read again later, and when the
+        check was redeemed or an outcome was reported. Of one that is replayed it is true also if the action was
         carried out and nobody reported it: a guard looks into its journal.
         """
-        return self.checked and self.decision == "allow" and self.outcome is None
+        return self.checked and self.decision == "allow" and self.outcome is None and self.redemption is None
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -314,6 +335,8 @@ class Policy:
     updated_at: datetime  # of this version
     description: str | None = None
     metadata: dict[str, Any] | None = None
+    redeem: str | None = None  # required: only what was redeemed is reported as executed
+    redeem_within_minutes: int | None = None  # how old a check may be that is redeemed
     author: PolicyAuthor | None = None  # in lists of versions
     note: str | None = None  # likewise
 

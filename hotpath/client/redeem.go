@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// CheckRedemption is what a response that shows a check says of its redemption: the
+// header Redeemed. The zero value means that the check was not redeemed.
+type CheckRedemption struct {
+	ID      string // UnknownOutcome if the header cannot be understood
+	InDoubt bool   // nobody knows whether the action was carried out
+}
+
+// Redeemed is false only of the zero value.
+func (r CheckRedemption) Redeemed() bool { return r != CheckRedemption{} }
+
+// nextStep says what to do with a redeemed check of which nothing was reported.
+func (r CheckRedemption) nextStep() string {
+	if r.InDoubt {
+		return "Do not carry the action out: it is in doubt whether that was done under this check. People look into it, and report the outcome."
+	}
+	return "Do not carry the action out: somebody redeemed this check to do so. What became of it is reported as the check's outcome."
+}
+
+// checkRedemption reads the header, an item of RFC 8941. Whatever else is there is a
+// redemption as well.
+func checkRedemption(h http.Header) CheckRedemption {
+	values := h.Values("Redeemed")
+	if len(values) == 0 {
+		return CheckRedemption{}
+	}
+	id, parameter, parameters := strings.Cut(strings.Trim(values[0], " "), ";")
+	inDoubt := strings.TrimLeft(parameter, " ") == "in_doubt"
+	if len(values) > 1 || !strings.HasPrefix(id, "rdm_") || parameters && !inDoubt {
+		return CheckRedemption{ID: UnknownOutcome}
+	}
+	return CheckRedemption{id, inDoubt}
+}
+
+// RedeemRequest is what a check is redeemed for: ActionHash, or the other fields, which
+// are the action as it is about to be carried out. An empty AgentID, PolicyID and
+// ActionType are the check's; what else is empty is absent.
+type RedeemRequest struct {
+	ActionHash       string         `json:"action_hash,omitempty"`
+	AgentID          string         `json:"agent_id,omitempty"`
+	PolicyID         string         `json:"policy_id,omitempty"`
+	ActionType       ActionType     `json:"action_type,omitempty"`
+	Amount           *Amount        `json:"amount,omitempty"`
+	Currency         string         `json:"currency,omitempty"`
+	Counterparty     string         `json:"counterparty,omitempty"`
+	PaymentMethod    string         `json:"payment_method,omitempty"`
+	MerchantOrVendor string         `json:"merchant_or_vendor,omitempty"`
+	Metadata         map[string]any `json:"metadata,omitempty"`
+	// Once is a lasting key, such as the order that is paid: one check is redeemed under
+	// it, for ever.
+	Once string `json:"once,omitempty"`
+	// IdempotencyKey makes repetitions one redemption; empty is a new one.
+	IdempotencyKey string `json:"-"`
+}
+
+// RedeemFor returns the request for exactly this action.
+func RedeemFor(a Action) RedeemRequest {
+	return RedeemRequest{
+		AgentID: a.AgentID, PolicyID: a.PolicyID, ActionType: a.ActionType, Amount: &a.Amount, Currency: a.Currency, Counterparty: a.Counterparty,
+		PaymentMethod: a.PaymentMethod, MerchantOrVendor: a.MerchantOrVendor, Metadata: a.Metadata,
+	}
+}
+
+// Redemption is the permission to carry an action out, once.
+type Redemption struct {
+	CheckID      string         `json:"check_id"`
+	Action       RecordedAction `json:"action"`
+	ActionHash   string         `json:"action_hash"`
+	RedeemedAt   Timestamp      `json:"redeemed_at"`
+	RedemptionID string         `json:"redemption_id"`
+
+	// Replayed reports that it was redeemed before under the same idempotency key, as when
+	// the answer to an attempt of this call was lost: it is no second permission.
+	Replayed bool   `json:"-"`
+	Body     []byte `json:"-"` // the answer as it came
+}
+
+// Redeem redeems an allowed check before its action is carried out (S74): on success,
+// once. Repetitions carry one idempotency key. After any error but an *Error with the
+// status 409 it may be redeemed, and the same key tells.
+func (c *Client) Redeem(ctx context.Context, checkID string, r RedeemRequest) (*Redemption, error) {
+	key := r.IdempotencyKey
+	if key == "" {
+		key = NewIdempotencyKey()
+	}
+	redemption, err := fetch[Redemption](ctx, c, request{
+		method: http.MethodPost, path: checkPath(checkID) + "/redeem", content: r, idempotencyKey: key, repeatable: true,
+	})
+	if err == nil && redemption.CheckID != checkID {
+		return nil, misunderstood("it is the redemption of another check")
+	}
+	return redemption, err
+}
+
+func (r *Redemption) accept(from reply) error {
+	if r.CheckID == "" || r.RedemptionID == "" || r.ActionHash == "" {
+		return misunderstood("it is no redemption")
+	}
+	r.Replayed, r.Body = from.replayed(), from.body
+	return nil
+}
+
+// RecordedRedemption is a redemption as it is listed.
+type RecordedRedemption struct {
+	CheckID      string     `json:"check_id"`
+	RedemptionID string     `json:"redemption_id"`
+	RedeemedAt   Timestamp  `json:"redeemed_at"`
+	Principal    string     `json:"principal"`
+	KeyID        string     `json:"key_id"`
+	InDoubtAt    *Timestamp `json:"in_doubt_at"` // nil: it is not in doubt
+
+	Body []byte `json:"-"` // the answer as it came; nil in a list
+}
+
+func (r *RecordedRedemption) accept(from reply) error {
+	if r.CheckID == "" || r.RedemptionID == "" {
+		return misunderstood("it is no redemption")
+	}
+	r.Body = from.body
+	return nil
+}
+
+// ReportInDoubt says of a check that this client redeemed that nobody knows whether its
+// action was carried out. The note may be empty.
+func (c *Client) ReportInDoubt(ctx context.Context, checkID, note string) (*RecordedRedemption, error) {
+	content := struct {
+		Note string `json:"note,omitempty"`
+	}{note}
+	return fetch[RecordedRedemption](ctx, c, request{
+		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: content, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
+	})
+}
+
+func checkPath(checkID string) string { return "/v1/checks/" + url.PathEscape(checkID) }
