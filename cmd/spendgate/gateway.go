@@ -68,11 +68,11 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	if err != nil {
 		return err
 	}
-	api, service, err := gatewayClient(file, c)
+	api, err := gatewayClient(file, c)
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{File: file, Client: api, Service: service, Version: version, Environ: p.environ, Logger: log})
+	g, err := gateway.New(gateway.Options{File: file, Client: api, Version: version, Environ: p.environ, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -86,19 +86,18 @@ func runGateway(ctx context.Context, p process, args []string) error {
 }
 
 // gatewayClient makes the client of the service that the file or the environment names.
-func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, *gateway.Service, error) {
+func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error) {
 	url, key, err := file.Service()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	url, key = cmp.Or(strings.TrimRight(url, "/"), c.URL), cmp.Or(key, string(c.APIKey))
 	if url == "" || key == "" {
-		return nil, nil, errors.New("the service is not named: spendgate: {url, key_file} in the file, or SPENDGATE_URL and SPENDGATE_API_KEY")
+		return nil, errors.New("the service is not named: spendgate: {url, key_file} in the file, or SPENDGATE_URL and SPENDGATE_API_KEY")
 	}
-	api, err := client.New(client.Options{
+	return client.New(client.Options{
 		BaseURL: url, APIKey: key, UserAgent: "spendgate-gateway/" + version, AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,
 	})
-	return api, &gateway.Service{URL: url, Key: key}, err
 }
 
 // serveGateway serves HTTP until the context ends, then finishes the calls in flight.

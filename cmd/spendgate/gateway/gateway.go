@@ -18,7 +18,6 @@ const stopTimeout = 8 * time.Second
 type Options struct {
 	File    *File
 	Client  *client.Client
-	Service *Service // for redemptions
 	Version string
 	Environ []string // of the servers that are child processes
 	Logger  *slog.Logger
@@ -30,7 +29,6 @@ type Gateway struct {
 	file    *File
 	lock    *lock
 	api     *client.Client
-	service *Service
 	version string
 	log     *slog.Logger
 	dial    func(*upstream) (conn, error)
@@ -53,7 +51,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("there is no %s, which has the definitions of tools that were accepted: look at the tools, "+
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
-	g := &Gateway{file: o.File, lock: pins, api: o.Client, service: o.Service, version: o.Version, log: o.Logger}
+	g := &Gateway{file: o.File, lock: pins, api: o.Client, version: o.Version, log: o.Logger}
 	g.stopping, g.stop = context.WithCancel(context.Background())
 	g.dial = func(u *upstream) (conn, error) { return dial(u, o.Environ, o.Logger) }
 	return g, nil

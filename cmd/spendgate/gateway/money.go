@@ -19,7 +19,6 @@ const (
 	outcomeExecuted = "executed"
 	outcomeFailed   = "failed"
 	outcomeVoided   = "voided"
-	outcomeInDoubt  = "in_doubt"
 
 	checkTimeout  = 20 * time.Second // of a request to the service, its repetitions included
 	callTimeout   = 14 * time.Minute // of a server's call: the service says in doubt after 15
@@ -53,14 +52,14 @@ func (c *mappedCall) allowed(check *client.Result) (result, bool) {
 	}
 	other := checkIn(refused.Message)
 	switch refused.Code {
-	case "check_already_redeemed", "once_used":
+	case client.CodeCheckAlreadyRedeemed, client.CodeOnceUsed:
 		if c.t.Once && other != "" && other != check.CheckID {
 			return c.redeemedOnce(check, other)
 		}
 		return c.redeemedBefore(check)
-	case "check_released":
+	case client.CodeCheckReleased:
 		return c.released(check)
-	case "check_expired":
+	case client.CodeCheckExpired:
 		c.report(check.CheckID, client.OutcomeReport{Status: outcomeVoided, Note: "it expired before it was redeemed"})
 		return c.released(check)
 	default:
@@ -92,8 +91,10 @@ func (c *mappedCall) redeem(checkID string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
 	defer cancel()
-	err := c.gw.redeem(ctx, checkID, key, once, c.action)
-	if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status/100 != 4) {
+	asked := client.RedeemFor(c.action)
+	asked.Once, asked.IdempotencyKey = once, key
+	_, err := c.gw.api.Redeem(ctx, checkID, asked)
+	if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status != http.StatusConflict) {
 		c.gw.redemptions.keep(checkID, key)
 	}
 	return err
@@ -116,10 +117,10 @@ func (c *mappedCall) redeemedBefore(check *client.Result) (result, bool) {
 	end := time.Now().Add(time.Duration(*c.t.WaitSeconds) * time.Second)
 	for pause := pollLeast; ; pause = min(2*pause, pollMost) {
 		now, err := c.gw.api.GetCheck(c.ctx, check.CheckID)
-		if err == nil && now.Outcome.Reported() && now.Outcome.Status != outcomeInDoubt {
+		if err == nil && now.Outcome.Reported() {
 			return c.over(now)
 		}
-		known := err == nil && now.Outcome.Status == outcomeInDoubt
+		known := err == nil && now.Redemption.InDoubt
 		if known || time.Now().After(end) || c.ctx.Err() != nil || c.gw.stopping.Err() != nil {
 			break
 		}

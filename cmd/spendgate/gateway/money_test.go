@@ -22,6 +22,7 @@ type provider struct {
 	// behave returns whether a call pays, and how it ends.
 	behave func(number int) (pays bool, err error)
 	calls  int
+	slow   time.Duration // before and after it pays
 	url    string
 	schema map[string]any
 }
@@ -50,6 +51,8 @@ func (p *provider) refund(ctx context.Context, r *sdk.CallToolRequest) (*sdk.Cal
 		Key    string `json:"idempotency_key"`
 	}
 	_ = json.Unmarshal(r.Params.Arguments, &arguments)
+	time.Sleep(p.slow)
+	defer time.Sleep(p.slow)
 	p.mu.Lock()
 	p.calls++
 	pays, err := true, error(nil)
@@ -105,8 +108,8 @@ func guarded(t *testing.T, f *fakeService, p *provider, head, more string) *Gate
 			t.Fatal(err)
 		}
 	}
-	api, service := f.options(t)
-	g, err := New(Options{File: file, Client: api, Service: service, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
+	api := f.client(t)
+	g, err := New(Options{File: file, Client: api, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +395,7 @@ func TestNotSent(t *testing.T) {
 	l := &link{pending: make(map[string]waiting), log: quiet(), up: make(chan struct{}), u: g.file.Upstreams["psp"]}
 	s := &session{gw: g, links: []*link{l}}
 	l.s = s
-	api, _ := f.options(t)
+	api := f.client(t)
 	c := &mappedCall{s: s, gw: g, l: l, t: l.u.Tools["refund"], name: "refund", ctx: t.Context(), agent: "bot", arguments: []byte(`{"charge":"c","amount":1}`)}
 	var err error
 	if c.action, err = c.t.action("bot", c.arguments, nil); err != nil {

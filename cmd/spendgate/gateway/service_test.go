@@ -95,7 +95,7 @@ func (f *fakeService) route(w http.ResponseWriter, r *http.Request) {
 		f.redeem(w, c, r.Header.Get("Idempotency-Key"), body)
 	case parts[2] == "in-doubt":
 		c.doubt = true
-		answer(w, 200, map[string]any{"check_id": c.id})
+		answer(w, 201, c.redemption())
 	case r.Method == http.MethodGet:
 		answer(w, 200, map[string]any{"check_id": c.id, "status": c.outcome, "reference": c.reference, "release": c.release})
 	default:
@@ -165,7 +165,18 @@ func (f *fakeService) show(w http.ResponseWriter, c *fakeCheck, replayed bool) {
 		}
 		w.Header().Set("Outcome", text)
 	}
+	if c.redeemed != "" {
+		text := "rdm_" + c.id
+		if c.doubt {
+			text += ";in_doubt"
+		}
+		w.Header().Set("Redeemed", text)
+	}
 	answer(w, 200, c.body())
+}
+
+func (c *fakeCheck) redemption() map[string]any {
+	return map[string]any{"check_id": c.id, "redemption_id": "rdm_" + c.id, "action_hash": "h", "action": c.action}
 }
 
 func (c *fakeCheck) body() map[string]any {
@@ -194,8 +205,9 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, ac
 	switch {
 	case c.decision != "allow":
 		refusal(w, 409, "check_not_allowed", "not allowed")
-	case c.redeemed == key && c.outcome == "":
-		answer(w, 200, map[string]any{"check_id": c.id})
+	case c.redeemed == key && c.outcome == "" && !c.doubt:
+		w.Header().Set("Idempotent-Replayed", "true")
+		answer(w, 200, c.redemption())
 	case c.redeemed != "":
 		refusal(w, 409, "check_already_redeemed", "it was redeemed")
 	case c.outcome != "":
@@ -205,13 +217,13 @@ func (f *fakeService) redeem(w http.ResponseWriter, c *fakeCheck, key string, ac
 	case !reflect.DeepEqual(c.action, action):
 		refusal(w, 409, "action_mismatch", fmt.Sprint(c.action, action))
 	case once != "" && f.once[once] != "":
-		refusal(w, 409, "check_already_redeemed", "check "+f.once[once]+" was redeemed under this once")
+		refusal(w, 409, "once_used", "check "+f.once[once]+" was redeemed under this once")
 	default:
 		c.redeemed = key
 		if once != "" {
 			f.once[once] = c.id
 		}
-		answer(w, 200, map[string]any{"check_id": c.id})
+		answer(w, 200, c.redemption())
 	}
 }
 
@@ -230,14 +242,14 @@ func (f *fakeService) report(w http.ResponseWriter, c *fakeCheck, body map[strin
 	answer(w, 201, map[string]any{"check_id": c.id, "status": c.outcome, "release": c.release})
 }
 
-// clients of the fake service.
-func (f *fakeService) options(t *testing.T) (*client.Client, *Service) {
+// client is one of the fake service.
+func (f *fakeService) client(t *testing.T) *client.Client {
 	t.Helper()
 	api, err := client.New(client.Options{BaseURL: f.URL, APIKey: "k", MaxWait: 1, Attempts: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api, &Service{URL: f.URL, Key: "k"}
+	return api
 }
 
 // with runs under the fake's mutex.

@@ -81,7 +81,7 @@ func (c *mappedCall) wouldBe() (check *client.Result, redeemed bool, state strin
 	case check.Outcome.Reported():
 		return check, false, stateExecuted // as another attempt
 	}
-	if err := c.gw.redeem(ctx, check.CheckID, rand.Text(), "", c.action); err != nil {
+	if _, err := c.gw.api.Redeem(ctx, check.CheckID, client.RedeemFor(c.action)); err != nil {
 		c.gw.log.Warn("a shadow passes a call whose check is not redeemed", "check_id", check.CheckID, "error", err)
 		return check, false, stateInDoubt
 	}

@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/client"
+)
+
+// enforced is a node, a provider and a gateway's file, for gateways that are processes.
+type enforced struct {
+	*fleet.Dev
+	provider *provider
+	file     string
+	environ  []string
+	api      *client.Client // reads all
+}
+
+func startEnforced(t *testing.T, more string) *enforced {
+	t.Helper()
+	dev, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := &enforced{Dev: dev, provider: newProvider(t)}
+	e.provider.schema["required"] = []string{"amount"}
+	if e.api, err = client.New(client.Options{BaseURL: dev.API, APIKey: dev.Key, AdminKey: dev.AdminKey}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.api.CreatePolicy(t.Context(), client.NewPolicy{
+		PolicyID: "p", Name: "p", Redeem: "required",
+		Rules: []client.Rule{
+			{RuleID: "cap", RuleType: "max_amount", Parameters: json.RawMessage(`{"limit":500,"currency":"USD"}`)},
+			{RuleID: "ask", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":400,"approval":{}}`)},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := e.api.CreateKey(t.Context(), client.KeyRequest{Name: "gateway", Grants: client.Grants{Role: "gateway"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	write(t, folder, "gateway.key", key.APIKey)
+	e.file = write(t, folder, "g.yaml", "spendgate: {url: "+dev.API+", key_file: gateway.key}\nagent_id: bot\nupstreams:\n  psp:\n    url: "+
+		e.provider.url+"\n    tools:"+refundMapping+more)
+	e.environ = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
+	accept := e.command("gateway", "check", "--accept", e.file)
+	if out, err := accept.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return e
+}
+
+func (e *enforced) command(args ...string) *exec.Cmd {
+	c := exec.Command(e.Binary, args...)
+	c.Env = e.environ
+	return c
+}
+
+// gateway starts a gateway; kill ends it at once.
+func (e *enforced) gateway(t *testing.T) (s *sdk.ClientSession, kill func()) {
+	t.Helper()
+	c := e.command("gateway", e.file)
+	s = connect(t, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil), &sdk.CommandTransport{Command: c})
+	return s, func() { _ = c.Process.Kill() }
+}
+
+// TestNode: a block moves nothing, an escalation what people approved, and what was
+// executed is not executed again, by whatever gateway.
+func TestNode(t *testing.T) {
+	e := startEnforced(t, "")
+	s, _ := e.gateway(t)
+	wants(t, s, "ch_1", 1000, stateExecuted, "paid")
+	wants(t, s, "ch_1", 1000, stateAlready, "Reference: re_1")
+	wants(t, s, "ch_1", 60_000, stateRefused, "Next step")
+	wants(t, s, "ch_2", 45_000, statePending, "Call this tool again")
+	person, err := e.api.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: client.Grants{Role: "approver"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, err := client.New(client.Options{BaseURL: e.API, APIKey: person.APIKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := ann.Approvals(t.Context(), client.ApprovalQuery{WaitingForMe: true})
+	if err != nil || len(waiting.Data) != 1 {
+		t.Fatal(waiting, err)
+	}
+	if _, err := ann.Approve(t.Context(), waiting.Data[0].ApprovalID, waiting.Data[0].ActionHash, ""); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := e.gateway(t)
+	wants(t, other, "ch_2", 45_000, stateExecuted, "paid")
+	wants(t, s, "ch_2", 45_000, stateAlready, "re_2")
+	e.judge(t)
+}
+
+// TestNodeKilled kills gateways and the node at any step of calls, two of each at once.
+func TestNodeKilled(t *testing.T) {
+	for name, more := range map[string]string{"without a key": "", "with a key": "        idempotency_argument: idempotency_key\n"} {
+		t.Run(name, func(t *testing.T) {
+			e := startEnforced(t, more)
+			e.provider.slow = 25 * time.Millisecond
+			const rounds = 12
+			states := make(map[string]int)
+			for i := range rounds {
+				charge := fmt.Sprintf("ch_%d", i)
+				a, killA := e.gateway(t)
+				b, killB := e.gateway(t)
+				var calls sync.WaitGroup
+				for _, s := range []*sdk.ClientSession{a, b} {
+					calls.Go(func() { refund(t, s, charge, 100) })
+				}
+				time.Sleep(rand.N(60 * time.Millisecond))
+				killA()
+				if i%3 == 0 {
+					if err := e.Kill(); err != nil {
+						t.Fatal(err)
+					}
+					if err := e.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(rand.N(60 * time.Millisecond))
+				if i%2 == 0 {
+					killB()
+				}
+				calls.Wait()
+				last, _ := e.gateway(t)
+				state, text := refund(t, last, charge, 100)
+				states[state]++
+				if allowed := []string{stateExecuted, stateAlready, stateInDoubt}; !slices.Contains(allowed, state) {
+					t.Errorf("%s ends as %s: %s", charge, state, text)
+				}
+				if state == stateInDoubt && more != "" {
+					t.Errorf("%s: the provider takes a key, and it is in doubt", charge)
+				}
+			}
+			t.Log(states)
+			e.judge(t)
+		})
+	}
+}
+
+// judge compares the provider's ledger with the record: nothing is paid twice, nor
+// without a redemption, what is executed was paid, and what is in doubt is listed.
+func (e *enforced) judge(t *testing.T) {
+	t.Helper()
+	paid := make(map[string]int)
+	for _, entry := range e.provider.paid() {
+		paid[strings.Fields(entry)[0]]++
+	}
+	doubts := make(map[string]bool)
+	for c, err := range e.api.AllChecks(context.Background(), client.CheckQuery{PolicyID: "p", Outcome: "in_doubt"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		doubts[c.CheckID] = true
+	}
+	redeemed := make(map[string]int)
+	for c, err := range e.api.AllChecks(context.Background(), client.CheckQuery{PolicyID: "p"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := c.Action.Counterparty
+		if c.Redemption != nil {
+			redeemed[charge]++
+		}
+		switch {
+		case c.Outcome != nil && c.Outcome.Status == outcomeExecuted && paid[charge] != 1:
+			t.Errorf("%s was executed, and paid %d times", charge, paid[charge])
+		case c.Redemption != nil && c.Outcome == nil && !doubts[c.CheckID]:
+			t.Errorf("%s is redeemed without an outcome, and not in doubt", charge)
+		}
+	}
+	for charge, n := range paid {
+		if n != 1 || redeemed[charge] < 1 {
+			t.Errorf("%s was paid %d times, by %d redemptions", charge, n, redeemed[charge])
+		}
+	}
+}
