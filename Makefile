@@ -73,6 +73,11 @@ demo: ## play 200 agent actions against the running node, print the decisions
 	@$(BUILD) -o .bin/demo ./bench/demo
 	@exec .bin/demo
 
+.PHONY: demo-gateway
+demo-gateway: ## play an agent, the gateway and a payment provider, and kill the gateway while it pays
+	@$(BUILD) -o .bin/demo-gateway ./bench/demo/gateway
+	@exec .bin/demo-gateway
+
 # The command that starts the servers of tests, benchmarks and the fleet.
 .PHONY: fleetctl
 fleetctl:

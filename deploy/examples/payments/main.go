@@ -1,0 +1,77 @@
+// Command payments is a payment provider that believes no agent: it pays what a check
+// of spendgate allowed, and redeems the check for that (deploy/PAYMENTS.md).
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"spendgate/hotpath/client"
+)
+
+func main() {
+	env := os.Getenv //nolint:forbidigo // an example, not the service
+	gate, err := client.New(client.Options{BaseURL: env("SPENDGATE_API_URL"), APIKey: env("SERVICE_KEY")})
+	if err == nil {
+		server := http.Server{Addr: env("LISTEN_ADDR"), Handler: &provider{gate: gate}, ReadTimeout: 10 * time.Second}
+		err = server.ListenAndServe()
+	}
+	slog.Error("stopped", "error", err)
+}
+
+// payment is what an agent asks for.
+type payment struct {
+	CheckID  string        `json:"check_id"`
+	Amount   client.Amount `json:"amount"`
+	Currency string        `json:"currency"`
+	To       string        `json:"to"`
+}
+
+// provider pays, and keeps a ledger of what it paid.
+type provider struct {
+	gate   *client.Client
+	mu     sync.Mutex
+	ledger []payment
+}
+
+// ServeHTTP takes a payment: 200 with its reference once it is paid, 409 with the reason
+// where nothing was.
+func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var asked payment
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&asked); err != nil || asked.CheckID == "" {
+		http.Error(w, "a payment has check_id, amount, currency and to", http.StatusUnprocessableEntity)
+		return
+	}
+	// What was redeemed is paid and reported also if the agent hangs up.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
+	defer cancel()
+	_, err := p.gate.Redeem(ctx, asked.CheckID, client.RedeemRequest{Amount: &asked.Amount, Currency: asked.Currency, Counterparty: asked.To})
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		http.Error(w, "not paid: "+refused.Message, http.StatusConflict)
+		return
+	}
+	if err != nil {
+		http.Error(w, "not paid: the check could not be redeemed; try again later with a new check", http.StatusServiceUnavailable)
+		return
+	}
+	reference := p.pay(asked)
+	if _, err := p.gate.ReportOutcome(ctx, asked.CheckID, client.OutcomeReport{Status: "executed", Reference: reference}); err != nil {
+		slog.Error("what was paid is not reported", "check_id", asked.CheckID, "reference", reference, "error", err)
+	}
+	fmt.Fprintln(w, reference) //nolint:errcheck // it is paid
+}
+
+// pay moves the money and returns its reference.
+func (p *provider) pay(asked payment) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ledger = append(p.ledger, asked)
+	return fmt.Sprintf("pay-%d", len(p.ledger))
+}

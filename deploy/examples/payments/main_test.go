@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"spendgate/bench/fleet"
+	"spendgate/hotpath/client"
+)
+
+// TestProvider: what was not allowed, not exactly so, or paid before is not paid, and
+// what is paid is reported.
+func TestProvider(t *testing.T) {
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := node.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	as := func(role string) *client.Client {
+		admin, err := client.New(client.Options{BaseURL: node.API, AdminKey: node.AdminKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: role, Grants: client.Grants{Role: role}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(client.Options{BaseURL: node.API, APIKey: key.APIKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	_, err = as("author").CreatePolicy(t.Context(), client.NewPolicy{
+		PolicyID: "p", Name: "p", Redeem: "required",
+		Rules: []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: json.RawMessage(`{"limit":100,"currency":"USD"}`)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, p := as("agent"), &provider{gate: as("executor")}
+	service := httptest.NewServer(p)
+	defer service.Close()
+	check := func(amount, to string) string {
+		exact, err := client.ParseAmount(amount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := agent.Check(t.Context(), client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Spend, Amount: exact, Currency: "USD", Counterparty: to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.CheckID
+	}
+	pay := func(id, amount, to string, want int) {
+		t.Helper()
+		body := fmt.Sprintf(`{"check_id":%q,"amount":%s,"currency":"USD","to":%q}`, id, amount, to)
+		r, err := http.Post(service.URL, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer r.Body.Close() //nolint:errcheck // only read
+		if text, _ := io.ReadAll(r.Body); r.StatusCode != want && want != 0 {
+			t.Errorf("%s: %d %s, want %d", body, r.StatusCode, text, want)
+		}
+	}
+	allowed := check("80", "ann")
+	pay(allowed, "80.01", "ann", 409)
+	pay(allowed, "80", "bob", 409)
+	pay(check("101", "ann"), "101", "ann", 409)
+	pay("chk_0", "80", "ann", 409)
+	var at sync.WaitGroup
+	for range 8 {
+		at.Go(func() { pay(allowed, "80", "ann", 0) })
+	}
+	at.Wait()
+	pay(allowed, "80", "ann", 409)
+	if len(p.ledger) != 1 {
+		t.Error("paid", p.ledger)
+	}
+	if o, err := p.gate.GetOutcome(t.Context(), allowed); err != nil || o.Status != "executed" || o.Reference != "pay-1" {
+		t.Error(o, err)
+	}
+}
