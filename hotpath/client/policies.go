@@ -49,6 +49,7 @@ type Policy struct {
 	// Redeem is "required" where only what was redeemed is reported as executed (S74).
 	Redeem              string `json:"redeem,omitempty"`
 	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
+
 	Body []byte `json:"-"` // the answer as it came; nil in a list
 }
 
