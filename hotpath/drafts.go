@@ -55,10 +55,10 @@ func sameDraft(a, b *audit.Draft) bool {
 }
 
 // actor completes who asks by the caller's key, which is noted as used.
-func (c Access) actor(a *Authorizer, by audit.Actor) audit.Actor {
-	c.used().note(a.now())
-	if c.key != nil {
-		by.KeyID, by.Principal = c.key.name, c.principal()
+func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
+	a.used().note(au.now())
+	if a.key != nil {
+		by.KeyID, by.Principal = a.key.name, a.principal()
 	}
 	return by
 }

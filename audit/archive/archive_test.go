@@ -46,7 +46,8 @@ func rowsOf(t testing.TB) (rows [][]byte) {
 			continue
 		}
 		row := append(chain.AppendCheck(nil, c, c.Format()), 0xff, 0xff, 0xff, 0xff)
-		binary.BigEndian.PutUint16(row, uint16(len(chain.CheckFields())))
+		fields := chain.CheckFields()
+		binary.BigEndian.PutUint16(row, uint16(len(fields[:])))
 		rows = append(rows, row)
 	}
 	return rows

@@ -188,6 +188,7 @@ func (w *changeWalk) late(name string, seq int64, at time.Time) {
 func policyName(p PolicyVersion) string {
 	return fmt.Sprintf("policy %q version %d", p.PolicyID, p.Version)
 }
+
 func draftName(policyID string, seq int64) string {
 	return fmt.Sprintf("draft of policy %q by change %d", policyID, seq)
 }

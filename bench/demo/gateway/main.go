@@ -150,21 +150,21 @@ upstreams:
 	if err := os.WriteFile(s.file, []byte(file), 0o600); err != nil {
 		return err
 	}
-	if text, err := s.command("check", "--accept", s.file).CombinedOutput(); err != nil {
+	if text, err := s.command(ctx, "check", "--accept", s.file).CombinedOutput(); err != nil {
 		return fmt.Errorf("the provider's tools are not accepted: %w\n%s", err, text)
 	}
 	return nil
 }
 
-func (s *stage) command(args ...string) *exec.Cmd {
-	c := exec.Command(s.Binary, append([]string{"gateway"}, args...)...)
+func (s *stage) command(ctx context.Context, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, s.Binary, append([]string{"gateway"}, args...)...)
 	c.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SPENDGATE_") })
 	return c
 }
 
 // gateway starts one, as the agent's host does.
 func (s *stage) gateway(ctx context.Context) (*sdk.ClientSession, func(), error) {
-	c := s.command(s.file)
+	c := s.command(ctx, s.file)
 	agent := sdk.NewClient(&sdk.Implementation{Name: "demo-agent", Version: "1"}, nil)
 	session, err := agent.Connect(ctx, &sdk.CommandTransport{Command: c}, nil)
 	return session, func() { _ = c.Process.Kill() }, err
@@ -180,13 +180,12 @@ func (s *stage) call(ctx context.Context, agent *sdk.ClientSession, charge strin
 	if err != nil {
 		return err
 	}
-	text := ""
+	first := ""
 	for _, c := range r.Content {
-		if t, ok := c.(*sdk.TextContent); ok {
-			text += t.Text + " "
+		if t, ok := c.(*sdk.TextContent); ok && first == "" {
+			first, _, _ = strings.Cut(t.Text, "\n")
 		}
 	}
-	first, _, _ := strings.Cut(text, "\n")
 	s.say("  refund %s of %d.%02d USD: %v: %s", charge, cents/100, cents%100, r.Meta["spendgate/state"], first)
 	if r.Meta["spendgate/state"] != want {
 		return fmt.Errorf("%s is %v, not %s", charge, r.Meta["spendgate/state"], want)

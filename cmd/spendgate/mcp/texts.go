@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"spendgate/hotpath/policy"
@@ -169,7 +170,7 @@ func waitTexts() map[string]string {
 }
 
 func outputTexts() map[string]string {
-	return map[string]string{
+	texts := map[string]string{
 		"check_id":                  "Names the check in the record.",
 		"decision":                  "allow, block or escalate.",
 		"confidence":                "How sure the premises are: low or medium when the action type was taken from reason_text or facts were missing.",
@@ -212,38 +213,46 @@ func outputTexts() map[string]string {
 		"amount":                    "How much.",
 		"currency":                  "Three letters.",
 		"counterparty":              "Who would have got the money.",
-		"approval_id":               "Of an escalation that people are asked to approve, for wait_for_approval. Pending is not approved.",
-		"status":                    "pending: not approved. approved: check again with approval_id. denied, expired, used: do not act.",
-		"action":                    "The action that it is for, and no other.",
-		"principal":                 "Who asked.",
-		"payment_method":            "How it is paid.",
-		"merchant_or_vendor":        "The merchant or vendor.",
-		"reason_text":               "Why, in words.",
-		"idempotency_key":           "The key that the check was asked with.",
-		"action_hash":               "The hash of the action.",
-		"rule_ids":                  "The rules that escalated it.",
-		"required":                  "How many people have to approve.",
-		"from":                      "The groups whose people have to approve.",
-		"group":                     "Its name.",
-		"groups":                    "The groups of who decided, as of then.",
-		"missing":                   "How many are missing.",
-		"exclude_author":            "Who wrote the version of the policy decides nothing.",
-		"decisions":                 "What people decided so far.",
-		"key_id":                    "The API key it was decided with.",
-		"note":                      "What they noted.",
-		"at":                        "When, UTC.",
-		"expires_at":                "Until when it can be approved.",
-		"use_by":                    "Until when it can be used. Null before it is approved.",
-		"used_by_check_id":          "The check that was allowed by it.",
-		"remaining":                 "What the budgets that apply have left; null is no such limit.",
-		"remaining_count":           "How many actions are left.",
-
-		"remaining_after_approved":       "What is left once other actions that people approved were carried out.",
-		"remaining_count_after_approved": "How many actions are left then.",
 
 		"reference": "The payment system's name for it. Null if none was given.",
 		"release":   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
 		"flags":     "exceeded or exceeded_pending if more was moved than was allowed; unapproved if the check was escalated and approved elsewhere.",
+	}
+	maps.Copy(texts, approvalTexts())
+	return texts
+}
+
+// approvalTexts returns the descriptions of an approval's members.
+func approvalTexts() map[string]string {
+	return map[string]string{
+		"approval_id":        "Of an escalation that people are asked to approve, for wait_for_approval. Pending is not approved.",
+		"status":             "pending: not approved. approved: check again with approval_id. denied, expired, used: do not act.",
+		"action":             "The action that it is for, and no other.",
+		"principal":          "Who asked.",
+		"payment_method":     "How it is paid.",
+		"merchant_or_vendor": "The merchant or vendor.",
+		"reason_text":        "Why, in words.",
+		"idempotency_key":    "The key that the check was asked with.",
+		"action_hash":        "The hash of the action.",
+		"rule_ids":           "The rules that escalated it.",
+		"required":           "How many people have to approve.",
+		"from":               "The groups whose people have to approve.",
+		"group":              "Its name.",
+		"groups":             "The groups of who decided, as of then.",
+		"missing":            "How many are missing.",
+		"exclude_author":     "Who wrote the version of the policy decides nothing.",
+		"decisions":          "What people decided so far.",
+		"key_id":             "The API key it was decided with.",
+		"note":               "What they noted.",
+		"at":                 "When, UTC.",
+		"expires_at":         "Until when it can be approved.",
+		"use_by":             "Until when it can be used. Null before it is approved.",
+		"used_by_check_id":   "The check that was allowed by it.",
+		"remaining":          "What the budgets that apply have left; null is no such limit.",
+		"remaining_count":    "How many actions are left.",
+
+		"remaining_after_approved":       "What is left once other actions that people approved were carried out.",
+		"remaining_count_after_approved": "How many actions are left then.",
 	}
 }
 
