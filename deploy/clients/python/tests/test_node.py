@@ -143,6 +143,23 @@ def test_backtests(node: Spendgate, policy: str) -> None:
     assert ended.value.status == 409
 
 
+def test_drafts(node: Spendgate, policy: str) -> None:
+    cap = {"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 200, "currency": "USD"}}
+    node.create_policy(policy_id="drafted", name="n", rules=[cap])
+    put = node.put_draft("drafted", name="tight", rules=[{**cap, "parameters": {"limit": 10, "currency": "USD"}}])
+    assert node.draft("drafted") == put and put.base_version == 1
+    assert node.check("refund", amount=11, counterparty="c", currency="USD", agent_id="a", policy_id="drafted").allowed
+    report = node.draft_report("drafted")
+    assert report.report["flips"]["stricter"] == 1 and report.flips[0].candidate.decision == "block"
+    with pytest.raises(spendgate.APIError) as other:
+        node.promote_draft("drafted", 7)
+    assert other.value.code == "policy_version_mismatch"
+    assert node.promote_draft("drafted", 1, note="tighter").version == 2
+    with pytest.raises(spendgate.APIError) as none:
+        node.delete_draft("drafted")
+    assert none.value.code == "draft_not_found"
+
+
 def test_webhooks(node: Spendgate) -> None:
     # Nothing is sent: no such event happens here.
     made = node.create_webhook(url="https://9.9.9.9/events", event_types=["budget.exhausted"])

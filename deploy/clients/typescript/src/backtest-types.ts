@@ -1,6 +1,6 @@
 import type { Amount } from "./amount.js";
 import type { ExactNumber } from "./json.js";
-import type { ActionType, Decision, Rule, Timestamp } from "./types.js";
+import type { ActionType, Decision, NewPolicy, Policy, Rule, Timestamp } from "./types.js";
 
 export type BacktestStatus = "queued" | "running" | "succeeded" | "failed" | "canceled";
 /** Whose decisions fill duplicate windows and budgets: the candidate's own, or those that were recorded. */
@@ -66,6 +66,31 @@ export interface Report {
     used: ReportPeak | null;
     count: ReportPeak | null;
   }[];
+}
+
+/** What a policy may become: it judges the policy's checks beside the version in force. */
+export interface Draft extends Omit<Policy, "version" | "updated_at"> {
+  /** No two drafts have one. */
+  draft_hash: string;
+  base_version: number;
+  author: { principal: string; key_id: string } | null;
+  note: string | null;
+}
+
+/** A draft as it is put. */
+export type NewDraft = Omit<NewPolicy, "policy_id" | "drop_budgets">;
+
+/** Recorded decisions beside those of a draft. */
+export interface DraftReport {
+  policy_id: string;
+  draft_hash: string;
+  base_version: number;
+  since: Timestamp;
+  /** It is of all checks since then; else of the newest 100,000. */
+  complete: boolean;
+  report: Report;
+  /** The newest 100. */
+  flips: Flip[];
 }
 
 export interface ReportCell {

@@ -305,6 +305,38 @@ export class Spendgate {
     return this.#list(`${backtestPath(backtestId)}/flips`, query, "check_id");
   }
 
+  /** putDraft puts a policy's draft, in place of the one before. The same again changes nothing. */
+  putDraft(policyId: string, draft: B.NewDraft, call?: CallOptions): Promise<B.Draft> {
+    const request = { ...call, method: "PUT", path: draftPath(policyId), content: draft, repeatable: true };
+    return this.#fetch(request, having("policy_id", "draft_hash"));
+  }
+
+  draft(policyId: string, call?: CallOptions): Promise<B.Draft> {
+    return this.#get(draftPath(policyId), {}, having("policy_id", "draft_hash"), call);
+  }
+
+  /** draftReport reads what the draft makes of the checks since it was put. */
+  draftReport(policyId: string, call?: CallOptions): Promise<B.DraftReport> {
+    return this.#get(`${draftPath(policyId)}/report`, {}, having("policy_id", "draft_hash"), call);
+  }
+
+  /** deleteDraft ends the draft. It is not repeated when it may have been done. */
+  async deleteDraft(policyId: string, call?: CallOptions): Promise<void> {
+    await this.#fetch({ ...call, method: "DELETE", path: draftPath(policyId), statuses: [204] }, () => undefined);
+  }
+
+  /** promoteDraft makes the draft the next version if this one is in force. It is not repeated when it may have been done. */
+  promoteDraft(
+    policyId: string,
+    version: number,
+    content: { note?: string; drop_budgets?: string[] } = {},
+    call?: CallOptions,
+  ): Promise<T.Policy> {
+    const path = `${draftPath(policyId)}/promote`;
+    const request = { ...call, method: "POST", path, content, statuses: [201], ifMatch: String(version) };
+    return this.#fetch(request, having("policy_id", "created_at"));
+  }
+
   /** self reads the record of the client's own API key. */
   self(call?: CallOptions): Promise<Key> {
     return this.#get("/v1/keys/self", {}, having("key_id"), call);
@@ -327,6 +359,7 @@ export type Redeemed = Omit<T.Action, "idempotency_key" | "approval_id"> | { act
 const backtest = having<B.Backtest>("backtest_id", "status");
 
 const backtestPath = (backtestId: string) => `/v1/backtests/${encodeURIComponent(backtestId)}`;
+const draftPath = (policyId: string) => `${policyPath(policyId)}/draft`;
 const checkPath = (checkId: string) => `/v1/checks/${encodeURIComponent(checkId)}`;
 const approvalPath = (approvalId: string) => `/v1/approvals/${encodeURIComponent(approvalId)}`;
 const policyPath = (policyId: string) => `/v1/policies/${encodeURIComponent(policyId)}`;

@@ -28,6 +28,11 @@ const operations: Record<string, string> = {
   redeemCheck: "redeem",
   reportInDoubt: "reportInDoubt",
   simulate: "simulate",
+  putDraft: "putDraft",
+  getDraft: "draft",
+  deleteDraft: "deleteDraft",
+  getDraftReport: "draftReport",
+  promoteDraft: "promoteDraft",
   getStats: "stats",
   createBacktest: "createBacktest",
   listBacktests: "backtests",
@@ -191,6 +196,19 @@ describe("a node", { skip, concurrency: true }, () => {
     const listed = await author.backtests({ policy_id: policyId }).all();
     assert.deepEqual(listed.map(({ backtest_id }) => backtest_id), [asked.backtest_id]);
     await assert.rejects(author.cancelBacktest(asked.backtest_id), (problem: APIError) => problem.status === 409);
+  });
+
+  it("judges by a draft, and promotes it", async () => {
+    const id = await refunds(author);
+    const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 10, currency: "USD" } }];
+    const draft = await author.putDraft(id, { name: "tight", rules });
+    assert.equal((await author.draft(id)).draft_hash, draft.draft_hash);
+    assert.ok((await agent.check({ ...action(), policy_id: id })).allowed);
+    const { report, flips } = await author.draftReport(id);
+    assert.deepEqual([report.flips.stricter, flips[0]?.candidate.decision], [1, "block"]);
+    await assert.rejects(author.promoteDraft(id, 7), (problem: APIError) => problem.code === "policy_version_mismatch");
+    assert.equal((await author.promoteDraft(id, 1, { note: "tighter" })).version, 2);
+    await assert.rejects(author.deleteDraft(id), (problem: APIError) => problem.code === "draft_not_found");
   });
 
   it("keeps numbers of policies, and shows budgets", async () => {

@@ -44,6 +44,48 @@ def policy_versions(settings: Settings, policy_id: str, *, limit: int | None = N
     return query(t.Policy, path("policies", policy_id, "versions"), limit=limit)
 
 
+def put_draft(
+    settings: Settings,
+    policy_id: str,
+    /,
+    *,
+    name: str,
+    rules: Sequence[Mapping[str, Any]],
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    redeem: Literal["required"] | None = None,
+    redeem_within_minutes: int | None = None,
+    note: str | None = None,
+) -> Steps[t.Draft]:
+    """Puts a policy's draft, in place of the one before. The same again changes nothing."""
+    content = {member: value for member, value in _given(locals()).items() if member != "policy_id"}
+    return fetch(settings, Request("PUT", path("policies", policy_id, "draft"), content), t.Draft)
+
+
+def draft(settings: Settings, policy_id: str) -> Steps[t.Draft]:
+    """Reads a policy's draft."""
+    return fetch(settings, get(path("policies", policy_id, "draft")), t.Draft)
+
+
+def draft_report(settings: Settings, policy_id: str) -> Steps[t.DraftReport]:
+    """Reads what the draft makes of the checks since it was put."""
+    return fetch(settings, get(path("policies", policy_id, "draft", "report")), t.DraftReport)
+
+
+def delete_draft(settings: Settings, policy_id: str) -> Steps[None]:
+    """Ends the draft. It is not repeated when it may have been done."""
+    yield from send(settings, Request("DELETE", path("policies", policy_id, "draft"), status=204, repeatable=False))
+
+
+def promote_draft(
+    settings: Settings, policy_id: str, version: int, *, note: str | None = None, drop_budgets: Sequence[str] | None = None
+) -> Steps[t.Policy]:
+    """Makes the draft the next version if this one is in force. It is not repeated when it may have been done."""
+    content = {name: value for name, value in (("note", note), ("drop_budgets", drop_budgets)) if value is not None}
+    where = path("policies", policy_id, "draft", "promote")
+    return fetch(settings, Request("POST", where, content, status=201, repeatable=False, headers={"If-Match": str(version)}), t.Policy)
+
+
 def create_backtest(
     settings: Settings,
     *,

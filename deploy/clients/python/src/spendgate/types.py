@@ -407,6 +407,37 @@ class Flip:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """What a policy may become: it judges the policy's checks beside the version in force."""
+
+    policy_id: str
+    draft_hash: str  # no two drafts have one
+    base_version: int
+    name: str
+    rules: list[Rule]
+    created_at: datetime
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    redeem: str | None = None
+    redeem_within_minutes: int | None = None
+    author: PolicyAuthor | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class DraftReport:
+    """Recorded decisions beside those of a draft."""
+
+    policy_id: str
+    draft_hash: str
+    base_version: int
+    since: datetime
+    complete: bool  # of all checks since then; else of the newest 100,000
+    report: dict[str, Any]  # as of a backtest
+    flips: list[Flip]  # the newest 100
+
+
+@dataclass(frozen=True)
 class DecisionCounts:
     allow: int
     block: int

@@ -44,6 +44,7 @@ export const answers: {
   backtest: Equal<Omit<Document["BacktestResult"], "report" | "rules">, Omit<ours.Backtest, "report" | "rules">>;
   backtests: Equal<Document["Backtest"], ours.BacktestSummary>;
   coverage: Equal<Omit<Document["Report"], "matrix" | "budgets">, Omit<ours.Report, "matrix" | "budgets">>;
+  draft: Equal<Omit<Document["Draft"], "rules">, Omit<ours.Draft, "rules">>;
   flip: Equal<Document["Flip"], ours.Flip>;
   key: Equal<Document["Key"], ours.Key>;
   newKey: Equal<Document["NewKey"], ours.NewKey>;
