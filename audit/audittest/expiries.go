@@ -16,7 +16,7 @@ import (
 // approvalExpires: neither a decision nor a use comes too late, and the expiry of
 // what nobody decided or used is recorded once.
 func approvalExpires(t *testing.T, s Subject) {
-	const soon = 3 * time.Second // all until it is looked at is earlier
+	const soon = 6 * time.Second // all until it is looked at is earlier
 	f := fence(t, s)
 	late, half, unused := asking(f, 1), asking(f, 2), asking(f, 1)
 	used, denied, open, approved := asking(f, 1), asking(f, 1), asking(f, 1), asking(f, 1)

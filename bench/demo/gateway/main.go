@@ -71,10 +71,7 @@ func (s *stage) play(ctx context.Context) error {
 	s.say("what people have to approve:")
 	err = errors.Join(err, s.call(ctx, agent, "charge-3", 30_000, "pending"), s.approve(ctx), s.call(ctx, agent, "charge-3", 30_000, "executed"))
 	s.say("the gateway is killed while the provider pays:")
-	go func() {
-		time.Sleep(providerTakes / 2)
-		kill()
-	}()
+	time.AfterFunc(providerTakes/2, kill)
 	_, lost := agent.CallTool(ctx, refund("charge-4", 1_000))
 	s.say("  the agent's call ends: %v", lost)
 	if agent, kill, err = s.again(ctx, err); err != nil {
