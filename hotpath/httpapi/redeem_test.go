@@ -3,7 +3,11 @@ package httpapi
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"spendgate/hotpath"
 )
 
 // redeeming is a node with a policy that requires redemption, and keys.
@@ -13,8 +17,8 @@ type redeeming struct {
 	agent, gateway, executor, another string
 }
 
-func newRedeeming(t *testing.T) *redeeming {
-	r := &redeeming{t: t, address: serveOn(t, New(realOptions(t)))}
+func newRedeeming(t *testing.T, settings ...func(*hotpath.Components)) *redeeming {
+	r := &redeeming{t: t, address: serveOn(t, New(realOptions(t, settings...)))}
 	r.agent, r.gateway, r.executor, r.another = r.key("agent"), r.key("gateway"), r.key("executor"), r.key("executor")
 	full := r.key("full")
 	r.do(201, "POST", "/v1/policies", `{"policy_id":"p","name":"n","redeem":"required","redeem_within_minutes":30,"rules":[`+
@@ -134,4 +138,46 @@ func TestRedeemRefused(t *testing.T) {
 	if a := r.do(201, "POST", asked+"/outcome", `{"status":"failed"}`, r.gateway); !strings.Contains(a.body, `"release":"done"`) {
 		t.Errorf("failed: %s", a.body)
 	}
+}
+
+// TestRedeemByHash redeems for the hash that identical actions have.
+func TestRedeemByHash(t *testing.T) {
+	r := newRedeeming(t)
+	path := r.check("7")
+	first := r.do(200, "POST", path+"/redeem", toRedeem, r.executor)
+	r.do(201, "POST", path+"/outcome", `{"status":"failed"}`, r.executor) // which frees the action
+	body := `{"action_hash":"` + field(t, first.body, "action_hash") + `"}`
+	r.refused("action_mismatch", r.check("8")+"/redeem", body, r.executor)
+	same := r.check("7")
+	r.refused("action_mismatch", same+"/redeem", `{"action_hash":"00"}`, r.executor)
+	r.do(200, "POST", same+"/redeem", body, r.executor)
+}
+
+// TestRedeemTooLate redeems before and behind the policy's 30 minutes, and replays behind them.
+func TestRedeemTooLate(t *testing.T) {
+	var ahead atomic.Int64
+	r := newRedeeming(t, func(c *hotpath.Components) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	early, late := r.check("7"), r.check("8")
+	ahead.Store(int64(29 * time.Minute))
+	redeemed := r.do(200, "POST", early+"/redeem", toRedeem, r.executor, "Idempotency-Key: one")
+	ahead.Store(int64(31 * time.Minute))
+	r.refused("check_expired", late+"/redeem", strings.Replace(toRedeem, ":7,", ":8,", 1), r.executor)
+	if again := r.do(200, "POST", early+"/redeem", toRedeem, r.executor, "Idempotency-Key: one"); again.body != redeemed.body {
+		t.Errorf("again: %s", again.body)
+	}
+	r.do(201, "POST", late+"/outcome", `{"status":"voided"}`, r.agent)
+}
+
+// TestWhoAskedEndsNoDoubt: of a check in doubt neither who asked reports, by whatever
+// right, nor who may not release.
+func TestWhoAskedEndsNoDoubt(t *testing.T) {
+	r := newRedeeming(t)
+	path := "/v1/checks/" + field(t, r.do(200, "POST", "/v1/checks", toRedeem, r.gateway).body, "check_id")
+	r.do(200, "POST", path+"/redeem", toRedeem, r.executor)
+	r.do(201, "POST", path+"/in-doubt", ``, r.executor)
+	r.refused("check_already_redeemed", path+"/outcome", `{"status":"failed"}`, r.gateway)
+	r.refused("check_already_redeemed", path+"/outcome", `{"status":"executed"}`, r.gateway)
+	r.do(201, "POST", path+"/outcome", `{"status":"failed"}`, r.another)
 }
