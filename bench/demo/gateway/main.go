@@ -74,7 +74,10 @@ func (s *stage) play(ctx context.Context) error {
 	time.AfterFunc(providerTakes/2, kill)
 	_, lost := agent.CallTool(ctx, refund("charge-4", 1_000))
 	s.say("  the agent's call ends: %v", lost)
-	if agent, kill, err = s.again(ctx, err); err != nil {
+	if err != nil {
+		return err
+	}
+	if agent, kill, err = s.gateway(ctx); err != nil {
 		return err
 	}
 	defer kill()
@@ -83,37 +86,29 @@ func (s *stage) play(ctx context.Context) error {
 	return errors.Join(err, s.compare(ctx))
 }
 
-func (s *stage) again(ctx context.Context, err error) (*sdk.ClientSession, func(), error) {
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.gateway(ctx)
-}
-
 func (s *stage) say(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format+"\n", args...) }
 
 // prepare makes the policy, keys and the gateway's file.
 func (s *stage) prepare(ctx context.Context) error {
-	var key string
+	admin, err := client.New(client.Options{BaseURL: s.API, AdminKey: s.AdminKey})
+	if err != nil {
+		return err
+	}
 	for role, c := range map[string]**client.Client{"author": &s.author, "approver": &s.ann, "gateway": nil} {
-		admin, err := client.New(client.Options{BaseURL: s.API, AdminKey: s.AdminKey})
-		if err != nil {
-			return err
-		}
 		made, err := admin.CreateKey(ctx, client.KeyRequest{Name: role, Grants: client.Grants{Role: role}})
 		if err != nil {
 			return err
 		}
-		if key = made.APIKey; c == nil {
-			err = os.WriteFile(filepath.Join(s.dir, "gateway.key"), []byte(key), 0o600)
+		if c == nil {
+			err = os.WriteFile(filepath.Join(s.dir, "gateway.key"), []byte(made.APIKey), 0o600)
 		} else {
-			*c, err = client.New(client.Options{BaseURL: s.API, APIKey: key})
+			*c, err = client.New(client.Options{BaseURL: s.API, APIKey: made.APIKey})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	_, err := s.author.CreatePolicy(ctx, client.NewPolicy{
+	_, err = s.author.CreatePolicy(ctx, client.NewPolicy{
 		PolicyID: "demo-refunds", Name: "Refunds", Redeem: "required",
 		Rules: []client.Rule{
 			{RuleID: "cap", RuleType: "max_amount", Description: "no refund above 500 USD", Parameters: json.RawMessage(`{"limit":500,"currency":"USD"}`)},

@@ -164,9 +164,7 @@ func inDoubtText(checkID string) string {
 func (c *mappedCall) inDoubt(check *client.Result, a answered) result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), checkTimeout)
 	defer cancel()
-	if err := c.gw.doubt(ctx, check.CheckID); err != nil {
-		c.gw.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", check.CheckID, "error", err)
-	}
+	c.gw.doubt(ctx, check.CheckID)
 	text := inDoubtText(check.CheckID)
 	if a.problem != "" {
 		text += " What happened: " + a.problem

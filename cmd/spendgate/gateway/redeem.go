@@ -36,8 +36,10 @@ func (r *redemptions) keep(checkID, key string) {
 	r.keys[checkID] = key
 }
 
-// doubt records that nobody knows what became of a redeemed check.
-func (g *Gateway) doubt(ctx context.Context, checkID string) error {
-	_, err := g.api.ReportInDoubt(ctx, checkID, "")
-	return err
+// doubt records that nobody knows what became of a redeemed check. Where that fails the
+// service does it by itself, later.
+func (g *Gateway) doubt(ctx context.Context, checkID string) {
+	if _, err := g.api.ReportInDoubt(ctx, checkID, ""); err != nil {
+		g.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", checkID, "error", err)
+	}
 }

@@ -46,9 +46,7 @@ func (c *mappedCall) shadow(fault error) result {
 	default:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), shadowTimeout)
 		defer cancel()
-		if err := c.gw.doubt(ctx, check.CheckID); err != nil {
-			c.gw.log.Warn("what is in doubt was not recorded; the service does it by itself", "check_id", check.CheckID, "error", err)
-		}
+		c.gw.doubt(ctx, check.CheckID)
 	}
 	if failed {
 		r.state = stateError
