@@ -86,6 +86,9 @@ type Components struct {
 	// NoteUsesEvery is how often the store is told which keys were used; 0 is
 	// once a minute.
 	NoteUsesEvery time.Duration
+	// ShadowTimeout bounds how long a check waits for what its draft counted; 0 is
+	// 100 ms.
+	ShadowTimeout time.Duration
 }
 
 // New makes an Authorizer and starts following the configuration. Close the
@@ -93,8 +96,9 @@ type Components struct {
 func New(c Components) *Authorizer {
 	m := newMetrics(c.Registerer)
 	a := &Authorizer{
-		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(), shadows: newShadows(c.Store),
-		local: newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
+		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
+		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
+		local:   newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
 		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// shadowTimeout bounds how long a check waits for what its draft counted.
-	shadowTimeout = 100 * time.Millisecond
+	// defaultShadowTimeout bounds how long a check waits for what its draft counted.
+	defaultShadowTimeout = 100 * time.Millisecond
 	// shadowPause is how long nothing is asked after that failed, so that a slow store
 	// costs few checks that time.
 	shadowPause = time.Second
@@ -31,13 +31,14 @@ type draft struct {
 
 // shadows judges checks by drafts.
 type shadows struct {
-	store  audit.Store
-	places slots
-	resume atomic.Int64 // when the store is asked again, in Unix nanoseconds
+	store   audit.Store
+	timeout time.Duration // of one question to the store
+	places  slots
+	resume  atomic.Int64 // when the store is asked again, in Unix nanoseconds
 }
 
-func newShadows(store audit.Store) *shadows {
-	return &shadows{store: store, places: make(slots, shadowsAtOnce)}
+func newShadows(store audit.Store, timeout time.Duration) *shadows {
+	return &shadows{store: store, timeout: timeout, places: make(slots, shadowsAtOnce)}
 }
 
 // shadow judges a check by the draft of its policy, once for all tries to record it.
@@ -150,7 +151,7 @@ func (s *shadows) take(ctx context.Context, t *audit.DraftTake) (audit.DraftTake
 	if now.UnixNano() < s.resume.Load() {
 		return audit.DraftTaken{}, fmt.Errorf("%w: it failed just now", ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, shadowTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.places.take(ctx); err != nil {
 		return audit.DraftTaken{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
