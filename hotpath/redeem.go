@@ -48,7 +48,7 @@ type ActionMismatchError struct{ Names []string } // what differs; nil for who m
 func (e *ActionMismatchError) Error() string {
 	text := "the action is not the one that was allowed"
 	if e.Names != nil {
-		text += ": " + strings.Join(e.Names, ", ") + " differ"
+		text += ": it differs in " + strings.Join(e.Names, ", ")
 	}
 	return text
 }
