@@ -148,10 +148,9 @@ func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byt
 	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), within("outcome_id", r)+" ORDER BY outcome_id", each)
 }
 
-// Corrections implements verify.Evidence.
-func (s *Snapshot) Corrections(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(),
-		within("check_id", r)+" AND (release = 'd' OR excess = 'e' OR number > 1) ORDER BY check_id, number", each)
+// Steps implements verify.Evidence.
+func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), within("check_id", r)+" ORDER BY check_id, step", each)
 }
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.
@@ -197,6 +196,8 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 				(SELECT id FROM {schema}.violations WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1), 0
 			UNION ALL SELECT (SELECT outcome_id FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2 ORDER BY outcome_id LIMIT 1),
 				(SELECT outcome_id FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2 ORDER BY outcome_id DESC LIMIT 1), 0
+			UNION ALL SELECT (SELECT check_id FROM {schema}.redemptions_open WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id LIMIT 1),
+				(SELECT check_id FROM {schema}.redemptions_open WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1), 0
 			UNION ALL SELECT min(first_id::text COLLATE "C")::uuid, max(last_id::text COLLATE "C")::uuid, sum(octet_length(entries)) / $3
 				FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1) AS bounds`),
 			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(uuid(&low), uuid(&high), &o.Entries)
@@ -281,7 +282,8 @@ func (s *Snapshot) Weigh(ctx context.Context, r verify.Range) (w verify.Weight, 
 			(SELECT coalesce(sum(octet_length(entries)) / $3, 0) FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1),
 			EXISTS (SELECT FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1 AND (first_id >= $1 OR last_id <= $2)),
 			(SELECT count(*) FROM {schema}.violations WHERE id BETWEEN $1 AND $2),
-			(SELECT count(*) FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2),
+			(SELECT count(*) FROM {schema}.outcomes WHERE outcome_id BETWEEN $1 AND $2)
+				+ (SELECT count(*) FROM {schema}.redemptions_open WHERE check_id BETWEEN $1 AND $2),
 			EXISTS (SELECT FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2)`),
 			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(&w.Entries, &w.Edges, &w.Violations, &w.Outcomes, &w.Rows)
 	})
@@ -301,8 +303,10 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations), (SELECT count(*) FROM {schema}.outcomes),
 			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
 			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes), (SELECT count(*) FROM {schema}.events),
-			(SELECT count(*) FROM {schema}.idempotency_keys)`)).
-			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes, &t.Events, &t.IdempotencyKeys)
+			(SELECT count(*) FROM {schema}.idempotency_keys), (SELECT count(*) FROM {schema}.redemption_keys),
+			(SELECT count(*) FROM {schema}.redemptions_open)`)).
+			Scan(&t.Checks, &t.Violations, &t.Outcomes, &t.Batches, &t.Policies, &t.Keys, &t.Changes, &t.Events, &t.IdempotencyKeys,
+				&t.RedemptionKeys, &t.OpenRedemptions)
 	})
 	return t, err
 }

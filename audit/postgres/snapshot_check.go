@@ -38,6 +38,24 @@ func (s *Snapshot) IdempotencyKeys(ctx context.Context, each func(verify.Idempot
 	})
 }
 
+// RedemptionKeys implements verify.Evidence.
+func (s *Snapshot) RedemptionKeys(ctx context.Context, each func(verify.RedemptionKey) error) error {
+	return s.read(ctx, "the lasting keys of redemptions", func(ctx context.Context, tx pgx.Tx) error {
+		var k verify.RedemptionKey
+		return stream(ctx, tx, []any{bytea(&k.Hash), uuid(&k.Check)}, func() error { return each(k) },
+			s.in("SELECT key_hash, check_id FROM {schema}.redemption_keys ORDER BY key_hash"))
+	})
+}
+
+// OpenRedemptions implements verify.Evidence.
+func (s *Snapshot) OpenRedemptions(ctx context.Context, r verify.Range, each func(verify.OpenRedemption) error) error {
+	return s.read(ctx, "the redemptions without an outcome", func(ctx context.Context, tx pgx.Tx) error {
+		var o verify.OpenRedemption
+		return stream(ctx, tx, []any{uuid(&o.Check), utc(&o.Redeemed), &o.Doubted}, func() error { return each(o) },
+			s.in("SELECT check_id, redeemed_at, doubted_at FROM {schema}.redemptions_open "+within("check_id", r)))
+	})
+}
+
 func (s *Snapshot) one(ctx context.Context, what string, into []any, query string, args ...any) error {
 	return s.read(ctx, what, func(ctx context.Context, tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, s.in(query), args...).Scan(into...)

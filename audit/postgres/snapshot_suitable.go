@@ -65,6 +65,10 @@ func verifiedTables() map[string]verified {
 			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "step": "smallint", "number": "smallint", "status": `"char"`, "release": `"char"`,
 			"excess": `"char"`, "amount": "numeric", "may_release": "boolean", "replay": "bytea", "once": "bytea",
 		}, []string{"outcome_id", "check_id", "step", "number"}},
+		"redemption_keys": {[]string{"key_hash", "check_id"}, map[string]string{"key_hash": "bytea", "check_id": "uuid"}, []string{"key_hash", "check_id"}},
+		"redemptions_open": {[]string{"check_id", "redeemed_at", "doubted_at"}, map[string]string{
+			"check_id": "uuid", "redeemed_at": "timestamp with time zone", "doubted_at": "timestamp with time zone",
+		}, []string{"check_id", "redeemed_at"}},
 		"batches": {batches, map[string]string{
 			"chain_id": "uuid", "seq": "bigint", "first_id": "uuid", "last_id": "uuid", "version": "smallint", "head": "bytea", "entries": "bytea",
 		}, batches},

@@ -128,6 +128,7 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 			w.late(policyName(p), created.seq, updated)
 		}
 		w.countSince(p, fields)
+		w.courses.policy(p, fields)
 	}
 	delete(w.policies, p)
 	return nil

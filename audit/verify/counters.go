@@ -29,8 +29,8 @@ func (v *verifier) ended(endMS int64) bool {
 	return endMS != 0 && endMS <= v.overview.At.Add(clocksAhead-audit.KeepCounters).UnixMilli()
 }
 
-// take counts what a check took from budgets, as its outcomes corrected it.
-func (s *slice) take(fields [][]byte, intact bool) error {
+// take counts what a check took from budgets, as the last of its outcomes corrected it.
+func (s *slice) take(fields [][]byte, last *spend.Outcome, intact bool) error {
 	v := s.verifier
 	if len(fields[chain.FieldCharges]) == 0 || v.o.Leaving != nil {
 		return nil
@@ -39,7 +39,6 @@ func (s *slice) take(fields [][]byte, intact bool) error {
 	if err != nil && intact {
 		v.tally.find(Unchecked, checkName(spend.ID(fields[0])), "%v", err)
 	}
-	last := s.correctionOf(spend.ID(fields[0]))
 	principal := spend.Check{KeyID: string(fields[chain.FieldKeyID]), Principal: string(fields[chain.FieldPrincipal])}
 	for i := range taken {
 		if err := v.meet(string(fields[chain.FieldPolicyID]), &taken[i], principal.PrincipalName()); err != nil {
@@ -53,18 +52,6 @@ func (s *slice) take(fields [][]byte, intact bool) error {
 		}
 	}
 	return nil
-}
-
-// correctionOf returns the last outcome of those that correct what a check took; nil if
-// there is none. Checks are asked about in the order of their identifiers.
-func (s *slice) correctionOf(check spend.ID) (last *spend.Outcome) {
-	for len(s.corrections) > 0 && !less(check, s.corrections[0].CheckID) {
-		if s.corrections[0].CheckID == check {
-			last = s.corrections[0]
-		}
-		s.corrections = s.corrections[1:]
-	}
-	return last
 }
 
 // counters compares the counters of budgets with what the recorded checks took

@@ -37,9 +37,12 @@ type Evidence interface {
 	// Outcomes calls each for every outcome of the range, by its own identifier and in
 	// the order of those, with its row as chain.HashOutcomeRow takes it.
 	Outcomes(ctx context.Context, r Range, each func(row []byte) error) error
-	// Corrections is Outcomes of those that correct counters of budgets, or other reports, by the
-	// identifiers of their checks and in the order of those.
-	Corrections(ctx context.Context, r Range, each func(row []byte) error) error
+	// Steps is Outcomes by the identifiers of their checks, in the order of those and of their
+	// steps.
+	Steps(ctx context.Context, r Range, each func(row []byte) error) error
+	// OpenRedemptions calls each for every redeemed check of the range that is noted to be
+	// without an outcome, in any order.
+	OpenRedemptions(ctx context.Context, r Range, each func(OpenRedemption) error) error
 	// Violations calls each for every violation of the range, in the order of
 	// identifiers, with its row encoded as those of checks are.
 	Violations(ctx context.Context, r Range, each func(row []byte) error) error
@@ -84,6 +87,10 @@ type Evidence interface {
 	// IdempotencyKeys calls each for every idempotency key, in the order of their hashes.
 	IdempotencyKeys(ctx context.Context, each func(IdempotencyKey) error) error
 
+	// RedemptionKeys calls each for every lasting key of a redemption, in the order of their
+	// hashes.
+	RedemptionKeys(ctx context.Context, each func(RedemptionKey) error) error
+
 	// EventState is how far events have numbers.
 	EventState(ctx context.Context) (EventState, error)
 	// Events calls each for every event, in the order of their numbers.
@@ -102,7 +109,10 @@ type Evidence interface {
 }
 
 // Totals are how many rows the tables hold.
-type Totals struct{ Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events, IdempotencyKeys int64 }
+type Totals struct {
+	Checks, Violations, Outcomes, Batches, Policies, Keys, Changes, Events, IdempotencyKeys int64
+	RedemptionKeys, OpenRedemptions                                                         int64
+}
 
 // SchemaObject is a table, trigger, constraint, index or function of the schema, the
 // default of a column, or a setting that switches triggers off.
@@ -141,8 +151,8 @@ type Weight struct {
 	Entries    int64 // at most
 	Edges      bool  // a batch begins or ends in it
 	Violations int64
-	Outcomes   int64
-	Rows       bool // there are checks
+	Outcomes   int64 // and redeemed checks that are noted to be without one
+	Rows       bool  // there are checks
 }
 
 // Batch is a batch as it is stored.

@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -25,8 +26,7 @@ type IdempotencyKey struct {
 // keptKeys is how long an idempotency key is its check's.
 const keptKeys = 24 * time.Hour
 
-// keyed is a check that has an idempotency key: 16 bytes of the key's hash, and its
-// identifier.
+// keyed is a check that has a key: what stands for the key's hash, and its identifier.
 type keyed [keyedSize]byte
 
 const keyedSize = 32
@@ -61,21 +61,34 @@ func (s *slice) key(fields [][]byte, proved bool) error {
 	if len(fields[chain.FieldIdempotencyKey]) == 0 || !s.whole() {
 		return nil
 	}
-	k := &s.verifier.keys
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	action := spend.Action{IdempotencyKey: string(fields[chain.FieldIdempotencyKey])}
 	copy(action.ApprovalID[:], fields[chain.FieldApprovalID]) // absent: zero
-	hash := action.KeyHash(string(fields[chain.FieldNamespace]))
+	return s.verifier.keys.add(action.KeyHash(string(fields[chain.FieldNamespace])), id)
+}
+
+// add notes a key of a check.
+func (k *keys) add(hash spend.Hash, id spend.ID) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	part := &k.parts[hash[0]]
-	part.memory = append(append(part.memory, hash[:16]...), id[:]...)
+	short := shortened(hash)
+	part.memory = append(append(part.memory, short[:]...), id[:]...)
 	if len(part.memory) < keyChunk {
 		return nil
 	}
 	if err := k.spill(part); err != nil {
-		return fmt.Errorf("cannot keep idempotency keys in a temporary file: %w", err)
+		return fmt.Errorf("cannot keep keys in a temporary file: %w", err)
 	}
 	return nil
+}
+
+// shortened stands for a hash in the same order: its first half, and what depends on all
+// of it.
+func shortened(hash spend.Hash) (short [16]byte) {
+	all := sha256.Sum256(hash[:])
+	copy(short[:8], hash[:8])
+	copy(short[8:], all[:8])
+	return short
 }
 
 // lose notes a check that is not as it was recorded.
@@ -117,7 +130,7 @@ func (k *keys) sorted(of byte) ([]keyed, error) {
 	for _, at := range part.chunks {
 		all = all[:len(all)+keyChunk]
 		if _, err := k.file.ReadAt(all[len(all)-keyChunk:], at); err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("cannot read idempotency keys from a temporary file: %w", err)
+			return nil, fmt.Errorf("cannot read keys from a temporary file: %w", err)
 		}
 	}
 	all = append(all, part.memory...)
@@ -131,7 +144,10 @@ func (k *keys) sorted(of byte) ([]keyed, error) {
 
 // keyWalk goes through the checks by their keys.
 type keyWalk struct {
-	*verifier
+	keys    *keys
+	again   func(first, second spend.ID) // two have one key
+	removed func(newest spend.ID)        // no row has the key
+
 	part int // that is next
 	left []keyed
 }
@@ -142,80 +158,109 @@ func (v *verifier) idempotencyKeys(ctx context.Context) error {
 	if !v.whole() {
 		return nil
 	}
-	w := keyWalk{verifier: v}
+	w := keyWalk{keys: &v.keys, again: v.keyAgain, removed: func(newest spend.ID) {
+		if v.holds(newest) {
+			v.tally.find(Removed, keyOf(newest), "it is kept until %s", stamp(newest.Time().Add(keptKeys)))
+		}
+	}}
 	err := v.o.Evidence.IdempotencyKeys(ctx, func(row IdempotencyKey) error {
 		v.tally.idempotencyKeys++
 		newest, err := w.newest(row.Hash)
 		if err == nil {
-			w.row(&row, newest)
+			v.keyRow(&row, newest)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	_, err = w.newest(spend.Hash(bytes.Repeat([]byte{0xff}, len(spend.Hash{}))))
-	return err
+	return w.rest()
+}
+
+// rest compares those of greater hashes than any row.
+func (w *keyWalk) rest() error {
+	for {
+		if len(w.left) > 0 {
+			w.next()
+			continue
+		}
+		if w.part == len(w.keys.parts) {
+			return nil
+		}
+		if err := w.load(); err != nil {
+			return err
+		}
+	}
 }
 
 // newest returns the newest check with the key; zero without one. On its way it
 // compares those of smaller hashes, which have no row.
 func (w *keyWalk) newest(hash spend.Hash) (newest spend.ID, err error) {
+	short := shortened(hash)
 	for {
 		for len(w.left) == 0 {
-			if w.part > int(hash[0]) || w.part == len(w.keys.parts) {
+			if w.part > int(hash[0]) {
 				return newest, nil
 			}
-			if w.left, err = w.keys.sorted(byte(w.part)); err != nil {
+			if err := w.load(); err != nil {
 				return newest, err
 			}
-			w.part++
 		}
-		order := bytes.Compare(w.left[0][:16], hash[:16])
-		if order > 0 {
+		switch order := bytes.Compare(w.left[0][:16], short[:]); {
+		case order > 0:
 			return newest, nil
+		case order == 0:
+			return w.take(), nil
 		}
-		n := 1
-		for n < len(w.left) && bytes.Equal(w.left[n][:16], w.left[0][:16]) {
-			w.again(w.left[n-1].check(), w.left[n].check())
-			n++
-		}
-		last := w.left[n-1].check()
-		w.left = w.left[n:]
-		if order == 0 {
-			return last, nil
-		}
-		if w.holds(last) {
-			w.tally.find(Removed, keyOf(last), "it is kept until %s", stamp(last.Time().Add(keptKeys)))
-		}
+		w.next()
 	}
 }
+
+func (w *keyWalk) load() (err error) {
+	w.left, err = w.keys.sorted(byte(w.part))
+	w.part++
+	return err
+}
+
+// take takes the checks of the next key out, and returns the newest.
+func (w *keyWalk) take() spend.ID {
+	n := 1
+	for n < len(w.left) && bytes.Equal(w.left[n][:16], w.left[0][:16]) {
+		w.again(w.left[n-1].check(), w.left[n].check())
+		n++
+	}
+	newest := w.left[n-1].check()
+	w.left = w.left[n:]
+	return newest
+}
+
+func (w *keyWalk) next() { w.removed(w.take()) }
 
 // holds reports whether the key of a check cannot have expired yet.
 func (v *verifier) holds(check spend.ID) bool {
 	return check.Time().Add(keptKeys - lateCommit).After(v.overview.At)
 }
 
-// again compares two checks with one key.
-func (w *keyWalk) again(first, second spend.ID) {
+// keyAgain compares two checks with one key.
+func (v *verifier) keyAgain(first, second spend.ID) {
 	if second.Time().Sub(first.Time()) < keptKeys-lateCommit {
-		w.tally.find(Removed, keyOf(first), "%s has it as well: it was gone by then", checkName(second))
+		v.tally.find(Removed, keyOf(first), "%s has it as well: it was gone by then", checkName(second))
 	}
 }
 
-// row compares a row with the newest check that has its key.
-func (w *keyWalk) row(row *IdempotencyKey, newest spend.ID) {
-	_, lost := w.keys.lost[row.Check]
-	expired := !row.Expires.After(w.overview.At)
+// keyRow compares a row with the newest check that has its key.
+func (v *verifier) keyRow(row *IdempotencyKey, newest spend.ID) {
+	_, lost := v.keys.lost[row.Check]
+	expired := !row.Expires.After(v.overview.At)
 	switch {
 	case row.Check == newest:
 		if row.Expires.Sub(newest.Time().Add(keptKeys)).Abs() > lateCommit {
-			w.tally.find(Altered, keyOf(newest), "it expires at %s, and the check is of %s; or a clock was off", stamp(row.Expires), stamp(newest.Time()))
+			v.tally.find(Altered, keyOf(newest), "it expires at %s, and the check is of %s; or a clock was off", stamp(row.Expires), stamp(newest.Time()))
 		}
-	case !newest.IsZero() && w.holds(newest):
-		w.tally.find(Altered, keyOf(newest), "it is noted as that of %s", checkName(row.Check))
-	case !expired && !lost && w.tally.gone[DayOf(row.Check)] == 0 && !w.tally.isUnread(DayOf(row.Check)):
-		w.tally.find(Inserted, keyOf(row.Check), "there is no such check, or it has another")
+	case !newest.IsZero() && v.holds(newest):
+		v.tally.find(Altered, keyOf(newest), "it is noted as that of %s", checkName(row.Check))
+	case !expired && !lost && v.tally.gone[DayOf(row.Check)] == 0 && !v.tally.isUnread(DayOf(row.Check)):
+		v.tally.find(Inserted, keyOf(row.Check), "there is no such check, or it has another")
 	}
 }
 

@@ -63,8 +63,9 @@ type tally struct {
 	entries, chained atomic.Int64 // of batches, met by time and along the chains
 	stored           atomic.Int64 // checks that are in the database
 	storedViolations atomic.Int64
+	openRedemptions  atomic.Int64
 
-	counters, countersBeyond, approvals, events, idempotencyKeys int64
+	counters, countersBeyond, approvals, events, idempotencyKeys, redemptionKeys int64
 
 	lastCheckpoint time.Time
 	torn           int64

@@ -129,13 +129,13 @@ type copied struct {
 // together, each in the order of identifiers.
 type slice struct {
 	*verifier
-	r           Range
-	entries     []listed         // of checks
-	reported    []listed         // of outcomes
-	corrections []*spend.Outcome // of checks of the slice, by check
-	violations  []copied
-	copies      *copies // that are archived; nil when they are in the database
-	absent      bool    // its day has no partition, and no checks elsewhere
+	r          Range
+	entries    []listed // of checks
+	reported   []listed // of outcomes
+	courses    []course // of checks of the slice, by check
+	violations []copied
+	copies     *copies // that are archived; nil when they are in the database
+	absent     bool    // its day has no partition, and no checks elsewhere
 
 	fields [][]byte // of the row at hand, reused
 	wanted []byte   // its violation, reused
@@ -235,12 +235,14 @@ func (s *slice) outcomes(ctx context.Context) error {
 		}
 		if len(s.reported) == 0 || s.reported[0].ID != id {
 			s.tally.find(Inserted, outcomeName(id), "no batch lists it")
+			s.verifier.courses.lose(s.fields)
 			return nil
 		}
 		e := s.reported[0]
 		s.reported = s.reported[1:]
 		if chain.HashOutcomeRow(row) != e.Row {
 			s.tally.find(Altered, outcomeName(id), "its row is not the one that %s was committed with", batchName(e.place.Chain, e.place.Seq))
+			s.verifier.courses.lose(s.fields)
 		}
 		return nil
 	})
@@ -250,12 +252,7 @@ func (s *slice) outcomes(ctx context.Context) error {
 	for _, e := range s.reported {
 		removed(e)
 	}
-	return s.o.Evidence.Corrections(ctx, s.r, func(row []byte) error {
-		if o, err := chain.ParseOutcome(row); err == nil { // what cannot be read is named as altered
-			s.corrections = append(s.corrections, o)
-		}
-		return nil
-	})
+	return s.loadCourses(ctx)
 }
 
 // row compares a stored check with its entry and its violation.
@@ -281,7 +278,11 @@ func (s *slice) row(row []byte) error {
 	if err := s.key(s.fields, listed && intact); err != nil {
 		return err
 	}
-	return s.take(s.fields, intact)
+	c := s.courseOf(id)
+	if listed && intact {
+		s.held(c)
+	}
+	return s.take(s.fields, c.last, intact)
 }
 
 // violation compares the copy of a check that is there.

@@ -43,7 +43,7 @@ type Checkpoints struct {
 // Verify compares everything in the range with what it was recorded with. An
 // error means that it could not be done; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
-	v := &verifier{o: o, known: newKnown(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
+	v := &verifier{o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
 	if v.o.Workers <= 0 {
 		v.o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -57,20 +57,20 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 		return v.tally.summary(), err
 	}
 	err = errors.Join(
-		v.checkpoints(ctx), // first: the chains are held to them
+		v.checkpoints(ctx),   // first: the chains are held to them
+		v.configuration(ctx), // before the checks, which are held to their policies
 		v.parallel(ctx, v.timeTasks),
 		v.parallel(ctx, v.chainTasks),
-		v.configuration(ctx),
 	)
 	for day, count := range v.tally.gone {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
-	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.events, v.schema, v.totals} {
+	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals} {
 		if err == nil {
 			err = compare(ctx)
 		}
 	}
-	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close())
+	return v.tally.summary(), errors.Join(err, v.counts.close(), v.met.close(), v.keys.close(), v.once.close())
 }
 
 type verifier struct {
@@ -81,6 +81,8 @@ type verifier struct {
 	known    known  // by the checkpoints
 	counts   counts // by the charges of checks
 	keys     keys
+	once     keys // lasting keys of redemptions
+	courses  courses
 	met      counts // the principals whose checks took from counters
 	limits   map[budgetSince]limit
 
@@ -164,6 +166,8 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"changes", t.changes.Load(), held.Changes},
 		{"events", t.events, held.Events},
 		{"idempotency_keys", t.idempotencyKeys, held.IdempotencyKeys},
+		{"redemption_keys", t.redemptionKeys, held.RedemptionKeys},
+		{"redemptions_open", t.openRedemptions.Load(), held.OpenRedemptions},
 	} {
 		if table.met != table.held {
 			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held, table.met)

@@ -192,6 +192,10 @@ class Verifier:
         self.authors = {}  # (policy_id, version) to who wrote it: key_id, names
         self.asks = {}  # check that asks for an approval to what it asks, and of which version
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
+        self.steps = {}  # check to the fields of its outcomes
+        self.stray = set()  # checks with an outcome that is named
+        self.judged = {}  # check to its fields, of those that are as recorded and have outcomes
+        self.terms = {}  # (policy_id, version) to what it says of redemptions
 
     def find(self, kind, subject):
         self.findings.add(f"{kind} {subject}")
@@ -303,6 +307,9 @@ class Verifier:
         reported = {i: listed.pop(i) for i in [i for i in listed if i[6] >> 4 == 8]}
         for row, fields in self.database.copy(f"SELECT {OUTCOME} FROM outcomes"):
             stored = reported.pop(fields[0], None)
+            self.steps.setdefault(fields[1], []).append(fields)
+            if stored != sha("spendgate outcome 1", row):
+                self.stray.add(fields[1])
             number, corrects = integer(fields[5]), fields[7] == b"d" or fields[8] == b"e"
             if number > self.last.get(fields[1], (0,))[0]:
                 self.last[fields[1]] = number, corrects and fields[6], Decimal((fields[9] or b"0").decode())
@@ -322,6 +329,8 @@ class Verifier:
             stored = listed.pop(check, None)
             intact = stored is None or hash_check(row, fields) == stored
             self.approval(fields, intact)
+            if stored and intact and check in self.steps:
+                self.judged[check] = fields
             if stored is None or not intact:
                 self.lost.add(check)
             elif fields[22]:
@@ -567,6 +576,7 @@ class Verifier:
             elif stored != sha("spendgate policy 1", row):
                 self.find("altered", name)
                 continue
+            self.terms[fields[0], fields[1]] = json.loads(fields[10] or b"{}")
             version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
             for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
                 if rule.get("rule_id") in budgets:
@@ -630,12 +640,75 @@ class Verifier:
             if at(check) + day - minute > now:
                 self.find("removed", name(check))
 
+    def redemptions(self):
+        """What follows from the steps of a check: see Redemptions in the document."""
+        minute, quarter, found, keys = 60 * 1000000, 15 * 60 * 1000000, [], {}
+
+        def at(identifier):
+            return int.from_bytes(identifier[:6], "big") * 1000 - EPOCH
+
+        def shares(fields, by):
+            return fields[12] == by[12] or fold(fields[13] or fields[12]) == fold(by[13] or by[12])
+
+        noted = {check: times for _, (check, *times) in self.database.copy("SELECT check_id, redeemed_at, doubted_at FROM redemptions_open")}
+        for check in [*self.steps, *(noted.keys() - self.steps.keys())]:
+            redeemed, doubt, reported, unredeemed, other = None, None, False, None, None
+            for o in sorted(self.steps.get(check, ()), key=lambda o: o[4] or b""):
+                status, stray = o[6], False
+                if status == b"r":
+                    stray = redeemed is not None or integer(o[4]) != 1
+                    redeemed = redeemed or (None if stray else o)
+                    if o[17]:
+                        keys.setdefault(o[17], set()).add(check)
+                elif status == b"d":
+                    stray = redeemed is None or doubt is not None or reported
+                    if not stray:
+                        doubt = o
+                        stray = at(o[0]) < at(redeemed[0]) + quarter - minute if o[12] == b"system" else not shares(o, redeemed)
+                elif redeemed is None:
+                    unredeemed = unredeemed or (o if status == b"x" else None)
+                elif not shares(o, redeemed):
+                    stray = o[15] != b"\1" or not reported and doubt is None
+                    other = other or (None if stray else o)
+                if stray:
+                    found.append((check, "inserted", f"outcome {o[0].hex()}"))
+                reported = reported or status in (b"x", b"f", b"v")
+            due, row = redeemed is not None and not reported, noted.get(check)
+            if (row is not None) != due:
+                found.append((check, "removed" if due else "inserted", f"open redemption of check chk_{check.hex()}"))
+            elif due:
+                times = [(redeemed, row[0]), (doubt, row[1])]
+                if any((o is None) != (t is None) or o and abs(integer(t) - at(o[0])) > minute for o, t in times):
+                    found.append((check, "altered", f"open redemption of check chk_{check.hex()}"))
+            fields = self.judged.get(check)
+            if not fields:
+                continue
+            terms = self.terms.get((fields[17], fields[5]))
+            if redeemed is None:
+                if unredeemed and terms and terms.get("required"):
+                    found.append((check, "inserted", f"outcome {unredeemed[0].hex()}"))
+            elif fields[10] != b"a" or terms is not None and at(redeemed[0]) > at(check) + terms.get("within_minutes", 15) * minute + minute:
+                found.append((check, "inserted", f"outcome {redeemed[0].hex()}"))
+            elif other and {fold(n) for n in (fields[29], fields[31], fields[32]) if n} & {fold(n) for n in (other[12], other[13]) if n}:
+                found.append((check, "inserted", f"outcome {other[0].hex()}"))
+        for _, (key, check) in self.database.copy("SELECT key_hash, check_id FROM redemption_keys"):
+            under = sorted(keys.pop(key, ()))
+            found += [(first, "removed", f"lasting key of check chk_{first.hex()}") for first in under[:-1]]
+            if not under:
+                found.append((check, "inserted", f"lasting key of check chk_{check.hex()}"))
+            elif check != under[-1]:
+                found.append((under[-1], "altered", f"lasting key of check chk_{under[-1].hex()}"))
+        found += [(check, "removed", f"lasting key of check chk_{check.hex()}") for under in keys.values() for check in under]
+        for check, kind, subject in found:
+            if check not in self.stray:
+                self.find(kind, subject)
+
     def source(self, kind, source):
         """What an event of that type is of."""
         number = int.from_bytes(source[8:], "big")
         return {
             "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
-            "o": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
+            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}",
         }.get(kind, f"change {number} of the configuration")
 
     def due(self):
@@ -676,8 +749,8 @@ class Verifier:
             for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
                 note(source, letter, (policy, agent), None, *end)
         of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
-        for source, check, release, excess, *end in rows("outcome_id, check_id, release, excess", "outcomes"):
-            note(source, "o" + ("p" if release == b"p" else "") + ("x" if excess in (b"e", b"p") else ""), of.get(check), None, *end)
+        for source, check, status, release, excess, *end in rows("outcome_id, check_id, status, release, excess", "outcomes"):
+            note(source, {b"r": "m", b"d": "n"}.get(status, "o") + ("p" if release == b"p" else "") + ("x" if excess in (b"e", b"p") else ""), of.get(check), None, *end)
         return due, state
 
     def events(self):
@@ -856,6 +929,7 @@ def main():
     v.counters()
     v.approvals()
     v.keys()
+    v.redemptions()
     v.events()
     v.schema(args.schema)
     if args.checkpoint:

@@ -1,0 +1,272 @@
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// RedemptionKey is a row of the lasting keys of redemptions.
+type RedemptionKey struct {
+	Hash  spend.Hash // spend.Outcome.Once
+	Check spend.ID
+}
+
+// OpenRedemption is a redeemed check that is noted to be without an outcome.
+type OpenRedemption struct {
+	Check    spend.ID
+	Redeemed time.Time
+	Doubted  *time.Time // nil until it is in doubt
+}
+
+// course is what the steps of a check come to, where its row is to be held to them.
+type course struct {
+	check    spend.ID
+	last     *spend.Outcome // the last that corrects what the check took, or a report; nil without one
+	redeemed *spend.Outcome
+	doubt    *spend.Outcome
+	reported bool
+	executed spend.ID // the first report that says so without a redemption
+	other    *spend.Outcome
+}
+
+// plain reports whether nothing is to be compared with the check.
+func (c *course) plain(required bool) bool {
+	return c.last == nil && c.redeemed == nil && (c.executed.IsZero() || !required)
+}
+
+// courses are what is known of redemptions beside the rows of a slice.
+type courses struct {
+	terms    map[PolicyVersion]spend.RedeemTerms // of versions that are as they were recorded
+	required bool                                // by any of them
+
+	mu       sync.Mutex
+	lost     map[spend.ID]struct{} // checks with a step that is named, so that the others prove nothing
+	suspects []suspect
+}
+
+// suspect is a finding, unless a step of the check has one of its own.
+type suspect struct {
+	check spend.ID
+	Finding
+}
+
+func newCourses() courses {
+	return courses{terms: make(map[PolicyVersion]spend.RedeemTerms), lost: make(map[spend.ID]struct{})}
+}
+
+// policy notes what a version says of redemptions.
+func (c *courses) policy(p PolicyVersion, fields [][]byte) {
+	terms, err := spend.ParseRedeemTerms(string(fields[slices.Index(chain.PolicyColumns(), "redeem")]))
+	if err != nil {
+		return // it was not recorded so: its hash tells
+	}
+	c.terms[p] = terms
+	c.required = c.required || terms.Required
+}
+
+// lose notes the check of an outcome that is not as it was recorded.
+func (c *courses) lose(fields [][]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(fields[1]) == len(spend.ID{}) {
+		c.lost[spend.ID(fields[1])] = struct{}{}
+	}
+}
+
+func (c *courses) suspect(check spend.ID, kind Kind, subject, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspects = append(c.suspects, suspect{check, Finding{kind, subject, fmt.Sprintf(format, args...)}})
+}
+
+// stray names a step that no node records.
+func (s *slice) stray(o *spend.Outcome, why string) {
+	s.verifier.courses.suspect(o.CheckID, Inserted, outcomeName(o.ID), "it is recorded as %s of %s: %s", o.Status, checkName(o.CheckID), why)
+}
+
+// loadCourses reads the steps of the slice's checks, and compares with them which of these
+// are noted as redeemed and without an outcome.
+func (s *slice) loadCourses(ctx context.Context) error {
+	open := make(map[spend.ID]OpenRedemption)
+	err := s.o.Evidence.OpenRedemptions(ctx, s.r, func(o OpenRedemption) error {
+		s.tally.openRedemptions.Add(1)
+		open[o.Check] = o
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var c course
+	end := func() {
+		s.open(&c, open)
+		if !c.plain(s.verifier.courses.required) {
+			s.courses = append(s.courses, c)
+		}
+	}
+	err = s.o.Evidence.Steps(ctx, s.r, func(row []byte) error {
+		o, err := chain.ParseOutcome(row)
+		if err != nil {
+			return nil //nolint:nilerr // it is named as altered
+		}
+		if o.CheckID != c.check {
+			end()
+			c = course{check: o.CheckID}
+		}
+		s.follow(&c, o)
+		if o.Status == spend.Redeemed && !o.Once.IsZero() && s.whole() {
+			return s.verifier.once.add(o.Once, o.CheckID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	end()
+	for check := range open {
+		s.verifier.courses.suspect(check, Inserted, openName(check), "the check was not redeemed")
+	}
+	return nil
+}
+
+// follow adds a step, and names one that cannot follow from those before (S74).
+func (s *slice) follow(c *course, o *spend.Outcome) {
+	if o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted || o.Number > 1 {
+		c.last = o
+	}
+	by := c.redeemed
+	switch {
+	case o.Status == spend.Redeemed && by != nil:
+		s.stray(o, "it was redeemed before")
+	case o.Status == spend.Redeemed && o.Step != 1:
+		s.stray(o, "it had an outcome before")
+	case o.Status == spend.Redeemed:
+		c.redeemed = o
+	case o.Status == spend.InDoubt && (by == nil || c.doubt != nil || c.reported):
+		s.stray(o, "it is not redeemed, in doubt before or has an outcome")
+	case o.Status == spend.InDoubt:
+		c.doubt = o
+		if o.KeyID != spend.SystemKey && !redeemer(by, o) {
+			s.stray(o, "by another than who redeemed it")
+		} else if o.KeyID == spend.SystemKey && o.ID.Time().Before(by.ID.Time().Add(spend.DoubtAfter-lateCommit)) {
+			s.stray(o, "it was redeemed at "+stamp(by.ID.Time())+", and the service waits for "+spend.DoubtAfter.String())
+		}
+	case by == nil && o.Status == spend.Executed && c.executed.IsZero():
+		c.executed = o.ID
+	case by != nil && !redeemer(by, o):
+		if !o.MayRelease || !c.reported && c.doubt == nil {
+			s.stray(o, "by another than who redeemed it")
+		} else if c.other == nil {
+			c.other = o
+		}
+	}
+	c.reported = c.reported || o.Status.Known()
+}
+
+// redeemer reports whether a step may be by who redeemed: by the API key, or by another of
+// its principal.
+func redeemer(by, o *spend.Outcome) bool {
+	return o.KeyID == by.KeyID || spend.SameName(o.Reporter(), by.Reporter())
+}
+
+// open compares what is noted of a check with its steps, and takes it out.
+func (s *slice) open(c *course, noted map[spend.ID]OpenRedemption) {
+	row, is := noted[c.check]
+	delete(noted, c.check)
+	due := c.redeemed != nil && !c.reported
+	name, found := openName(c.check), &s.verifier.courses
+	apart := func(at time.Time, o *spend.Outcome) bool { return at.Sub(o.ID.Time()).Abs() > lateCommit }
+	switch {
+	case is && !due:
+		found.suspect(c.check, Inserted, name, "the check was not redeemed, or has an outcome")
+	case due && !is:
+		found.suspect(c.check, Removed, name, "%s has it", outcomeName(c.redeemed.ID))
+	case due && ((row.Doubted != nil) != (c.doubt != nil) || apart(row.Redeemed, c.redeemed) || c.doubt != nil && apart(*row.Doubted, c.doubt)):
+		found.suspect(c.check, Altered, name, "it is noted otherwise than its steps have it, or a commit was held up, or a clock was off")
+	}
+}
+
+// courseOf returns what became of a check; nothing where nothing is to be compared. Checks
+// are asked about in the order of their identifiers.
+func (s *slice) courseOf(check spend.ID) (c course) {
+	for len(s.courses) > 0 && !less(check, s.courses[0].check) {
+		if s.courses[0].check == check {
+			c = s.courses[0]
+		}
+		s.courses = s.courses[1:]
+	}
+	return c
+}
+
+// held holds what became of a check to the check, the row at hand, and to the version of
+// the policy that judged it.
+func (s *slice) held(c course) {
+	version := binary.BigEndian.Uint32(s.fields[chain.FieldPolicyVersion])
+	terms, is := s.verifier.courses.terms[PolicyVersion{string(s.fields[chain.FieldPolicyID]), int(version)}]
+	switch by := c.redeemed; {
+	case by == nil && is && terms.Required && !c.executed.IsZero():
+		s.verifier.courses.suspect(c.check, Inserted, outcomeName(c.executed),
+			"it is recorded as executed of %s, which was not redeemed, as its policy requires", checkName(c.check))
+	case by == nil:
+	case string(s.fields[chain.FieldDecision]) != "a":
+		s.stray(by, "it was not allowed")
+	case is && by.ID.Time().After(c.check.Time().Add(terms.Within()+lateCommit)):
+		s.stray(by, "it was older than its policy allows")
+	case c.other != nil:
+		asked := audit.Party{KeyID: string(s.fields[chain.FieldKeyID]), Principal: string(s.fields[chain.FieldPrincipal]), Owner: string(s.fields[chain.FieldOwner])}
+		if asked.Shares(audit.Party{KeyID: c.other.KeyID, Principal: c.other.Reporter()}) {
+			s.stray(c.other, "by who asked for it, and did not redeem it")
+		}
+	}
+}
+
+// redemptions names what the walk over the checks suspected, and compares the lasting
+// keys of redemptions with those (G14).
+func (v *verifier) redemptions(ctx context.Context) error {
+	named := make(map[string]bool)
+	for _, s := range v.courses.suspects {
+		if _, lost := v.courses.lost[s.check]; !lost && !named[s.Subject] {
+			named[s.Subject] = true
+			v.tally.find(s.Kind, s.Subject, "%s", s.Detail)
+		}
+	}
+	if !v.whole() {
+		return nil
+	}
+	find := func(kind Kind, check spend.ID, detail string, args ...any) {
+		if _, lost := v.courses.lost[check]; !lost {
+			v.tally.find(kind, onceName(check), detail, args...)
+		}
+	}
+	w := keyWalk{keys: &v.once, again: func(first, second spend.ID) {
+		if first != second {
+			find(Removed, first, "%s was redeemed under it as well", checkName(second))
+		}
+	}, removed: func(check spend.ID) { find(Removed, check, "the check was redeemed under it") }}
+	err := v.o.Evidence.RedemptionKeys(ctx, func(row RedemptionKey) error {
+		v.tally.redemptionKeys++
+		check, err := w.newest(row.Hash)
+		switch {
+		case err != nil || check == row.Check:
+		case check.IsZero():
+			find(Inserted, row.Check, "the check was not redeemed under it")
+		default:
+			find(Altered, check, "it is noted as that of %s", checkName(row.Check))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.rest()
+}
+
+func openName(check spend.ID) string { return "open redemption of " + checkName(check) }
+func onceName(check spend.ID) string { return "lasting key of " + checkName(check) }
