@@ -203,7 +203,7 @@ func TestCountsInSteps(t *testing.T) {
 
 // What was restored or cloned delivers nothing until an admin says so.
 func TestRestoredWebhooks(t *testing.T) {
-	url := fleet.TestSchema(t)
+	url := fleet.OwnTestDatabase(t) // nodes are sessions of the same database
 	s := open(t, url, true)
 	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: time.Now()}
 	if err := s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0); err != nil {

@@ -5,6 +5,7 @@ import { Overview } from "./pages/overview.js";
 import { Checks } from "./pages/checks.js";
 import { Violations } from "./pages/violations.js";
 import { Policies } from "./pages/policies.js";
+import { Backtests } from "./pages/backtests.js";
 import { Budgets } from "./pages/budgets.js";
 import { Events } from "./pages/events.js";
 import { Webhooks } from "./pages/webhooks.js";
@@ -16,6 +17,7 @@ export const pages = [
   { path: "checks", title: "Checks", scope: "checks:read", show: Checks },
   { path: "violations", title: "Violations", scope: "checks:read", show: Violations },
   { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
+  { path: "backtests", title: "Backtests", scope: "backtests:write", show: Backtests },
   { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },
   { path: "events", title: "Events", scope: "events:read", show: Events },
   { path: "webhooks", title: "Webhooks", scope: "admin", show: Webhooks },

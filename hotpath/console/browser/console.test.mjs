@@ -25,7 +25,7 @@ const ask = (more = {}) => send("POST", "/v1/checks", { agent_id: "bot", policy_
 
 // open signs a key in, in a context of its own.
 async function open(key, options = {}) {
-  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 860 }, colorScheme: options.dark ? "dark" : "light" });
+  const context = await browser.newContext({ viewport: options.viewport ?? { width: 1280, height: 860 }, colorScheme: options.dark ? "dark" : "light", reducedMotion: "reduce" }); // contrast is measured when nothing fades
   const page = await context.newPage();
   page.on("pageerror", (e) => faults.push(e.message));
   page.on("console", (m) => /Content Security|Trusted/.test(m.text()) && faults.push(m.text()));
@@ -153,6 +153,32 @@ test("the editor shows faults at their place, and stores", async () => {
   await page.context().close();
 });
 
+test("a backtest of a tighter limit, the draft beside, its promotion", async () => {
+  await send("POST", "/v1/policies", { policy_id: "tried", name: "Tried", rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 500 } }] }, { "X-API-Key": (await person("lena", { role: "author" })).api_key });
+  const of = (amount) => ask({ policy_id: "tried", amount });
+  for (const amount of [100, 300.25, 400]) assert.equal((await of(amount)).decision, "allow");
+  const page = await open((await person("lena", { role: "author" })).api_key);
+  await new Promise((done) => setTimeout(done, 1100)); // the checks are before the time that is given
+  await show(page, "#/policies/tried/edit");
+  const area = page.locator("textarea");
+  await area.fill((await area.inputValue()).replace("500", "200"));
+  await page.click("text=Begin a backtest");
+  await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser", { timeout: 60000 });
+  assert.match(await page.textContent("td.flip"), /^2\s*700\.25 USD$/);
+  assert.equal(await page.locator("ul[aria-label=Flips] li").count(), 2);
+  await page.goBack();
+  await area.fill((await area.inputValue()).replace("500", "200"));
+  await page.click("text=Judge beside it, as a draft");
+  await page.waitForSelector("text=It judges every check beside version 1");
+  assert.equal((await of(250)).decision, "allow");
+  await page.click("text=Read again");
+  await page.waitForSelector("text=1 check would be decided otherwise: 1 stricter");
+  await page.click("text=Promote it to version 2");
+  await page.waitForSelector("text=cap: limit was 500 and is 200");
+  assert.equal((await of(260)).decision, "block");
+  await page.context().close();
+});
+
 test("ten thousand checks", async () => {
   const check = (i) => ({ check_id: `chk_${String(i).padStart(32, "0")}`, decision: "allow", timestamp: "2026-07-04T10:11:12.034Z", violated_rule_id: null, outcome: null,
     action: { amount: "AMOUNT", currency: "USD", action_type: "refund", counterparty: `c-${i}`, agent_id: "bot", policy_id: "asked" } });
@@ -199,11 +225,13 @@ test("a lost node, and a key that is deactivated", async () => {
 });
 
 test("every page, light and dark: nothing for axe, no overflow, the first view", async () => {
-  const key = await person("kim", { role: undefined, scopes: ["policies:read", "policies:write", "approvals:read", "approvals:decide", "checks:read", "budgets:read", "events:read"] });
+  const key = await person("kim", { role: undefined, scopes: ["policies:read", "policies:write", "backtests:write", "approvals:read", "approvals:decide", "checks:read", "budgets:read", "events:read"] });
   const asked = await ask();
+  await send("PUT", "/v1/policies/asked/draft", { name: "Asked", rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 100 } }] }, { "X-API-Key": key.api_key });
+  const tried = await send("POST", "/v1/backtests", { policy_id: "asked", version: 1, from: new Date(Date.now() - 3600e3).toISOString(), to: new Date().toISOString() }, { "X-API-Key": key.api_key });
   for (const dark of [false, true]) {
     const page = await open(key.api_key, { admin: true, dark, viewport: dark ? phone : undefined });
-    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/violations", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/budgets", "#/events", "#/webhooks", "#/keys"];
+    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/violations", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/events", "#/webhooks", "#/keys"];
     for (const hash of hashes) {
       await show(page, hash);
       await page.waitForFunction(() => !document.querySelector(".loading"));

@@ -16,8 +16,8 @@ const queryOf = (values) => {
 };
 
 // call sends a request and returns its body, parsed, or text of it with `raw`.
-// Options: query, body (an object or a JSON text), admin, wait (seconds), signal, and keys
-// instead of those of the session.
+// Options: query, body (an object or a JSON text), admin, wait (seconds), signal, ifMatch,
+// and keys instead of those of the session.
 export async function call(method, path, options = {}) {
   const { apiKey, adminKey } = options.keys ?? session();
   const headers = { Accept: "application/json" };
@@ -25,6 +25,7 @@ export async function call(method, path, options = {}) {
   else if (apiKey) headers["X-API-Key"] = apiKey;
   const preferred = [options.wait && `wait=${options.wait}`, options.textAmounts && "amounts=string"].filter(Boolean);
   if (preferred.length) headers.Prefer = preferred.join(", ");
+  if (options.ifMatch !== undefined) headers["If-Match"] = String(options.ifMatch);
   let body;
   if (options.body !== undefined) {
     headers["Content-Type"] = "application/json";

@@ -2,9 +2,11 @@
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { get } from "./api.js";
 
+const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
+
 // useLoad reads when it is first shown and when what it depends on changes. The data of
 // before stays until there is new; with `every` it is read again after so many
-// milliseconds while the tab is looked at, also after a failure.
+// milliseconds while the tab is looked at. What may pass, as a lost node, is tried again.
 export function useLoad(read, depends, every = 0) {
   const [state, setState] = useState({ data: undefined, error: null, loading: true });
   const [turn, setTurn] = useState(0);
@@ -12,21 +14,21 @@ export function useLoad(read, depends, every = 0) {
   const shown = useRef(key);
   useEffect(() => {
     const stop = new AbortController();
-    let timer;
+    let timer, pause = every;
     const once = async () => {
       clearTimeout(timer);
-      let pause = every;
+      pause = every;
       try {
         const data = await read(stop.signal);
         if (!stop.signal.aborted) setState({ data, error: null, loading: false });
       } catch (error) {
         if (stop.signal.aborted) return;
-        pause = every && Math.max(every, (error.retryAfter ?? 0) * 1000);
+        if (every || passes(error)) pause = Math.max(every, 2000, (error.retryAfter ?? 0) * 1000);
         setState((before) => ({ ...before, error, loading: false }));
       }
-      if (every && !stop.signal.aborted && !document.hidden) timer = setTimeout(once, pause);
+      if (pause && !stop.signal.aborted && !document.hidden) timer = setTimeout(once, pause);
     };
-    const seen = () => { if (every && !document.hidden) once(); };
+    const seen = () => { if (pause && !document.hidden) once(); };
     const changed = shown.current !== key;
     shown.current = key;
     setState((before) => ({ data: changed ? undefined : before.data, error: null, loading: true }));

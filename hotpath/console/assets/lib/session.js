@@ -37,7 +37,8 @@ const roles = {
   agent: "checks:write checks:read policies:read outcomes:write budgets:read approvals:read",
   author: "policies:read policies:write checks:read budgets:read backtests:write",
   approver: "approvals:read approvals:decide checks:read policies:read budgets:read",
-  executor: "outcomes:write outcomes:release checks:read",
+  executor: "checks:redeem outcomes:write outcomes:release checks:read",
+  gateway: "checks:write checks:redeem outcomes:write outcomes:release checks:read policies:read budgets:read approvals:read",
   auditor: "checks:read policies:read budgets:read approvals:read events:read",
   full: "checks:write checks:read policies:read policies:write budgets:read outcomes:write approvals:read backtests:write events:read",
 };

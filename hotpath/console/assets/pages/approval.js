@@ -21,7 +21,8 @@ function useApproval(id) {
   useEffect(() => {
     const stop = new AbortController();
     (async () => {
-      for (let wait = 0; !stop.signal.aborted; wait = 25) {
+      let wait = 0;
+      while (!stop.signal.aborted) {
         const began = Date.now();
         try {
           const approval = await get(`/v1/approvals/${segment(id)}`, { wait, signal: stop.signal });
@@ -30,6 +31,7 @@ function useApproval(id) {
           if (approval.status !== "pending" && approval.status !== "approved") return;
           if (wait && Date.now() - began < 4000) await pause(2000, stop.signal); // it was not held
           if (approval.status === "approved") await pause(5000, stop.signal);
+          wait = 25;
         } catch (error) {
           if (stop.signal.aborted) return;
           setState((s) => ({ ...s, error }));

@@ -76,9 +76,13 @@ function Why({ c }) {
 
 function Outcome({ c }) {
   if (c.decision !== "allow") return null;
-  const o = c.outcome;
+  const [o, r] = [c.outcome, c.redemption];
   return html`
     <section><h2>What became of it</h2>
+      ${r && html`<${Facts} of=${[
+        ["Redeemed by", html`<bdi>${r.principal}</bdi>`], ["Redeemed", html`<${Time} at=${r.redeemed_at} />`],
+        ["In doubt since", r.in_doubt_at && html`<${Time} at=${r.in_doubt_at} />`],
+      ]} />`}
       ${!o ? html`<p class="hint">Nothing was reported yet.</p>` : html`<${Facts} of=${[
         ["Outcome", html`<${Badge} of=${o.status} />`],
         ["Moved", o.amount !== null && html`<${Amount} value=${o.amount} currency=${c.action?.currency} />`],

@@ -11,7 +11,7 @@ export const reasons = ["max_amount_exceeded", "currency_not_covered", "refund_a
 
 const filters = [
   ["decision", "Decision", ["allow", "block", "escalate"]],
-  ["outcome", "Outcome", ["none", "executed", "failed", "voided"]],
+  ["outcome", "Outcome", ["none", "executed", "failed", "voided", "in_doubt"]],
   ["action_type", "Type", ["refund", "credit", "discount", "spend"]],
   ["reason_code", "Reason", reasons],
   ["agent_id", "Agent"], ["policy_id", "Policy"], ["counterparty", "Counterparty"], ["idempotency_key", "Idempotency key"], ["approval_id", "Approval"],

@@ -6,6 +6,8 @@ import { go, link } from "../lib/route.js";
 import { useLoad } from "../lib/load.js";
 import { differences } from "../lib/diff.js";
 import { Badge, Failure, Field, Head, Linked, Loading } from "../lib/parts.js";
+import { Begin } from "./backtests.js";
+import { putDraft } from "./draft.js";
 import { bodyOf } from "./policies.js";
 
 const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
@@ -26,21 +28,26 @@ function Form({ before, id }) {
   const area = useRef(null);
   const syntax = syntaxFault(text);
   const shown = syntax ? [syntax] : faults;
-  const store = async () => {
+  const send = async (request, where) => {
     setBusy(true);
     setError(null);
     setFaults([]);
     try {
-      const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
-      const extra = { ...(note.trim() && { note: note.trim() }), ...(dropped.length && { drop_budgets: dropped }) };
-      const stored = await post("/v1/policies", print({ ...parse(text), ...extra }));
-      go(link("policies", stored.policy_id));
+      go(where(await request(note.trim() ? { note: note.trim() } : {})));
     } catch (e) {
       if (e.status === 422) setFaults(faultsOf(e.message, text));
       setError(e);
       setBusy(false);
     }
   };
+  const store = () => send((extra) => {
+    const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
+    return post("/v1/policies", print({ ...parse(text), ...extra, ...(dropped.length && { drop_budgets: dropped }) }));
+  }, (stored) => link("policies", stored.policy_id));
+  const shadow = () => send((extra) => {
+    const { policy_id: _, ...draft } = parse(text);
+    return putDraft(id, print({ ...draft, ...extra }));
+  }, () => link("policies", [id, "draft"]));
   const to = (line) => {
     const begin = text.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
     area.current.focus();
@@ -57,7 +64,9 @@ function Form({ before, id }) {
     ${(error?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
     ${!syntax && id && html`<section><h2>What changes</h2><ul class="rules">${changed(before, text).map((d) => html`<li>${d}</li>`)}</ul></section>`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
-    <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button></p>
+    <p class="buttons"><button class="primary" disabled=${busy || Boolean(syntax)} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
+      ${id && html` <button disabled=${busy || Boolean(syntax)} onClick=${shadow}>Judge beside it, as a draft</button>`}</p>
+    ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} />`}
     ${id && html`<${TryOut} id=${id} />`}`;
 }
 

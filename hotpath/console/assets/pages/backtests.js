@@ -1,0 +1,77 @@
+// Backtests: a policy over what was recorded.
+import { html, useState } from "../lib/html.js";
+import { get, post, segment } from "../lib/api.js";
+import { print } from "../lib/json.js";
+import { go, link } from "../lib/route.js";
+import { may } from "../lib/session.js";
+import { useLoad, usePages } from "../lib/load.js";
+import { Badge, Empty, Facts, Failure, Field, Head, Loading, Pages, PlainTime, Time, Who } from "../lib/parts.js";
+import { flipRow, NoFlips, Report } from "./report.js";
+
+const ended = (status) => status !== "queued" && status !== "running";
+
+export function Backtests({ route }) {
+  if (route.part) return html`<${Backtest} key=${route.part} id=${route.part} />`;
+  const list = usePages("/v1/backtests", { limit: 50 });
+  return html`
+    <${Head} title="Backtests"><button onClick=${list.reload}>Read again</button><//>
+    <p class="hint">What other rules would have decided about the checks of a time. Begin one from a policy's editor, or with <code>spendgate policies backtest</code>.</p>
+    <${Pages} list=${list} label="Backtests, the newest first" row=${(b) => html`<li key=${b.backtest_id}><a class="row" href=${link("backtests", b.backtest_id)}>
+      <span class="what">${b.policy_id}</span><span class="side-note"><${Badge} of=${b.status} /></span>
+      <span class="by">${b.version ? `version ${b.version}` : "other rules"} · <${PlainTime} at=${b.from} /> – <${PlainTime} at=${b.to} /> · by <${Who} name=${b.principal} /></span></a></li>`}
+      empty=${html`<${Empty} title="No backtests.">Open a policy, change its text in the editor, and see there what it would have done.<//>`} />`;
+}
+
+function Backtest({ id }) {
+  const [done, setDone] = useState(false);
+  const { data: b, error, reload } = useLoad(async (signal) => {
+    const read = await get(`/v1/backtests/${segment(id)}`, { signal });
+    setDone(ended(read.status));
+    return read;
+  }, [id], done ? 0 : 1000);
+  const [failure, setFailure] = useState(null);
+  const cancel = () => post(`/v1/backtests/${segment(id)}/cancel`).then(reload, setFailure);
+  if (!b) return html`<${Head} title="Backtest" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  return html`
+    <p class="crumbs"><a class="back" href=${link("backtests")}>All backtests</a></p>
+    <${Head} title=${`Backtest of ${b.policy_id}`}>${!ended(b.status) && html`<button onClick=${cancel}>Cancel</button>`}<//>
+    <p class="state" role="status"><${Badge} of=${b.status} />${!ended(b.status) && html`<span>${Math.floor(Number(b.progress.fraction) * 100)} %, ${b.progress.checks} checks</span>`}</p>
+    ${!ended(b.status) && html`<progress max="1" value=${Number(b.progress.fraction)} aria-label="Progress"></progress>`}
+    <${Failure} error=${failure ?? error} />
+    ${b.error && html`<p class="message">${b.error}</p>`}
+    <${Facts} of=${[
+      ["Rules", b.version ? `as of version ${b.version}` : "those below"], ["State", b.state],
+      ["By", html`<${Who} name=${b.principal} />`], ["Begun", html`<${Time} at=${b.created_at} />`],
+    ]} />
+    ${b.report && html`<${Report} report=${b.report} /><section><h2>Flips</h2><${Flips} id=${id} total=${b.report.flips} /></section>`}
+    <details class="exactly"><summary>The rules</summary><pre class="json">${print(b.rules)}</pre></details>`;
+}
+
+function Flips({ id, total }) {
+  const list = usePages(`/v1/backtests/${segment(id)}/flips`, { limit: 100 });
+  return html`${total.listed < total.total && html`<p class="hint">The first ${total.listed} of ${total.total}.</p>`}
+    <${Pages} list=${list} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} />`;
+}
+
+const days = { "1 day": 1, "7 days": 7, "30 days": 30 };
+
+// Begin asks for how long, and begins a backtest of rules.
+export function Begin({ id, rules }) {
+  const [failure, setFailure] = useState(null);
+  const [length, setLength] = useState("7 days");
+  if (!may("backtests:write")) return null;
+  const begin = async () => {
+    try {
+      const to = Date.now();
+      const of = { policy_id: id, rules: rules(), from: new Date(to - days[length] * 86400e3).toISOString(), to: new Date(to).toISOString() };
+      go(link("backtests", (await post("/v1/backtests", print(of))).backtest_id));
+    } catch (e) {
+      setFailure(e);
+    }
+  };
+  return html`
+    <section><h2>What it would have done</h2><p class="hint">These rules, over the checks that were recorded. Nothing is decided by it.</p>
+      <div class="buttons"><${Field} label="Over the last"><select onChange=${(e) => setLength(e.currentTarget.value)}>${Object.keys(days).map((d) => html`<option selected=${d === length}>${d}</option>`)}</select><//>
+        <button onClick=${begin}>Begin a backtest</button></div>
+      <${Failure} error=${failure} /></section>`;
+}

@@ -1,0 +1,66 @@
+// A draft: what judges beside the version in force, and what it would have decided.
+import { html, useState } from "../lib/html.js";
+import { call, get, post, segment } from "../lib/api.js";
+import { go, link } from "../lib/route.js";
+import { may } from "../lib/session.js";
+import { useLoad } from "../lib/load.js";
+import { ruleWords } from "../lib/words.js";
+import { Empty, Failure, Field, Head, Loading, Pages, Time, Who } from "../lib/parts.js";
+import { Difference } from "./policies.js";
+import { flipRow, NoFlips, Report } from "./report.js";
+
+const path = (id, more = "") => `/v1/policies/${segment(id)}/draft${more}`;
+
+// draftOf returns the draft of a policy, or null.
+export const draftOf = (id, signal) => get(path(id), { signal }).catch((e) => {
+  if (e.code === "draft_not_found") return null;
+  throw e;
+});
+
+export const putDraft = (id, body) => call("PUT", path(id), { body });
+
+export function Draft({ id }) {
+  const { data, error, reload } = useLoad(async (signal) => ({
+    live: await get(`/v1/policies/${segment(id)}`, { signal }), draft: await draftOf(id, signal),
+    report: may("checks:read") ? await get(path(id, "/report"), { signal }).catch(() => null) : null,
+  }), [id]);
+  if (!data) return html`<${Head} title="Draft" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  const { live, draft, report } = data;
+  const back = html`<p class="crumbs"><a class="back" href=${link("policies", id)}>${id}</a></p>`;
+  if (!draft) return html`${back}<${Head} title=${`Draft of ${id}`} /><${Empty} title="There is no draft.">Put one from the policy's editor: it judges beside the version in force, and decides nothing.<//>`;
+  return html`
+    ${back}
+    <${Head} title=${`Draft of ${id}`}><button onClick=${reload}>Read again</button><//>
+    <p class="hint">It judges every check beside version ${live.version}, and decides nothing.</p>
+    <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
+    <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
+    <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
+    ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
+    ${report && html`<${Report} report=${report.report} /><section><h2>Flips, the newest first</h2>
+      <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
+}
+
+// End promotes the draft, or deletes it.
+function End({ id, draft, live }) {
+  const [failure, setFailure] = useState(null);
+  const [drop, setDrop] = useState("");
+  const [sure, setSure] = useState(false);
+  const act = (request) => async () => {
+    try {
+      await request();
+      go(link("policies", id));
+    } catch (e) {
+      setFailure(e);
+    }
+  };
+  const dropped = drop.split(",").map((s) => s.trim()).filter(Boolean);
+  const promote = act(() => post(path(id, "/promote"), dropped.length ? { drop_budgets: dropped } : undefined, { ifMatch: live.version }));
+  const end = act(() => call("DELETE", path(id)));
+  return html`
+    <section><h2>Decide</h2>
+      <p class="hint">Promoted, it decides from then on, as version ${live.version + 1}. ${live.version !== draft.base_version && `It was put when version ${draft.base_version} was in force.`}</p>
+      ${(failure?.code === "budget_in_use" || drop) && html`<${Field} label="Budgets that end though they are in use" hint="Their rule_ids, with commas between them. What was used of them is counted no longer."><input value=${drop} onInput=${(e) => setDrop(e.currentTarget.value)} /><//>`}
+      <div class="buttons"><button class="primary" onClick=${promote}>Promote it to version ${live.version + 1}</button>
+        ${sure ? html`<button onClick=${end}>Yes, delete it</button>` : html`<button onClick=${() => setSure(true)}>Delete the draft</button>`}</div>
+      <${Failure} error=${failure} /></section>`;
+}

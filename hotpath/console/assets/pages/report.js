@@ -1,0 +1,57 @@
+// What a change would have done: the report of a backtest or of a draft, and its flips.
+import { html } from "../lib/html.js";
+import { link } from "../lib/route.js";
+import { plural } from "../lib/words.js";
+import { Amount, Badge, Empty, Facts, PlainTime, Theirs, Time } from "../lib/parts.js";
+
+const decisions = ["allow", "escalate", "block"];
+
+// Report shows coverage, decisions beside each other, rules, and the peaks of budgets.
+export function Report({ report }) {
+  const { coverage, flips } = report;
+  return html`
+    <p class="lead">${flips.total === 0 ? "No check would be decided otherwise." : html`${plural(flips.total, "check")} would be decided otherwise: ${flips.stricter} stricter, ${flips.looser} looser${flips.to_allow > 0 && `, ${flips.to_allow} of them allowed`}.`}</p>
+    <section><h2>What was compared</h2><${Facts} of=${[
+      ["From", html`<${Time} at=${coverage.from} />`], ["To", html`<${Time} at=${coverage.to} />`],
+      ["Checks", `${coverage.compared} of ${coverage.checks}`],
+      ["Skipped", coverage.skipped.map((s) => `${s.checks} ${s.reason}`).join(", ")],
+      ["Days not at hand", coverage.missing_days.join(", ")],
+      ["Warmed up from", coverage.warm_up && html`<${Time} at=${coverage.warm_up.from} />, by ${plural(coverage.warm_up.checks, "check")}`],
+    ]} /></section>
+    <section><h2>Decisions</h2><div class="wide-table" tabindex="0" role="region" aria-label="Decisions"><table>
+      <caption class="sr">Rows: as recorded. Columns: as they would be.</caption>
+      <thead><tr><th scope="col">Recorded</th>${decisions.map((d) => html`<th scope="col" class="number">would ${d}</th>`)}</tr></thead>
+      <tbody>${decisions.map((from) => html`<tr><th scope="row"><${Badge} of=${from} /></th>${decisions.map((to) => html`<${Cell} of=${report.matrix[from][to]} flip=${from !== to} />`)}</tr>`)}</tbody>
+    </table></div></section>
+    ${report.rules.length > 0 && html`<section><h2>Rules</h2><div class="wide-table" tabindex="0" role="region" aria-label="Rules"><table>
+      <thead><tr><th scope="col">Rule</th><th scope="col">blocked</th><th scope="col">would block</th><th scope="col">escalated</th><th scope="col">would escalate</th></tr></thead>
+      <tbody>${report.rules.map((r) => html`<tr><th scope="row"><code>${r.rule_id}</code></th><td>${r.recorded.block}</td><td>${r.candidate.block}</td><td>${r.recorded.escalate}</td><td>${r.candidate.escalate}</td></tr>`)}</tbody>
+    </table></div></section>`}
+    ${report.budgets.length > 0 && html`<section><h2>Budgets at their fullest</h2><ul class="rows">${report.budgets.map((b) => html`<${Peak} key=${b.rule_id + b.currency} b=${b} />`)}</ul></section>`}`;
+}
+
+function Cell({ of, flip }) {
+  const amounts = Object.entries(of.amounts);
+  return html`<td class=${flip && of.checks > 0 ? "flip" : ""}>${of.checks}${amounts.map(([currency, amount]) => html`<br /><${Amount} value=${amount} currency=${currency} />`)}</td>`;
+}
+
+function Peak({ b }) {
+  const of = (peak, most) => (peak && most !== null && Number(most) > 0 ? Number(peak.value) / Number(most) : 0);
+  const full = Math.max(of(b.used, b.limit), of(b.count, b.max_count));
+  const whose = (peak) => Object.entries(peak.per).map(([, value]) => html` by <${Theirs} text=${value} />`);
+  return html`<li><div class="row counter"><span class="what"><code>${b.rule_id}</code></span>
+    <span class="to"><span class="bar" aria-hidden="true"><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span></span>
+    <span class="by">${b.limit !== null && b.used && html`<${Amount} value=${b.used.value} currency=${b.currency} /> of <${Amount} value=${b.limit} />${whose(b.used)}`}
+      ${b.max_count !== null && b.count && html`${b.limit !== null && " · "}${b.count.value} of ${plural(b.max_count, "action")}${whose(b.count)}`}</span></div></li>`;
+}
+
+const side = (d) => html`<${Badge} of=${d.decision} />${d.rule_id && html` <code>${d.rule_id}</code>`}`;
+
+export const flipRow = (f) => html`
+  <li key=${f.check_id}><a class="row check" href=${link("checks", f.check_id)}>
+    <span class="what">${f.action ? html`<${Amount} value=${f.action.amount} currency=${f.action.currency} />` : "A check"}</span>
+    <span class="side-note">${side(f.recorded)} → ${side(f.candidate)}</span>
+    ${f.action && html`<span class="to">${f.action.action_type} to <${Theirs} text=${f.action.counterparty} /></span>`}
+    <span class="by">${f.action && html`<${Theirs} text=${f.action.agent_id} /> · `}<${PlainTime} at=${f.timestamp} /></span></a></li>`;
+
+export const NoFlips = () => html`<${Empty} title="No flips.">Every check that was compared would be decided as it was.<//>`;
