@@ -49,6 +49,14 @@ const (
 	WebhookDeleted ChangeKind = "webhook.deleted"
 )
 
+// ChangeKinds returns all kinds.
+func ChangeKinds() []ChangeKind {
+	return []ChangeKind{
+		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial, ApprovalExpiry,
+		WebhookCreated, WebhookChanged, WebhookDeleted,
+	}
+}
+
 // Actor is who changes the configuration, and from where. Empty fields are not
 // known, or do not apply.
 type Actor struct {

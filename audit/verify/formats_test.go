@@ -44,7 +44,7 @@ func TestStrangerKnowsFormats(t *testing.T) {
 	} {
 		program := `
 import struct, sys
-with open("testdata/verify.py", encoding="utf-8") as f:
+with open("../../deploy/audit/verify.py", encoding="utf-8") as f:
     exec(f.read().removesuffix("main()\n"))
 row, fields, at = bytes.fromhex(sys.argv[1]), [], 2
 while at < len(row):

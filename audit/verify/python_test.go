@@ -34,7 +34,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	q.Set("options", "-csearch_path="+q.Get("search_path"))
 	q.Del("search_path") // psql does not know it
 	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	args := []string{"testdata/verify.py", u.String(), "--schema", "../postgres"}
+	args := []string{"../../deploy/audit/verify.py", u.String(), "--schema", "../postgres"}
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}

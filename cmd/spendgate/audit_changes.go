@@ -8,33 +8,81 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
 	"spendgate/config"
 )
 
 func auditChangesCommand() command {
 	return command{
 		name: "changes", summary: "list the changes of policies and API keys, and who made them", setup: auditChanges,
-		details: "Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
+		details: "Policies, drafts, API keys, webhooks and decisions about approvals. Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
 			"The newest change comes last. BY is the admin key (the first 8 digits of its SHA-256), the API key, or for what\n" +
 			"spendgate does by itself its name. That nobody altered the record is what audit verify shows.",
 	}
 }
 
+// changeFilter is what a change must have to be listed. It is compared here: a record of changes
+// is short, and names are compared as S62 says, which SQL cannot.
+type changeFilter struct {
+	audit.ChangeQuery
+	to         time.Time // inclusive; zero for no bound
+	kinds      []string  // such as policy.created, or policy for all of them; nil for all
+	principals []string
+}
+
+// addKind takes a kind, or the part of it before the dot. What no change can have is refused: an
+// empty list would be taken for an answer.
+func (f *changeFilter) addKind(text string) error {
+	var names []string
+	for _, kind := range audit.ChangeKinds() {
+		if matchesKind(kind, text) {
+			f.kinds = append(f.kinds, text)
+			return nil
+		}
+		names = append(names, string(kind))
+	}
+	return errors.New("must be one of " + strings.Join(names, ", ") + ", or what is before the dot")
+}
+
+func matchesKind(kind audit.ChangeKind, text string) bool {
+	family, _, _ := strings.Cut(string(kind), ".")
+	return string(kind) == text || family == text
+}
+
+func (f *changeFilter) takes(c *audit.Change) bool {
+	byWhom := func(name string) bool {
+		return spend.SameName(c.By.Principal, name) || c.By.KeyID == name || c.By.Credential == name
+	}
+	return (f.to.IsZero() || !c.At.After(f.to)) &&
+		(f.kinds == nil || slices.ContainsFunc(f.kinds, func(kind string) bool { return matchesKind(c.Kind, kind) })) &&
+		(f.principals == nil || slices.ContainsFunc(f.principals, byWhom))
+}
+
 func auditChanges(flags *flag.FlagSet) action {
-	var q audit.ChangeQuery
-	var since timeFlag
+	var f changeFilter
+	from, to := timeFlag{}, timeFlag{last: true}
+	q := &f.ChangeQuery
 	flags.Func("policy", "only versions of the policy `POLICY_ID`", notEmpty(&q.PolicyID))
 	flags.Func("key", "only changes of the key `KEY_ID`, and those made with it", notEmpty(&q.KeyID))
-	flags.Var(&since, "since", "only those since `TIME`: 2026-03-01 or 2026-03-01T12:00:00Z")
+	flags.Var(&from, "from", "only those from `TIME` on: 2026-03-01 or 2026-03-01T12:00:00Z")
+	flags.Var(&from, "since", "the same as --from `TIME`")
+	flags.Var(&to, "to", "only those up to `TIME`; of a date all of the day")
+	flags.Func("kind", "only of this `KIND`, such as policy.created, or policy for all of them; may be repeated", f.addKind)
+	flags.Func("principal", "only those made by this `PRINCIPAL`, key_id or admin key (as BY shows it); may be repeated", eachNotEmpty(&f.principals))
 	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`")
 	return func(ctx context.Context, p process, _ []string) error {
-		q.Since = since.at
+		q.Since, f.to = from.at, to.at
+		if !to.at.IsZero() && to.at.Before(from.at) {
+			return usageError{text: "--from must not be later than --to"}
+		}
 		changes, done, err := openChanges(ctx, p, *dataDir)
 		if err != nil {
 			return err
@@ -42,11 +90,11 @@ func auditChanges(flags *flag.FlagSet) action {
 		defer done()
 		if *asJSON {
 			lines := json.NewEncoder(p.stdout)
-			return eachChange(ctx, changes, q, func(c *audit.Change) error { return lines.Encode(changeLine(c)) })
+			return eachChange(ctx, changes, f, func(c *audit.Change) error { return lines.Encode(changeLine(c)) })
 		}
 		table := newTable(p.stdout)
 		_, _ = fmt.Fprintln(table, "NO\tAT\tCHANGE\tOF\tACTOR\tBY\tADDRESS\tREQUEST\tDETAILS") // Flush reports the error
-		err = eachChange(ctx, changes, q, func(c *audit.Change) error { return writeChange(table, c) })
+		err = eachChange(ctx, changes, f, func(c *audit.Change) error { return writeChange(table, c) })
 		return errors.Join(err, table.Flush())
 	}
 }
@@ -72,13 +120,17 @@ func openChanges(ctx context.Context, p process, dataDir string) (_ audit.Change
 }
 
 // eachChange reads page by page.
-func eachChange(ctx context.Context, from audit.Changes, q audit.ChangeQuery, each func(*audit.Change) error) error {
+func eachChange(ctx context.Context, from audit.Changes, f changeFilter, each func(*audit.Change) error) error {
+	q := f.ChangeQuery
 	for q.Limit = 500; ; {
 		page, err := from.Changes(ctx, q)
 		if err != nil {
 			return err
 		}
 		for i := range page {
+			if !f.takes(&page[i]) {
+				continue
+			}
 			if err := each(&page[i]); err != nil {
 				return err
 			}

@@ -66,6 +66,8 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 		{"audit changes", nil, 1, "SPENDGATE_DATABASE_URL: is required"},
 		{"audit changes all", []string{database}, 2, "takes no arguments"},
 		{"audit changes --since yesterday", []string{database}, 2, `--since cannot be "yesterday": must be a date (2026-03-01)`},
+		{"audit changes --kind policy.create", []string{database}, 2, "must be one of policy.created, "},
+		{"audit changes --from 2026-03-02 --to 2026-03-01", []string{database}, 2, "--from must not be later than --to"},
 		{"audit changes --key=", []string{database}, 2, "--key cannot be \"\": must not be empty"},
 		{"audit changes --data-dir " + lines, nil, 1, "--data-dir: "},
 		{"audit checkpoint", []string{database}, 1, "SPENDGATE_CHECKPOINT_KEY"},
@@ -120,6 +122,20 @@ func TestAuditChanges(t *testing.T) {
 	last := `"kind":"policy.created","subject":"p","version":501,"actor":"key","key_id":"key_1","principal":"till 1","details":{"name":"P"}}`
 	if len(lines) != policies || !strings.Contains(lines[policies-1], last) {
 		t.Errorf("%d lines, the last is %s", len(lines), lines[len(lines)-1])
+	}
+	today := time.Now().UTC().Format(time.DateOnly)
+	for args, want := range map[string]int{
+		"--kind key": 2, "--kind key.changed": 1, "--kind key.changed --kind policy": policies + 1,
+		"--principal ＴＩＬＬ\u00a01": policies, "--principal 0123ABCD": 0, "--principal 0123abcd": 1, "--principal key_1 --kind key": 0,
+		"--from " + today + " --to " + today: policies + 2, "--to 2020-01-01": 0,
+	} {
+		var some []string
+		for _, arg := range strings.Split(args, " ") {
+			some = append(some, strings.ReplaceAll(arg, "\u00a0", " "))
+		}
+		if got := list(append(some, "--json")...); len(got) != max(want, 1) || (got[0] == "") != (want == 0) {
+			t.Errorf("%s: %d changes, want %d", args, len(got), want)
+		}
 	}
 	if later := list("--json", "--since", "2999-01-01"); len(later) != 1 || later[0] != "" {
 		t.Errorf("printed %q", later)
