@@ -143,10 +143,8 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	}
 	by := c.redeemed
 	switch {
-	case o.Status == spend.Redeemed && by != nil:
-		s.stray(o, "it was redeemed before")
-	case o.Status == spend.Redeemed && o.Step != 1:
-		s.stray(o, "it had an outcome before")
+	case o.Status == spend.Redeemed && (by != nil || o.Step != 1):
+		s.stray(o, "it was redeemed before, or had an outcome")
 	case o.Status == spend.Redeemed:
 		c.redeemed = o
 	case o.Status == spend.InDoubt && (by == nil || c.doubt != nil || c.reported):

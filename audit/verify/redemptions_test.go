@@ -41,16 +41,21 @@ func (tr *redemptionTrail) check(effect spend.Effect, ago time.Duration) *spend.
 	return c
 }
 
-// steps records what became of a check: each "status by key", with a + for who may release.
+// steps records what became of a check: each "status by key", with a + for who may release,
+// and the principal behind a = if it is not the key's name.
 func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, once string, steps ...string) (all []*spend.Outcome) {
 	tr.t.Helper()
 	number := 0
 	for i, step := range steps {
 		status, by, _ := strings.Cut(step, " by ")
-		key, may := strings.CutSuffix(by, "+")
+		by, may := strings.CutSuffix(by, "+")
+		key, principal, named := strings.Cut(by, "=")
+		if !named {
+			principal = strings.TrimSuffix(key, " 2")
+		}
 		o := &spend.Outcome{
 			ID: spend.NewOutcomeID(time.Now().Add(-ago)), CheckID: of.ID, Step: i + 1, Status: spend.Status(status), Release: spend.ReleaseNone,
-			KeyID: key, Principal: strings.TrimSuffix(key, " 2"), RequestID: "req_1", Fence: tr.fence, Check: of, RedeemBy: time.Now().Add(time.Hour), MayRelease: may,
+			KeyID: key, Principal: principal, RequestID: "req_1", Fence: tr.fence, Check: of, RedeemBy: time.Now().Add(time.Hour), MayRelease: may,
 		}
 		if ago = 0; o.Status.Known() {
 			number++
@@ -84,6 +89,7 @@ func TestTamperedRedemptions(t *testing.T) {
 	tr.steps(doubted, 0, "order 2", "redeemed by psp", "in_doubt by PSP 2")
 	tr.steps(done, 0, "order 3", "redeemed by psp", "executed by psp 2", "voided by treasury+")
 	tr.steps(helped, 16*time.Minute, "", "redeemed by psp", "in_doubt by system", "executed by treasury+")
+	tr.steps(tr.check(spend.Allow, 0), 0, "", "redeemed by psp", "failed by psp=psp of later")
 	tr.steps(untouched, 0, "", "voided by agent")
 	tr.steps(tr.find(isAllowed), 0, "", "executed by agent") // its policy says nothing of redemptions
 	id := func(c *spend.Check) string { return "'" + c.ID.Text("") + "'" }

@@ -23,6 +23,8 @@
 //     neither its duplicate nor answered with it
 //   - an approval lets at most one check pass, by the rules that people saw, decided
 //     by as many others as it asks for and not denied or expired (G13)
+//   - a check is redeemed for one at most, in time, before any report; from then on its
+//     redeemer alone reports, until it is in doubt; two checks have no lasting key in common (G14)
 //   - every check can end, from every state, though nothing more fails (G7)
 //
 // States are told apart by 128 bits of hash. What nothing refers to is

@@ -25,12 +25,19 @@ type Check struct {
 	// was carried out after all, once a report gave it back.
 	Restores int
 
+	Redeems  int  // makes it a redemption of that check, from 1 or recordedCheck
+	Replay   int  // its Idempotency-Key; 0 is none
+	Once     int  // its lasting key; 0 is none
+	Doubts   int  // makes it the word that nobody knows what became of that check
+	System   bool // said by the service, by the clock
+	Executes int  // makes it a report that that check was carried out
+
 	Escalates bool     // by rules of its own; nobody is asked
 	Blocks    bool     // by rules of its own
 	Again     bool     // its policy judges again what is identical to a blocked check
 	Uses      bool     // it carries the approval that the recorded check asked for
 	Decides   decision // makes it a person's decision about that approval
-	Principal int      // who decides; 0 is who asked
+	Principal int      // who decides, redeems or reports; 0 is who asked
 }
 
 // decision is a person's.
@@ -84,6 +91,10 @@ type Model struct {
 	Approved  bool      // they have approved when it begins
 	Expires   int       // until when they may decide, in ticks
 	UseWithin int       // of the approval that decides, in ticks
+
+	RedeemWithin int  // how old a check may be that is redeemed, in ticks; 0 is any age
+	DoubtAfter   int  // how old a redemption is that the service says is in doubt
+	Required     bool // by the policy: redemptions
 
 	Limits [maxCounters]uint8 // of the counters, in each of their windows
 	Period int                // the length of these windows, in ticks; 0 has no end

@@ -21,7 +21,7 @@ func (x *explorer) broken(s *state) string {
 			}
 		}
 	}
-	return x.brokenKey(s) + x.brokenAnswers(s) + x.brokenCounters(s) + x.brokenApproval(s)
+	return x.brokenKey(s) + x.brokenAnswers(s) + x.brokenCounters(s) + x.brokenApproval(s) + x.brokenCourse(s)
 }
 
 func (x *explorer) brokenBy(s *state, r row) string {

@@ -60,6 +60,20 @@ const (
 	RestoredClaimReleased                 // F97: the claim is released, and the check does not get the name
 	RestoredInAnotherEpoch                // F98: the correction is committed in the epoch then in force
 	RestoredAgain                         // F99: a correction looks for no earlier one
+	StepsNotUnique                        // F123: a step of a check is recorded beside another
+	PendingLeavesRedemption               // F123: a pending report closes no redemption
+	ReportIgnoresRedemption               // F124: a report is judged by reports alone
+	AskerReportsDoubt                     // F124: who asked reports what is in doubt
+	ExecutedUnredeemed                    // F124: executed is taken of what was not redeemed
+	DoubtEndsNothing                      // F125: who did not redeem reports never
+	ExclusiveForATime                     // F125: the redeemer's right ends by the clock, though nobody said so
+	DoubtAtOnce                           // F125: the service does not wait
+	DoubtOfAnother                        // F125: anybody says that a check is in doubt
+	ReplayOfAnother                       // F126: a redemption is replayed by its Idempotency-Key alone
+	ReplayAfterDoubt                      // F126: also of what is in doubt
+	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
+	OnceLookedUp                          // F128: so is whether the lasting key is free
+	OnceInAnotherTransaction              // F128: the lasting key is taken before the redemption's own transaction
 	ApprovalUsedAgain                     // F72: a use looks for no earlier one
 	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
 	UseUnlocked                           // F74: a use judges without the row's lock

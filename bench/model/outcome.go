@@ -13,7 +13,7 @@ import "slices"
 func (c Check) releases() bool { return c.Voids > 0 && !c.Pending }
 
 // about is the check that a report is about, from 1; 0 of what is none.
-func (c Check) about() int { return max(c.Voids, c.Restores) }
+func (c Check) about() int { return max(c.Voids, c.Restores, c.Redeems, c.Doubts, c.Executes) }
 
 // claims reports whether a correction claims the check's fingerprint: a pass whose
 // windows are over, or that an ended attempt is about, holds nothing.
@@ -62,12 +62,24 @@ func (x *explorer) report(s *state, i int) {
 	a, n := &t.attempts[i], &t.nodes[x.node(i)]
 	switch a.pc {
 	case pcReport:
+		said := "Report: is appended"
+		if x.stepped() {
+			var goes bool
+			if said, goes = x.look(&t, i); !goes {
+				x.emit(&t, said, i)
+				return
+			}
+		}
 		if !a.fingerprint.mine || x.is(RestoredInAnotherEpoch) {
 			a.fence, a.run = fence{n.inc, n.windows.epoch}, n.windows.run
 		}
 		a.pc = pcReporting
-		x.appendTxn(&t, txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1)})
-		x.emit(&t, "Report: is appended", i)
+		c := txn{row: row{check: a.target}, fence: a.fence, present: true, by: uint8(i + 1)}
+		if x.stepped() {
+			c.step = t.row(a.target).course.next()
+		}
+		x.appendTxn(&t, c)
+		x.emit(&t, said, i)
 	case pcReporting:
 		x.reporting(s, i)
 	case pcReportResolve:
@@ -108,6 +120,9 @@ func (x *explorer) reporting(s *state, i int) {
 	case txnStaleEpoch, txnFenced:
 		x.reportAgain(&t, i, outcome == txnStaleEpoch)
 		x.emit(&t, "Report: learns that the fence refused it", i)
+	case txnOvertaken:
+		t.attempts[i].pc = pcReport
+		x.emit(&t, "Report: learns that it is overtaken", i)
 	default: // recorded now, or by another report
 		x.releaseNames(&t, i)
 		x.answerReport(&t, i)
@@ -139,6 +154,8 @@ func (x *explorer) reportAgain(t *state, i int, staleEpoch bool) {
 func (x *explorer) isReported(t *state, i int) bool {
 	r := t.row(t.attempts[i].target)
 	switch {
+	case x.stepped():
+		return r.hasStep(i)
 	case x.Checks[i].Restores > 0:
 		return r.outcome >= restored
 	case !x.Checks[i].releases():
@@ -152,6 +169,9 @@ func (x *explorer) isReported(t *state, i int) bool {
 func (x *explorer) answerReport(t *state, i int) {
 	a := &t.attempts[i]
 	switch r := t.row(a.target); {
+	case x.Checks[i].Redeems > 0:
+		x.endStep(t, i, answeredRedeemed, r)
+		return
 	case x.Checks[i].Restores > 0 && r.outcome >= restored:
 		r.outcome = restoreAnswered
 		if a.fingerprint.mine && !x.is(RestoredClaimReleased) {
@@ -170,8 +190,14 @@ func (x *explorer) commitReport(t *state, c *txn) string {
 		return "report: " + text
 	}
 	r, releases := t.row(c.row.check), x.Checks[c.by-1].releases() || x.is(PendingReleases)
-	c.state = txnCommitted
+	if c.state = txnCommitted; x.stepped() {
+		if text := x.commitStep(t, c); text != "" {
+			return text
+		}
+	}
 	switch {
+	case x.Checks[c.by-1].isStep():
+		return "step: is recorded"
 	case x.Checks[c.by-1].Restores > 0:
 		return x.commitRestore(t, r)
 	case r.outcome >= released && !x.is(ReleasedAgain), r.outcome == releasePending && x.is(PendingLocksOut):

@@ -12,7 +12,7 @@ const (
 
 // scenarios give the models by name.
 func scenarios() []Model {
-	return slices.Concat(claimScenarios(), budgetScenarios(), approvalScenarios())
+	return slices.Concat(claimScenarios(), budgetScenarios(), approvalScenarios(), redemptionScenarios())
 }
 
 func claimScenarios() []Model {

@@ -142,7 +142,11 @@ const (
 	answeredReused
 	answeredError
 	answeredReport
-	answeredRefused // 409: the approval cannot be used
+	answeredRefused // 409: the approval cannot be used, or the step does not follow
+	answeredRedeemed
+	answeredReplayed     // the redemption of another request
+	answeredReplayedLate // though it is in doubt or has an outcome
+	answeredShut         // refused a report that is to end a doubt
 )
 
 // txn is a transaction at the store, which lives on without its node.
@@ -153,6 +157,7 @@ type txn struct {
 	present bool
 	by      uint8 // the report that it is of, from 1; 0 records its row
 	unread  bool  // the report gave it up
+	step    uint8 // of the check, that it records
 }
 
 type txnState uint8
@@ -167,6 +172,7 @@ const (
 	txnKeyTaken
 	txnExceeded
 	txnUnapproved
+	txnOvertaken // by another step of the check
 )
 
 // row is a recorded check.
@@ -180,6 +186,7 @@ type row struct {
 	verdict verdict
 	uses    bool // the approval
 	outcome outcome
+	course  course
 }
 
 // verdict is how a check that the guard let through was judged.
@@ -327,6 +334,7 @@ type state struct {
 	rows     [maxRows]row
 	used     usage // of the counters
 	approval approval
+	once     id // the check under the lasting key
 	txns     [maxTxns]txn
 	deferred [maxDeferred]deferred
 	nodes    [maxNodes]node
