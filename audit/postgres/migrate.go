@@ -74,6 +74,39 @@ func Migrate(ctx context.Context, url string) error {
 	return migrate(ctx, config.ConnConfig, migrations())
 }
 
+// Migrated reports whether the schema is as this version has it; it changes nothing. It
+// fails where Migrate would because the URL's role may not.
+func Migrated(ctx context.Context, url string) (migrated bool, err error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the database URL: %w", err)
+	}
+	prepareConfig(&config.ConnConfig.Config)
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the schema's version: %w: %w", audit.ErrUnavailable, err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing was changed
+	var version int
+	var may bool
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		if version, err = migratedTo(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "SELECT has_schema_privilege(current_schema(), 'CREATE')").Scan(&may)
+	})
+	switch known := len(migrations()); {
+	case err != nil:
+		return false, fmt.Errorf("cannot read the schema's version: %w", err)
+	case version >= known:
+		return true, nil
+	case !may:
+		return false, fmt.Errorf("the schema has %d of %d migrations, and this role may not make the others: "+
+			"run `spendgate migrate` with the role that owns the schema, then grants.sql", version, known)
+	}
+	return false, nil
+}
+
 const (
 	// lockWithin bounds how long a migration stands in line for a table's lock:
 	// all commits stand behind it, and have 1.2 s. It gives way and comes back.

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"spendgate/bench/fleet"
 )
@@ -50,6 +52,7 @@ func testStart(t *testing.T, binary string) {
 	t.Run("refusals", s.refusals)
 	t.Run("waiting", s.waiting)
 	t.Run("durability", s.durability)
+	t.Run("another Redis", s.otherRedis)
 	t.Run("SIGHUP", s.hangup)
 	t.Run("outage", s.outage)
 }
@@ -81,6 +84,7 @@ func (s *start) refusals(t *testing.T) {
 		"SPENDGATE_ALLOW_UNSAFE_DURABILITY=true": {"ALLOW_UNSAFE_DURABILITY": "false"},
 		"password authentication failed":         {"DATABASE_URL": wrong(s.postgres.URL)},
 		"WRONGPASS":                              {"REDIS_URL": wrong(s.redis.URL)},
+		"run `spendgate migrate`":                {"DATABASE_URL": s.reader(t)},
 	} {
 		for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
 			output := s.run(t, 1, with, args...)
@@ -101,6 +105,17 @@ func (s *start) refusals(t *testing.T) {
 		t.Errorf("--check made %d tables", tables)
 	}
 	s.run(t, 1, nil, "healthcheck")
+}
+
+// reader returns the URL of a role that may not make tables.
+func (s *start) reader(t *testing.T) string {
+	t.Helper()
+	_, err := s.postgres.Pool.Exec(t.Context(), "CREATE ROLE reader LOGIN PASSWORD 'read'")
+	act(t, err)
+	u, err := url.Parse(s.postgres.URL)
+	act(t, err)
+	u.User = url.UserPassword("reader", "read")
+	return u.String()
 }
 
 func (s *start) waiting(t *testing.T) {
@@ -156,6 +171,9 @@ func (s *start) durability(t *testing.T) {
 	if m := metricsOf(t, s.node); m["spendgate_synchronous_standbys_missing"] != "1" || !strings.Contains(s.node.Log(), "a synchronous standby is not connected") {
 		t.Error("the metric or the log does not say it")
 	}
+	if said := s.run(t, 1, nil, "serve", "--check"); !strings.Contains(said, "commits would wait for a standby") {
+		t.Errorf("--check says\n%s", said)
+	}
 	s.alter(t, "RESET synchronous_standby_names")
 	eventually(t, patience, "no standby is missed any more", func() bool {
 		return strings.HasSuffix(strings.Split(readyOf(t, s.node).Durability, " (")[0], "no synchronous standby")
@@ -173,6 +191,40 @@ func (s *start) durability(t *testing.T) {
 		}
 	}
 	s.alter(t, "RESET synchronous_commit")
+}
+
+// A node that was given another Redis than the others does not start beside them, and
+// --check finds the same.
+func (s *start) otherRedis(t *testing.T) {
+	other, err := fleet.StartRedis(t.Context(), t.TempDir())
+	act(t, err)
+	t.Cleanup(func() { act(t, other.Close()) })
+	_, key, err := s.node.Admin(formerAdminKey).CreateKey(t.Context(), "at work", plenty)
+	act(t, err)
+	client := s.node.Client(key)
+	ok(t, must(client.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	check := func(ctx context.Context) (fleet.Answer, error) {
+		return client.Check(ctx, fleet.Action{AgentID: "bot", PolicyID: standard, ActionType: "refund", Amount: "1", Currency: "USD", Counterparty: "c"})
+	}
+	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	working.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = check(ctx) // what others recorded is all that counts
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	t.Cleanup(func() { stop(); working.Wait() })
+	for _, args := range [][]string{{"serve"}, {"serve", "--check"}} {
+		if said := s.run(t, 1, fleet.Settings{"REDIS_URL": other.URL, "OPS_ADDR": "127.0.0.1:0", "LISTEN_ADDR": "127.0.0.1:0"}, args...); !strings.Contains(said, "they use another redis") {
+			t.Errorf("%q says\n%s", args, said)
+		}
+	}
+	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
+		t.Errorf("--check beside it says\n%s", said)
+	}
 }
 
 // S25: an admin key is rotated: both are accepted while there are two, each alone

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/audit"
 	"spendgate/audit/postgres"
 	"spendgate/config"
 	scripts "spendgate/deploy/postgres"
@@ -97,6 +98,10 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		return nil, err
 	}
 	if err := postgres.Migrate(ctx, string(c.DatabaseURL)); err != nil {
+		store.Close()
+		return nil, err
+	}
+	if err := vet(ctx, c, store); errors.Is(err, guard.ErrOtherRedis) { // others pass, and readiness tells them
 		store.Close()
 		return nil, err
 	}
@@ -186,10 +191,14 @@ func checkServe(ctx context.Context, p process) error {
 	defer store.Close()
 	_, err = newCheckpoints(c, store, prometheus.NewRegistry(), log)
 	faults := []error{err}
-	for _, d := range lookAhead(ctx, c, store).dependencies {
+	f := lookAhead(ctx, c, store)
+	for _, d := range f.dependencies {
 		if d.err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", d.name, d.err))
 		}
+	}
+	if f.ready() {
+		faults = append(faults, tryUse(ctx, c, store, f.status))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
@@ -217,4 +226,35 @@ func migrateCommand(flags *flag.FlagSet) action {
 		_, err = fmt.Fprintln(p.stdout, "the schema is up to date")
 		return err
 	}
+}
+
+// tryUse fails where commits or claims would, and changes nothing. Of a schema that serve
+// will migrate it tries neither.
+func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status *audit.Status) error {
+	if status.StandbysMissing > 0 {
+		return fmt.Errorf("store: commits would wait for a standby that is not connected (%s): start it, or take it out of synchronous_standby_names",
+			status.Durability)
+	}
+	migrated, err := postgres.Migrated(ctx, string(c.DatabaseURL))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if !migrated {
+		return nil
+	}
+	if err := store.Rehearse(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return vet(ctx, c, store)
+}
+
+// vet fails where Redis has other windows than this deployment's nodes work with.
+func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
+	g := guard.New(guard.Options{
+		Redis: redisOptions(c.Redis), KeyPrefix: c.RedisKeyPrefix, Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	if err := errors.Join(g.Vet(ctx), g.Close()); err != nil {
+		return fmt.Errorf("redis: %w", err)
+	}
+	return nil
 }

@@ -1,0 +1,79 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// ErrOtherRedis says that other nodes record checks in an epoch which this node's Redis
+// does not know: they have another Redis.
+var ErrOtherRedis = errors.New("other nodes record checks in an epoch that this redis does not know: they use another redis, give this node theirs")
+
+const (
+	// contestPause is longer than nodes take to notice that Redis lost its windows, and
+	// than commits in progress then take to end.
+	contestPause = 1500 * time.Millisecond
+	// contestRecent is how old the newest check is of a fleet that may be at work.
+	contestRecent = time.Minute
+)
+
+// Vet looks, before anything is claimed, whether this node's Redis is the other nodes'. A
+// node on another one would take the epoch from them and they from it, and checks would
+// fail on both sides (F30). It changes nothing, and takes 3 s where the windows are not
+// those of the epoch though checks were recorded in the last minute. Errors: ErrOtherRedis,
+// those of windows that are another deployment's or of a newer format, or a failure to ask.
+func (g *Guard) Vet(ctx context.Context) error {
+	if g.embedded {
+		return nil
+	}
+	var before spend.ID
+	for look := range 3 {
+		newest, known, err := g.lookAtRecord(ctx)
+		switch {
+		case err != nil:
+			return err
+		case known || time.Since(newest.Time()) > contestRecent:
+			return nil
+		case look == 2 && newest != before:
+			return fmt.Errorf("%w (the newest is %s)", ErrOtherRedis, newest.Text(spend.PrefixCheck))
+		case look == 2:
+			return nil
+		}
+		before = newest
+		select {
+		case <-time.After(contestPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// lookAtRecord returns the newest check, zero if there is none, and then whether Redis
+// knows the epoch in which checks are recorded.
+func (g *Guard) lookAtRecord(ctx context.Context) (newest spend.ID, known bool, err error) {
+	page, err := g.store.ListChecks(ctx, audit.CheckQuery{Limit: 1, Examine: 2})
+	if err != nil {
+		return newest, false, err
+	}
+	if len(page.Checks) > 0 {
+		newest = page.Checks[0].ID
+	}
+	var w windowsOf
+	err = g.redis.OnMaster(ctx, func(server *redis.Client) (err error) {
+		w, err = g.inspect(ctx, server)
+		return err
+	})
+	if err != nil {
+		return newest, false, err
+	}
+	epoch, err := g.store.Epoch(ctx)
+	return newest, w.marker.epoch == epoch, err
+}
