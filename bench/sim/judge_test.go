@@ -56,6 +56,7 @@ func (f *simulation) judge(t *testing.T) {
 	f.judgeChains(fail, byID)
 	f.judgeBudgets(fail)
 	f.judgeOutcomes(fail)
+	f.judgeRedemptions(fail, byID)
 	f.judgeApprovals(fail)
 }
 

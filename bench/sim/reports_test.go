@@ -16,6 +16,7 @@ import (
 // reported is a report of an outcome and what its reporter saw.
 type reported struct {
 	check    *spend.Check
+	by       string // the reporter's principal
 	role     spend.Role
 	report   hotpath.Report
 	ended    time.Time
@@ -63,18 +64,10 @@ func (f *simulation) insist(r *rand.Rand, a spend.Action) (s *sent) {
 // once, while others ask for the same action.
 func (f *simulation) settleOne(r *rand.Rand) {
 	time.Sleep(time.Duration(r.Int64N(int64(3 * time.Second))))
-	var allowed []*spend.Check
-	f.mu.Lock()
-	for _, s := range f.sent {
-		if s.answer.Check != nil && s.seen() && s.answer.Check.Decision.Effect == spend.Allow {
-			allowed = append(allowed, s.answer.Check)
-		}
-	}
-	f.mu.Unlock()
-	if len(allowed) == 0 {
+	c := f.someAllowed(r)
+	if c == nil {
 		return
 	}
-	c := allowed[len(allowed)-1-r.IntN(min(len(allowed), 8))]
 	first := drawReport(r)
 	f.several(r, 2+r.IntN(3), func(r *rand.Rand, node int) {
 		if r.IntN(3) == 0 {
@@ -90,7 +83,7 @@ func (f *simulation) settleOne(r *rand.Rand) {
 		}
 		if r.IntN(2) == 0 {
 			f.store.mu.Lock()
-			said.Supersedes = max(len(f.store.outcomes[c.ID])-r.IntN(8)/7, 0) // mostly the last
+			said.Supersedes = max(len(spend.CourseOf(f.store.outcomes[c.ID]).Reports)-r.IntN(8)/7, 0) // mostly the last
 			f.store.mu.Unlock()
 		}
 		f.report(r, c, role, said)
@@ -119,14 +112,18 @@ func drawReport(r *rand.Rand) hotpath.Report {
 	}[r.IntN(5)]
 }
 
-// report reports an outcome, and again if that fails.
+// report reports an outcome by some key of a role, whose principal is called like it.
 func (f *simulation) report(r *rand.Rand, c *spend.Check, role spend.Role, said hotpath.Report) {
-	access := hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role, Principal: string(role)}})
+	f.reportBy(r, c, hotpath.AccessOf(&audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: role, Principal: string(role)}}), string(role), role, said)
+}
+
+// reportBy reports an outcome, and again if that fails.
+func (f *simulation) reportBy(r *rand.Rand, c *spend.Check, access hotpath.Access, by string, role spend.Role, said hotpath.Report) {
 	for range 3 {
 		n := f.nodes[r.IntN(len(f.nodes))]
 		o, replayed, err := n.Report(context.Background(), hotpath.Request{Access: access, ID: "req_000000000000", Started: time.Now()}, c, said)
 		f.mu.Lock()
-		f.reports = append(f.reports, &reported{c, role, said, time.Now(), o, replayed, err, n.store.isDead()})
+		f.reports = append(f.reports, &reported{c, by, role, said, time.Now(), o, replayed, err, n.store.isDead()})
 		f.mu.Unlock()
 		if err == nil || !errors.Is(err, hotpath.ErrUnavailable) {
 			return
@@ -142,9 +139,9 @@ func (f *simulation) report(r *rand.Rand, c *spend.Check, role spend.Role, said 
 func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	recorded := make(map[spend.ID]*spend.Outcome)
 	for id, all := range f.store.outcomes {
-		for i, o := range all {
+		for i, o := range spend.CourseOf(all).Reports {
 			recorded[o.ID] = o
-			if o.Number != i+1 || i > 0 && o.Principal != string(spend.Executor) {
+			if o.Number != i+1 || i > 0 && o.Principal == string(spend.Agent) {
 				fail("S61: report %d of %s is recorded: %+v after %+v", i+1, id.Text("chk_"), o, all[0])
 			}
 			if o.Principal == string(spend.Agent) && (o.Release == spend.ReleaseDone || o.Excess == spend.ExcessCounted) {
@@ -159,10 +156,13 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 		}
 		id := r.check.ID
 		if already, refused := errors.AsType[*hotpath.AlreadyReportedError](r.err); refused {
-			if already.Last != nil && len(f.store.outcomes[id]) == 0 || already.Last == nil && r.report.Supersedes == 0 {
+			if already.Last != nil && len(f.reportsOf(id)) == 0 || already.Last == nil && r.report.Supersedes == 0 {
 				fail("S39: a report of %s was refused beside no other", id.Text("chk_"))
 			}
 			continue
+		}
+		if _, refused := errors.AsType[*hotpath.AlreadyRedeemedError](r.err); refused {
+			continue // see judgeRedemptions
 		}
 		switch {
 		case r.err != nil:
@@ -178,9 +178,14 @@ func (f *simulation) judgeOutcomes(fail func(string, ...any)) {
 	f.judgeFreed(fail, freed)
 }
 
+// reportsOf are the recorded ones of a check.
+func (f *simulation) reportsOf(check spend.ID) []*spend.Outcome {
+	return spend.CourseOf(f.store.outcomes[check]).Reports
+}
+
 // mayFollow reports whether a report that was recorded named the last, or needed not.
 func (f *simulation) mayFollow(r *reported) bool {
-	before := f.store.outcomes[r.check.ID][:r.outcome.Number-1]
+	before := f.reportsOf(r.check.ID)[:r.outcome.Number-1]
 	if r.report.Supersedes > 0 {
 		return r.report.Supersedes == len(before)
 	}

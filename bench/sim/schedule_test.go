@@ -81,7 +81,9 @@ type simulation struct {
 	flows   int
 	reports []*reported
 	decided []*decided
-	pending sync.WaitGroup
+
+	redeemed []*redeemed
+	pending  sync.WaitGroup
 }
 
 // sent is one request and what its client saw.
@@ -247,8 +249,9 @@ func (f *simulation) round() {
 		})
 	}
 	f.purchases()
-	reporters, people := f.source(), f.source()
+	reporters, people, gateways := f.source(), f.source(), f.source()
 	f.pending.Go(func() { f.settleOne(reporters) })
+	f.pending.Go(func() { f.redeemOne(gateways) })
 	f.pending.Go(func() { f.askPeople(people) })
 	for range f.rand.IntN(3) {
 		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))

@@ -114,7 +114,7 @@ func (t taken) after(o *spend.Outcome) taken {
 	took := t.amount
 	t.amount, t.count = spend.Total{}, 0
 	switch {
-	case o == nil || o.Principal != string(spend.Executor):
+	case o == nil || o.Principal == string(spend.Agent):
 	case o.Status != spend.Executed:
 		t.back, t.count = took, -1
 	case took.IsZero(): // of a budget of actions
@@ -168,7 +168,7 @@ func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	by := make(map[spend.ID][]taken) // what each check took
 	last := make(map[spend.ID]*spend.Outcome)
 	for _, e := range f.store.events {
-		if o := e.outcome; o != nil {
+		if o := e.outcome; o != nil && o.Status.Known() {
 			for _, t := range by[o.CheckID] {
 				t = t.corrected(o, last[o.CheckID])
 				t.at = e.at
