@@ -37,6 +37,8 @@ const (
 	DraftPut      ChangeKind = "policy.draft_put"
 	DraftDeleted  ChangeKind = "policy.draft_deleted"
 	DraftPromoted ChangeKind = "policy.draft_promoted"
+	DraftApproved ChangeKind = "policy.draft_approved"
+	PolicyForced  ChangeKind = "policy.forced" // the version was created against the one before, by the admin
 	KeyCreated    ChangeKind = "key.created"
 	KeyChanged    ChangeKind = "key.changed"
 
@@ -67,12 +69,15 @@ type Actor struct {
 	Address    string // of the client
 }
 
+// KindAdmin is the Kind of an admin.
+const KindAdmin = "admin"
+
 // Kind returns what kind of credential the actor has: admin, key, or system for
 // none.
 func (a *Actor) Kind() string {
 	switch {
 	case a.Credential != "":
-		return "admin"
+		return KindAdmin
 	case a.KeyID != "":
 		return "key"
 	}
@@ -121,7 +126,7 @@ func orNil(s string) any {
 // that were dropped, without its head. PostgreSQL makes its own (create_policy).
 func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(p.PolicyID, int32(p.Version), p.Name, p.Description, p.Rules, p.Metadata, p.CreatedAt, p.UpdatedAt, generation,
-		orNil(BudgetsText(p.Budgets)), orNil(p.Redeem.Text()))
+		orNil(BudgetsText(p.Budgets)), orNil(p.Redeem.Text()), orNil(p.Changes))
 	details := map[string]any{"name": p.Name}
 	if p.Note != "" {
 		details["note"] = p.Note

@@ -22,8 +22,16 @@ type Drafts interface {
 	DeleteDraft(ctx context.Context, by Actor, policyID string, now time.Time) error
 	// PromoteDraft makes the draft of that generation the next version and ends it, in
 	// one transaction. It fails with ErrNotFound when that is not the policy's draft, with
-	// a *VersionError when another version than that is in force, and as CreatePolicy.
+	// a *VersionError when another version than that is in force, and as CreatePolicy. What
+	// the version in force asks of people is counted in that transaction (S80): it fails
+	// with a *ChangeNeedsApprovalError when more are needed, unless the admin forces it,
+	// which is recorded.
 	PromoteDraft(ctx context.Context, by Actor, p Promotion, now time.Time) (*Policy, error)
+	// ApproveDraft records that a person approves a draft, or says why not (S80). It fails
+	// with ErrNotFound when the policy has no draft.
+	ApproveDraft(ctx context.Context, a DraftApprovalRequest) (DecisionOutcome, error)
+	// Review returns the draft of a policy with its approvals, or ErrNotFound.
+	Review(ctx context.Context, policyID string) (*Review, error)
 	// Draft returns the draft of a policy, or ErrNotFound.
 	Draft(ctx context.Context, policyID string) (*Draft, error)
 
@@ -47,6 +55,7 @@ type Draft struct {
 	Rules       string
 	Metadata    string
 	Redeem      spend.RedeemTerms
+	Changes     string // as of policies: of the version that it becomes
 	MadeAt      time.Time
 	Note        string // of its author, kept with the record of the change
 	Author      Actor
@@ -118,7 +127,7 @@ type ShadowQuery struct {
 // makes its own (put_draft).
 func (d *Draft) Row() []byte {
 	return chain.EncodeRow(d.PolicyID, d.Generation, int32(d.BaseVersion), d.Name, d.Description, d.Rules, d.Metadata, d.MadeAt,
-		orNil(d.Redeem.Text()))
+		orNil(d.Redeem.Text()), orNil(d.Changes))
 }
 
 // Change returns the record of the draft, or of its end, without its head.

@@ -23,6 +23,8 @@ const (
 	EventOutcomeExceeded       EventType = "outcome.exceeded"
 	EventBudgetExhausted       EventType = "budget.exhausted"
 	EventPolicyCreated         EventType = "policy.created"
+	EventPolicyForced          EventType = "policy.forced"
+	EventDraftApproved         EventType = "policy.draft_approved"
 	EventKeyChanged            EventType = "key.changed" // or created
 	EventCheckRedeemed         EventType = "check.redeemed"
 	EventCheckInDoubt          EventType = "check.in_doubt"
@@ -67,6 +69,8 @@ var eventTypes = [...]eventType{
 	{EventOutcomeExceeded, 'x', SourceOutcome, (*eventSources).outcome},
 	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
 	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
+	{EventPolicyForced, 'f', SourceChange, (*eventSources).change},
+	{EventDraftApproved, 'g', SourceChange, (*eventSources).change},
 	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
 	{EventCheckRedeemed, 'm', SourceOutcome, (*eventSources).outcome},
 	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},

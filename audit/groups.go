@@ -92,14 +92,18 @@ type Missing struct {
 }
 
 // People is how many are missing in all.
-func (m *Missing) People() int { return m.OfGroups + m.Anybody }
+func (m Missing) People() int { return m.OfGroups + m.Anybody }
 
 // Missing returns what the approval lacks.
 func (a *Approval) Missing() (lacks Missing) {
-	asked := a.Check.Approval
-	lacks.OfGroups, lacks.Anybody = a.matched().missing(asked)
+	return missingOf(a.Check.Approval, a.matched)
+}
+
+// missingOf returns what is lacking of what is asked, by who counts so far.
+func missingOf(asked *spend.Approval, matched func() *matching) (lacks Missing) {
+	lacks.OfGroups, lacks.Anybody = matched().missing(asked)
 	for _, entry := range asked.From {
-		m, more := a.matched(), 0
+		m, more := matched(), 0
 		for m.add([]string{entry.Group}) {
 			more++
 		}

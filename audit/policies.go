@@ -16,8 +16,9 @@ type Policies interface {
 	// CreatePolicy stores the next version of p.PolicyID, 1 if it is new, and
 	// fills in Version, CreatedAt and UpdatedAt. Versions of one policy are
 	// consecutive under any concurrency (S8). It raises the generation and
-	// records the change with its actor. It fails with a *NotEndedError or a
-	// *BudgetsInUseError, decided in its own transaction.
+	// records the change with its actor. It fails with a *NotEndedError, a
+	// *BudgetsInUseError or a *ChangeNeedsApprovalError, decided in its own transaction;
+	// the last but for an admin, whose force is recorded.
 	CreatePolicy(ctx context.Context, by Actor, p *Policy, b NewBudgets, now time.Time) error
 	// Policy returns a version, 0 the latest, or ErrNotFound.
 	Policy(ctx context.Context, policyID string, version int) (*Policy, error)
@@ -38,6 +39,7 @@ type Policy struct {
 	Rules       string // the JSON array, parameters as they were sent
 	Metadata    string // the JSON object; empty when absent
 	Redeem      spend.RedeemTerms
+	Changes     string // JSON: what it asks of people before its next version (S80); empty when nothing
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	// Budgets are since when each of its budgets counts, by rule_id. CreatePolicy

@@ -22,9 +22,11 @@ const rawKeyPrefix = "svc_live_"
 // The faults that were found in the rest of the policy, and those in the rules
 // with paths rules[i], are returned together as spend.Faults; a key that is bound
 // to other policies is refused by a ForbiddenError, and a version that would empty
-// budgets by a BudgetsInUseError, unless it drops them. After another error the
+// budgets by a BudgetsInUseError, unless it drops them. A version after one that asks
+// people (S80) is refused by a ChangeNeedsApprovalError. After another error the
 // version may exist all the same; versions stay consecutive. The caller was
-// admitted, with that access; by says from where it asks.
+// admitted, with that access; by says from where it asks, and of an admin by which
+// admin key, which forces what is asked of people and does nothing else.
 func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -32,6 +34,7 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
 	}
 	compiled := policy.Compile(p.PolicyID, 0, p.Rules, &faults)
+	p.Changes = policy.CompileChanges(p.Changes, &faults)
 	a.catalog.compiles.free()
 	if err := faults.Err(); err != nil {
 		return err
@@ -39,11 +42,9 @@ func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor,
 	if !c.SeesPolicy(p.PolicyID) {
 		return c.notThis("policy_id", c.key.Grants.PolicyIDs)
 	}
-	c.used().note(a.now())
-	if c.key != nil {
-		by.KeyID, by.Principal = c.key.name, c.principal()
-	}
-	err := a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+	by, err := a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) error {
+		return a.store.CreatePolicy(stored, by, p, audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: drop}, a.now())
+	})
 	if refused := a.refusedPolicy(stored, c, p.PolicyID, drop, err); refused != nil {
 		return refused
 	}
@@ -66,7 +67,10 @@ func (a *Authorizer) refusedPolicy(ctx context.Context, c Access, policyID strin
 	if inUse, ok := errors.AsType[*audit.BudgetsInUseError](err); ok {
 		return a.budgetsInUse(ctx, c, policyID, inUse.RuleIDs)
 	}
-	if errors.Is(err, audit.ErrPoliciesFull) {
+	if _, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
+		return a.needsApproval(ctx, policyID, drop)
+	}
+	if errors.Is(err, audit.ErrPoliciesFull) || errors.Is(err, ErrUnauthorized) {
 		return err
 	}
 	return nil

@@ -26,6 +26,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *
 		return fmt.Errorf("%w: too many policies are compiled: %w", ErrOverloaded, err)
 	}
 	policy.Compile(d.PolicyID, 0, d.Rules, &faults)
+	d.Changes = policy.CompileChanges(d.Changes, &faults)
 	a.catalog.compiles.free()
 	if err := faults.Err(); err != nil {
 		return err
@@ -51,7 +52,7 @@ func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *
 }
 
 func sameDraft(a, b *audit.Draft) bool {
-	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem && a.Note == b.Note
+	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem && a.Changes == b.Changes && a.Note == b.Note
 }
 
 // actor completes who asks by the caller's key, which is noted as used.
@@ -110,7 +111,8 @@ type Promotion struct {
 }
 
 // PromoteDraft makes the draft of a policy its next version, if that version is in force,
-// and ends the draft. What is promoted is the draft as it is now. Errors: those of Draft
+// and ends the draft. What is promoted is the draft as it is now, if those whom that
+// version asks approved it (S80), or an admin forces it. Errors: those of Draft
 // and CreatePolicy, and an audit.VersionError.
 func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor, p Promotion) (*audit.Policy, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
@@ -128,11 +130,14 @@ func (a *Authorizer) PromoteDraft(ctx context.Context, c Access, by audit.Actor,
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
-	by = c.actor(a, by)
-	made, err := a.store.PromoteDraft(stored, by, audit.Promotion{
-		PolicyID: p.PolicyID, Generation: d.Generation, Version: p.Version, Note: p.Note,
-		Budgets: audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: p.Drop},
-	}, a.now())
+	var made *audit.Policy
+	by, err = a.unlessForced(stored, c, by, p.PolicyID, func(by audit.Actor) (err error) {
+		made, err = a.store.PromoteDraft(stored, by, audit.Promotion{
+			PolicyID: p.PolicyID, Generation: d.Generation, Version: p.Version, Note: p.Note,
+			Budgets: audit.NewBudgets{Identities: compiled.BudgetIdentities(), Drop: p.Drop},
+		}, a.now())
+		return err
+	})
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
 		return nil, other
 	}

@@ -103,6 +103,8 @@ func checkTests() []test {
 		{"Drafts", drafts},
 		{"DraftsRace", draftsRace},
 		{"DraftsCount", draftsCount},
+		{"ChangesByTwo", changesByTwo},
+		{"ChangesRace", changesRace},
 		{"Shadowed", shadowed},
 		{"PolicyVersions", policyVersions},
 		{"PolicyVersionsRace", policyVersionsRace},
@@ -128,6 +130,8 @@ func configTests() []test {
 		{"KeyUses", keyUses},
 		{"KeyUsesRace", keyUsesRace},
 		{"ConfigChanges", configChanges},
+		{"ChangesForced", changesForced},
+		{"ChangesByWhom", changesByWhom},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},
 	}

@@ -12,13 +12,13 @@ import (
 // PolicyColumns are the columns of a policy in the order in which its row is
 // encoded.
 func PolicyColumns() []string {
-	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem"}
+	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem", "changes"}
 }
 
 // DraftColumns are the columns of a policy's draft, or of its end, in the order in which
 // its row is encoded.
 func DraftColumns() []string {
-	return []string{"policy_id", "generation", "base_version", "name", "description", "rules", "metadata", "made_at", "redeem"}
+	return []string{"policy_id", "generation", "base_version", "name", "description", "rules", "metadata", "made_at", "redeem", "changes"}
 }
 
 // KeyColumns are the columns of an API key in the order in which its row is

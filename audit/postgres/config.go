@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +17,11 @@ import (
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	var createdMS int64
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), []any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets)},
-		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ", by, p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()),
+		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, ", by, p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note))
+	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
+		asks.PolicyID = p.PolicyID
+	}
 	if err == nil {
 		p.CreatedAt, p.UpdatedAt = fromMilli(createdMS), fromMilli(now.UnixMilli())
 	}

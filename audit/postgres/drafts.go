@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
 	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), []any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
-		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()),
+		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, d.Note))
 	if err == nil {
 		d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
@@ -48,9 +49,15 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	var version int
 	var createdMS int64
 	var budgets map[string]audit.BudgetSince
-	err := s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets)},
-		byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, ", by, p.PolicyID, p.Generation, p.Version,
-			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note))
+	err := s.reviewed(ctx, p.PolicyID, func(r *audit.Review, seen *seenReview) error {
+		seen.Missing = r.Missing(p.Budgets.Drop).People()
+		return s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets)},
+			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
+				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note))
+	})
+	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
+		asks.PolicyID = p.PolicyID
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +66,17 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		return nil, err
 	}
 	return &audit.Policy{
-		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
+		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes,
 		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note,
 	}, nil
 }
 
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, c.hash,
+const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, coalesce(d.changes, ''), c.hash,
 	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details::jsonb ->> 'note', '')
 	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation`
 
 func scanDraft(row pgx.CollectableRow) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), bytea(&d.Hash),
+	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, bytea(&d.Hash),
 		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
 	return d, err
 }

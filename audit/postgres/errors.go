@@ -30,6 +30,8 @@ const (
 	codeBudgetsInUse  = "SG014"
 	codeNoDraft       = "SG015"
 	codeOtherVersion  = "SG016"
+	codeAsksPeople    = "SG017"
+	codeStaleReview   = "SG018"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
 	codeSerialization = "40001"
@@ -71,6 +73,11 @@ func refusal(err *pgconn.PgError) error {
 	case err.Code == codeOtherVersion:
 		version, _ := strconv.Atoi(err.Detail)
 		return &audit.VersionError{Version: version}
+	case err.Code == codeAsksPeople:
+		version, _ := strconv.Atoi(err.Detail)
+		return &audit.ChangeNeedsApprovalError{Version: version}
+	case err.Code == codeStaleReview:
+		return errStaleReview
 	case err.Code == codeNoRoom:
 		return &noRoomError{err.Detail}
 	case err.Code == codeCounters:
@@ -98,6 +105,10 @@ func budgetsRefused(refusal *pgconn.PgError) error {
 	}
 	return &audit.BudgetsInUseError{RuleIDs: ids}
 }
+
+// errStaleReview says that the approvals of a draft, or the keys behind them, are others
+// than those that were judged.
+var errStaleReview = fmt.Errorf("%w: the approvals of a draft changed", audit.ErrUnavailable)
 
 // errCounters says that a commit is to be made again with all rows of its counters:
 // one has none, unlike what the node remembers, or has room again.

@@ -11,7 +11,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets::text, coalesce(redeem, '')"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets::text, coalesce(redeem, ''), coalesce(changes, '')"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
@@ -24,7 +24,7 @@ func scanPolicy(row pgx.CollectableRow) (audit.Policy, error) { return scanPolic
 // scanPolicyAnd reads policyColumns and what comes after them.
 func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err error) {
 	err = row.Scan(append([]any{
-		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt), parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms),
+		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt), parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
 	}, rest...)...)
 	return p, err
 }

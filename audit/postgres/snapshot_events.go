@@ -13,16 +13,16 @@ import (
 // dueEvents are the events that have a number, by the bound of event_state, as
 // their sources say them: see event_sources.
 const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
-		CASE c.kind WHEN 'policy.created' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known
+		CASE WHEN c.kind LIKE 'policy.%' THEN c.subject ELSE a.policy_id END AS policy_id, a.agent_id, true AS known
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
 			CROSS JOIN LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
 				(CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e'
-					WHEN 'policy.created' THEN 'c' ELSE 'k' END::"char", CASE c.kind
+					WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_approved' THEN 'g' ELSE 'k' END::"char", CASE c.kind
 					WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN c.details::jsonb -> 'completes' = 'true'
 						ELSE a.required = (SELECT count(*) FROM {schema}.changes AS d
 							WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
-					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'key.created', 'key.changed') END)) AS n (type, occurred)
+					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id

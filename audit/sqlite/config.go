@@ -21,8 +21,19 @@ func raise(tx *sql.Tx) (generation int64, err error) {
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	stored := p
-	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) (err error) {
-		stored, err = createPolicy(tx, by, p, b, now)
+	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) error {
+		asked, version, err := asks(tx, p.PolicyID)
+		if err != nil {
+			return err
+		}
+		var forced *audit.Forcing
+		if asked != nil {
+			if by.Kind() != audit.KindAdmin {
+				return &audit.ChangeNeedsApprovalError{PolicyID: p.PolicyID, Version: version}
+			}
+			forced = new(audit.Forcing)
+		}
+		stored, err = createPolicy(tx, by, p, b, forced, now)
 		return err
 	})
 	if err == nil {
@@ -31,7 +42,9 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) (*audit.Policy, error) {
+// createPolicy adds a version, whatever the one before asks of people; forced is nil
+// unless an admin makes it against that.
+func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time) (*audit.Policy, error) {
 	stored := *p
 	generation, err := raise(tx)
 	if err != nil {
@@ -50,13 +63,20 @@ func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudget
 	if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
 		return nil, err
 	}
-	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
-		created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()))
+	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem, changes)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
+		created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()), orNull(p.Changes))
 	if err != nil {
 		return nil, err
 	}
-	return &stored, record(tx, audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now()))
+	change := audit.ChangeOfPolicy(&stored, b.Drop, generation, by, time.Now())
+	if err := record(tx, change); err != nil || forced == nil {
+		return &stored, err
+	}
+	if generation, err = raise(tx); err != nil {
+		return nil, err
+	}
+	return &stored, record(tx, audit.ChangeOfForcing(forced, &change, generation, time.Now()))
 }
 
 // countSince returns the budgets of a new version: those that are the same in the

@@ -12,7 +12,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-const draftColumns = "policy_id, generation, base_version, name, description, rules, metadata, made_at, redeem"
+const draftColumns = "policy_id, generation, base_version, name, description, rules, metadata, made_at, redeem, changes"
 
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
@@ -42,8 +42,8 @@ func recordDraft(tx *sql.Tx, d *audit.Draft, kind audit.ChangeKind, by audit.Act
 		return err
 	}
 	d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
-	_, err = tx.Exec("INSERT INTO drafts ("+draftColumns+") VALUES ("+marks(9)+")",
-		d.PolicyID, d.Generation, d.BaseVersion, d.Name, d.Description, d.Rules, d.Metadata, now.UnixMilli(), orNull(d.Redeem.Text()))
+	_, err = tx.Exec("INSERT INTO drafts ("+draftColumns+") VALUES ("+marks(10)+")",
+		d.PolicyID, d.Generation, d.BaseVersion, d.Name, d.Description, d.Rules, d.Metadata, now.UnixMilli(), orNull(d.Redeem.Text()), orNull(d.Changes))
 	if err != nil {
 		return err
 	}
@@ -80,12 +80,16 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		if latest != p.Version {
 			return &audit.VersionError{Version: latest}
 		}
+		forced, err := approved(tx, by, &d, latest, p.Budgets.Drop, now)
+		if err != nil {
+			return err
+		}
 		if err := recordDraft(tx, &audit.Draft{PolicyID: p.PolicyID, BaseVersion: latest}, audit.DraftPromoted, by, now); err != nil {
 			return err
 		}
 		made, err = createPolicy(tx, by, &audit.Policy{
-			PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Note: p.Note,
-		}, p.Budgets, now)
+			PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes, Note: p.Note,
+		}, p.Budgets, forced, now)
 		return err
 	})
 	if err != nil {
@@ -94,13 +98,13 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	return made, nil
 }
 
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, c.hash,
+const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, coalesce(d.changes, ''), c.hash,
 	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details ->> 'note', '')
 	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation WHERE d.policy_id = ? ORDER BY d.generation DESC LIMIT 1`
 
 // readDraft reads selectDraft. It fails with sql.ErrNoRows when the draft has ended, too.
 func readDraft(row scanner) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), blob(d.Hash[:]),
+	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, blob(d.Hash[:]),
 		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
 	if err == nil && d.Rules == audit.DraftEnded {
 		err = sql.ErrNoRows

@@ -9,7 +9,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets, redeem"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets, redeem, coalesce(changes, '')"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
@@ -23,7 +23,7 @@ func scanPolicy(row scanner) (audit.Policy, error) { return scanPolicyAnd(row) }
 func scanPolicyAnd(row scanner, rest ...any) (p audit.Policy, err error) {
 	err = row.Scan(append([]any{
 		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, (*millis)(&p.CreatedAt), (*millis)(&p.UpdatedAt),
-		parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms),
+		parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
 	}, rest...)...)
 	return p, err
 }

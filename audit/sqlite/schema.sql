@@ -237,6 +237,7 @@ CREATE TABLE policies (
     generation  INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
     budgets     TEXT,              -- since when each counts, by rule_id, JSON; null when there is none
     redeem      TEXT,              -- what it says of redemptions, JSON; null when nothing
+    changes     TEXT,              -- what it asks of people before the next version (S80), JSON; null when nothing
     PRIMARY KEY (policy_id, version)
 ) STRICT;
 
@@ -253,6 +254,7 @@ CREATE TABLE drafts (
     metadata     TEXT NOT NULL,
     made_at      INTEGER NOT NULL,
     redeem       TEXT,
+    changes      TEXT,
     PRIMARY KEY (policy_id, generation)
 ) STRICT;
 
@@ -425,10 +427,10 @@ BEGIN
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
 BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, 'budget.exhausted', NEW.policy_id, NEW.agent_id); END;
-CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'key.created', 'key.changed')
+CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
 BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
-        iif(NEW.kind = 'policy.created', NEW.kind, 'key.changed'), iif(NEW.kind = 'policy.created', NEW.subject, NULL));
+        iif(NEW.kind LIKE 'policy.%', NEW.kind, 'key.changed'), iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
 END;
 -- Every decision; and of those that approve, that with which they are enough.
 CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.expired')

@@ -14,7 +14,7 @@ import (
 // configuration compares all policies and keys with the chain of changes,
 // whatever the range: there are few.
 func (v *verifier) configuration(ctx context.Context) error {
-	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets)}
+	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets), reviews: newReviews()}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
 	}
@@ -55,6 +55,7 @@ type changeWalk struct {
 	keys     map[string]recorded       // by key_id, the newest change of each
 	webhooks map[string]recorded       // by webhook_id, likewise; none of a deleted one
 	budgets  map[string]versionBudgets // by policy_id, of the version met last
+	reviews  reviews
 }
 
 // recorded is a row as a change left it.
@@ -80,6 +81,7 @@ func (w *changeWalk) change(c Change) error {
 		w.webhooks[c.Subject] = recorded{c.Seq, c.Hash}
 	case c.Kind == audit.DraftPut, c.Kind == audit.DraftDeleted, c.Kind == audit.DraftPromoted:
 		w.drafts[c.Seq] = draftRecord{c.Subject, c.Hash}
+	case c.Kind == audit.DraftApproved, c.Kind == audit.PolicyForced:
 	case c.Kind == audit.WebhookDeleted:
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:
@@ -94,6 +96,9 @@ func (w *changeWalk) change(c Change) error {
 		if err := w.wrote(c); err != nil {
 			return err
 		}
+	}
+	if err := w.reviewed(c); err != nil {
+		return err
 	}
 	w.late(name, c.Seq, c.At)
 	var computed spend.Hash
@@ -129,6 +134,9 @@ func (w *changeWalk) policy(p PolicyVersion, row []byte) error {
 		}
 		w.countSince(p, fields)
 		w.courses.policy(p, fields)
+		if err := w.consented(p, string(fields[slices.Index(chain.PolicyColumns(), "changes")])); err != nil {
+			return err
+		}
 	}
 	delete(w.policies, p)
 	return nil

@@ -35,3 +35,34 @@ func TestTamperedDrafts(t *testing.T) {
 		t.Error("a draft was inserted without its place in the chain")
 	}
 }
+
+// TestTamperedReviews: both verifiers find an approval of no draft that there was, a forced
+// version that is none, and a version that fewer keys approved than the one before asks (S80).
+func TestTamperedReviews(t *testing.T) {
+	t.Parallel()
+	tr := newTrail(t)
+	by := func(keyID string) audit.Actor { return audit.Actor{KeyID: keyID, Principal: keyID} }
+	asks := &audit.Policy{PolicyID: "asks", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
+	act(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), asks, audit.NewBudgets{}, time.Now()))
+	d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: `[]`, Changes: `{"from":[{"group":"a","required":1}]}`}
+	act(t, tr.store.PutDraft(t.Context(), by("key_ann"), d, time.Now()))
+	outcome, err := tr.store.ApproveDraft(t.Context(), audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash, By: by("key_bob")})
+	if act(t, err); outcome != audit.DecisionRecorded {
+		t.Fatal(outcome)
+	}
+	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "asks", Generation: d.Generation, Version: 1}, time.Now())
+	act(t, err)
+	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{Credential: "01234567"}, asks, audit.NewBudgets{}, time.Now()))
+	tr.finds(tr.held)
+	change := func(seq int64) string { return fmt.Sprintf("altered change %d of the configuration", seq) }
+	approval, forced := d.Generation+1, d.Generation+5
+	for _, c := range []struct{ tamper, want string }{
+		{fmt.Sprintf("UPDATE changes SET key_id = 'key_ann' WHERE seq = %d", approval), `altered policy "asks" version 2`},
+		{fmt.Sprintf("UPDATE changes SET version = 7 WHERE seq = %d", approval), `altered policy "asks" version 2`},
+		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval), change(approval)},
+		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", forced), change(forced)},
+		{fmt.Sprintf("UPDATE changes SET kind = 'policy.draft_deleted' WHERE seq = %d", forced), `altered policy "asks" version 3`},
+	} {
+		tr.bothFind("reviews", c.tamper, c.want)
+	}
+}

@@ -68,20 +68,28 @@ func (m *memory) DeleteDraft(ctx context.Context, by audit.Actor, policyID strin
 
 func (m *memory) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promotion, now time.Time) (*audit.Policy, error) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	d, latest := m.drafted.current[p.PolicyID], len(m.policies[p.PolicyID])
 	if d == nil || d.Generation != p.Generation {
-		m.mu.Unlock()
 		return nil, audit.ErrNotFound
 	}
 	if latest != p.Version {
-		m.mu.Unlock()
 		return nil, &audit.VersionError{Version: latest}
+	}
+	missing := m.review(d).Missing(p.Budgets.Drop).People()
+	if missing > 0 && by.Kind() != audit.KindAdmin {
+		return nil, &audit.ChangeNeedsApprovalError{PolicyID: p.PolicyID, Version: latest}
 	}
 	delete(m.drafted.current, p.PolicyID)
 	m.recordDraft(&audit.Draft{PolicyID: p.PolicyID}, audit.DraftPromoted, by, now)
-	m.mu.Unlock()
-	made := &audit.Policy{PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Note: p.Note}
-	return made, m.CreatePolicy(ctx, by, made, p.Budgets, now)
+	var forced *audit.Forcing
+	if missing > 0 {
+		forced = &audit.Forcing{Draft: d.Generation, Missing: missing}
+	}
+	made := &audit.Policy{
+		PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes, Note: p.Note,
+	}
+	return made, m.createPolicy(by, made, p.Budgets, forced, now)
 }
 
 func (m *memory) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {

@@ -305,6 +305,18 @@ func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Poli
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
 	}
+	asked, version := m.asks(p.PolicyID)
+	if asked == nil {
+		return m.createPolicy(by, p, b, nil, now)
+	}
+	if by.Kind() != audit.KindAdmin {
+		return &audit.ChangeNeedsApprovalError{PolicyID: p.PolicyID, Version: version}
+	}
+	return m.createPolicy(by, p, b, new(audit.Forcing), now)
+}
+
+// createPolicy is called with mu held.
+func (m *memory) createPolicy(by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time) error {
 	now = now.UTC().Truncate(time.Millisecond)
 	versions := m.policies[p.PolicyID]
 	p.Version, p.CreatedAt, p.UpdatedAt = len(versions)+1, now, now
@@ -324,7 +336,12 @@ func (m *memory) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Poli
 	m.policies[p.PolicyID] = append(versions, *p)
 	m.generation++
 	m.changed[p.PolicyID] = m.generation
-	m.recordChange(audit.ChangeOfPolicy(p, b.Drop, m.generation, by, time.Now()))
+	created := audit.ChangeOfPolicy(p, b.Drop, m.generation, by, time.Now())
+	m.recordChange(created)
+	if forced != nil {
+		m.generation++
+		m.recordChange(audit.ChangeOfForcing(forced, &created, m.generation, time.Now()))
+	}
 	return nil
 }
 

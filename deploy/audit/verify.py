@@ -35,8 +35,8 @@ VIOLATION = (
     "id,policy_version,latency_ms,action_type,decision,confidence,amount::text,currency,agent_id,policy_id,"
     "counterparty,rule_id,rule_description,key_id,principal,owner"
 )
-POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem"
-DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem"
+POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem,changes"
+DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem,changes"
 KEY = "id,hash,name,rpm,active,created_at,generation,grants"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject"
@@ -532,7 +532,35 @@ class Verifier:
         """Who stood behind a key when a change was made, and in which groups: none or one."""
         return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
 
+    def reviewed(self, name, number, fields, drafts, created):
+        """An approval of a draft, or that a version was forced."""
+        policy, version = fields[2], fields[3]
+        if fields[1] == b"policy.forced":
+            self.forced.add((policy, version))
+            if created.get((policy, version)) != fields[12]:
+                self.find("altered", name)
+            return
+        draft = json.loads(fields[11]).get("draft", 0)
+        if draft != self.current.get(policy, 0) or drafts.get((policy, draft)) != fields[12]:
+            self.find("altered", name)
+        self.approved.setdefault(draft, []).append((integer(version), fields[5]))
+
+    def consented(self, name, fields):
+        """Whether as many keys approved a version as the one before asks, or it was forced."""
+        policy, version = fields[0], integer(fields[1])
+        before, changes = self.asks.get(policy, (0, None))
+        self.asks[policy] = version, fields[11]
+        if before != version - 1 or changes is None or (policy, fields[1]) in self.forced:
+            return
+        asked = json.loads(changes)
+        required = max(1, asked.get("required", 0), sum(g["required"] for g in asked.get("from", [])))
+        draft = self.made.get((policy, fields[1]), 0)
+        keys = {key for beside, key in self.approved.get(draft, []) if beside == before and key not in (None, self.wrote.get(draft))}
+        if not draft or len(keys) < required:
+            self.find("altered", name)
+
     def configuration(self):
+        self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.asks = {}, {}, {}, {}, {}, set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
@@ -546,7 +574,13 @@ class Verifier:
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
+            elif fields[1] in (b"policy.draft_approved", b"policy.forced"):
+                self.reviewed(name, number, fields, drafts, created)
             elif fields[1].startswith(b"policy.draft"):
+                if fields[1] == b"policy.draft_promoted":
+                    self.promoted[number + 1] = self.current.get(fields[2], 0)
+                self.current[fields[2]] = number if fields[1] == b"policy.draft_put" else 0
+                self.wrote[number] = fields[5]
                 drafts[fields[2], number] = fields[12]
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
@@ -558,6 +592,7 @@ class Verifier:
                 self.find("altered", name)
             else:
                 created[fields[2], fields[3]] = fields[12]
+                self.made[fields[2], fields[3]] = self.promoted.get(number, 0)
                 then = self.stood(fields[5] or b"", number)
                 if fields[5]:
                     self.authors[fields[2], fields[3]] = (fields[5], fields[6] or b"", then[0][1][1] if then else b"")
@@ -577,6 +612,7 @@ class Verifier:
                 self.find("altered", name)
                 continue
             self.terms[fields[0], fields[1]] = json.loads(fields[10] or b"{}")
+            self.consented(name, fields)
             version, budgets = integer(fields[1]), json.loads((fields[9] or b"\1{}")[1:])
             for rule in json.loads(fields[4], parse_float=Decimal, parse_int=Decimal):
                 if rule.get("rule_id") in budgets:
@@ -738,13 +774,13 @@ class Verifier:
             note(a, "u", approvals.get(a.hex().encode(), (None, None))[:2], None, *end)
         for seq, kind, subject, details, *end in sorted(rows("seq, kind, subject, details", "changes", "position")):
             policy, agent, required = approvals.get(subject[4:], (None, None, 0))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"key.created": "k", b"key.changed": "k"}.get(kind, "")
             if kind == b"approval.approved":
                 counted[subject] = counted.get(subject, 0) + 1
                 completes = counted[subject] == required if required is not None else json.loads(details).get("completes")
                 letter = "a" if completes else ""
             letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
-            note(bytes(8) + seq, letter or "k", (subject if letter == "c" else policy, agent), None, end[0] if letter else b"\0", end[1])
+            note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "g") else policy, agent), None, end[0] if letter else b"\0", end[1])
         for table, letter in ("budget_exhaustions", "b"), ("violations", "v"):
             for source, policy, agent, *end in rows("id, policy_id, agent_id", table):
                 note(source, letter, (policy, agent), None, *end)

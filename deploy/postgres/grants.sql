@@ -22,9 +22,9 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 -- is no change.
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
-GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
-    put_draft(text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
-    promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor),
+GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
+    put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
+    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor), approve_draft(text, bigint, integer, jsonb, text, actor),
     decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),

@@ -40,7 +40,8 @@ type authorizer interface {
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error
 	PutDraft(ctx context.Context, c hotpath.Access, by audit.Actor, d *audit.Draft, faults spend.Faults) error
-	Draft(ctx context.Context, policyID string) (*audit.Draft, error)
+	Review(ctx context.Context, policyID string) (*audit.Review, error)
+	ApproveDraft(ctx context.Context, c hotpath.Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error)
 	DeleteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, policyID string) error
 	PromoteDraft(ctx context.Context, c hotpath.Access, by audit.Actor, p hotpath.Promotion) (*audit.Policy, error)
 	DraftReport(ctx context.Context, policyID string) (*hotpath.DraftReport, error)

@@ -75,6 +75,20 @@ func (a *API) actor(x *exchange) audit.Actor {
 	return audit.Actor{RequestID: x.id, Address: a.client(x).String()}
 }
 
+// forcer is actor, of a request that is an admin's as well with the admin key: see
+// endpoint.forced.
+func (a *API) forcer(x *exchange) audit.Actor {
+	if a.isAdmin(x) {
+		return a.adminActor(x)
+	}
+	return a.actor(x)
+}
+
+// forces reports whether an admin asks without an API key, where it may force something.
+func (a *API) forces(x *exchange) bool {
+	return x.endpoint.forced && len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) == 0 && a.isAdmin(x)
+}
+
 // adminActor is actor of a request of an admin.
 func (a *API) adminActor(x *exchange) audit.Actor {
 	sum := sha256.Sum256(x.ctx.Request.Header.PeekCanonical(headerAdminKey))

@@ -41,7 +41,7 @@ func (a *API) putDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	d := &audit.Draft{PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Note: p.Note}
+	d := &audit.Draft{PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Changes: p.Changes, Note: p.Note}
 	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, faults); err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func (a *API) getDraft(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	d, err := a.authorizer.Draft(ctx, id)
+	r, err := a.authorizer.Review(ctx, id)
 	if err != nil {
 		return err
 	}
-	x.out = appendDraft(x.out, d)
+	x.out = appendReview(x.out, r)
 	return x.answer(200)
 }
 
@@ -115,7 +115,7 @@ func (a *API) postPromote(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	made, err := a.authorizer.PromoteDraft(x.context(), x.access, a.actor(x), p)
+	made, err := a.authorizer.PromoteDraft(x.context(), x.access, a.forcer(x), p)
 	if err != nil {
 		return err
 	}
@@ -178,6 +178,11 @@ func (a *API) getDraftReport(x *exchange) error {
 
 // appendDraft writes a draft.
 func appendDraft(dst []byte, d *audit.Draft) []byte {
+	o := draftObject(dst, d)
+	return o.end()
+}
+
+func draftObject(dst []byte, d *audit.Draft) object {
 	o := newObject(dst)
 	o.text("policy_id", d.PolicyID)
 	o.text("draft_hash", hex.EncodeToString(d.Hash[:]))
@@ -187,10 +192,11 @@ func appendDraft(dst []byte, d *audit.Draft) []byte {
 	o.raw("rules", d.Rules)
 	o.raw("metadata", d.Metadata)
 	appendRedeem(&o, d.Redeem)
+	o.changes(d.Changes)
 	o.time("created_at", d.MadeAt)
 	o = appendAuthor(o, d.Author)
 	o.optional("note", d.Note)
-	return o.end()
+	return o
 }
 
 // appendDraftReport writes the report of a draft.

@@ -75,20 +75,26 @@ func (o *object) asked(asked *spend.Approval, a *audit.Approval) {
 			lacks = a.Missing()
 			o.integer("missing", int64(lacks.People()))
 		}
-		o.name("from")
-		*o = appendArray(*o, len(asked.From), func(dst []byte, i int) []byte {
-			entry := newObject(dst)
-			entry.text("group", asked.From[i].Group)
-			entry.integer("required", int64(asked.From[i].Required))
-			if a != nil {
-				entry.integer("missing", int64(lacks.Of[i]))
-			}
-			return entry.end()
-		})
+		o.askedOf(asked.From, lacks.Of)
 	}
 	if asked.ExcludeAuthor {
 		o.boolean("exclude_author", true)
 	}
+}
+
+// askedOf writes which groups are asked, and how many more of each would count; missing is
+// nil where that is left out.
+func (o *object) askedOf(from []spend.GroupRequired, missing []int) {
+	o.name("from")
+	*o = appendArray(*o, len(from), func(dst []byte, i int) []byte {
+		entry := newObject(dst)
+		entry.text("group", from[i].Group)
+		entry.integer("required", int64(from[i].Required))
+		if missing != nil {
+			entry.integer("missing", int64(missing[i]))
+		}
+		return entry.end()
+	})
 }
 
 func appendLeft(dst []byte, left *hotpath.BudgetLeft) []byte {

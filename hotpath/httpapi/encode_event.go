@@ -118,10 +118,17 @@ func (o *object) exhaustion(e *audit.Exhaustion) {
 // change writes what became of a policy or a key, and who made it so. Where they
 // did from is for the record alone.
 func (o *object) change(c *audit.Change) {
-	if c.Kind == audit.PolicyCreated {
+	switch c.Kind {
+	case audit.PolicyCreated, audit.PolicyForced:
 		o.text("policy_id", c.Subject)
 		o.integer("version", int64(c.Version))
-	} else {
+	case audit.DraftApproved:
+		o.text("policy_id", c.Subject)
+		o.text("draft_hash", hex.EncodeToString(c.Hash[:]))
+		o.integer("policy_version", int64(c.Version))
+		a, _, _ := audit.DraftApprovalOf(c) // what cannot be read has no note
+		o.optional("note", a.Note)
+	default:
 		o.text("key_id", c.Subject)
 		o.boolean("created", c.Kind == audit.KeyCreated)
 		o.raw("key", c.Details)

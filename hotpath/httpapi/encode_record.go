@@ -45,6 +45,13 @@ func appendRedeem(o *object, terms spend.RedeemTerms) {
 	}
 }
 
+// changes writes what a policy asks of people before its next version.
+func (o *object) changes(text string) {
+	if text != "" {
+		o.raw("changes", text)
+	}
+}
+
 func policyObject(dst []byte, p *audit.Policy) object {
 	o := newObject(dst)
 	o.text("policy_id", p.PolicyID)
@@ -53,6 +60,7 @@ func policyObject(dst []byte, p *audit.Policy) object {
 	o.integer("version", int64(p.Version))
 	o.raw("rules", p.Rules)
 	appendRedeem(&o, p.Redeem)
+	o.changes(p.Changes)
 	o.time("created_at", p.CreatedAt)
 	o.time("updated_at", p.UpdatedAt)
 	o.raw("metadata", p.Metadata)

@@ -33,6 +33,7 @@ const (
 	codeValidation          = "validation_error"
 	codeApprovalNotApproved = "approval_not_approved"
 	codeNotAnApprover       = "not_an_approver"
+	codeChangeNeedsApproval = "change_needs_approval"
 	codeInternal            = "internal_error"
 )
 
@@ -84,6 +85,11 @@ var refusals = [...]struct {
 	{hotpath.ErrApprovedAlready, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver"}},
 	{hotpath.ErrNoGroup, &refusal{403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded"}},
 	{hotpath.ErrAuthorExcluded, &refusal{403, codeNotAnApprover, "who wrote the version that escalated does not decide what it asks; nothing is recorded"}},
+	{hotpath.ErrOtherDraft, &refusal{409, "draft_hash_mismatch", "the policy's draft is another than that of draft_hash: read it with GET .../draft, and approve what it says now"}},
+	{hotpath.ErrNotAsked, &refusal{409, "change_needs_no_approval", "the version in force asks nobody before it changes: it has no changes; nothing is recorded"}},
+	{hotpath.ErrDraftAuthor, &refusal{403, codeNotAnApprover, "who put the draft does not approve it, nor whoever stands or stood behind the same key; nothing is recorded"}},
+	{hotpath.ErrNoGroupOfDraft, &refusal{403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded"}},
+	{hotpath.ErrDraftApproved, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved the draft: that is one approver"}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
 		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",
@@ -140,6 +146,9 @@ func refusalOf(err error) *refusal {
 	}
 	if inUse, ok := errors.AsType[*hotpath.BudgetsInUseError](err); ok {
 		return &refusal{409, "budget_in_use", inUse.Error()}
+	}
+	if asks, ok := errors.AsType[*hotpath.ChangeNeedsApprovalError](err); ok {
+		return &refusal{409, codeChangeNeedsApproval, asks.Error()}
 	}
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
 		return &refusal{409, "policy_version_mismatch", fmt.Sprintf("version %d is in force, not the one that If-Match says", other.Version)}

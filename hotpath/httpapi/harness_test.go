@@ -172,8 +172,12 @@ func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *
 	return errors.Join(faults.Err(), f.workErr)
 }
 
-func (f *fake) Draft(context.Context, string) (*audit.Draft, error) {
+func (f *fake) Review(context.Context, string) (*audit.Review, error) {
 	return nil, hotpath.ErrDraftNotFound
+}
+
+func (f *fake) ApproveDraft(context.Context, hotpath.Access, audit.DraftApprovalRequest) (*audit.Review, bool, error) {
+	return nil, false, hotpath.ErrDraftNotFound
 }
 
 func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string) error {

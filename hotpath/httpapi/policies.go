@@ -28,7 +28,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.actor(x), p, drop, faults); err != nil {
+	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), p, drop, faults); err != nil {
 		return err
 	}
 	x.out = appendPolicy(x.out, p)
@@ -156,6 +156,9 @@ func decodePolicy(r *reader, p *audit.Policy, draft bool) (drop []string, err er
 			}
 		case "redeem_within_minutes":
 			p.Redeem.WithinMinutes, _ = r.integer(spend.MaxRedeemMinutes)
+		case "changes":
+			changes, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+			p.Changes = string(changes)
 		case "note":
 			p.Note = r.optionalText()
 			r.checkLength("note", p.Note, spend.MaxNote)

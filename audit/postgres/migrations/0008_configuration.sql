@@ -18,6 +18,7 @@ CREATE TABLE policies (
     generation  bigint      NOT NULL,
     budgets     jsonb,                -- since when each counts, by rule_id; null when there is none
     redeem      text,                 -- JSON: what it says of redemptions (S74); null when nothing
+    changes     text,                 -- JSON: what it asks of people before the next version (S80); null when nothing
     PRIMARY KEY (policy_id, version)
 );
 
@@ -114,12 +115,12 @@ AS $$ SELECT encode_field(convert_to(value, 'UTF8')) $$;
 CREATE FUNCTION hash_policy(p policies) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(11::smallint)
+    SELECT sha256(convert_to(E'spendgate policy 1\n', 'UTF8') || int2send(12::smallint)
         || encode_field(p.policy_id) || encode_field(int4send(p.version))
         || encode_field(p.name) || encode_field(p.description)
         || encode_field(p.rules) || encode_field(p.metadata)
         || encode_field(timestamptz_send(p.created_at)) || encode_field(timestamptz_send(p.updated_at))
-        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)) || encode_field(p.redeem))
+        || encode_field(int8send(p.generation)) || encode_field(jsonb_send(p.budgets)) || encode_field(p.redeem) || encode_field(p.changes))
 $$;
 
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
@@ -174,12 +175,13 @@ AS $$
         jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}'), hash_key(k))
 $$;
 
+-- Adds a version, whatever the one before asks of people: see create_policy, which is for callers.
 -- Fails with SG006 if all policies together would have more than max_bytes.
 -- new_budgets has what makes its budgets the same, by rule_id: one that has any of that
 -- in the version before goes on counting (S37), the first is its own. No other may have an
 -- open counter in use, unless it is dropped: SG014; DETAIL lists those, or with SG013 what
 -- is dropped and does not end (S63).
-CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, now_ms bigint,
+CREATE FUNCTION add_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
     max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
     OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
@@ -187,7 +189,7 @@ AS $$
 DECLARE
     new_generation bigint := raise_generation();
     bytes          bigint := octet_length(new_id) + octet_length(new_name) + octet_length(new_description)
-                          + octet_length(new_rules) + octet_length(new_metadata);
+                          + octet_length(new_rules) + octet_length(new_metadata) + coalesce(octet_length(new_changes), 0);
     previous       jsonb;
     created        policies;
     ended          text[];
@@ -200,8 +202,8 @@ BEGIN
     SELECT coalesce(max(version), 0) + 1, coalesce(to_ms(min(created_at)), now_ms) INTO new_version, created_ms
         FROM policies WHERE policy_id = new_id;
     SELECT budgets INTO previous FROM policies WHERE policy_id = new_id AND version = new_version - 1;
-    INSERT INTO policies (policy_id, version, name, description, rules, metadata, redeem, created_at, updated_at, generation, budgets)
-        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, new_redeem, from_ms(created_ms), from_ms(now_ms), new_generation,
+    INSERT INTO policies (policy_id, version, name, description, rules, metadata, redeem, changes, created_at, updated_at, generation, budgets)
+        SELECT new_id, new_version, new_name, new_description, new_rules, new_metadata, new_redeem, new_changes, from_ms(created_ms), from_ms(now_ms), new_generation,
             jsonb_object_agg(b.key, CASE WHEN b.value ? (previous -> b.key ->> 'identity') THEN previous -> b.key
                 ELSE jsonb_build_object('identity', b.value ->> 0, 'version', new_version, 'at_ms', now_ms) END)
         FROM jsonb_each(coalesce(new_budgets, '{}')) AS b
@@ -221,6 +223,38 @@ BEGIN
             AND (c.used > 0 OR c.count > 0) AND (c.end_ms IS NULL OR c.end_ms > now_ms)));
     IF refused IS NOT NULL THEN
         RAISE EXCEPTION 'budgets that end are in use' USING ERRCODE = 'SG014', DETAIL = refused::text;
+    END IF;
+END $$;
+
+-- Records that the admin made a version which the one before asks people about: of a draft,
+-- by its generation, whom so many had not approved.
+CREATE FUNCTION record_forced(policy text, forced integer, draft bigint, missing integer, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$ BEGIN
+    PERFORM record_change(raise_generation(), 'policy.forced', policy, forced, who,
+        jsonb_strip_nulls(jsonb_build_object('draft', draft, 'missing', missing)), hash_policy(p))
+        FROM policies AS p WHERE p.policy_id = policy AND p.version = forced;
+END $$;
+
+-- A version of a policy, as add_policy. Fails with SG017 and the version in force when that
+-- asks people before it changes (S80), unless the admin forces it.
+CREATE FUNCTION create_policy(new_id text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
+    max_bytes bigint, new_budgets jsonb, dropped jsonb, note text, who actor,
+    OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    in_force policies;
+BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE; -- no version is made from here on: see raise_generation
+    SELECT * INTO in_force FROM policies AS p WHERE p.policy_id = new_id ORDER BY p.version DESC LIMIT 1;
+    IF in_force.changes IS NOT NULL AND who.kind <> 'admin' THEN
+        RAISE EXCEPTION 'version % asks people before it changes', in_force.version USING ERRCODE = 'SG017', DETAIL = in_force.version;
+    END IF;
+    SELECT a.new_version, a.created_ms, a.counted_since INTO create_policy.new_version, create_policy.created_ms, create_policy.counted_since
+        FROM add_policy(new_id, new_name, new_description, new_rules, new_metadata, new_redeem, new_changes, now_ms, max_bytes, new_budgets, dropped, note, who) AS a;
+    IF in_force.changes IS NOT NULL THEN
+        PERFORM record_forced(new_id, new_version, NULL, NULL, who);
     END IF;
 END $$;
 

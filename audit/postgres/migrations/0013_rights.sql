@@ -19,7 +19,7 @@ DECLARE
     fixed text;
 BEGIN
     FOREACH fixed IN ARRAY ARRAY['make_partition(date)', 'count_violations(integer)', 'sequence_events(integer)', 'refuse_archived_day()', 'default_partition_occupied()',
-            'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor)',
+            'require_recorded_policy()', 'require_recorded_key()', 'create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor)',
             'create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor)', 'update_key(uuid, text, integer, boolean, jsonb, actor)',
             'create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor)', 'require_recorded_webhook()',
             'update_webhook(uuid, text, text, boolean, text, bigint, actor)', 'delete_webhook(uuid, actor)',
@@ -34,7 +34,8 @@ REVOKE EXECUTE ON FUNCTION make_partition(date), detach_day(date, bigint, bytea)
     detach_violations(date, bigint, bytea), trim_violation_counts(), delete_violations(date, uuid, integer),
     count_violations(integer), split_bucket(text, uuid), recount_violations(),
     find_action(uuid), event_sources(xid8, xid8, xid8[]), event_positions(xid8, integer), events_wait(), sequence_events(integer), sequence_restored(),
-    create_policy(text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
+    create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor), add_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
+    record_forced(text, integer, bigint, integer, actor), create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
     update_webhook(uuid, text, text, boolean, text, bigint, actor), delete_webhook(uuid, actor),
     update_key(uuid, text, integer, boolean, jsonb, actor), decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor),

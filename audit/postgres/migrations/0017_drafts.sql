@@ -12,6 +12,7 @@ CREATE TABLE drafts (
     metadata     text        NOT NULL,
     made_at      timestamptz NOT NULL,
     redeem       text,                 -- as of policies
+    changes      text,                 -- likewise
     PRIMARY KEY (policy_id, generation)
 );
 
@@ -22,10 +23,10 @@ CREATE TRIGGER immutable_truncate BEFORE TRUNCATE ON drafts EXECUTE FUNCTION ref
 CREATE FUNCTION hash_draft(d drafts) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate draft 1\n', 'UTF8') || int2send(9::smallint)
+    SELECT sha256(convert_to(E'spendgate draft 1\n', 'UTF8') || int2send(10::smallint)
         || encode_field(d.policy_id) || encode_field(int8send(d.generation)) || encode_field(int4send(d.base_version))
         || encode_field(d.name) || encode_field(d.description) || encode_field(d.rules) || encode_field(d.metadata)
-        || encode_field(timestamptz_send(d.made_at)) || encode_field(d.redeem))
+        || encode_field(timestamptz_send(d.made_at)) || encode_field(d.redeem) || encode_field(d.changes))
 $$;
 
 -- No draft without the record of its change.
@@ -58,13 +59,13 @@ AS $$ BEGIN
 END $$;
 
 -- Fails with SG015 when there is no such policy, and with SG006 as create_policy.
-CREATE FUNCTION put_draft(policy text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, now_ms bigint,
+CREATE FUNCTION put_draft(policy text, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
     max_bytes bigint, note text, who actor, OUT generation bigint, OUT base_version integer, OUT hash text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
     bytes bigint := octet_length(policy) + octet_length(new_name) + octet_length(new_description)
-                  + octet_length(new_rules) + octet_length(new_metadata);
+                  + octet_length(new_rules) + octet_length(new_metadata) + coalesce(octet_length(new_changes), 0);
     made  drafts;
 BEGIN
     generation := raise_generation();
@@ -76,7 +77,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
     END IF;
-    made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem);
+    made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem, new_changes);
     PERFORM record_draft('policy.draft_put', made, who, note);
     hash := encode(hash_draft(made), 'hex');
 END $$;
@@ -93,14 +94,55 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'policy % has no draft', policy USING ERRCODE = 'SG015';
     END IF;
-    ended := (policy, new_generation, ended.base_version, '', '', '', '', from_ms(now_ms), NULL);
+    ended := (policy, new_generation, ended.base_version, '', '', '', '', from_ms(now_ms), NULL, NULL);
     PERFORM record_draft('policy.draft_deleted', ended, who, '');
 END $$;
 
--- Makes the draft of that generation the next version, by create_policy, and ends it.
+-- Whether the approvals of a draft, or the keys behind it and them, are others than a node
+-- saw: {"approvals": how many, "keys": {"<uuid>": generation}}. Called under the lock of
+-- raise_generation, which whoever approves or changes a key takes.
+CREATE FUNCTION review_changed(policy text, draft bigint, seen jsonb) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT (seen ->> 'approvals')::bigint <> (SELECT count(*) FROM changes AS c
+            WHERE c.subject = policy AND c.seq > draft AND c.kind = 'policy.draft_approved' AND (c.details::jsonb ->> 'draft')::bigint = draft)
+        OR EXISTS (SELECT FROM jsonb_each_text(seen -> 'keys') AS s JOIN keys AS k ON k.id = s.key::uuid WHERE k.generation <> s.value::bigint)
+$$;
+
+-- How many people a version asks before it changes, at least (S80).
+CREATE FUNCTION asked_of(changes text) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT greatest(coalesce((changes::jsonb ->> 'required')::bigint, 1),
+        (SELECT sum((f ->> 'required')::bigint) FROM jsonb_array_elements(changes::jsonb -> 'from') AS f))
+$$;
+
+-- Records that a person approves a draft, beside a version in force: outcome is recorded, or stale
+-- when there is another draft, version, approval or key than the node saw that judged it
+-- (audit.Review.Takes), since names are folded there alone.
+CREATE FUNCTION approve_draft(policy text, draft bigint, in_force integer, seen jsonb, said text, who actor, OUT outcome text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    approved drafts;
+BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    SELECT * INTO approved FROM current_draft(policy) AS d WHERE d.generation = draft;
+    IF NOT FOUND OR in_force <> (SELECT max(p.version) FROM policies AS p WHERE p.policy_id = policy) OR review_changed(policy, draft, seen) THEN
+        outcome := 'stale';
+        RETURN;
+    END IF;
+    PERFORM record_change(raise_generation(), 'policy.draft_approved', policy, in_force, who, said::jsonb, hash_draft(approved));
+    outcome := 'recorded';
+END $$;
+
+-- Makes the draft of that generation the next version, and ends it.
 -- Fails with SG015 when the policy has no such draft, and with SG016 and the version
--- in force when that is another.
-CREATE FUNCTION promote_draft(policy text, draft bigint, in_force integer, now_ms bigint, max_bytes bigint,
+-- in force when that is another. What that asks of people is judged by the node, since names are
+-- folded there alone: seen has how many are missing, and by what (review_changed). When that is so no longer it
+-- fails with SG018, and with SG017 as create_policy when any is missing; nobody is taken for
+-- more than one by keys alone, whatever the node says.
+CREATE FUNCTION promote_draft(policy text, draft bigint, in_force integer, seen jsonb, now_ms bigint, max_bytes bigint,
     new_budgets jsonb, dropped jsonb, note text, who actor,
     OUT new_version integer, OUT created_ms bigint, OUT counted_since text)
 LANGUAGE plpgsql
@@ -108,6 +150,8 @@ AS $$
 DECLARE
     new_generation bigint := raise_generation();
     latest         integer := (SELECT max(p.version) FROM policies AS p WHERE p.policy_id = policy);
+    asked          text    := (SELECT p.changes FROM policies AS p WHERE p.policy_id = policy AND p.version = latest);
+    missing        integer := (seen ->> 'missing')::integer;
     promoted       drafts;
     ended          drafts;
 BEGIN
@@ -118,11 +162,27 @@ BEGIN
     IF latest <> in_force THEN
         RAISE EXCEPTION 'version % is in force', latest USING ERRCODE = 'SG016', DETAIL = latest;
     END IF;
-    ended := (policy, new_generation, latest, '', '', '', '', from_ms(now_ms), NULL);
+    IF asked IS NOT NULL THEN
+        IF latest <> (seen ->> 'version')::integer OR review_changed(policy, draft, seen) THEN
+            RAISE EXCEPTION 'the approvals of the draft changed' USING ERRCODE = 'SG018';
+        END IF;
+        IF missing = 0 AND asked_of(asked) > (SELECT count(DISTINCT c.key_id) FROM changes AS c
+                WHERE c.subject = policy AND c.seq > draft AND c.kind = 'policy.draft_approved' AND c.version = latest
+                    AND (c.details::jsonb ->> 'draft')::bigint = draft AND c.key_id IS DISTINCT FROM (SELECT p.key_id FROM changes AS p WHERE p.seq = draft)) THEN
+            missing := 1;
+        END IF;
+        IF missing > 0 AND who.kind <> 'admin' THEN
+            RAISE EXCEPTION 'version % asks people before it changes', latest USING ERRCODE = 'SG017', DETAIL = latest;
+        END IF;
+    END IF;
+    ended := (policy, new_generation, latest, '', '', '', '', from_ms(now_ms), NULL, NULL);
     PERFORM record_draft('policy.draft_promoted', ended, who, '');
     SELECT c.new_version, c.created_ms, c.counted_since INTO promote_draft.new_version, promote_draft.created_ms, promote_draft.counted_since
-        FROM create_policy(policy, promoted.name, promoted.description, promoted.rules, promoted.metadata, promoted.redeem, now_ms, max_bytes,
+        FROM add_policy(policy, promoted.name, promoted.description, promoted.rules, promoted.metadata, promoted.redeem, promoted.changes, now_ms, max_bytes,
             new_budgets, dropped, note, who) AS c;
+    IF asked IS NOT NULL AND missing > 0 THEN
+        PERFORM record_forced(policy, new_version, draft, missing, who);
+    END IF;
 END $$;
 
 -- What drafts count and which fingerprints are left with them: no part of the record,
@@ -190,11 +250,12 @@ DO $$
 DECLARE
     fixed text;
 BEGIN
-    FOREACH fixed IN ARRAY ARRAY['require_recorded_draft()', 'put_draft(text, text, text, text, text, text, bigint, bigint, text, actor)',
-            'delete_draft(text, bigint, actor)', 'promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor)'] LOOP
+    FOREACH fixed IN ARRAY ARRAY['require_recorded_draft()', 'put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor)',
+            'delete_draft(text, bigint, actor)', 'promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor)',
+            'approve_draft(text, bigint, integer, jsonb, text, actor)'] LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', fixed, current_schema());
     END LOOP;
 END $$;
 
-REVOKE EXECUTE ON FUNCTION put_draft(text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
-    promote_draft(text, bigint, integer, bigint, bigint, jsonb, jsonb, text, actor), record_draft(text, drafts, actor, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
+    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor), record_draft(text, drafts, actor, text), approve_draft(text, bigint, integer, jsonb, text, actor) FROM PUBLIC;

@@ -73,6 +73,7 @@ func lint(p policyfile.Policy) (found []Finding) {
 		return []Finding{{p.File, p.Line(""), err.Error(), false}}
 	}
 	policy.Compile(read.PolicyID, 0, read.Rules, &faults)
+	policy.CompileChanges(read.Changes, &faults)
 	add(faults, false)
 	add(policy.Warnings(read.Rules), true)
 	if p.ID() == "" {

@@ -1,0 +1,291 @@
+package audittest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// change is a policy that asks people before it changes, and those who change it.
+type change struct {
+	t *testing.T
+	m members
+	n int // policies so far
+}
+
+// govern makes a policy that asks so, with a draft by somebody, and returns that.
+func (c *change) govern(asks, author string) *audit.Draft {
+	c.t.Helper()
+	c.n++
+	p := newPolicy(fmt.Sprintf("governed-%d", c.n))
+	p.Changes = asks
+	must(c.t, c.m.s.CreatePolicy(c.t.Context(), audit.Actor{Principal: "setup"}, p, audit.NewBudgets{}, epochStart))
+	return c.put(p.PolicyID, author)
+}
+
+func (c *change) by(name string) audit.Actor {
+	return audit.Actor{KeyID: c.m.keys[name].ID.Text(spend.PrefixKey), Principal: c.m.keys[name].Grants.Principal}
+}
+
+func (c *change) put(policyID, author string) *audit.Draft {
+	c.t.Helper()
+	d := newDraft(policyID, `[]`)
+	must(c.t, c.m.s.PutDraft(c.t.Context(), c.by(author), d, epochStart))
+	return d
+}
+
+func (c *change) approve(d *audit.Draft, name string, want audit.DecisionOutcome, drop ...string) {
+	c.t.Helper()
+	got, err := c.m.s.ApproveDraft(c.t.Context(), audit.DraftApprovalRequest{PolicyID: d.PolicyID, Hash: d.Hash, Note: "by " + name, Drop: drop, By: c.by(name)})
+	if must(c.t, err); got != want {
+		c.t.Errorf("%s approves %s: %q, want %q", name, d.PolicyID, got, want)
+	}
+}
+
+// promote promotes over a version, and says whether people are missing.
+func (c *change) promote(d *audit.Draft, by audit.Actor, version int, refused bool, drop ...string) {
+	c.t.Helper()
+	_, err := c.m.s.PromoteDraft(c.t.Context(), by, audit.Promotion{PolicyID: d.PolicyID, Generation: d.Generation, Version: version, Budgets: audit.NewBudgets{Drop: drop}}, epochStart)
+	asks, is := errors.AsType[*audit.ChangeNeedsApprovalError](err)
+	if is != refused || err != nil && !is || is && (asks.PolicyID != d.PolicyID || asks.Version != version) {
+		c.t.Errorf("promotion of %s: %v, want it refused: %t", d.PolicyID, err, refused)
+	}
+}
+
+func (c *change) missing(d *audit.Draft, want int) {
+	c.t.Helper()
+	r, err := c.m.s.Review(c.t.Context(), d.PolicyID)
+	if must(c.t, err); r.Missing(nil).People() != want {
+		c.t.Errorf("of %s %+v are missing, want %d", d.PolicyID, r.Missing(nil), want)
+	}
+}
+
+func (c *change) grant(name string, g spend.Grants, named ...string) {
+	c.t.Helper()
+	_, err := c.m.s.UpdateKey(c.t.Context(), actor(), c.m.keys[name].ID, audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: named}})
+	must(c.t, err)
+}
+
+func newChange(t *testing.T, s Subject) *change {
+	c := &change{t: t, m: members{s, make(map[string]*audit.Key)}}
+	for name, g := range map[string]spend.Grants{
+		"ann": {}, "bob": {}, "cleo": {Groups: []string{"Risk"}}, "dan": {Groups: []string{"risk", "legal"}}, "eve": {}, "eve2": {Principal: "Eve bis", Owner: "Eve GmbH"},
+	} {
+		if g.Role, g.Principal = spend.Approver, name; name == "eve" || name == "eve2" {
+			g.Owner = "eve gmbh"
+		}
+		c.m.keys[name] = c.m.key(t, g)
+	}
+	return c
+}
+
+const asksOne = `{"required":1}`
+
+// changesByTwo: a version that asks people is followed by what they approved, and by
+// nothing else (S80).
+func changesByTwo(t *testing.T, s Subject) {
+	c, ctx := newChange(t, s), t.Context()
+	d := c.govern(asksOne, "ann")
+	c.approve(d, "ann", audit.DecisionAuthor)
+	c.promote(d, c.by("bob"), 1, true)
+	c.missing(d, 1)
+	direct := newPolicy(d.PolicyID) // without changes
+	err := s.CreatePolicy(ctx, c.by("ann"), direct, audit.NewBudgets{}, epochStart)
+	if asks, is := errors.AsType[*audit.ChangeNeedsApprovalError](err); !is || asks.PolicyID != d.PolicyID || asks.Version != 1 {
+		t.Errorf("posted over a version that asks: %v", err)
+	}
+	stale := *d
+	stale.Hash[0]++
+	c.approve(&stale, "bob", audit.DecisionOtherDraft)
+	c.approve(d, "bob", audit.DecisionRecorded)
+	c.approve(d, "bob", audit.DecisionReplayed)
+	c.missing(d, 0)
+	r, err := s.Review(ctx, d.PolicyID)
+	if must(t, err); len(r.Approvals) != 1 || r.Version != 1 || r.Draft.Hash != d.Hash || r.Approvals[0].Note != "by bob" || r.Approvals[0].By.Principal != "bob" || r.Approvals[0].At.IsZero() {
+		t.Errorf("the review is %+v", r)
+	}
+
+	// Another draft, even one that says the same, was approved by nobody.
+	again := c.put(d.PolicyID, "ann")
+	c.missing(again, 1)
+	c.promote(again, c.by("bob"), 1, true)
+	c.approve(d, "cleo", audit.DecisionOtherDraft)
+	c.approve(again, "cleo", audit.DecisionRecorded)
+	c.promote(again, c.by("ann"), 1, false)
+	p, err := s.Policy(ctx, d.PolicyID, 0)
+	if must(t, err); p.Version != 2 || p.Changes != "" {
+		t.Errorf("promoted to %+v", p)
+	}
+	must(t, s.CreatePolicy(ctx, c.by("ann"), newPolicy(d.PolicyID), audit.NewBudgets{}, epochStart)) // it asks nobody any more
+	c.approve(c.put(d.PolicyID, "ann"), "bob", audit.DecisionNotAsked)
+	if _, err := s.ApproveDraft(ctx, audit.DraftApprovalRequest{PolicyID: "none", By: c.by("bob")}); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("approved no draft: %v", err)
+	}
+
+	d = c.govern(`{"from":[{"group":"risk","required":1},{"group":"legal","required":1}]}`, "ann")
+	c.approve(d, "bob", audit.DecisionNoGroup)
+	c.approve(d, "dan", audit.DecisionRecorded)
+	c.promote(d, c.by("ann"), 1, true)
+	c.approve(d, "cleo", audit.DecisionRecorded) // for risk, so that dan is for legal
+	c.promote(d, c.by("ann"), 1, false)
+
+	d = c.govern(`{"required":3,"from":[{"group":"risk","required":1}]}`, "ann")
+	c.approve(d, "bob", audit.DecisionRecorded)
+	c.approve(d, "eve", audit.DecisionRecorded)
+	c.approve(d, "eve2", audit.DecisionAgain)
+	c.missing(d, 1)
+	c.approve(d, "dan", audit.DecisionRecorded)
+	c.missing(d, 0)
+}
+
+// changesForced: an admin needs nobody, which is recorded; approvals are of the version
+// that was in force.
+func changesForced(t *testing.T, s Subject) {
+	c, ctx := newChange(t, s), t.Context()
+	admin := audit.Actor{Credential: "0123abcd"}
+	d := c.govern(asksOne, "ann")
+	c.approve(d, "bob", audit.DecisionRecorded)
+	next := newPolicy(d.PolicyID)
+	next.Changes = asksOne
+	must(t, s.CreatePolicy(ctx, admin, next, audit.NewBudgets{}, epochStart))
+	c.missing(d, 1) // bob approved it beside version 1
+	c.promote(d, c.by("ann"), 2, true)
+	c.promote(d, admin, 2, false)
+	must(t, s.CreatePolicy(ctx, admin, next, audit.NewBudgets{}, epochStart)) // after one that asks nobody: not forced
+	d = c.put(d.PolicyID, "ann")
+	c.approve(d, "bob", audit.DecisionRecorded)
+	c.promote(d, admin, 4, false) // whom people back, needs no force
+	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: d.PolicyID, Limit: 100})
+	must(t, err)
+	var kinds []string
+	for i := range changes {
+		kinds = append(kinds, fmt.Sprintf("%s %d", changes[i].Kind, changes[i].Version))
+		if changes[i].Kind == audit.PolicyForced && (changes[i].By.Credential != admin.Credential || changes[i].Hash != changes[i-1].Hash) {
+			t.Errorf("forced by %+v", changes[i])
+		}
+	}
+	want := "policy.created 1, policy.draft_put 0, policy.draft_approved 1, policy.created 2, policy.forced 2, policy.draft_promoted 0, policy.created 3, policy.forced 3, " +
+		"policy.created 4, policy.draft_put 0, policy.draft_approved 4, policy.draft_promoted 0, policy.created 5"
+	if got := strings.Join(kinds, ", "); got != want {
+		t.Errorf("recorded %s\nwant %s", got, want)
+	}
+	page, err := s.Events(ctx, audit.EventQuery{Limit: 100, Types: []audit.EventType{audit.EventPolicyForced, audit.EventDraftApproved}})
+	if must(t, err); len(page.Events) != 4 || page.Events[0].PolicyID != d.PolicyID || page.Events[1].Type != audit.EventPolicyForced || page.Events[1].Change.Version != 2 {
+		t.Errorf("%d events: %+v", len(page.Events), page.Events)
+	}
+}
+
+// changesByWhom: who the author and the others are is compared as of then and as of now,
+// and who may approve no more does not count.
+func changesByWhom(t *testing.T, s Subject) {
+	c := newChange(t, s)
+	approved := func(asks, by string) *audit.Draft {
+		t.Helper()
+		d := c.govern(asks, "ann")
+		c.approve(d, by, audit.DecisionRecorded)
+		return d
+	}
+	d, legal := approved(asksOne, "bob"), approved(`{"from":[{"group":"legal","required":1}]}`, "dan")
+	off, idle, dropped := approved(asksOne, "cleo"), approved(asksOne, "eve"), c.govern(asksOne, "ann")
+
+	c.grant("bob", spend.Grants{Principal: "ANN"}, "principal")
+	c.promote(d, c.by("cleo"), 1, true)
+	c.grant("bob", spend.Grants{Principal: "bob"}, "principal")
+	c.grant("ann", spend.Grants{Principal: "anna"}, "principal")
+	c.grant("bob", spend.Grants{Principal: "anna"}, "principal")
+	c.promote(d, c.by("cleo"), 1, true)
+	c.grant("bob", spend.Grants{Principal: "ann"}, "principal") // who ann was when she put it
+	c.promote(d, c.by("cleo"), 1, true)
+	c.grant("bob", spend.Grants{Principal: "bob"}, "principal")
+	c.promote(d, c.by("cleo"), 1, false)
+
+	c.grant("dan", spend.Grants{Groups: []string{"risk"}}, "groups")
+	c.promote(legal, c.by("cleo"), 1, true)
+	c.grant("dan", spend.Grants{Groups: []string{"legal"}}, "groups")
+	c.promote(legal, c.by("cleo"), 1, false)
+
+	inactive := false
+	_, err := s.UpdateKey(t.Context(), actor(), c.m.keys["cleo"].ID, audit.KeyChange{Active: &inactive})
+	must(t, err)
+	c.promote(off, c.by("bob"), 1, true)
+	c.grant("eve", spend.Grants{Role: spend.Auditor}, "role")
+	c.promote(idle, c.by("bob"), 1, true)
+
+	// Which budgets end is part of what people approve.
+	c.approve(dropped, "bob", audit.DecisionRecorded)
+	c.promote(dropped, c.by("dan"), 1, true, "day")
+	c.approve(dropped, "bob", audit.DecisionRecorded, "day")
+	c.approve(dropped, "bob", audit.DecisionReplayed)
+	c.promote(dropped, c.by("dan"), 1, false)
+}
+
+// changesRace: of approvals, drafts and promotions at once no version comes of a draft
+// that nobody else approved.
+func changesRace(t *testing.T, s Subject) {
+	c, ctx := newChange(t, s), t.Context()
+	d := c.govern(asksOne, "ann")
+	var racing sync.WaitGroup
+	for range 8 {
+		racing.Go(func() {
+			next := newDraft(d.PolicyID, `[]`)
+			next.Changes = asksOne
+			if err := s.PutDraft(ctx, c.by("ann"), next, epochStart); err != nil {
+				t.Error(err)
+			}
+		})
+		racing.Go(func() {
+			r, err := s.Review(ctx, d.PolicyID)
+			if errors.Is(err, audit.ErrNotFound) {
+				return
+			}
+			must(t, err)
+			_, err = s.ApproveDraft(ctx, audit.DraftApprovalRequest{PolicyID: d.PolicyID, Hash: r.Draft.Hash, By: c.by("bob")})
+			if err != nil && !errors.Is(err, audit.ErrNotFound) {
+				t.Error(err)
+			}
+		})
+		racing.Go(func() {
+			r, err := s.Review(ctx, d.PolicyID)
+			if errors.Is(err, audit.ErrNotFound) {
+				return
+			}
+			must(t, err)
+			_, err = s.PromoteDraft(ctx, c.by("ann"), audit.Promotion{PolicyID: d.PolicyID, Generation: r.Draft.Generation, Version: r.Version}, epochStart)
+			if err != nil && !errors.Is(err, audit.ErrNotFound) && !isRefusal(err) {
+				t.Error(err)
+			}
+		})
+	}
+	racing.Wait()
+	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: d.PolicyID, Limit: 1000})
+	must(t, err)
+	var draft int64
+	approved := make(map[int64]bool)
+	for i := range changes {
+		switch ch := &changes[i]; ch.Kind {
+		case audit.DraftPut:
+			draft = ch.Seq
+		case audit.DraftApproved:
+			_, of, err := audit.DraftApprovalOf(ch)
+			if approved[of] = true; err != nil || of != draft {
+				t.Errorf("change %d approves draft %d, and there is %d: %v", ch.Seq, of, draft, err)
+			}
+		case audit.DraftPromoted:
+			if !approved[draft] {
+				t.Errorf("change %d promotes a draft that nobody approved", ch.Seq)
+			}
+		default:
+		}
+	}
+}
+
+func isRefusal(err error) bool {
+	_, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err)
+	_, other := errors.AsType[*audit.VersionError](err)
+	return asks || other
+}

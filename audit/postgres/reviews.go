@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// seenReview is what a review was judged by, for approve_draft and promote_draft to prove.
+type seenReview struct {
+	Approvals int              `json:"approvals"`
+	Keys      map[string]int64 `json:"keys"`    // by UUID, the generation of each
+	Version   int              `json:"version"` // in force
+	Missing   int              `json:"missing"` // people, of a promotion
+
+	now map[string]keyNow // by key_id
+}
+
+func (s *seenReview) text() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: a review has no JSON: %v", err))
+	}
+	return string(text)
+}
+
+// reviewed hands over the review of a policy's draft until what it was judged by is what
+// there is: do fails with errStaleReview otherwise. Names are compared here alone, by one algorithm.
+func (s *Store) reviewed(ctx context.Context, policyID string, do func(*audit.Review, *seenReview) error) error {
+	for {
+		r, seen, err := s.review(ctx, policyID, "")
+		if err != nil {
+			return err
+		}
+		if err := do(r, seen); !errors.Is(err, errStaleReview) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// keyNow is a key as of a generation.
+type keyNow struct {
+	audit.Key
+	generation int64
+}
+
+// review reads a draft, its approvals and who stands behind their keys and another.
+func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Review, *seenReview, error) {
+	const doing = "cannot read the approvals of a draft"
+	d, err := s.Draft(ctx, policyID)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &audit.Review{Draft: d}
+	if d.Author.KeyID != "" {
+		if r.Author, err = one(ctx, s, doing, func(row pgx.CollectableRow) (p audit.Party, err error) {
+			return p, row.Scan(&p.KeyID, &p.Principal, &p.Owner)
+		}, `SELECT c.key_id, coalesce(c.principal, ''), coalesce((SELECT k.details::jsonb ->> 'owner' FROM changes AS k
+				WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
+			FROM changes AS c WHERE c.seq = $1`, d.Generation); err != nil {
+			return nil, nil, err
+		}
+	}
+	changes, err := collect(ctx, s, doing, scanChange, "SELECT "+changeColumns+
+		" FROM changes WHERE subject = $1 AND kind = 'policy.draft_approved' AND seq > $2 ORDER BY seq", policyID, d.Generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyIDs := []string{d.Author.KeyID, other}
+	for i := range changes {
+		a, draft, err := audit.DraftApprovalOf(&changes[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		if draft == d.Generation {
+			r.Approvals, keyIDs = append(r.Approvals, a), append(keyIDs, a.By.KeyID)
+		}
+	}
+	keys, err := s.keysNow(ctx, keyIDs)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := &seenReview{Approvals: len(r.Approvals), Keys: make(map[string]int64, len(keys)), now: keys}
+	now := time.Now()
+	for i := range r.Approvals {
+		if k, ok := keys[r.Approvals[i].By.KeyID]; ok {
+			r.Approvals[i].Now = audit.ApproverOf(&k.Key, policyID, now)
+		}
+	}
+	for id, k := range keys {
+		if seen.Keys[k.ID.Text("")] = k.generation; id == d.Author.KeyID {
+			r.AuthorNow = audit.ApproverOf(&k.Key, policyID, now).Party
+		}
+	}
+	// Last: when a version came since, its approvals are none of these.
+	latest, err := s.Policy(ctx, policyID, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Version, seen.Version = latest.Version, latest.Version
+	r.Asked, err = spend.ParseChanges(latest.Changes)
+	return r, seen, err
+}
+
+// keysNow returns keys as they are now, by key_id.
+func (s *Store) keysNow(ctx context.Context, keyIDs []string) (map[string]keyNow, error) {
+	var ids []spend.ID
+	for _, text := range keyIDs {
+		if id, err := spend.ParseID(text, spend.PrefixKey); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	if ids == nil {
+		return nil, nil
+	}
+	all, err := collect(ctx, s, "cannot read the keys of approvals", func(row pgx.CollectableRow) (k keyNow, err error) {
+		err = row.Scan(append(keyTargets(&k.Key), &k.generation)...)
+		return k, err
+	}, "SELECT "+keyColumns+", generation FROM keys WHERE id = ANY ($1::uuid[])", uuids(ids))
+	found := make(map[string]keyNow, len(all))
+	for _, k := range all {
+		found[k.ID.Text(spend.PrefixKey)] = k
+	}
+	return found, err
+}
+
+// Review implements audit.Drafts.
+func (s *Store) Review(ctx context.Context, policyID string) (*audit.Review, error) {
+	r, _, err := s.review(ctx, policyID, "")
+	return r, err
+}
+
+// ApproveDraft implements audit.Drafts.
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (outcome audit.DecisionOutcome, err error) {
+	for {
+		r, seen, err := s.review(ctx, a.PolicyID, a.By.KeyID)
+		if err != nil {
+			return "", err
+		}
+		if k, ok := seen.now[a.By.KeyID]; ok {
+			by := audit.ApproverOf(&k.Key, a.PolicyID, time.Now())
+			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
+		}
+		if outcome = r.Takes(&a); outcome != audit.DecisionRecorded {
+			return outcome, nil
+		}
+		err = s.control(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), []any{&outcome},
+			byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, a.PolicyID, r.Draft.Generation, r.Version, seen.text(), a.Details(r.Draft.Generation)))
+		if err != nil || outcome != decisionStale {
+			return outcome, err
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package audit
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// Review is what decides whether a draft may become the next version of its policy
+// (S80), as of one moment.
+type Review struct {
+	Draft     *Draft
+	Version   int             // in force
+	Asked     *spend.Approval // of people, by that version; nil when nobody is asked
+	Author    Party           // of the draft, as of then; zero when no key put it
+	AuthorNow Party           // behind that key
+	Approvals []DraftApproval // of the draft, oldest first
+}
+
+// DraftApproval is that a person approves a draft.
+type DraftApproval struct {
+	Version int // in force then, which the draft is to replace
+	By      Party
+	Groups  []string // of the key, as of then
+	Drop    []string // budgets that may be emptied
+	Note    string   // empty when absent
+	At      time.Time
+	Now     *Approver // the key as it is now; nil when there is none
+}
+
+// Approver is an API key as it is now, as one that approves.
+type Approver struct {
+	Party
+	Groups  []string
+	Decides bool // it is in force, has the scope, and is for the policy
+}
+
+// ApproverOf returns who stands behind a key, for the drafts of a policy.
+func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
+	g := &k.Grants
+	keyID := k.ID.Text(spend.PrefixKey)
+	return &Approver{
+		Party: Party{KeyID: keyID, Principal: cmp.Or(g.Principal, keyID), Owner: g.Owner}, Groups: g.Groups,
+		Decides: k.Active && (g.ExpiresAt.IsZero() || now.Before(g.ExpiresAt)) && g.Permitted().Has(spend.ApprovalsDecide) &&
+			(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, policyID)),
+	}
+}
+
+// people are who stood and who stands behind the key.
+func (a *DraftApproval) people() []Party {
+	if a.Now == nil {
+		return []Party{a.By}
+	}
+	return []Party{a.By, a.Now.Party}
+}
+
+// isOf reports whether one of these may be behind the approval.
+func (a *DraftApproval) isOf(others ...Party) bool {
+	return slices.ContainsFunc(a.people(), func(p Party) bool { return slices.ContainsFunc(others, p.Shares) })
+}
+
+// stands reports whether the approval counts for a promotion that drops these budgets,
+// whoever the others are.
+func (a *DraftApproval) stands(r *Review, drop []string) bool {
+	for _, id := range drop {
+		if !slices.Contains(a.Drop, id) {
+			return false
+		}
+	}
+	return a.Version == r.Version && (a.Now == nil || a.Now.Decides) && !a.isOf(r.Author, r.AuthorNow)
+}
+
+// groups are those that the key had then and has now.
+func (a *DraftApproval) groups() (both []string) {
+	if a.Now == nil {
+		return a.Groups
+	}
+	for _, g := range a.Groups {
+		if InGroup(a.Now.Groups, g) {
+			both = append(both, g)
+		}
+	}
+	return both
+}
+
+// Counted returns the approvals that count for a promotion that drops these budgets:
+// the newest of each person, newest first.
+func (r *Review) Counted(drop []string) (counted []*DraftApproval) {
+	for i := range slices.Backward(r.Approvals) {
+		a := &r.Approvals[i]
+		same := func(b *DraftApproval) bool { return b.isOf(a.people()...) }
+		if a.stands(r, drop) && !slices.ContainsFunc(counted, same) {
+			counted = append(counted, a)
+		}
+	}
+	return counted
+}
+
+// Missing returns what a promotion that drops these budgets lacks.
+func (r *Review) Missing(drop []string) Missing {
+	if r.Asked == nil {
+		return Missing{}
+	}
+	counted := r.Counted(drop)
+	return missingOf(r.Asked, func() *matching {
+		m := newMatching(r.Asked.From)
+		for _, a := range counted {
+			m.add(a.groups())
+		}
+		return m
+	})
+}
+
+// DraftApprovalRequest is an approval to be recorded. A store that has the key of By takes
+// its principal, owner and groups as they are then.
+type DraftApprovalRequest struct {
+	PolicyID string
+	Hash     spend.Hash // of the draft
+	Drop     []string
+	Note     string
+	By       Actor
+	Owner    string
+	Groups   []string
+}
+
+// What else becomes of an approval of a draft.
+const (
+	DecisionOtherDraft DecisionOutcome = "other draft" // the draft is another than that
+	DecisionNotAsked   DecisionOutcome = "not asked"   // the version in force asks nobody
+)
+
+// Takes returns what becomes of an approval of the draft by who stands behind it now.
+func (r *Review) Takes(d *DraftApprovalRequest) DecisionOutcome {
+	by := Party{KeyID: d.By.KeyID, Principal: d.By.Principal, Owner: d.Owner}
+	switch {
+	case r.Draft.Hash != d.Hash:
+		return DecisionOtherDraft
+	case r.Asked == nil:
+		return DecisionNotAsked
+	case by.Shares(r.Author), by.Shares(r.AuthorNow):
+		return DecisionAuthor
+	case !MayDecide(r.Asked, d.Groups):
+		return DecisionNoGroup
+	}
+	for _, a := range r.Counted(d.Drop) {
+		if a.By.KeyID != by.KeyID && !spend.SameName(a.By.Principal, by.Principal) {
+			if a.isOf(by) {
+				return DecisionAgain
+			}
+			continue
+		}
+		lacks := func(g string) bool { return !InGroup(a.groups(), g) }
+		if !slices.ContainsFunc(d.Groups, lacks) { // it counts for no more than that one
+			return DecisionReplayed
+		}
+	}
+	return DecisionRecorded
+}
+
+// draftApprovalDetails is what the record of changes has of an approval of a draft.
+type draftApprovalDetails struct {
+	Draft  int64    `json:"draft"` // its generation
+	Note   string   `json:"note,omitempty"`
+	Owner  string   `json:"owner,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Drop   []string `json:"drop_budgets,omitempty"`
+}
+
+// Details returns what is recorded with an approval of a draft, JSON.
+func (d *DraftApprovalRequest) Details(draft int64) string {
+	return jsonText(draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop})
+}
+
+// ChangeOfDraftApproval returns the record of an approval, without its head. PostgreSQL
+// makes its own (approve_draft).
+func (r *Review) ChangeOfDraftApproval(d *DraftApprovalRequest, generation int64, at time.Time) Change {
+	c := newChange(DraftApproved, d.PolicyID, generation, d.By, at, nil, r.Draft.Hash)
+	c.Version, c.Details = r.Version, d.Details(r.Draft.Generation)
+	return c
+}
+
+// DraftApprovalOf returns the approval that a change records, and the generation of its draft.
+func DraftApprovalOf(c *Change) (a DraftApproval, draft int64, err error) {
+	var kept draftApprovalDetails
+	if err := json.Unmarshal([]byte(c.Details), &kept); err != nil {
+		return a, 0, fmt.Errorf("cannot read the approval of a draft: %w", err)
+	}
+	return DraftApproval{
+		Version: c.Version, By: Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
+		Groups: kept.Groups, Drop: kept.Drop, Note: kept.Note, At: c.At,
+	}, kept.Draft, nil
+}
+
+// Forcing is that an admin made a version which the one before asks people about.
+type Forcing struct {
+	Draft   int64 // that was promoted, by its generation; 0 of none
+	Missing int   // people who had not approved it
+}
+
+// ChangeOfForcing returns the record that a version was forced, without its head; created
+// is that of its creation. PostgreSQL makes its own (record_forced).
+func ChangeOfForcing(f *Forcing, created *Change, generation int64, at time.Time) Change {
+	details := make(map[string]any)
+	if f.Draft != 0 {
+		details["draft"], details["missing"] = f.Draft, f.Missing
+	}
+	c := newChange(PolicyForced, created.Subject, generation, created.By, at, details, created.Hash)
+	c.Version = created.Version
+	return c
+}
+
+// ChangeNeedsApprovalError refuses a version of a policy that the version in force asks
+// people about. Nothing was written.
+type ChangeNeedsApprovalError struct {
+	PolicyID string
+	Version  int // in force
+}
+
+func (e *ChangeNeedsApprovalError) Error() string {
+	return fmt.Sprintf("version %d of policy %s asks people before it changes", e.Version, e.PolicyID)
+}

@@ -1,0 +1,39 @@
+package spend
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ChangesText is what a policy asks of people before its next version (S80) as its row
+// keeps that. What is absent is left out.
+type ChangesText struct {
+	Required int             `json:"required,omitempty"`
+	From     []GroupRequired `json:"from,omitempty"`
+}
+
+// Text returns JSON.
+func (t *ChangesText) Text() string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: what a policy asks of changes has no JSON: %v", err))
+	}
+	return string(text)
+}
+
+// ParseChanges returns whom a policy asks before its next version, nil when nobody: only
+// Required and From are set. Of required and the sum of from the greater holds.
+func ParseChanges(text string) (*Approval, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var t ChangesText
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return nil, fmt.Errorf("cannot read what a policy asks of changes: %w", err)
+	}
+	ofGroups := 0
+	for _, g := range t.From {
+		ofGroups += g.Required
+	}
+	return &Approval{Required: max(t.Required, ofGroups, 1), From: t.From}, nil
+}

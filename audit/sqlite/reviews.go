@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// asks returns whom the latest version of a policy asks before it changes, nil when
+// nobody, and its number; 0 when there is no such policy.
+func asks(from querier, policyID string) (asked *spend.Approval, version int, err error) {
+	err = from.QueryRowContext(context.Background(), "SELECT version, coalesce(changes, '') FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1",
+		policyID).Scan(&version, parse(&asked, spend.ParseChanges))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, nil
+	}
+	return asked, version, err
+}
+
+// approved fails unless those whom the version in force asks have approved the draft, or
+// the admin forces it.
+func approved(tx *sql.Tx, by audit.Actor, d *audit.Draft, version int, drop []string, now time.Time) (*audit.Forcing, error) {
+	r, err := review(context.Background(), tx, d, now)
+	if err != nil {
+		return nil, err
+	}
+	missing := r.Missing(drop)
+	switch {
+	case missing.People() == 0:
+		return nil, nil
+	case by.Kind() != audit.KindAdmin:
+		return nil, &audit.ChangeNeedsApprovalError{PolicyID: d.PolicyID, Version: version}
+	}
+	return &audit.Forcing{Draft: d.Generation, Missing: missing.People()}, nil
+}
+
+// review completes a draft by its approvals, and by who stands behind their keys now.
+func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*audit.Review, error) {
+	const doing = "cannot read the approvals of a draft"
+	r := &audit.Review{Draft: d}
+	var err error
+	if r.Asked, r.Version, err = asks(from, d.PolicyID); err != nil {
+		return nil, err
+	}
+	if d.Author.KeyID != "" {
+		r.Author, err = one(ctx, from, doing, func(row scanner) (author audit.Party, err error) {
+			return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
+		}, `SELECT c.key_id, coalesce(c.principal, ''), coalesce((SELECT k.details ->> 'owner' FROM changes AS k
+				WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
+			FROM changes AS c WHERE c.seq = ?`, d.Generation)
+		if err != nil {
+			return nil, err
+		}
+		author, err := partyOf(ctx, from, d.Author.KeyID)
+		if err != nil {
+			return nil, err
+		}
+		r.AuthorNow = author.Party
+	}
+	changes, err := collect(ctx, from, doing, scanChange, "SELECT "+readChangeColumns+
+		" FROM changes WHERE subject = ? AND kind = 'policy.draft_approved' AND seq > ? ORDER BY seq", d.PolicyID, d.Generation)
+	if err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		a, draft, err := audit.DraftApprovalOf(&changes[i])
+		if err != nil {
+			return nil, err
+		}
+		if draft != d.Generation {
+			continue
+		}
+		if a.Now, err = approverOf(ctx, from, a.By.KeyID, d.PolicyID, now); err != nil {
+			return nil, err
+		}
+		r.Approvals = append(r.Approvals, a)
+	}
+	return r, nil
+}
+
+// approverOf returns a key as it is now, nil when there is none.
+func approverOf(ctx context.Context, from querier, keyID, policyID string, now time.Time) (*audit.Approver, error) {
+	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
+	if malformed != nil {
+		return nil, nil //nolint:nilerr // what is no key_id is of no key
+	}
+	k, err := one(ctx, from, "cannot read an approver's key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id = ?", id[:])
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return audit.ApproverOf(&k, policyID, now), nil
+}
+
+// Review implements audit.Drafts.
+func (s *Store) Review(ctx context.Context, policyID string) (r *audit.Review, err error) {
+	doing := fmt.Sprintf("cannot read the draft of policy %q", policyID)
+	// A read transaction sees one state of the file.
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, unavailable(doing, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	d, err := one(ctx, tx, doing, readDraft, selectDraft, policyID)
+	if err != nil {
+		return nil, err
+	}
+	return review(ctx, tx, &d, time.Now())
+}
+
+// ApproveDraft implements audit.Drafts.
+func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) (outcome audit.DecisionOutcome, err error) {
+	err = s.write(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), func(tx *sql.Tx) error {
+		d, err := readDraft(tx.QueryRow(selectDraft, a.PolicyID))
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		r, err := review(ctx, tx, &d, now)
+		if err != nil {
+			return err
+		}
+		by, err := approverOf(ctx, tx, a.By.KeyID, a.PolicyID, now)
+		if err != nil {
+			return err
+		}
+		if by != nil {
+			a.By.Principal, a.Owner, a.Groups = by.Principal, by.Owner, by.Groups
+		}
+		if outcome = r.Takes(&a); outcome != audit.DecisionRecorded {
+			return nil
+		}
+		generation, err := raise(tx)
+		if err != nil {
+			return err
+		}
+		return record(tx, r.ChangeOfDraftApproval(&a, generation, now))
+	})
+	return outcome, err
+}

@@ -1,0 +1,107 @@
+package verify
+
+import (
+	"encoding/json"
+	"slices"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+)
+
+// reviews is how versions of policies came about that the version before asks people
+// about (S80), as the changes say.
+type reviews struct {
+	approved map[int64][]approvedDraft // by the generation of the draft
+	current  map[string]int64          // by policy_id, the draft that there is; 0 of an ended one
+	promoted map[string]int64          // by policy_id, the draft that the change before promoted
+	made     map[PolicyVersion]int64   // the draft that became the version; 0 of none
+	forced   map[PolicyVersion]bool
+	wrote    map[int64]string // the key that put a draft
+	asks     map[string]askedBy
+}
+
+// askedBy is what the version met last asks of people.
+type askedBy struct {
+	version int
+	asked   *spend.Approval
+}
+
+type approvedDraft struct {
+	version int
+	keyID   string
+}
+
+func newReviews() reviews {
+	return reviews{
+		make(map[int64][]approvedDraft), make(map[string]int64), make(map[string]int64), make(map[PolicyVersion]int64),
+		make(map[PolicyVersion]bool), make(map[int64]string), make(map[string]askedBy),
+	}
+}
+
+// The places of these among chain.ChangeColumns.
+const (
+	changeKeyID   = 5
+	changeDetails = 11
+)
+
+// reviewed follows a change of a policy or its drafts.
+func (w *changeWalk) reviewed(c Change) error {
+	fields, err := chain.ParseFields(nil, c.Row)
+	if err != nil {
+		return err
+	}
+	version, keyID := PolicyVersion{c.Subject, c.Version}, string(fields[changeKeyID])
+	r := &w.reviews
+	promoted := r.promoted[c.Subject]
+	delete(r.promoted, c.Subject)
+	switch c.Kind {
+	case audit.DraftPut:
+		r.current[c.Subject], r.wrote[c.Seq] = c.Seq, keyID
+	case audit.DraftDeleted:
+		delete(r.current, c.Subject)
+	case audit.DraftPromoted:
+		r.promoted[c.Subject] = r.current[c.Subject]
+		delete(r.current, c.Subject)
+	case audit.PolicyCreated:
+		r.made[version] = promoted
+	case audit.PolicyForced:
+		r.forced[version] = true
+		if w.policies[version].row != c.Hash {
+			w.tally.find(Altered, changeName(c.Seq), "it is of no version of policy %q as it was created", c.Subject)
+		}
+	case audit.DraftApproved:
+		var said struct{ Draft int64 }
+		_ = json.Unmarshal(fields[changeDetails], &said) // what is no JSON was not recorded so: its head tells
+		if d, ok := w.drafts[said.Draft]; !ok || said.Draft != r.current[c.Subject] || d.row != c.Hash {
+			w.tally.find(Altered, changeName(c.Seq), "it approves no draft that policy %q had", c.Subject)
+		}
+		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, keyID})
+	}
+	return nil
+}
+
+// consented compares how a version came about with whom the one before asks. Owners and
+// principals are not: keys alone.
+func (w *changeWalk) consented(p PolicyVersion, changes string) error {
+	before := w.reviews.asks[p.PolicyID]
+	asked, err := spend.ParseChanges(changes)
+	if err != nil {
+		return err
+	}
+	w.reviews.asks[p.PolicyID] = askedBy{p.Version, asked}
+	if before.version != p.Version-1 || before.asked == nil || w.reviews.forced[p] {
+		return nil
+	}
+	var people []string
+	draft := w.reviews.made[p]
+	for _, a := range w.reviews.approved[draft] {
+		if a.version == before.version && a.keyID != "" && a.keyID != w.reviews.wrote[draft] && !slices.Contains(people, a.keyID) {
+			people = append(people, a.keyID)
+		}
+	}
+	if draft == 0 || len(people) < before.asked.Required {
+		w.tally.find(Altered, policyName(p), "the version before asks %d people about it, of whom %d approved, and nobody forced it", before.asked.Required, len(people))
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package hotpath
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"spendgate/audit"
+)
+
+// ErrOtherDraft refuses the approval of a draft that is not the policy's (S80).
+var ErrOtherDraft = errors.New("the policy's draft is another than that")
+
+// ErrNotAsked refuses the approval of a draft that needs none.
+var ErrNotAsked = errors.New("the version in force asks nobody before it changes")
+
+// ErrDraftAuthor refuses the approval of a draft by who put it.
+var ErrDraftAuthor = errors.New("who put a draft does not approve it")
+
+// ErrNoGroupOfDraft refuses the approval of a draft by who is in none of the groups that are asked.
+var ErrNoGroupOfDraft = errors.New("the key is in none of the groups that are asked about the draft")
+
+// ErrDraftApproved refuses an approval by who approved the draft with another key.
+var ErrDraftApproved = errors.New("who has approved a draft is counted once")
+
+// ChangeNeedsApprovalError refuses a version of a policy that the version in force asks
+// people about (S80): a draft is to be approved and promoted instead.
+type ChangeNeedsApprovalError struct {
+	PolicyID string
+	Review   *audit.Review // nil without a draft
+	Missing  audit.Missing // that the promotion lacks
+	Drop     []string      // budgets that it drops
+}
+
+func (e *ChangeNeedsApprovalError) Error() string {
+	path := "/v1/policies/" + e.PolicyID + "/draft"
+	if e.Review == nil {
+		return "the version in force asks people before it changes, and the policy has no draft: PUT " + path + ", have it approved with POST " + path +
+			"/approve, and promote it with POST " + path + "/promote"
+	}
+	draft := hex.EncodeToString(e.Review.Draft.Hash[:])
+	if e.Missing.People() == 0 {
+		return fmt.Sprintf("the version in force asks people before it changes: they have approved draft %s; promote it with POST %s/promote, If-Match: %d", draft, path, e.Review.Version)
+	}
+	text := fmt.Sprintf("the version in force asks people before it changes: draft %s lacks %d of %d", draft, e.Missing.People(), e.Review.Asked.Required)
+	var of []string
+	for i, more := range e.Missing.Of {
+		if more > 0 {
+			of = append(of, fmt.Sprintf("%d of %q", more, e.Review.Asked.From[i].Group))
+		}
+	}
+	if of != nil {
+		text += " (" + strings.Join(of, ", ") + ")"
+	}
+	text += "; others than its author approve it with POST " + path + "/approve, then POST " + path + "/promote makes it the next version"
+	if e.Drop != nil {
+		text += "; their approvals must name the same drop_budgets"
+	}
+	return text
+}
+
+// unlessForced does what the version in force may ask people about as the caller, and as
+// the admin, if it is one, when people are missing. It returns as whom it did that. An admin
+// without an API key does nothing else: ErrUnauthorized where nobody is asked.
+func (a *Authorizer) unlessForced(ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) error) (audit.Actor, error) {
+	admin := by
+	admin.KeyID, admin.Principal = c.keyID(), c.principal()
+	if c.key == nil {
+		switch live, err := a.store.Policy(ctx, policyID, 0); {
+		case errors.Is(err, audit.ErrNotFound), err == nil && live.Changes == "":
+			return by, ErrUnauthorized
+		case err != nil:
+			return by, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
+		}
+		return admin, do(admin)
+	}
+	by.Credential = ""
+	by = c.actor(a, by)
+	err := do(by)
+	if _, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err); asks && admin.Credential != "" {
+		by, err = admin, do(admin)
+	}
+	return by, err
+}
+
+// needsApproval returns what a version of a policy lacks, as it is now.
+func (a *Authorizer) needsApproval(ctx context.Context, policyID string, drop []string) error {
+	r, err := a.store.Review(ctx, policyID)
+	switch {
+	case errors.Is(err, audit.ErrNotFound):
+		return &ChangeNeedsApprovalError{PolicyID: policyID}
+	case err != nil:
+		return fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
+	case r.Asked == nil:
+		return fmt.Errorf("%w: policy %s changed meanwhile", ErrUnavailable, policyID)
+	}
+	return &ChangeNeedsApprovalError{PolicyID: policyID, Review: r, Missing: r.Missing(drop), Drop: drop}
+}
+
+// Review returns the draft of a policy with who has approved it. Errors as Draft.
+func (a *Authorizer) Review(ctx context.Context, policyID string) (*audit.Review, error) {
+	r, err := a.store.Review(ctx, policyID)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, a.noDraft(ctx, policyID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read the draft of policy %s: %w", ErrUnavailable, policyID, err)
+	}
+	return r, nil
+}
+
+// ApproveDraft records that the caller approves the draft with that hash beside the version
+// in force (S80), and returns how it stands then. Replayed: it was recorded before.
+// Errors: those of Draft, ErrOtherDraft, ErrNotAsked, ErrDraftAuthor, ErrNoGroupOfDraft, ErrDraftApproved.
+func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftApprovalRequest) (r *audit.Review, replayed bool, err error) {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	d.By = c.actor(a, d.By)
+	d.Owner, d.Groups = c.key.Grants.Owner, c.key.Grants.Groups
+	outcome, err := a.store.ApproveDraft(stored, d)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, false, a.noDraft(stored, d.PolicyID)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: cannot approve the draft of policy %s: %w", ErrUnavailable, d.PolicyID, err)
+	}
+	switch outcome {
+	case audit.DecisionRecorded:
+		a.log.Info("draft approved", "policy_id", d.PolicyID, "", &d.By)
+	case audit.DecisionReplayed:
+	case audit.DecisionOtherDraft:
+		return nil, false, ErrOtherDraft
+	case audit.DecisionNotAsked:
+		return nil, false, ErrNotAsked
+	case audit.DecisionAuthor:
+		return nil, false, ErrDraftAuthor
+	case audit.DecisionNoGroup:
+		return nil, false, ErrNoGroupOfDraft
+	case audit.DecisionAgain:
+		return nil, false, ErrDraftApproved
+	default:
+		return nil, false, fmt.Errorf("%w: the approval of a draft became %q", ErrUnavailable, outcome)
+	}
+	r, err = a.Review(stored, d.PolicyID)
+	return r, outcome == audit.DecisionReplayed, err
+}
