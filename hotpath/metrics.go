@@ -20,6 +20,7 @@ type metrics struct {
 	claim, commit  prometheus.Observer
 	replays        prometheus.Counter
 	limited        prometheus.Counter
+	forced         prometheus.Counter
 	reloads        prometheus.Counter
 	reloadFailures prometheus.Counter
 }
@@ -51,6 +52,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		claim: stages.WithLabelValues("claim"), commit: stages.WithLabelValues("commit"),
 		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
 		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
+		forced:         counter("policies_forced_total", "Versions of policies made with the admin key where the version before asks people."),
 		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
 		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}

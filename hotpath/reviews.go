@@ -74,15 +74,25 @@ func (a *Authorizer) unlessForced(ctx context.Context, c Access, by audit.Actor,
 		case err != nil:
 			return by, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, policyID, err)
 		}
-		return admin, do(admin)
+		return admin, a.force(policyID, &admin, do)
 	}
 	by.Credential = ""
 	by = c.actor(a, by)
 	err := do(by)
 	if _, asks := errors.AsType[*audit.ChangeNeedsApprovalError](err); asks && admin.Credential != "" {
-		by, err = admin, do(admin)
+		return admin, a.force(policyID, &admin, do)
 	}
 	return by, err
+}
+
+// force does as the admin what people are asked about.
+func (a *Authorizer) force(policyID string, admin *audit.Actor, do func(audit.Actor) error) error {
+	if err := do(*admin); err != nil {
+		return err
+	}
+	a.metrics.forced.Inc()
+	a.log.Warn("policy forced", "policy_id", policyID, "", admin)
+	return nil
 }
 
 // needsApproval returns what a version of a policy lacks, as it is now.

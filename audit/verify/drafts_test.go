@@ -56,13 +56,16 @@ func TestTamperedReviews(t *testing.T) {
 	tr.finds(tr.held)
 	change := func(seq int64) string { return fmt.Sprintf("altered change %d of the configuration", seq) }
 	approval, forced := d.Generation+1, d.Generation+5
-	for _, c := range []struct{ tamper, want string }{
-		{fmt.Sprintf("UPDATE changes SET key_id = 'key_ann' WHERE seq = %d", approval), `altered policy "asks" version 2`},
-		{fmt.Sprintf("UPDATE changes SET version = 7 WHERE seq = %d", approval), `altered policy "asks" version 2`},
-		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval), change(approval)},
-		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", forced), change(forced)},
-		{fmt.Sprintf("UPDATE changes SET kind = 'policy.draft_deleted' WHERE seq = %d", forced), `altered policy "asks" version 3`},
+	const second, third = `altered policy "asks" version 2`, `altered policy "asks" version 3`
+	for _, c := range []struct {
+		tamper string
+		want   []string
+	}{
+		{fmt.Sprintf("UPDATE changes SET key_id = 'key_ann' WHERE seq = %d", approval), []string{change(approval), second}},
+		{fmt.Sprintf("UPDATE changes SET version = 7 WHERE seq = %d", approval), []string{change(approval), second}},
+		{fmt.Sprintf("UPDATE changes SET hash = sha256('x') WHERE seq = %d", approval), []string{change(approval), fmt.Sprintf(`altered approval of a draft of policy "asks" by change %d`, approval)}},
+		{fmt.Sprintf("UPDATE changes SET version = 9 WHERE seq = %d", forced), []string{change(forced), `altered force on policy "asks" version 9`, third}},
 	} {
-		tr.bothFind("reviews", c.tamper, c.want)
+		tr.bothFind("changes", c.tamper, c.want...)
 	}
 }

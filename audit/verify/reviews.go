@@ -68,13 +68,13 @@ func (w *changeWalk) reviewed(c Change) error {
 	case audit.PolicyForced:
 		r.forced[version] = true
 		if w.policies[version].row != c.Hash {
-			w.tally.find(Altered, changeName(c.Seq), "it is of no version of policy %q as it was created", c.Subject)
+			w.tally.find(Altered, "force on "+policyName(version), "%s is of no such version as it was created", changeName(c.Seq))
 		}
 	case audit.DraftApproved:
 		var said struct{ Draft int64 }
 		_ = json.Unmarshal(fields[changeDetails], &said) // what is no JSON was not recorded so: its head tells
 		if d, ok := w.drafts[said.Draft]; !ok || said.Draft != r.current[c.Subject] || d.row != c.Hash {
-			w.tally.find(Altered, changeName(c.Seq), "it approves no draft that policy %q had", c.Subject)
+			w.tally.find(Altered, "approval of a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
 		}
 		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, keyID})
 	}

@@ -532,17 +532,17 @@ class Verifier:
         """Who stood behind a key when a change was made, and in which groups: none or one."""
         return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
 
-    def reviewed(self, name, number, fields, drafts, created):
+    def reviewed(self, number, fields, drafts, created):
         """An approval of a draft, or that a version was forced."""
         policy, version = fields[2], fields[3]
         if fields[1] == b"policy.forced":
             self.forced.add((policy, version))
             if created.get((policy, version)) != fields[12]:
-                self.find("altered", name)
+                self.find("altered", f'force on policy "{policy.decode()}" version {integer(version)}')
             return
         draft = json.loads(fields[11]).get("draft", 0)
         if draft != self.current.get(policy, 0) or drafts.get((policy, draft)) != fields[12]:
-            self.find("altered", name)
+            self.find("altered", f'approval of a draft of policy "{policy.decode()}" by change {number}')
         self.approved.setdefault(draft, []).append((integer(version), fields[5]))
 
     def consented(self, name, fields):
@@ -575,7 +575,7 @@ class Verifier:
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
             elif fields[1] in (b"policy.draft_approved", b"policy.forced"):
-                self.reviewed(name, number, fields, drafts, created)
+                self.reviewed(number, fields, drafts, created)
             elif fields[1].startswith(b"policy.draft"):
                 if fields[1] == b"policy.draft_promoted":
                     self.promoted[number + 1] = self.current.get(fields[2], 0)
