@@ -21,13 +21,23 @@ func policiesDraftCommand() command {
 			},
 			{name: "get", args: "POLICY_ID", summary: "print the draft of a policy as JSON", setup: policiesDraftGet, details: policiesNeed},
 			{
+				name: "show", args: "POLICY_ID", summary: "show what the draft changes, who has approved it, and who is missing", setup: policiesDraftShow,
+				details: policiesNeed + "\nThe key needs the scope policies:read.",
+			},
+			{
+				name: "approve", args: "POLICY_ID", summary: "approve exactly the draft that is shown as the next version", setup: policiesDraftApprove,
+				details: policiesNeed + "\nThe key is a person's: role approver, and not of who put the draft. Shows the draft as show does, asks, and sends its hash: a draft\n" +
+					"that is put afterwards was approved by nobody. Only policies whose version in force has changes ask people.",
+			},
+			{
 				name: "report", args: "POLICY_ID", summary: "compare what the draft makes of checks with what was decided", setup: policiesDraftReport,
 				details: policiesNeed + "\nThe key needs the scopes policies:read and checks:read.",
 			},
 			{name: "delete", args: "POLICY_ID", summary: "end the draft of a policy", setup: policiesDraftDelete, details: policiesNeed},
 			{
 				name: "promote", args: "POLICY_ID --if-match N", summary: "make the draft the next version, if version N is in force", setup: policiesDraftPromote,
-				details: policiesNeed + "\nThe key needs the scope policies:write. A version that would empty budgets in use is refused, unless --drop-budget names each.",
+				details: policiesNeed + "\nThe key needs the scope policies:write. A version that would empty budgets in use is refused, unless --drop-budget names each.\n" +
+					"Where the version in force asks people, so many must have approved the draft, with the same --drop-budget.",
 			},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -79,6 +80,9 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 		}
 	}
 	stored, err := api.CreatePolicyJSON(ctx, policy.Body)
+	if err != nil && current != nil {
+		return byDraft(err, current.PolicyID, strconv.Itoa(current.Version))
+	}
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,14 @@ type Draft struct {
 	CreatedAt   Timestamp       `json:"created_at"`
 	Author      *PolicyAuthor   `json:"author,omitempty"`
 	Note        string          `json:"note,omitempty"`
+	Changes     *Changes        `json:"changes,omitempty"` // what it will ask as a version
+
+	// These are there where the version in force asks people about the draft (S80), but in the answer to a PUT.
+	PolicyVersion int             `json:"policy_version,omitempty"` // in force
+	Required      int             `json:"required,omitempty"`       // people, in all
+	Missing       int             `json:"missing,omitempty"`
+	From          []ApprovalGroup `json:"from,omitempty"`
+	Approvals     []DraftApproval `json:"approvals,omitempty"`
 
 	Body []byte `json:"-"` // the answer as it came
 }
@@ -31,6 +39,18 @@ func (d *Draft) accept(from reply) error {
 	}
 	d.Body = from.body
 	return nil
+}
+
+// DraftApproval is that a person approves a draft.
+type DraftApproval struct {
+	Principal     string    `json:"principal"`
+	KeyID         string    `json:"key_id"`
+	Note          string    `json:"note,omitempty"`
+	At            Timestamp `json:"at"`
+	PolicyVersion int       `json:"policy_version"` // in force then
+	Counts        bool      `json:"counts"`         // for a promotion now
+	Groups        []string  `json:"groups,omitempty"`
+	DropBudgets   []string  `json:"drop_budgets,omitempty"`
 }
 
 // DraftReport is what a draft makes of the checks since it was put.
@@ -81,6 +101,19 @@ func (c *Client) DraftReport(ctx context.Context, policyID string) (*DraftReport
 func (c *Client) DeleteDraft(ctx context.Context, policyID string) error {
 	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: draftPath(policyID), status: http.StatusNoContent})
 	return err
+}
+
+// DraftDecision is how a draft is approved.
+type DraftDecision struct {
+	DraftHash   string   `json:"draft_hash"` // of the draft as it was read
+	Note        string   `json:"note,omitempty"`
+	DropBudgets []string `json:"drop_budgets,omitempty"` // that the promotion may drop by it
+}
+
+// ApproveDraft approves the draft with that hash beside the version in force (S80), and
+// returns how it stands. The same again is a replay.
+func (c *Client) ApproveDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
+	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/approve", content: d, repeatable: true})
 }
 
 // PromoteDraft makes the draft of a policy its next version if that version is in force;

@@ -25,6 +25,10 @@ const (
 	CodeVersionMismatch = "policy_version_mismatch" // of a promotion
 	CodeBudgetInUse     = "budget_in_use"           // a new version would empty it
 
+	CodeChangeNeedsApproval   = "change_needs_approval"    // by a draft that people approve
+	CodeChangeNeedsNoApproval = "change_needs_no_approval" // the version in force asks nobody
+	CodeDraftHashMismatch     = "draft_hash_mismatch"      // the draft is another by now
+
 	CodeApprovalNotFound    = "approval_not_found"
 	CodeApprovalNotApproved = "approval_not_approved"    // pending or denied
 	CodeApprovalNotPending  = "approval_not_pending"     // takes no decision any more

@@ -28,6 +28,8 @@ type NewPolicy struct {
 	// Redeem is "required" where only what was redeemed is reported as executed (S74).
 	Redeem              string `json:"redeem,omitempty"`
 	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
+	// Changes is whom the next version needs; nil asks nobody (S80).
+	Changes *Changes `json:"changes,omitempty"`
 	// Note is shown with the versions, and no part of them.
 	Note string `json:"note,omitempty"`
 	// DropBudgets are the rule_ids of budgets that end with the version though they are
@@ -47,10 +49,24 @@ type Policy struct {
 	Metadata    json.RawMessage `json:"metadata,omitempty"` // an object; nil if there is none
 
 	// Redeem is "required" where only what was redeemed is reported as executed (S74).
-	Redeem              string `json:"redeem,omitempty"`
-	RedeemWithinMinutes int    `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
+	Redeem              string   `json:"redeem,omitempty"`
+	RedeemWithinMinutes int      `json:"redeem_within_minutes,omitzero"` // how old a check may be that is redeemed; 0 is 15
+	Changes             *Changes `json:"changes,omitempty"`
 
 	Body []byte `json:"-"` // the answer as it came; nil in a list
+}
+
+// Changes says whom the next version of a policy needs: a draft that so many others than its
+// author approved (S80). Of Required and the sum of From the greater holds.
+type Changes struct {
+	Required int             `json:"required,omitempty"` // people in all, 1 to 5
+	From     []GroupRequired `json:"from,omitempty"`     // of them; the rest may be anybody
+}
+
+// GroupRequired is how many people of a group.
+type GroupRequired struct {
+	Group    string `json:"group"`
+	Required int    `json:"required,omitempty"` // 0 is 1
 }
 
 // PolicyVersion is one of the versions of a policy.

@@ -160,6 +160,20 @@ def test_drafts(node: Spendgate, policy: str) -> None:
     assert none.value.code == "draft_not_found"
 
 
+def test_changes_by_two(node: Spendgate, approver: Spendgate) -> None:
+    rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 200, "currency": "USD"}}]
+    assert node.create_policy(policy_id="by-two", name="n", rules=rules, changes={"required": 1}).changes == {"required": 1}
+    put = node.put_draft("by-two", name="next", rules=rules)
+    for bypass in lambda: node.create_policy(policy_id="by-two", name="x", rules=rules), lambda: node.promote_draft("by-two", 1):
+        with pytest.raises(spendgate.APIError) as refused:
+            bypass()
+        assert refused.value.code == "change_needs_approval" and put.draft_hash in str(refused.value)
+    assert node.draft("by-two").missing == 1
+    approved = approver.approve_draft("by-two", put.draft_hash, note="seen")
+    assert (approved.missing, approved.approvals[0].note, approved.approvals[0].counts) == (0, "seen", True)
+    assert node.promote_draft("by-two", 1).changes is None
+
+
 def test_webhooks(node: Spendgate) -> None:
     # Nothing is sent: no such event happens here.
     made = node.create_webhook(url="https://9.9.9.9/events", event_types=["budget.exhausted"])

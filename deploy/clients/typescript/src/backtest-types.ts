@@ -75,6 +75,25 @@ export interface Draft extends Omit<Policy, "version" | "updated_at"> {
   base_version: number;
   author: { principal: string; key_id: string } | null;
   note: string | null;
+  /** The version in force. It and what follows is there where that asks people about the draft, but in the answer to putDraft. */
+  policy_version?: number;
+  required?: number;
+  missing?: number;
+  from?: { group: string; required: number; missing: number }[];
+  approvals?: DraftApproval[];
+}
+
+export interface DraftApproval {
+  principal: string;
+  key_id: string;
+  note: string | null;
+  at: Timestamp;
+  /** The version that was in force then. */
+  policy_version: number;
+  /** It counts for a promotion now. */
+  counts: boolean;
+  groups?: string[];
+  drop_budgets?: string[];
 }
 
 /** A draft as it is put. */

@@ -325,6 +325,18 @@ export class Spendgate {
     await this.#fetch({ ...call, method: "DELETE", path: draftPath(policyId), statuses: [204] }, () => undefined);
   }
 
+  /** approveDraft approves the draft with that hash beside the version in force, where that asks people. The same again is a replay. */
+  approveDraft(
+    policyId: string,
+    draftHash: string,
+    content: { note?: string; drop_budgets?: string[] } = {},
+    call?: CallOptions,
+  ): Promise<B.Draft> {
+    const path = `${draftPath(policyId)}/approve`;
+    const request = { ...call, method: "POST", path, content: { draft_hash: draftHash, ...content }, repeatable: true };
+    return this.#fetch(request, having("policy_id", "draft_hash"));
+  }
+
   /** promoteDraft makes the draft the next version if this one is in force. It is not repeated when it may have been done. */
   promoteDraft(
     policyId: string,

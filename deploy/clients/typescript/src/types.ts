@@ -272,6 +272,12 @@ export interface Rule {
   parameters: JsonObject;
 }
 
+/** Whom the next version of a policy needs. Of required and the sum of from the greater holds. */
+export interface Changes {
+  required?: number;
+  from?: { group: string; required?: number }[];
+}
+
 export interface NewPolicy {
   /** Generated when absent; a new version of the policy when it exists. */
   policy_id?: string | undefined;
@@ -283,6 +289,8 @@ export interface NewPolicy {
   redeem?: "required" | undefined;
   /** How old a check may be that is redeemed: 15 unless given. */
   redeem_within_minutes?: number | undefined;
+  /** The next version is a draft that so many others than its author approved. */
+  changes?: Changes | undefined;
   /** Shown with the versions, and no part of them. */
   note?: string | undefined;
   /** Budgets that end with the version though they are in use. */
@@ -300,6 +308,7 @@ export interface Policy {
   metadata: JsonObject | null;
   redeem?: "required";
   redeem_within_minutes?: number;
+  changes?: Changes;
 }
 
 export interface PolicyVersion extends Policy {

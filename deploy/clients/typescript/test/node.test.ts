@@ -32,6 +32,7 @@ const operations: Record<string, string> = {
   getDraft: "draft",
   deleteDraft: "deleteDraft",
   getDraftReport: "draftReport",
+  approveDraft: "approveDraft",
   promoteDraft: "promoteDraft",
   getStats: "stats",
   createBacktest: "createBacktest",
@@ -209,6 +210,20 @@ describe("a node", { skip, concurrency: true }, () => {
     await assert.rejects(author.promoteDraft(id, 7), (problem: APIError) => problem.code === "policy_version_mismatch");
     assert.equal((await author.promoteDraft(id, 1, { note: "tighter" })).version, 2);
     await assert.rejects(author.deleteDraft(id), (problem: APIError) => problem.code === "draft_not_found");
+  });
+
+  it("changes a policy by two", async () => {
+    const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 10, currency: "USD" } }];
+    const { policy_id: id, changes } = await author.createPolicy({ name: "n", rules, changes: { required: 1 } });
+    assert.deepEqual(changes, { required: 1 });
+    const draft = await author.putDraft(id, { name: "next", rules });
+    const refused = (problem: APIError): boolean => problem.code === "change_needs_approval" && problem.message.includes(draft.draft_hash);
+    await assert.rejects(author.createPolicy({ policy_id: id, name: "x", rules }), refused);
+    await assert.rejects(author.promoteDraft(id, 1), refused);
+    const approver = await as({ role: "approver" });
+    const approved = await approver.approveDraft(id, draft.draft_hash, { note: "seen" });
+    assert.deepEqual([approved.missing, approved.approvals?.[0]?.note], [0, "seen"]);
+    assert.equal((await author.promoteDraft(id, 1)).version, 2);
   });
 
   it("keeps numbers of policies, and shows budgets", async () => {

@@ -21,6 +21,7 @@ def create_policy(
     metadata: Mapping[str, Any] | None = None,
     redeem: Literal["required"] | None = None,
     redeem_within_minutes: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     note: str | None = None,
     drop_budgets: Sequence[str] | None = None,
 ) -> Steps[t.Policy]:
@@ -55,6 +56,7 @@ def put_draft(
     metadata: Mapping[str, Any] | None = None,
     redeem: Literal["required"] | None = None,
     redeem_within_minutes: int | None = None,
+    changes: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> Steps[t.Draft]:
     """Puts a policy's draft, in place of the one before. The same again changes nothing."""
@@ -75,6 +77,15 @@ def draft_report(settings: Settings, policy_id: str) -> Steps[t.DraftReport]:
 def delete_draft(settings: Settings, policy_id: str) -> Steps[None]:
     """Ends the draft. It is not repeated when it may have been done."""
     yield from send(settings, Request("DELETE", path("policies", policy_id, "draft"), status=204, repeatable=False))
+
+
+def approve_draft(
+    settings: Settings, policy_id: str, draft_hash: str, *, note: str | None = None, drop_budgets: Sequence[str] | None = None
+) -> Steps[t.Draft]:
+    """Approves the draft with that hash beside the version in force, where that asks people. The same again is a replay."""
+    given = (("draft_hash", draft_hash), ("note", note), ("drop_budgets", drop_budgets))
+    content = {name: value for name, value in given if value is not None}
+    return fetch(settings, Request("POST", path("policies", policy_id, "draft", "approve"), content), t.Draft)
 
 
 def promote_draft(

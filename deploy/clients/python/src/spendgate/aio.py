@@ -152,6 +152,7 @@ class AsyncSpendgate(gate.Gate):
     draft = _awaiting(admin.draft)
     draft_report = _awaiting(admin.draft_report)
     delete_draft = _awaiting(admin.delete_draft)
+    approve_draft = _awaiting(admin.approve_draft)
     promote_draft = _awaiting(admin.promote_draft)
     create_backtest = _awaiting(admin.create_backtest)
     backtest = _awaiting(admin.backtest)

@@ -148,6 +148,7 @@ class Spendgate(gate.Gate):
     draft = _blocking(admin.draft)
     draft_report = _blocking(admin.draft_report)
     delete_draft = _blocking(admin.delete_draft)
+    approve_draft = _blocking(admin.approve_draft)
     promote_draft = _blocking(admin.promote_draft)
     create_backtest = _blocking(admin.create_backtest)
     backtest = _blocking(admin.backtest)

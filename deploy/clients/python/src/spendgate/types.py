@@ -337,6 +337,7 @@ class Policy:
     metadata: dict[str, Any] | None = None
     redeem: str | None = None  # required: only what was redeemed is reported as executed
     redeem_within_minutes: int | None = None  # how old a check may be that is redeemed
+    changes: dict[str, Any] | None = None  # whom the next version needs: required and from
     author: PolicyAuthor | None = None  # in lists of versions
     note: str | None = None  # likewise
 
@@ -407,6 +408,18 @@ class Flip:
 
 
 @dataclass(frozen=True)
+class DraftApproval:
+    principal: str
+    key_id: str
+    at: datetime
+    policy_version: int  # in force then
+    counts: bool  # for a promotion now
+    note: str | None = None
+    groups: list[str] = field(default_factory=list)
+    drop_budgets: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Draft:
     """What a policy may become: it judges the policy's checks beside the version in force."""
 
@@ -420,8 +433,15 @@ class Draft:
     metadata: dict[str, Any] | None = None
     redeem: str | None = None
     redeem_within_minutes: int | None = None
+    changes: dict[str, Any] | None = None
     author: PolicyAuthor | None = None
     note: str | None = None
+    # These are there where the version in force asks people about it, but in the answer to put_draft.
+    policy_version: int | None = None  # in force
+    required: int | None = None  # people, in all
+    missing: int | None = None
+    from_: list[ApprovalGroup] = field(default_factory=list)
+    approvals: list[DraftApproval] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

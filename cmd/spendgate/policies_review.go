@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"spendgate/cmd/spendgate/policyfile"
+	"spendgate/hotpath/client"
+)
+
+func policiesDraftShow(*flag.FlagSet) action {
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		d, err := api.Draft(ctx, id)
+		if err != nil {
+			return err
+		}
+		return showDraft(ctx, p.stdout, api, d)
+	}
+}
+
+func policiesDraftApprove(flags *flag.FlagSet) action {
+	decision := client.DraftDecision{}
+	flags.StringVar(&decision.Note, "note", "", "a `TEXT` that the draft and the record show")
+	flags.Func("drop-budget", "let the promotion empty the budget `RULE`; may be given again", eachNotEmpty(&decision.DropBudgets))
+	hash := flags.String("draft-hash", "", "the `HASH` of the draft that was looked at: any other is refused, and nothing is asked")
+	yes := flags.Bool("yes", false, "do not ask")
+	return func(ctx context.Context, p process, args []string) error {
+		id, api, err := onePolicy(p, args)
+		if err != nil {
+			return err
+		}
+		if decision.DraftHash = *hash; *hash == "" {
+			d, err := api.Draft(ctx, id)
+			if err != nil {
+				return err
+			}
+			if decision.DraftHash = d.DraftHash; !*yes {
+				if err := confirmDraft(ctx, p, api, d); err != nil {
+					return err
+				}
+			}
+		}
+		d, err := api.ApproveDraft(ctx, id, decision)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s draft %.12s approved; %s\n", printable(d.PolicyID), printable(d.DraftHash), whatIsNext(d))
+		return err
+	}
+}
+
+func confirmDraft(ctx context.Context, p process, api *client.Client, d *client.Draft) error {
+	if err := showDraft(ctx, p.stderr, api, d); err != nil {
+		return err
+	}
+	fmt.Fprint(p.stderr, "\napprove exactly this draft? Type yes: ") //nolint:errcheck // who does not see it does not answer
+	if strings.TrimSpace(readLine(p.stdin)) != "yes" {
+		return errors.New("nothing was approved: the answer was not yes")
+	}
+	return nil
+}
+
+// showDraft prints what a draft changes of the version in force, and who has approved it.
+func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.Draft) error {
+	out := newTable(w)
+	line := func(name, value string) { fmt.Fprintf(out, "%s:\t%s\n", name, printable(cmp.Or(value, "-"))) }
+	line("draft hash", d.DraftHash)
+	line("policy", fmt.Sprintf("%s, put beside version %d", d.PolicyID, d.BaseVersion))
+	author := ""
+	if d.Author != nil {
+		author = d.Author.Principal
+	}
+	line("author", author)
+	line("put", d.CreatedAt.String())
+	line("note", d.Note)
+	if d.PolicyVersion > 0 {
+		line("in force", fmt.Sprintf("version %d, which asks %d", d.PolicyVersion, d.Required))
+	}
+	for _, g := range d.From {
+		line("of "+printable(g.Group), fmt.Sprintf("%d, of which %d missing", g.Required, g.Missing))
+	}
+	for _, a := range d.Approvals {
+		text := a.Principal
+		if len(a.Groups) > 0 {
+			text += " (" + strings.Join(a.Groups, ", ") + ")"
+		}
+		text += fmt.Sprintf(" at %s beside version %d", a.At, a.PolicyVersion)
+		if len(a.DropBudgets) > 0 {
+			text += ", may drop " + strings.Join(a.DropBudgets, ", ")
+		}
+		name := "approved by"
+		if !a.Counts {
+			name = "does not count"
+		}
+		line(name, strings.TrimSpace(text+" "+a.Note))
+	}
+	line("next", whatIsNext(d))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	live, err := api.Policy(ctx, d.PolicyID, 0)
+	if err != nil {
+		return err
+	}
+	policy := policyfile.Policy{Body: d.Body}
+	for _, name := range []string{"draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"} {
+		if policy, err = policy.Without(name); err != nil {
+			return err
+		}
+	}
+	text, err := differenceOf(live, "draft", policy.Body)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\n%s", text)
+	return err
+}
+
+// whatIsNext says what a draft lacks, or how it becomes the next version.
+func whatIsNext(d *client.Draft) string {
+	if d.Missing > 0 {
+		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required, d.PolicyID)
+	}
+	return fmt.Sprintf("spendgate policies draft promote %s --if-match %d", d.PolicyID, cmp.Or(d.PolicyVersion, d.BaseVersion))
+}
+
+// byDraft says what to do instead of storing a version that the one in force asks people about.
+func byDraft(err error, policyID, version string) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Code != client.CodeChangeNeedsApproval {
+		return err
+	}
+	return fmt.Errorf("%w; instead: spendgate policies draft put -f FILE, then somebody else: spendgate policies draft approve %s, then: spendgate policies draft promote %s --if-match %s",
+		err, printable(policyID), printable(policyID), version)
+}
