@@ -54,7 +54,7 @@ const (
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
-		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial, ApprovalExpiry,
+		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial, ApprovalExpiry,
 		WebhookCreated, WebhookChanged, WebhookDeleted,
 	}
 }
