@@ -548,8 +548,8 @@ class Verifier:
     def consented(self, name, fields):
         """Whether as many keys approved a version as the one before asks, or it was forced."""
         policy, version = fields[0], integer(fields[1])
-        before, changes = self.asks.get(policy, (0, None))
-        self.asks[policy] = version, fields[11]
+        before, changes = self.changes_ask.get(policy, (0, None))
+        self.changes_ask[policy] = version, fields[11]
         if before != version - 1 or changes is None or (policy, fields[1]) in self.forced:
             return
         asked = json.loads(changes)
@@ -560,7 +560,7 @@ class Verifier:
             self.find("altered", name)
 
     def configuration(self):
-        self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.asks = {}, {}, {}, {}, {}, set(), {}
+        self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.changes_ask = {}, {}, {}, {}, {}, set(), {}
         created, newest, drafts, previous, seq, before = {}, {}, {}, {}, 0, [ZERO]
         for row, fields in self.database.copy(f"SELECT {CHANGE},head FROM changes ORDER BY seq"):
             number, head = integer(fields[0]), fields[13]
