@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -176,9 +177,7 @@ func stampMS(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-
 func (w *changeWalk) countSince(p PolicyVersion, fields [][]byte) {
 	columns := chain.PolicyColumns()
 	text, updated := fields[slices.Index(columns, "budgets")], fields[slices.Index(columns, "updated_at")]
-	if len(text) > 0 {
-		text = text[1:] // the version of jsonb's encoding
-	}
+	text = bytes.TrimPrefix(text, []byte{1}) // the version of jsonb's encoding; an embedded store keeps text
 	budgets, err := audit.ParseBudgets(string(text))
 	at, ok := chain.Time(updated)
 	previous := w.budgets[p.PolicyID]

@@ -18,8 +18,8 @@ type CounterPrincipal struct {
 	Principal string
 }
 
-// id stands for both in the order in which they are compared.
-func (p *CounterPrincipal) id() spend.ID {
+// ID stands for both in the order in which they are compared.
+func (p *CounterPrincipal) ID() spend.ID {
 	sum := sha256.Sum256(append(p.Counter[:], p.Principal...))
 	return spend.ID(sum[:16])
 }
@@ -31,7 +31,7 @@ func (v *verifier) meet(policyID string, c *spend.Charge, principal string) erro
 	}
 	p := CounterPrincipal{c.Counter.ID, principal}
 	return v.met.add(&counted{
-		counterKey: counterKey{ID: p.id()}, PolicyID: policyID, RuleID: c.RuleID, Since: c.Since,
+		counterKey: counterKey{ID: p.ID()}, PolicyID: policyID, RuleID: c.RuleID, Since: c.Since,
 		Subject: c.Subject + " and principal " + principal, EndMS: endless(c.EndMS),
 	})
 }
@@ -58,7 +58,7 @@ func (v *verifier) principals(ctx context.Context) error {
 		}
 	}
 	err := v.o.Evidence.Principals(ctx, func(p CounterPrincipal) error {
-		id := p.id()
+		id := p.ID()
 		recorded.pass(func(c *counted) bool { return less(c.ID, id) }, removed)
 		switch {
 		case recorded.at != nil && recorded.at.ID == id:

@@ -29,8 +29,8 @@ func auditCommand() command {
 		sub: []command{
 			{
 				name: "verify", summary: "recompute the trail's hash chains and name what is not as it was", setup: auditVerify,
-				details: "Reads one moment of the database of SPENDGATE_DATABASE_URL while nodes go on writing. Names on standard\n" +
-					"output, a line each, what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
+				details: "Reads one moment of the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, while nodes go\n" +
+					"on writing. Names on standard output, a line each, what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
 					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing: it says up to when it vouches.",
 			},
 			{

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"spendgate/audit/checkpoint"
-	"spendgate/audit/postgres"
 	"spendgate/audit/verify"
 	"spendgate/config"
 )
@@ -26,6 +25,7 @@ type verification struct {
 	key      string
 	archives string
 	metrics  string
+	dataDir  string
 	workers  int
 }
 
@@ -36,6 +36,7 @@ func auditVerify(flags *flag.FlagSet) action {
 	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each", eachNotEmpty(&v.files))
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
+	flags.StringVar(&v.dataDir, "data-dir", "", "verify the record of the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
 	flags.Func("metrics-file", "write metrics of the run to `FILE`, for Prometheus' textfile collector", notEmpty(&v.metrics))
 	flags.IntVar(&v.workers, "workers", runtime.GOMAXPROCS(0), "`N` readings at once, each with a connection")
 	return func(ctx context.Context, p process, _ []string) error {
@@ -66,7 +67,7 @@ func auditVerify(flags *flag.FlagSet) action {
 func (v verification) ranged() bool { return !v.from.at.IsZero() || !v.to.at.IsZero() }
 
 func (v verification) run(ctx context.Context, p process) (s verify.Summary, err error) {
-	c, err := p.load(config.Audit)
+	seed, err := v.seed(p)
 	if err != nil {
 		return s, err
 	}
@@ -92,23 +93,33 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 		o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: file, Lines: lines})
 	}
 	if len(v.files) > 0 {
-		if v.key == "" && c.Checkpoints.Key == "" {
+		if v.key == "" && seed == "" {
 			return s, usageError{text: "--checkpoint needs --public-key or SPENDGATE_CHECKPOINT_KEY"}
 		}
-		if o.PublicKey, err = publicKey(v.key, c.Checkpoints.Key); err != nil {
+		if o.PublicKey, err = publicKey(v.key, seed); err != nil {
 			return s, err
 		}
 	}
-	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), v.workers)
+	record, done, err := openRecord(ctx, p, v.dataDir, v.workers)
 	if err != nil {
 		return s, err
 	}
-	defer snapshot.Close()
-	o.Evidence = snapshot
+	defer done()
+	o.Evidence = record
 	if s, err = verify.Verify(ctx, o); err != nil {
 		return s, fmt.Errorf("the trail could not be verified: %w", err)
 	}
 	return s, nil
+}
+
+// seed returns the key that signs checkpoints, if the settings have one. Those of an embedded
+// record are nobody's but the caller's.
+func (v verification) seed(p process) (config.Secret, error) {
+	if v.dataDir != "" {
+		return "", nil
+	}
+	c, err := p.load(config.Audit)
+	return c.Checkpoints.Key, err
 }
 
 // checkpointFiles names the files that are meant: of a folder all in it.

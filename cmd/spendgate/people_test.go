@@ -17,6 +17,7 @@ import (
 // devNode is a node of this process, with the keys that it made.
 type devNode struct {
 	url, admin, sample string
+	folder             string
 }
 
 // lockedLog is a log that is read while it is written to.
@@ -66,7 +67,7 @@ func startDev(t *testing.T) devNode {
 			}
 		}
 	}
-	return devNode{"http://" + found[1], read(adminKeyFile), read(sampleKeyFile)}
+	return devNode{"http://" + found[1], read(adminKeyFile), read(sampleKeyFile), folder}
 }
 
 // as runs the program with a key; terminal has somebody answer there.

@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// Approvals implements verify.Evidence. What a row of PostgreSQL repeats of the check that asked
+// is that check's alone here.
+func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) error) error {
+	return s.stream(ctx, "the approvals", func(row scanner) error {
+		a := verify.Approval{UseWithinMS: -1, Required: -1}
+		var deadline *int64
+		var asked, owner *string
+		c := spend.Check{}
+		err := row.Scan(blob(a.ID[:]), &a.Made, (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), &a.PolicyID, &a.AgentID, &a.Principal, blob(a.UsedBy[:]), &deadline, &asked, &owner)
+		if err != nil {
+			return err
+		}
+		if asked != nil {
+			c.Approval, _ = spend.ParseApproval(*asked) // what cannot be read was altered, and is named
+		}
+		if p := c.Approval; p != nil {
+			a.UseWithinMS, a.Required, a.ByGroups, a.ActionHash = p.UseWithin.Milliseconds(), int64(p.Required), p.From != nil, p.ActionHash
+		}
+		if owner != nil {
+			a.Owner = *owner
+		}
+		if deadline != nil {
+			a.Deadline = new(fromMilli(*deadline))
+		}
+		return each(a)
+	}, `SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, a.created_at, a.expires_at, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''), coalesce(a.principal, ''),
+			u.check_id, d.at, c.approval, c.owner
+		FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id
+		LEFT JOIN approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) LEFT JOIN checks AS c ON c.check_id = a.id ORDER BY 1`)
+}
+
+// EventState implements verify.Evidence.
+func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err error) {
+	state.Rows = 1 // events have numbers as they are made
+	err = s.stream(ctx, "how far events have numbers", func(row scanner) error { return row.Scan(&state.Last) },
+		"SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'")
+	return state, err
+}
+
+// Events implements verify.Evidence.
+func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
+	return s.stream(ctx, "the events", func(row scanner) error {
+		var e verify.Event
+		var at *int64
+		if err := row.Scan(&e.Sequence, (*string)(&e.Type), blob(e.Source[:]), &at, blob(e.Used[:])); err != nil {
+			return err
+		}
+		if at != nil {
+			e.At = new(fromMilli(*at))
+		}
+		return each(e)
+	}, `SELECT e.sequence, e.type, e.source, coalesce(c.at, b.at), u.check_id FROM events AS e
+		LEFT JOIN changes AS c ON c.kind IS NOT NULL AND unhex(format('%032x', c.seq)) = e.source AND e.type IN (`+typesOf(audit.SourceChange)+`)
+		LEFT JOIN budget_exhaustions AS b ON b.id = e.source AND e.type IN (`+typesOf(audit.SourceExhaustion)+`)
+		LEFT JOIN approval_uses AS u ON u.approval_id = e.source AND e.type IN (`+typesOf(audit.SourceUse)+`) ORDER BY e.sequence`)
+}
+
+// typesOf returns the types of events about a source, as a list in SQL.
+func typesOf(source audit.EventSource) string {
+	list := ""
+	for _, t := range audit.EventTypes() {
+		if t.Source() == source {
+			list += ", '" + string(t) + "'"
+		}
+	}
+	return list[2:]
+}
+
+// strayEvents is what the triggers of the schema would have made, compared with what there is.
+const strayEvents = `WITH due (source, type, policy_id, agent_id) AS (
+		SELECT id, 'violation.recorded', policy_id, agent_id FROM violations
+		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id FROM approvals
+		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
+		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
+			k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id
+		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
+		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
+		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id FROM budget_exhaustions
+		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind = 'policy.created', kind, 'key.changed'), iif(kind = 'policy.created', subject, NULL), NULL
+			FROM changes WHERE kind IN ('policy.created', 'key.created', 'key.changed')
+		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id
+			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
+		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id
+			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.denied', 'approval.expired')
+				OR c.kind = 'approval.approved' AND CASE WHEN k.approval -> 'from' IS NULL THEN k.approval ->> 'required' =
+					(SELECT count(*) FROM changes AS b WHERE b.subject = c.subject AND b.kind = 'approval.approved' AND b.seq <= c.seq)
+				ELSE c.details ->> 'completes' END
+	)
+	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type), e.sequence IS NOT NULL, d.source IS NOT NULL
+	FROM events AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
+	WHERE e.sequence IS NULL OR d.source IS NULL OR (e.policy_id, e.agent_id) IS NOT (d.policy_id, d.agent_id)`
+
+// StrayEvents implements verify.Evidence.
+func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
+	return s.stream(ctx, "the events and their sources", func(row scanner) error {
+		var e verify.StrayEvent
+		if err := row.Scan(&e.Sequence, blob(e.Source[:]), (*string)(&e.Type), &e.Numbered, &e.Due); err != nil {
+			return err
+		}
+		return each(e)
+	}, strayEvents)
+}
+
+// ViolationEvents implements verify.Evidence.
+func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range) (n int64, err error) {
+	err = s.stream(ctx, "the events of a month", func(row scanner) error { return row.Scan(&n) },
+		"SELECT count(*) FROM events WHERE type = 'violation.recorded' AND source BETWEEN ? AND ?", r.Low[:], r.High[:])
+	return n, err
+}
+
+// ApprovalChanges calls each for every decision about these approvals, and every expiry of one, in
+// the order of their numbers.
+func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {
+	return s.stream(ctx, "the decisions about approvals", func(row scanner) error {
+		c, err := scanChange(row)
+		if err != nil {
+			return err
+		}
+		return each(c)
+	}, "SELECT "+readChangeColumns+" FROM changes WHERE kind LIKE 'approval.%' AND subject IN ("+marks(len(ids))+") ORDER BY seq",
+		anys(ids, func(id *spend.ID) any { return id.Text(spend.PrefixApproval) })...)
+}
+
+// ApprovalUses returns which checks used these approvals; what is not used is missing.
+func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error) {
+	uses := make(map[spend.ID]spend.ID)
+	err := s.stream(ctx, "the uses of approvals", func(row scanner) error {
+		var approval, check spend.ID
+		err := row.Scan(blob(approval[:]), blob(check[:]))
+		uses[approval] = check
+		return err
+	}, "SELECT approval_id, check_id FROM approval_uses WHERE approval_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+	return uses, err
+}

@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// form is how the value of a column is encoded: from what SQLite keeps to what PostgreSQL sends.
+type form func(value any) any
+
+// The forms. What is not of its kind is encoded as it is, and has another hash than any row that
+// was recorded.
+func plain(value any) any { return value }
+
+func int16Of(value any) any {
+	if n, ok := value.(int64); ok {
+		return binary.BigEndian.AppendUint16(nil, uint16(n))
+	}
+	return value
+}
+
+func int32Of(value any) any {
+	if n, ok := value.(int64); ok {
+		return int32(n)
+	}
+	return value
+}
+
+func booleanOf(value any) any {
+	if n, ok := value.(int64); ok && n>>1 == 0 {
+		return n == 1
+	}
+	return value
+}
+
+func timeOf(value any) any {
+	if ms, ok := value.(int64); ok {
+		return fromMilli(ms)
+	}
+	return value
+}
+
+// letterOf encodes words that have letters.
+func letterOf(letters map[string]byte) form {
+	return func(value any) any {
+		word, _ := value.(string)
+		if letter, ok := letters[word]; ok {
+			return []byte{letter}
+		}
+		return value
+	}
+}
+
+// words gives each value of a few its letter.
+func words[T ~string](letter func(T) byte, values ...T) form {
+	letters := make(map[string]byte)
+	for _, v := range values {
+		letters[string(v)] = letter(v)
+	}
+	return letterOf(letters)
+}
+
+// indexed gives each value its letter among those that stand at its index.
+func indexed[T ~int | ~uint8](letters string, first T, name func(T) string) form {
+	named := make(map[string]byte)
+	for v := first; int(v) < len(letters); v++ {
+		named[name(v)] = letters[v]
+	}
+	return letterOf(named)
+}
+
+// formsOf returns how the columns of checks, or of violations, are encoded.
+func formsOf(fields []chain.Field) []form {
+	byName := map[string]form{
+		"requested_type": indexed(chain.TypeLetters, spend.Unspecified+1, spend.ActionType.String),
+		"action_type":    indexed(chain.TypeLetters, spend.Unspecified+1, spend.ActionType.String),
+		"decision":       indexed(chain.EffectLetters, spend.Allow, spend.Effect.String),
+		"confidence":     indexed(chain.ConfidenceLetters, spend.Low, spend.Confidence.String),
+	}
+	byKind := map[chain.Kind]form{chain.Int16: int16Of, chain.Int32: int32Of}
+	forms := make([]form, len(fields))
+	for i, f := range fields {
+		if forms[i] = byName[f.Name]; forms[i] == nil {
+			forms[i] = byKind[f.Kind]
+		}
+		if forms[i] == nil {
+			forms[i] = plain
+		}
+	}
+	return forms
+}
+
+// outcomeForms are those of chain.OutcomeColumns.
+func outcomeForms() []form {
+	return []form{
+		plain, plain, plain, plain, int16Of, int16Of,
+		words(chain.StatusLetter, spend.Executed, spend.Failed, spend.Voided, spend.Redeemed, spend.InDoubt),
+		words(chain.ReleaseLetter, spend.ReleaseNone, spend.ReleasePending, spend.ReleaseDone),
+		words(chain.ExcessLetter, spend.ExcessCounted, spend.ExcessPending, spend.Unapproved),
+		plain, plain, plain, plain, plain, plain, booleanOf, plain, plain,
+	}
+}
+
+// encoded reads rows whose columns have these forms.
+func (s *Snapshot) encoded(ctx context.Context, table string, columns []string, forms []form, which string, each func([]byte) error, args ...any) error {
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	return s.stream(ctx, "table "+table, func(row scanner) error {
+		if err := row.Scan(into...); err != nil {
+			return err
+		}
+		for i, form := range forms {
+			values[i] = encodable(form(values[i]))
+		}
+		return each(chain.EncodeRow(values...))
+	}, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" "+which, args...)
+}
+
+// encodable is the value, or its text if nothing was ever recorded so.
+func encodable(value any) any {
+	if f, is := value.(float64); is {
+		return fmt.Sprint(f)
+	}
+	return value
+}
+
+// Rows implements verify.Evidence.
+func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	fields := chain.CheckFields()
+	return s.encoded(ctx, "checks", chain.CheckColumns(), formsOf(fields[:]), "WHERE check_id BETWEEN ? AND ? ORDER BY check_id", each, r.Low[:], r.High[:])
+}
+
+// Violations implements verify.Evidence.
+func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.encoded(ctx, "violations", chain.ViolationColumns(), formsOf(chain.ViolationFields()), "WHERE id BETWEEN ? AND ? ORDER BY id", each, r.Low[:], r.High[:])
+}
+
+// Outcomes implements verify.Evidence.
+func (s *Snapshot) Outcomes(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.outcomes(ctx, "WHERE outcome_id BETWEEN ? AND ? ORDER BY outcome_id", each, r)
+}
+
+// Steps implements verify.Evidence.
+func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) error) error {
+	return s.outcomes(ctx, "WHERE check_id BETWEEN ? AND ? ORDER BY check_id, step", each, r)
+}
+
+func (s *Snapshot) outcomes(ctx context.Context, which string, each func([]byte) error, r verify.Range) error {
+	return s.encoded(ctx, "outcomes", chain.OutcomeColumns(), outcomeForms(), which, each, r.Low[:], r.High[:])
+}
+
+// IdempotencyKeys implements verify.Evidence.
+func (s *Snapshot) IdempotencyKeys(ctx context.Context, each func(verify.IdempotencyKey) error) error {
+	return s.stream(ctx, "the idempotency keys", func(row scanner) error {
+		var k verify.IdempotencyKey
+		var expires int64
+		if err := row.Scan(blob(k.Hash[:]), blob(k.Check[:]), &expires); err != nil {
+			return err
+		}
+		k.Expires = time.UnixMilli(expires)
+		return each(k)
+	}, "SELECT key_hash, check_id, expires_at FROM idempotency_keys ORDER BY key_hash")
+}
+
+// RedemptionKeys implements verify.Evidence.
+func (s *Snapshot) RedemptionKeys(ctx context.Context, each func(verify.RedemptionKey) error) error {
+	return s.stream(ctx, "the lasting keys of redemptions", func(row scanner) error {
+		var k verify.RedemptionKey
+		if err := row.Scan(blob(k.Hash[:]), blob(k.Check[:])); err != nil {
+			return err
+		}
+		return each(k)
+	}, "SELECT key_hash, check_id FROM redemption_keys ORDER BY key_hash")
+}
+
+// OpenRedemptions implements verify.Evidence.
+func (s *Snapshot) OpenRedemptions(ctx context.Context, r verify.Range, each func(verify.OpenRedemption) error) error {
+	return s.stream(ctx, "the redemptions without an outcome", func(row scanner) error {
+		var o verify.OpenRedemption
+		var doubted *int64
+		if err := row.Scan(blob(o.Check[:]), (*millis)(&o.Redeemed), &doubted); err != nil {
+			return err
+		}
+		if doubted != nil {
+			o.Doubted = new(fromMilli(*doubted))
+		}
+		return each(o)
+	}, "SELECT check_id, redeemed_at, doubted_at FROM redemptions_open WHERE check_id BETWEEN ? AND ? ORDER BY check_id", r.Low[:], r.High[:])
+}
