@@ -137,6 +137,9 @@ func round(ctx context.Context, binary string, o options) (h *judge.History, log
 	if rec.history.Run.Unproved, err = s.proveTrail(ctx, binary); err != nil {
 		return nil, "", err
 	}
+	if rec.history.Run.Flipped, err = s.backtest(ctx, w.editor.key); err != nil {
+		return nil, "", err
+	}
 	logs, err = keepLogs(s, o.seed)
 	return &rec.history, logs, err
 }

@@ -30,6 +30,9 @@ type Run struct {
 	// Unproved is what the service's own verifier found in the trail, a line
 	// each; empty when it proved to be as it was written.
 	Unproved string `json:"unproved,omitempty"`
+	// Flipped is what versions decided otherwise when they were replayed over their own
+	// periods, a line each.
+	Flipped string `json:"flipped,omitempty"`
 }
 
 // Key is an API key as it was created.

@@ -104,6 +104,9 @@ func Judge(h *History) ([]Finding, error) {
 	for line := range strings.Lines(h.Run.Unproved) {
 		e.find("G8", strings.TrimSpace(line))
 	}
+	for line := range strings.Lines(h.Run.Flipped) {
+		e.find("S53", strings.TrimSpace(line))
+	}
 	slices.SortStableFunc(e.findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return e.findings, nil
 }

@@ -350,6 +350,9 @@ func TestViolated(t *testing.T) {
 		"a trail that is not proved": {"G8", "altered check", func(s *builder) {
 			s.Run.Unproved = "altered check chk_1: its row is another one\n"
 		}},
+		"a backtest with a flip": {"S53", "decided otherwise", func(s *builder) {
+			s.Run.Flipped = "chk_1 of p, version 1, is decided otherwise by the same version\n"
+		}},
 		"a simulation recorded": {"G10", "was simulated and is recorded", func(s *builder) {
 			o, row := s.decided(action{to: "a", amount: "10"})
 			_ = o
