@@ -69,3 +69,38 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	a.SetStatus(now)
 	return a, nil
 }
+
+// ApprovalChanges calls each for every decision about these approvals, and every expiry of one, in
+// the order of their numbers.
+func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {
+	subjects := make([]string, len(ids))
+	for i, id := range ids {
+		subjects[i] = id.Text(spend.PrefixApproval)
+	}
+	return s.read(ctx, "the decisions about approvals", func(ctx context.Context, tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, s.in("SELECT "+changeColumns+" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects) // its error is that of the rows
+		changes, err := pgx.CollectRows(rows, scanChange)
+		for i := range changes {
+			if err := each(changes[i]); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+// ApprovalUses returns which checks used these approvals; what is not used is missing.
+func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error) {
+	uses, wanted := make(map[spend.ID]spend.ID), make([][16]byte, len(ids))
+	for i, id := range ids {
+		wanted[i] = id
+	}
+	err := s.read(ctx, "the uses of approvals", func(ctx context.Context, tx pgx.Tx) error {
+		var approval, check spend.ID
+		return stream(ctx, tx, []any{uuid(&approval), uuid(&check)}, func() error {
+			uses[approval] = check
+			return nil
+		}, s.in("SELECT approval_id, check_id FROM {schema}.approval_uses WHERE approval_id = ANY($1)"), wanted)
+	})
+	return uses, err
+}

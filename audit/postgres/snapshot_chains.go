@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -164,4 +165,20 @@ func (s *Snapshot) Drafts(ctx context.Context, each func(int64, string, []byte) 
 		}
 		return each(integer(fields[1]), string(fields[0]), row)
 	})
+}
+
+// AllHeads returns the ends of all chains.
+func (s *Snapshot) AllHeads(ctx context.Context) (heads chain.Heads, err error) {
+	err = s.read(ctx, "the heads of the chains", func(ctx context.Context, tx pgx.Tx) error {
+		var h chain.Head
+		return stream(ctx, tx, []any{uuid(&h.Chain), &h.Seq, bytea(&h.Head)}, func() error {
+			if h.Chain.IsZero() {
+				heads.ChangeSeq, heads.ChangeHead = h.Seq, h.Head
+			} else {
+				heads.Chains = append(heads.Chains, h)
+			}
+			return nil
+		}, s.in(strings.NewReplacer("FROM batches", "FROM {schema}.batches", "FROM changes", "FROM {schema}.changes").Replace(allHeads)))
+	})
+	return heads, err
 }

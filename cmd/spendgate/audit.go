@@ -45,6 +45,7 @@ func auditCommand() command {
 			},
 			auditShowCommand(),
 			auditChangesCommand(),
+			auditExportCommand(),
 			auditDetachCommand(),
 			auditRestoredCommand(),
 		},

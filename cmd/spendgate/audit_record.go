@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 
+	"spendgate/audit/export"
 	"spendgate/audit/postgres"
 	"spendgate/audit/verify"
 	"spendgate/config"
 )
 
 // record is one moment of an audit trail, of either store.
-type record interface{ verify.Evidence }
+type record interface {
+	verify.Evidence
+	export.Record
+}
 
 // openRecord begins a reading of the database of SPENDGATE_DATABASE_URL with so many connections,
 // or of the embedded store in a folder. done ends it.

@@ -1,0 +1,353 @@
+package export
+
+import (
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// row is a check with what else there is of it, up to the heads.
+type row struct {
+	check   *spend.Check
+	hash    spend.Hash     // of the stored row
+	place   verify.Place   // of the batch that lists it; zero when none does
+	course  spend.Course   // what became of it
+	rulings []audit.Change // about the approval that it asks for, or uses
+	usedBy  spend.ID       // of the approval that it asks for
+}
+
+// cell is one value: a text, a number, or nothing.
+type cell struct {
+	text   string
+	kind   kind
+	absent bool
+}
+
+type kind uint8
+
+const (
+	text    kind = iota
+	numeric      // a decimal or an integer, digit by digit
+	object       // a JSON value
+)
+
+// column is a member of a line, in the order of the file.
+type column struct {
+	name  string
+	value func(*row) cell
+}
+
+func textual(name string, value func(*row) string) column {
+	return column{name, func(r *row) cell {
+		s := value(r)
+		return cell{text: s, absent: s == ""}
+	}}
+}
+
+func number(name string, value func(*row) string) column {
+	return column{name, func(r *row) cell {
+		s := value(r)
+		return cell{text: s, kind: numeric, absent: s == ""}
+	}}
+}
+
+func list(name string, value func(*row) any) column {
+	return column{name, func(r *row) cell {
+		s := jsonText(value(r))
+		return cell{text: s, kind: object, absent: s == "null"}
+	}}
+}
+
+// jsonText returns what always has a JSON, with every character as it is.
+func jsonText(value any) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "null" // a text of a row that is no JSON any more
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// stamp is how the API writes times.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+func idText(id spend.ID, prefix string) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.Text(prefix)
+}
+
+// Columns returns the names of a file's columns.
+func Columns() []string {
+	var names []string
+	for _, c := range columns() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func columns() []column {
+	return append(append(checkColumns(), approvalColumns()...), append(outcomeColumns(), recordColumns()...)...)
+}
+
+func checkColumns() []column {
+	action := func(name string, value func(*spend.Action) string) column {
+		return textual(name, func(r *row) string { return value(&r.check.Action) })
+	}
+	decision := func(name string, value func(*spend.Decision) string) column {
+		return textual(name, func(r *row) string { return value(&r.check.Decision) })
+	}
+	return []column{
+		textual("check_id", func(r *row) string { return r.check.ID.Text(spend.PrefixCheck) }),
+		textual("timestamp", func(r *row) string { return stamp(r.check.Timestamp()) }),
+		action("policy_id", func(a *spend.Action) string { return a.PolicyID }),
+		number("policy_version", func(r *row) string { return strconv.Itoa(r.check.Decision.PolicyVersion) }),
+		action("agent_id", func(a *spend.Action) string { return a.AgentID }),
+		textual("action_type", func(r *row) string { return r.check.ActionType.String() }),
+		number("amount", func(r *row) string { return r.check.Action.Amount.String() }),
+		action("currency", func(a *spend.Action) string { return a.Currency }),
+		action("counterparty", func(a *spend.Action) string { return a.Counterparty }),
+		action("payment_method", func(a *spend.Action) string { return a.PaymentMethod }),
+		action("merchant_or_vendor", func(a *spend.Action) string { return a.MerchantOrVendor }),
+		action("reason_text", func(a *spend.Action) string { return a.ReasonText }),
+		action("idempotency_key", func(a *spend.Action) string { return a.IdempotencyKey }),
+		{"metadata", func(r *row) cell {
+			s := r.check.Action.Metadata.JSON
+			return cell{text: s, kind: object, absent: s == ""}
+		}},
+		decision("decision", func(d *spend.Decision) string { return d.Effect.String() }),
+		decision("confidence", func(d *spend.Decision) string { return d.Confidence.String() }),
+		decision("reason_code", func(d *spend.Decision) string { return string(d.Reason) }),
+		decision("rule_id", func(d *spend.Decision) string { return d.RuleID }),
+		decision("rule_description", func(d *spend.Decision) string { return d.RuleDescription }),
+		list("escalated_rules", func(r *row) any { return escalated(r.check.Approval) }),
+		decision("message", func(d *spend.Decision) string { return d.Message }),
+		decision("next_step", func(d *spend.Decision) string { return d.NextStep }),
+		list("budgets", func(r *row) any { return taken(r.check.Charges) }),
+		textual("key_id", func(r *row) string { return r.check.KeyID }),
+		textual("principal", func(r *row) string { return r.check.Principal }),
+		textual("owner", func(r *row) string { return r.check.Owner }),
+		textual("request_id", func(r *row) string { return r.check.RequestID }),
+	}
+}
+
+func escalated(a *spend.Approval) (rules []string) {
+	if a == nil {
+		return nil
+	}
+	for _, r := range a.Rules {
+		rules = append(rules, r.RuleID)
+	}
+	return rules
+}
+
+// charge is what the check took from a budget's counter.
+type charge struct {
+	RuleID  string          `json:"rule_id"`
+	Since   int             `json:"since"`
+	Per     json.RawMessage `json:"per"`
+	StartMS int64           `json:"start_ms"`
+	Amount  *spend.Amount   `json:"amount"`
+}
+
+func taken(charges []spend.Charge) (all []charge) {
+	for _, c := range charges {
+		one := charge{c.RuleID, c.Since, json.RawMessage(c.Subject), c.Counter.StartMS, nil}
+		if !c.NoCurrency {
+			one.Amount = &c.Amount
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// ruling is a decision about an approval.
+type ruling struct {
+	Decision  string   `json:"decision"`
+	Principal string   `json:"principal"`
+	KeyID     string   `json:"key_id"`
+	At        string   `json:"at"`
+	Owner     string   `json:"owner,omitempty"`
+	Groups    []string `json:"groups,omitempty"`
+	Note      string   `json:"note,omitempty"`
+}
+
+func rulings(changes []audit.Change) (all []ruling) {
+	for i := range changes {
+		c := &changes[i]
+		_, what, _ := strings.Cut(string(c.Kind), ".")
+		one := ruling{Decision: what, Principal: c.By.Principal, KeyID: c.By.KeyID, At: stamp(c.At)}
+		_ = json.Unmarshal([]byte(c.Details), &one) // what cannot be read says nothing
+		all = append(all, one)
+	}
+	return all
+}
+
+func approvers(r *row) (names []string) {
+	for _, c := range r.rulings {
+		if c.Kind == audit.ApprovalGiven {
+			names = append(names, cmp.Or(c.By.Principal, c.By.KeyID))
+		}
+	}
+	return names
+}
+
+func approvalColumns() []column {
+	return []column{
+		textual("approval_id", func(r *row) string { return idText(r.approvalID(), spend.PrefixApproval) }),
+		textual("approval_status", (*row).approvalStatus),
+		number("approvers_required", func(r *row) string {
+			if r.check.Approval == nil {
+				return ""
+			}
+			return strconv.Itoa(r.check.Approval.Required)
+		}),
+		list("groups_required", func(r *row) any {
+			if r.check.Approval == nil {
+				return nil
+			}
+			return r.check.Approval.From
+		}),
+		list("approvers", func(r *row) any { return approvers(r) }),
+		list("approval_decisions", func(r *row) any { return rulings(r.rulings) }),
+		textual("approval_used_by", func(r *row) string { return idText(r.usedBy, spend.PrefixCheck) }),
+	}
+}
+
+// approvalID is the approval that the check asks for, or was sent with.
+func (r *row) approvalID() spend.ID {
+	if r.check.Approval != nil {
+		return r.check.ID
+	}
+	return r.check.Action.ApprovalID
+}
+
+// approvalStatus is what the record says, whatever the clock does: an approval whose time is over
+// is expired once that was recorded.
+func (r *row) approvalStatus() string {
+	asked, approved, status := r.check.Approval, 0, audit.ApprovalPending
+	switch {
+	case r.approvalID().IsZero():
+		return ""
+	case asked == nil && r.check.UsesApproval(), !r.usedBy.IsZero():
+		return string(audit.ApprovalUsed)
+	case asked == nil:
+		return "not_used"
+	}
+	for _, c := range r.rulings {
+		switch c.Kind {
+		case audit.ApprovalGiven:
+			var kept struct{ Completes bool }
+			_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read completes nothing
+			if approved++; kept.Completes || asked.From == nil && approved >= asked.Required {
+				status = audit.ApprovalApproved
+			}
+		case audit.ApprovalDenial:
+			return string(audit.ApprovalDenied)
+		case audit.ApprovalExpiry:
+			return string(audit.ApprovalExpired)
+		}
+	}
+	return string(status)
+}
+
+func outcomeColumns() []column {
+	last := func(name string, value func(*spend.Outcome) string) column {
+		return textual(name, func(r *row) string {
+			if o := r.course.Last(); o != nil {
+				return value(o)
+			}
+			return ""
+		})
+	}
+	step := func(name string, of func(*spend.Course) *spend.Outcome, value func(*spend.Outcome) string) column {
+		return textual(name, func(r *row) string {
+			if o := of(&r.course); o != nil {
+				return value(o)
+			}
+			return ""
+		})
+	}
+	redeemed := func(c *spend.Course) *spend.Outcome { return c.Redeemed }
+	doubt := func(c *spend.Course) *spend.Outcome { return c.Doubt }
+	at := func(o *spend.Outcome) string { return stamp(o.ID.Time()) }
+	return []column{
+		last("outcome", func(o *spend.Outcome) string { return string(o.Status) }),
+		number("outcome_report", func(r *row) string {
+			if o := r.course.Last(); o != nil {
+				return strconv.Itoa(o.Number)
+			}
+			return ""
+		}),
+		number("outcome_amount", func(r *row) string {
+			if o := r.course.Last(); o != nil && o.Status == spend.Executed {
+				return o.Amount.String()
+			}
+			return ""
+		}),
+		last("outcome_release", func(o *spend.Outcome) string { return string(o.Release) }),
+		last("outcome_flag", func(o *spend.Outcome) string { return string(o.Excess) }),
+		last("outcome_reference", func(o *spend.Outcome) string { return o.Reference }),
+		last("outcome_note", func(o *spend.Outcome) string { return o.Note }),
+		last("outcome_principal", (*spend.Outcome).Reporter),
+		last("outcome_at", at),
+		list("reports", func(r *row) any { return reports(r.course.Reports) }),
+		step("redemption_id", redeemed, func(o *spend.Outcome) string { return o.ID.Text(spend.PrefixRedemption) }),
+		step("redeemed_at", redeemed, at),
+		step("redeemed_by", redeemed, (*spend.Outcome).Reporter),
+		step("in_doubt_at", doubt, at),
+		step("in_doubt_note", doubt, func(o *spend.Outcome) string { return o.Note }),
+	}
+}
+
+// report is one of several of a check.
+type report struct {
+	Report    int           `json:"report"`
+	Status    spend.Status  `json:"status"`
+	Amount    *spend.Amount `json:"amount"`
+	Release   spend.Release `json:"release"`
+	Flag      spend.Excess  `json:"flag,omitempty"`
+	Reference string        `json:"reference,omitempty"`
+	Note      string        `json:"note,omitempty"`
+	Principal string        `json:"principal"`
+	KeyID     string        `json:"key_id"`
+	At        string        `json:"at"`
+}
+
+func reports(all []*spend.Outcome) (out []report) {
+	for _, o := range all {
+		one := report{o.Number, o.Status, nil, o.Release, o.Excess, o.Reference, o.Note, o.Reporter(), o.KeyID, stamp(o.ID.Time())}
+		if o.Status == spend.Executed {
+			one.Amount = &o.Amount
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func recordColumns() []column {
+	return []column{
+		textual("batch_chain", func(r *row) string { return idText(r.place.Chain, "") }),
+		number("batch", func(r *row) string {
+			if r.place.Seq == 0 {
+				return ""
+			}
+			return strconv.FormatInt(r.place.Seq, 10)
+		}),
+		textual("row_hash", func(r *row) string { return hex.EncodeToString(r.hash[:]) }),
+	}
+}

@@ -1,0 +1,314 @@
+package export_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/checkpoint"
+	"spendgate/audit/commit"
+	"spendgate/audit/export"
+	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
+	"spendgate/audit/sqlite"
+	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
+)
+
+func act(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func amount(text string) spend.Amount {
+	a, err := spend.ParseAmount(text)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return a
+}
+
+// recorder writes a record into a store.
+type recorder struct {
+	audit.Store
+	t      *testing.T
+	writer *commit.Writer
+	heads  func(context.Context) (record, func())
+}
+
+type record interface {
+	export.Record
+	verify.Evidence
+}
+
+var epoch = spend.NewID(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+
+func newRecorder(t *testing.T, s audit.Store, open func(context.Context) (record, func())) *recorder {
+	t.Helper()
+	seen, err := s.Epoch(t.Context())
+	act(t, err)
+	_, err = s.RotateEpoch(t.Context(), seen, epoch)
+	act(t, err)
+	return &recorder{s, t, audittest.NewWriter(t, s), open}
+}
+
+func onPostgres(t *testing.T) (*recorder, string) {
+	t.Helper()
+	url := fleet.TestSchema(t)
+	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
+	act(t, err)
+	t.Cleanup(s.Close)
+	return newRecorder(t, s, func(ctx context.Context) (record, func()) {
+		snapshot, err := postgres.OpenSnapshot(ctx, url, 3)
+		act(t, err)
+		return snapshot, snapshot.Close
+	}), url
+}
+
+func onSQLite(t *testing.T) *recorder {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
+	act(t, err)
+	t.Cleanup(s.Close)
+	return newRecorder(t, s, func(ctx context.Context) (record, func()) {
+		snapshot, err := s.Snapshot(ctx)
+		act(t, err)
+		return snapshot, snapshot.Close
+	})
+}
+
+// export returns the file and the manifest.
+func (r *recorder) export(o export.Options) (string, *export.Manifest) {
+	r.t.Helper()
+	var done func()
+	o.Record, done = r.heads(r.t.Context())
+	defer done()
+	var b bytes.Buffer
+	m, err := export.Write(r.t.Context(), &b, o)
+	act(r.t, err)
+	return b.String(), m
+}
+
+// check returns what is wrong with a file.
+func (r *recorder) check(file string, m *export.Manifest, o export.Options) (found []string) {
+	r.t.Helper()
+	var done func()
+	o.Record, done = r.heads(r.t.Context())
+	defer done()
+	act(r.t, export.Check(r.t.Context(), strings.NewReader(file), m, o, func(what string) { found = append(found, what) }))
+	return found
+}
+
+// made returns checks of an instant on, of one node, and the outcomes of some.
+func made(at time.Time, node spend.ID, n int) (checks []*spend.Check, outcomes []*spend.Outcome) {
+	f := spend.Fence{Node: node, Epoch: epoch}
+	for i := range n {
+		id := spend.NewID(at.Add(time.Duration(i) * time.Second))
+		c := &spend.Check{
+			ID: id, Fence: f, ActionType: spend.Refund, KeyID: "key_1", RequestID: "req_1", Principal: "till – ü <&>",
+			Action: spend.Action{
+				AgentID: "agent", PolicyID: "refunds", Amount: amount("125.5"), Currency: "USD", Counterparty: "=1+1",
+				ReasonText: "\ttab \"quote\"\r\n, next", Metadata: spend.Metadata{JSON: `{"a": 1.10,  "b":["<", "\u00e9"]}`},
+			},
+			Decision:    spend.Decision{PolicyVersion: 3, Confidence: spend.High, Message: "@ok"},
+			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
+		}
+		checks = append(checks, c)
+		switch i % 4 {
+		case 1:
+			c.Decision.Effect, c.Decision.RuleID = spend.Block, "cap"
+		case 2:
+			o := &spend.Outcome{
+				ID: spend.NewOutcomeID(id.Time().Add(time.Minute)), CheckID: id, Step: 1, Number: 1, Status: spend.Executed, Amount: amount("0.000000001"),
+				Release: spend.ReleaseNone, KeyID: "key_1", RequestID: "req_1", Fence: f, Check: c, Reference: "-5", Note: "n",
+			}
+			outcomes = append(outcomes, o)
+		}
+	}
+	return checks, outcomes
+}
+
+func (r *recorder) append(checks []*spend.Check, outcomes []*spend.Outcome) {
+	r.t.Helper()
+	for _, c := range checks {
+		act(r.t, r.writer.Append(c).Final())
+	}
+	for _, o := range outcomes {
+		act(r.t, r.writer.AppendOutcome(o).Final())
+	}
+}
+
+// Equal records of both stores are the same bytes, and so is the manifest; more is found to be
+// missing than is wanted by anybody.
+func TestStoresExportTheSame(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(-time.Minute).UTC()
+	checks, outcomes := made(at, spend.NewID(at), 41)
+	fleet, _ := onPostgres(t)
+	single := onSQLite(t)
+	for _, r := range []*recorder{fleet, single} {
+		r.append(checks, outcomes)
+	}
+	for _, o := range []export.Options{
+		{Format: export.CSV}, {Format: export.JSONL}, {Format: export.CSV, From: at.Add(5 * time.Second), To: at.Add(20 * time.Second)},
+		{Format: export.JSONL, Sample: &export.Sample{Checks: 7, Seed: "March"}},
+	} {
+		file, m := fleet.export(o)
+		other, n := single.export(o)
+		if file != other || !bytes.Equal(m.Text(), n.Text()) {
+			t.Errorf("%v:\n%s%s\nand\n%s%s", o, file, m.Text(), other, n.Text())
+		}
+		if m.Checks == 0 || m.Whole() != nil {
+			t.Errorf("%s", m.Text())
+		}
+		for _, r := range []*recorder{fleet, single} {
+			if found := r.check(file, m, export.Options{}); found != nil {
+				t.Errorf("%v", found)
+			}
+		}
+	}
+}
+
+// A record that was tampered with cannot be exported as if nothing had happened.
+func TestExportOfATamperedRecord(t *testing.T) {
+	t.Parallel()
+	r, url := onPostgres(t)
+	at := time.Now().Add(-time.Minute).UTC()
+	checks, outcomes := made(at, spend.NewID(at), 12)
+	r.append(checks, outcomes)
+	file, m := r.export(export.Options{Format: export.CSV})
+	conn, err := pgx.Connect(t.Context(), url)
+	act(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // of the test
+	for _, c := range []struct {
+		tamper                     string
+		unlisted, altered, missing int64
+	}{
+		{"UPDATE checks SET amount = 1 WHERE check_id = '" + checks[0].ID.Text("") + "'", 0, 1, 0},
+		{"DELETE FROM checks WHERE check_id = '" + checks[4].ID.Text("") + "'", 0, 0, 1},
+		{"UPDATE outcomes SET amount = 1 WHERE check_id = '" + checks[2].ID.Text("") + "'", 0, 1, 0},
+		{"CREATE TEMPORARY TABLE one AS SELECT * FROM checks LIMIT 1; UPDATE one SET check_id = '" + spend.NewID(at).Text("") + "'; INSERT INTO checks SELECT * FROM one; DROP TABLE one", 1, 0, 0},
+	} {
+		tx, err := conn.Begin(t.Context())
+		act(t, err)
+		_, err = tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_outcomes AS TABLE outcomes; "+c.tamper)
+		act(t, err)
+		act(t, tx.Commit(t.Context()))
+		_, n := r.export(export.Options{Format: export.CSV})
+		if n.NotInChain != c.unlisted || n.Altered != c.altered || n.Missing != c.missing || n.Whole() == nil {
+			t.Errorf("%s: %s", c.tamper, n.Text())
+		}
+		if found := r.check(file, m, export.Options{}); len(found) < 2 {
+			t.Errorf("%s: %v", c.tamper, found)
+		}
+		_, err = conn.Exec(t.Context(), `SET session_replication_role = replica; DELETE FROM checks; INSERT INTO checks SELECT * FROM kept; DROP TABLE kept;
+			DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept_outcomes; DROP TABLE kept_outcomes`)
+		act(t, err)
+	}
+	if found := r.check(file, m, export.Options{}); found != nil {
+		t.Errorf("%v", found)
+	}
+}
+
+// Days in an archive are in the file if the archive is given, and else it says that they are not.
+func TestExportOfArchivedDays(t *testing.T) {
+	t.Parallel()
+	r, url := onPostgres(t)
+	now := time.Now().UTC()
+	day := now.AddDate(0, 0, -10).Truncate(24 * time.Hour).Add(time.Hour)
+	conn, err := pgx.Connect(t.Context(), url)
+	act(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // of the test
+	_, err = conn.Exec(t.Context(), "SELECT make_partition('"+day.Format(time.DateOnly)+"')")
+	act(t, err)
+	_, err = conn.Exec(t.Context(), "UPDATE migrations SET applied_at = now() - interval '30 days'")
+	act(t, err)
+	old, reported := made(day, spend.NewID(day), 9)
+	r.append(old, reported)
+	checks, outcomes := made(now.Add(-time.Minute), spend.NewID(now), 5)
+	r.append(checks, outcomes)
+	_, err = conn.Exec(t.Context(), "DELETE FROM idempotency_keys")
+	act(t, err)
+	before, manifest := r.export(export.Options{Format: export.CSV})
+	dir := t.TempDir()
+	act(t, postgres.Detach(t.Context(), postgres.DetachOptions{
+		URL: url, Dir: dir, Before: day.AddDate(0, 0, 1).Truncate(24 * time.Hour), Now: now,
+		Report: func(postgres.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
+	}))
+	if file, m := r.export(export.Options{Format: export.CSV, Archives: dir}); file != before || m.Whole() != nil || !bytes.Equal(m.Text(), manifest.Text()) {
+		t.Errorf("with the archive\n%s%s\nbefore\n%s", file, m.Text(), before)
+	}
+	file, m := r.export(export.Options{Format: export.CSV})
+	if err := m.Whole(); m.Checks != 5 || len(m.Absent) != 1 || m.Absent[0].Checks != 9 || err == nil || !strings.Contains(err.Error(), "its 9 checks are in an archive") {
+		t.Errorf("%s", m.Text())
+	}
+	if found := r.check(file, m, export.Options{Archives: dir}); found != nil {
+		t.Errorf("%v", found)
+	}
+	if found := r.check(before, manifest, export.Options{Archives: dir}); found != nil {
+		t.Errorf("%v", found)
+	}
+	if found := r.check(before, manifest, export.Options{}); len(found) == 0 {
+		t.Error("a day that was not read was found to be as it was")
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl.gz"))
+	act(t, err)
+	act(t, os.WriteFile(names[0], []byte("x"), 0o600))
+	snapshot, done := r.heads(t.Context())
+	defer done()
+	if _, err := export.Write(t.Context(), new(bytes.Buffer), export.Options{Record: snapshot, Format: export.CSV, Archives: dir}); err == nil {
+		t.Error("an altered archive was exported")
+	}
+}
+
+// A manifest is held to signed checkpoints.
+func TestManifestIsHeld(t *testing.T) {
+	t.Parallel()
+	r, _ := onPostgres(t)
+	at := time.Now().Add(-time.Minute).UTC()
+	node := spend.NewID(at)
+	checks, _ := made(at, node, 6)
+	r.append(checks[:3], nil)
+	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
+	act(t, err)
+	path := filepath.Join(t.TempDir(), "checkpoints.jsonl")
+	store, _ := r.Store.(*postgres.Store)
+	writer := checkpoint.NewWriter(checkpoint.Options{Heads: store.Heads, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	act(t, writer.Write(t.Context()))
+	hold := func(m *export.Manifest) (covered bool, found []string) {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		act(t, err)
+		at, err := m.Hold(bytes.NewReader(text), key.Public(), func(what string) { found = append(found, what) })
+		act(t, err)
+		return !at.IsZero(), found
+	}
+	_, m := r.export(export.Options{Format: export.CSV})
+	if covered, found := hold(m); !covered || found != nil {
+		t.Errorf("%v, %v", covered, found)
+	}
+	r.append(checks[3:], nil)
+	_, n := r.export(export.Options{Format: export.CSV})
+	if covered, found := hold(n); covered || found != nil {
+		t.Errorf("%v, %v", covered, found)
+	}
+	act(t, writer.Write(t.Context()))
+	if covered, found := hold(n); !covered || found != nil {
+		t.Errorf("%v, %v", covered, found)
+	}
+	m.Heads[0].Head[0] ^= 1
+	if _, found := hold(m); len(found) != 1 || !strings.Contains(found[0], "another head") {
+		t.Errorf("%v", found)
+	}
+}

@@ -1,0 +1,377 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/archive"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// Record is one consistent reading of a trail.
+type Record interface {
+	verify.Rows
+	Overview(ctx context.Context, r verify.Range) (verify.Overview, error)
+	Batches(ctx context.Context, r verify.Range, each func(verify.Batch) error) error
+	Steps(ctx context.Context, r verify.Range, each func(row []byte) error) error
+	Heads(ctx context.Context, places []verify.Place) (heads map[verify.Place]spend.Hash, latest map[spend.ID]int64, err error)
+	Changes(ctx context.Context, each func(verify.Change) error) error
+	Policies(ctx context.Context, each func(p verify.PolicyVersion, row []byte) error) error
+
+	// AllHeads returns the ends of all chains.
+	AllHeads(ctx context.Context) (chain.Heads, error)
+	// ApprovalChanges calls each for every decision about these approvals, and every expiry of
+	// one, in the order of their numbers.
+	ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error
+	// ApprovalUses returns which checks used these approvals; what is not used is missing.
+	ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.ID]spend.ID, error)
+}
+
+const (
+	// chunk is how many checks are kept in memory at a time, with what belongs to them.
+	chunk = 2000
+	// maxDays is more than any record spans whose identifiers are as they were made.
+	maxDays = 40_000
+	// near is how far apart what is looked up in the same reading of batches may be.
+	near = time.Minute
+)
+
+// AbsentDay is a day whose checks are in an archive that is not at hand.
+type AbsentDay struct {
+	Day    string `json:"day"`
+	Checks int64  `json:"checks"`
+}
+
+// reading goes through the checks of a range in the order of their identifiers, up to the heads.
+type reading struct {
+	record   Record
+	r        verify.Range
+	archives string
+	skip     []AbsentDay // days that are left out in any case
+	ends     map[spend.ID]int64
+	changes  int64 // the number of the last change that counts
+
+	absent                     []AbsentDay
+	unlisted, altered, missing int64
+	fields                     [][]byte
+}
+
+func newReading(record Record, from, to time.Time, heads chain.Heads) *reading {
+	r := &reading{record: record, ends: make(map[spend.ID]int64, len(heads.Chains)), changes: heads.ChangeSeq}
+	r.r.Low, r.r.High = audit.ViolationQuery{From: from, To: to}.IDRange()
+	for _, h := range heads.Chains {
+		r.ends[h.Chain] = h.Seq
+	}
+	return r
+}
+
+// each calls take with some rows at a time.
+func (g *reading) each(ctx context.Context, take func([]*row) error) error {
+	overview, err := g.record.Overview(ctx, g.r)
+	if err != nil || overview.Range == (verify.Range{}) {
+		return err
+	}
+	g.absent, g.unlisted, g.altered, g.missing = nil, 0, 0, 0
+	first, last := verify.DayOf(later(overview.Low, g.r.Low)), verify.DayOf(earlier(overview.High, g.r.High))
+	if last-first > maxDays {
+		return fmt.Errorf("identifiers span %d days: see audit verify, or give --from and --to", last-first)
+	}
+	for day := first; day <= last; day++ {
+		part := verify.Range{Low: later(day.Range().Low, g.r.Low), High: earlier(day.Range().High, g.r.High)}
+		note, archived := overview.Archived[day]
+		if !archived {
+			err = g.stretch(ctx, g.record, part, take)
+		} else {
+			err = g.archived(ctx, day, note, part, take)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archived reads a day that left the database, or notes that it is absent.
+func (g *reading) archived(ctx context.Context, day verify.Day, note verify.ArchiveNote, part verify.Range, take func([]*row) error) error {
+	left := slices.ContainsFunc(g.skip, func(d AbsentDay) bool { return d.Day == day.String() })
+	if g.archives == "" || left {
+		g.absent = append(g.absent, AbsentDay{day.String(), note.Rows})
+		return nil
+	}
+	a, err := archive.Open(g.archives, archive.ChecksOf(day.Time()))
+	if err != nil {
+		return err
+	}
+	if a.SHA256 != note.Manifest || a.Rows != note.Rows {
+		return fmt.Errorf("%s: its manifest is not the one with which the day was detached", a.Path())
+	}
+	return g.stretch(ctx, archivedRows{a}, part, take)
+}
+
+// archivedRows are those of one archive.
+type archivedRows struct{ *archive.Archive }
+
+// Rows implements verify.Rows. It reads to the end, where it is known whether the file is whole.
+func (a archivedRows) Rows(_ context.Context, r verify.Range, each func([]byte) error) error {
+	for row, err := range a.All() {
+		if err != nil {
+			return err
+		}
+		if r.Holds(archive.ID(row)) {
+			if err := each(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stretch reads a range from one place.
+func (g *reading) stretch(ctx context.Context, from verify.Rows, part verify.Range, take func([]*row) error) error {
+	rows := make([]*row, 0, chunk)
+	flush := func(upTo spend.ID) error {
+		listed, err := g.placed(ctx, verify.Range{Low: part.Low, High: upTo}, rows)
+		if err == nil && len(listed) > 0 {
+			err = take(listed)
+		}
+		part.Low, rows = after(upTo), rows[:0]
+		return err
+	}
+	err := from.Rows(ctx, part, func(encoded []byte) error {
+		if len(rows) == chunk {
+			if err := flush(rows[chunk-1].check.ID); err != nil {
+				return err
+			}
+		}
+		one, err := g.parse(encoded)
+		rows = append(rows, one)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if part.High.Compare(part.Low) < 0 {
+		return nil // the last row was the last there can be
+	}
+	return flush(part.High)
+}
+
+func (g *reading) parse(encoded []byte) (_ *row, err error) {
+	one := &row{hash: chain.HashRow(encoded)}
+	if g.fields, err = chain.ParseCheckRow(g.fields[:0], encoded); err != nil {
+		return nil, err
+	}
+	if one.check, _, err = chain.CheckOf(g.fields); err != nil {
+		return nil, fmt.Errorf("the record of check %s cannot be read: %w: see audit verify", spend.ID(g.fields[0]).Text(""), err)
+	}
+	return one, nil
+}
+
+// placed finds where the rows of a range stand, and leaves out what was recorded after the heads.
+// What the chain and the rows do not agree on is counted.
+func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([]*row, error) {
+	entries, err := g.entries(ctx, part, nil)
+	if err != nil {
+		return nil, err
+	}
+	kept := make([]*row, 0, len(rows))
+	for _, one := range rows {
+		e, is := entries[one.check.ID]
+		delete(entries, one.check.ID)
+		switch {
+		case !is:
+			g.unlisted++
+		case g.beyond(e.Place):
+			continue
+		default:
+			one.place = e.Place
+			if e.Row != one.hash {
+				g.altered++
+			}
+		}
+		kept = append(kept, one)
+	}
+	for id, e := range entries {
+		if !id.OfOutcome() && !g.beyond(e.Place) {
+			g.missing++
+		}
+	}
+	return kept, nil
+}
+
+// beyond reports whether a batch was recorded after the heads.
+func (g *reading) beyond(p verify.Place) bool { return p.Seq > g.ends[p.Chain] }
+
+// entry is what a batch says of a check or an outcome.
+type entry struct {
+	chain.Entry
+	verify.Place
+}
+
+// entries are those of a range; with wanted, only these.
+func (g *reading) entries(ctx context.Context, part verify.Range, wanted map[spend.ID]bool) (map[spend.ID]entry, error) {
+	found := make(map[spend.ID]entry)
+	err := g.record.Batches(ctx, part, func(b verify.Batch) error {
+		entries, err := chain.ParseEntries(b.Entries)
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read lists nothing; audit verify names it
+		}
+		for _, e := range entries {
+			if part.Holds(e.ID) && (wanted == nil || wanted[e.ID]) {
+				found[e.ID] = entry{e, verify.Place{Chain: b.Chain, Seq: b.Seq}}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// lookUp finds where these stand, those that are near each other in one reading.
+func (g *reading) lookUp(ctx context.Context, ids []spend.ID) (map[spend.ID]entry, error) {
+	slices.SortFunc(ids, spend.ID.Compare)
+	found := make(map[spend.ID]entry)
+	for len(ids) > 0 {
+		n, wanted := 1, map[spend.ID]bool{ids[0]: true}
+		for n < len(ids) && ids[n].Time().Sub(ids[n-1].Time()) <= near {
+			wanted[ids[n]] = true
+			n++
+		}
+		some, err := g.entries(ctx, verify.Range{Low: ids[0], High: ids[n-1]}, wanted)
+		if err != nil {
+			return nil, err
+		}
+		for id, e := range some {
+			found[id] = e
+		}
+		ids = ids[n:]
+	}
+	return found, nil
+}
+
+// complete adds to rows, which are in their order, what else there is of them.
+func (g *reading) complete(ctx context.Context, rows []*row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return errors.Join(g.addSteps(ctx, rows), g.addApprovals(ctx, rows))
+}
+
+func (g *reading) addSteps(ctx context.Context, rows []*row) error {
+	of := make(map[spend.ID]*row, len(rows))
+	for _, one := range rows {
+		of[one.check.ID] = one
+	}
+	steps, ids := make(map[spend.ID][]*spend.Outcome), []spend.ID(nil)
+	hashes := make(map[spend.ID]spend.Hash)
+	err := g.record.Steps(ctx, verify.Range{Low: rows[0].check.ID, High: rows[len(rows)-1].check.ID}, func(encoded []byte) error {
+		o, err := chain.ParseOutcome(slices.Clone(encoded))
+		if err != nil {
+			return fmt.Errorf("an outcome cannot be read: %w: see audit verify", err)
+		}
+		if of[o.CheckID] != nil {
+			steps[o.CheckID], ids = append(steps[o.CheckID], o), append(ids, o.ID)
+			hashes[o.ID] = chain.HashOutcomeRow(encoded)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	places, err := g.lookUp(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, all := range steps {
+		var kept []*spend.Outcome
+		for _, o := range all {
+			e, is := places[o.ID]
+			if !is {
+				g.unlisted++
+			} else if g.beyond(e.Place) {
+				continue
+			} else if e.Row != hashes[o.ID] {
+				g.altered++
+			}
+			kept = append(kept, o)
+		}
+		of[id].course = spend.CourseOf(kept)
+	}
+	return nil
+}
+
+func (g *reading) addApprovals(ctx context.Context, rows []*row) error {
+	by := make(map[string][]*row) // by the text of the approval's identifier
+	var asked []spend.ID
+	for _, one := range rows {
+		if id := one.approvalID(); !id.IsZero() {
+			text := id.Text(spend.PrefixApproval)
+			if by[text] == nil {
+				asked = append(asked, id)
+			}
+			by[text] = append(by[text], one)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	err := g.record.ApprovalChanges(ctx, asked, func(c audit.Change) error {
+		for _, one := range by[c.Subject] {
+			if c.Seq <= g.changes {
+				one.rulings = append(one.rulings, c)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	uses, err := g.record.ApprovalUses(ctx, asked)
+	if err != nil {
+		return err
+	}
+	var users []spend.ID
+	for _, check := range uses {
+		users = append(users, check)
+	}
+	places, err := g.lookUp(ctx, users)
+	if err != nil {
+		return err
+	}
+	for _, one := range rows {
+		used := uses[one.check.ID]
+		if e, is := places[used]; one.check.Approval != nil && (!is || !g.beyond(e.Place)) {
+			one.usedBy = used
+		}
+	}
+	return nil
+}
+
+// after is the identifier that follows.
+func after(id spend.ID) spend.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+func later(a, b spend.ID) spend.ID {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b spend.ID) spend.ID {
+	if a.Compare(b) < 0 {
+		return a
+	}
+	return b
+}

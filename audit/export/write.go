@@ -1,0 +1,103 @@
+package export
+
+import (
+	"encoding/csv"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Format is that of a file.
+type Format string
+
+// The formats.
+const (
+	CSV   Format = "csv"   // RFC 4180 with \n, a header, texts that no spreadsheet takes for a formula
+	JSONL Format = "jsonl" // an object a line, texts as they were recorded
+)
+
+// lines writes rows.
+type lines interface {
+	row(r *row) error
+	flush() error
+}
+
+func newLines(w io.Writer, f Format) (lines, error) {
+	if f == JSONL {
+		return &jsonLines{w: w, columns: columns()}, nil
+	}
+	c := &csvLines{w: csv.NewWriter(w), columns: columns()}
+	return c, c.w.Write(Columns())
+}
+
+type csvLines struct {
+	w       *csv.Writer
+	columns []column
+	cells   []string
+}
+
+func (l *csvLines) row(r *row) error {
+	l.cells = l.cells[:0]
+	for _, c := range l.columns {
+		one := c.value(r)
+		switch {
+		case one.absent:
+			one.text = ""
+		case one.kind != numeric:
+			one.text = defuse(one.text)
+		}
+		l.cells = append(l.cells, one.text)
+	}
+	return l.w.Write(l.cells)
+}
+
+func (l *csvLines) flush() error {
+	l.w.Flush()
+	return l.w.Error()
+}
+
+// formulas are what spreadsheets take for the beginning of one, in their full width too, and the
+// apostrophe, so that the one that is put before a text can be taken away again.
+const formulas = "=+-@\t\r\n＝＋－＠'"
+
+// defuse returns the text with an apostrophe before it if a spreadsheet could take it for a formula.
+func defuse(text string) string {
+	for _, first := range text {
+		if strings.ContainsRune(formulas, first) {
+			return "'" + text
+		}
+		break
+	}
+	return text
+}
+
+type jsonLines struct {
+	w       io.Writer
+	columns []column
+	line    []byte
+}
+
+func (l *jsonLines) row(r *row) error {
+	b := append(l.line[:0], '{')
+	for i, c := range l.columns {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), c.name...), '"', ':')
+		one := c.value(r)
+		switch value := jsontext.Value(one.text); {
+		case one.absent:
+			b = append(b, "null"...)
+		case one.kind == text, !value.IsValid():
+			b, _ = jsontext.AppendQuote(b, one.text) // it is valid UTF-8, or is made so
+		default:
+			b, _ = jsontext.AppendFormat(b, value, jsontext.PreserveRawStrings(true)) // it was valid
+		}
+	}
+	l.line = append(b, '}', '\n')
+	_, err := l.w.Write(l.line)
+	return err
+}
+
+func (l *jsonLines) flush() error { return nil }

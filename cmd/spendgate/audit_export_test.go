@@ -1,0 +1,199 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"spendgate/audit/export"
+)
+
+// audit runs one of audit's commands on the node's folder.
+func (n devNode) audit(t *testing.T, args ...string) result {
+	t.Helper()
+	return runWith(t, nil, "", append(append([]string{"audit"}, args...), "--data-dir", n.folder)...)
+}
+
+// An export has a row for each check with all there is of it, is the same bytes again, and is
+// written whole or not at all.
+func TestExport(t *testing.T) {
+	s := tell(t)
+	folder := t.TempDir()
+	for _, format := range []string{"csv", "jsonl"} {
+		file := filepath.Join(folder, "checks."+format)
+		s.audit(t, "export", "--format", format, "--out", file).check(t, 0, "", "")
+		again := s.audit(t, "export", "--format", format)
+		first, manifest := s.read(t, file), s.read(t, file+manifestSuffix)
+		if again.code != 0 || again.stdout != first || again.stderr != manifest {
+			t.Errorf("%s: exit %d, other bytes the second time:\n%s%s", format, again.code, again.stdout, again.stderr)
+		}
+		for _, name := range []string{file, file + manifestSuffix} {
+			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v", name, info.Mode(), err)
+			}
+		}
+	}
+	table := s.table(t, filepath.Join(folder, "checks.csv"))
+	objects := make(map[string]map[string]any)
+	for line := range strings.Lines(s.read(t, filepath.Join(folder, "checks.jsonl"))) {
+		one := make(map[string]any)
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatal(err)
+		}
+		objects[fmt.Sprint(one["check_id"])] = one
+	}
+	if len(table) != 8 || len(objects) != 8 {
+		t.Fatalf("%d and %d checks", len(table), len(objects))
+	}
+	first := s.checks[`=HYPERLINK("http://x","y")`+`, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`]
+	for id, want := range map[string]map[string]string{
+		first: {
+			"counterparty": `'=HYPERLINK("http://x","y")`, "reason_text": `'-1+cmd|' /C calc'!A0`, "metadata": `{"order":"=1+1"}`, "amount": "40.1", "idempotency_key": "one",
+			"decision": "allow", "principal": "bot-1", "owner": "team-a", "outcome": "", "redeemed_at": "", "policy_version": "1",
+		},
+		s.checks["c-redeemed"]: {
+			"outcome": "executed", "outcome_amount": "25.5", "outcome_reference": "'+49", "redeemed_by": "till", "in_doubt_note": "no answer", "outcome_report": "1",
+		},
+		s.checks["c-void"]:                                {"outcome": "executed", "outcome_report": "2", "outcome_amount": "20"},
+		s.checks["c-blocked"]:                             {"decision": "block", "rule_id": "cap", "reason_code": "max_amount_exceeded", "approval_id": ""},
+		s.checks["c-approved-60"]:                         {"decision": "escalate", "approval_status": "used", "approvers": `["ann","bea"]`, "groups_required": `[{"group":"support","required":1}]`, "escalated_rules": `["ask","day"]`},
+		s.checks["c-approved-49"+s.with("c-approved-49")]: {"decision": "allow", "approval_status": "used", "approvers": `["bea"]`},
+	} {
+		for name, value := range want {
+			if got := table[id][name]; got != value {
+				t.Errorf("%s of %s is %q, want %q", name, id, got, value)
+			}
+		}
+		if table[id]["batch_chain"] == "" || table[id]["batch"] == "" || len(table[id]["row_hash"]) != 64 {
+			t.Errorf("%s is in no batch: %v", id, table[id])
+		}
+	}
+	if o := objects[first]; o["counterparty"] != `=HYPERLINK("http://x","y")` || fmt.Sprint(o["metadata"]) != "map[order:=1+1]" {
+		t.Errorf("%v", o)
+	}
+	if !strings.Contains(s.read(t, filepath.Join(folder, "checks.jsonl")), `"amount":40.1,`) {
+		t.Error("amounts do not keep their digits")
+	}
+	if !strings.Contains(table[s.checks["c-approved-60"]]["approval_decisions"], `"note":"=seen"`) || !strings.Contains(table[s.checks["c-void"]]["reports"], `"status":"voided"`) {
+		t.Errorf("%v", table)
+	}
+	s.audit(t, "export", "--to", "2020-01-01").has(t, 0, "check_id,timestamp", `"checks": 0`)
+	for args, fault := range map[string]string{
+		"--format xls": "must be csv or jsonl", "--sample 5": "--sample and --seed go together", "--sample 0 --seed x": "--sample must be 1 to",
+		"--from 2026-03-02 --to 2026-03-01": "--from must not be later", "--check m --from 2026-03-01": "--check takes --from from the manifest",
+	} {
+		s.audit(t, append([]string{"export"}, strings.Fields(args)...)...).has(t, 2, fault)
+	}
+	missing := filepath.Join(folder, "not", "there.csv")
+	if r := s.audit(t, "export", "--out", missing); r.code != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func (s *story) with(counterparty string) string {
+	return fmt.Sprintf(`, "approval_id": %q`, strings.Replace(s.checks[counterparty], "chk_", "apr_", 1))
+}
+
+func (n devNode) read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file) //nolint:gosec // of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// table returns the cells of a file, by check and column.
+func (n devNode) table(t *testing.T, file string) map[string]map[string]string {
+	t.Helper()
+	lines, err := csv.NewReader(strings.NewReader(n.read(t, file))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := make(map[string]map[string]string)
+	for _, line := range lines[1:] {
+		cells := make(map[string]string)
+		for i, name := range lines[0] {
+			cells[name] = line[i]
+		}
+		table[cells["check_id"]] = cells
+	}
+	return table
+}
+
+// A sample is what everybody chooses who knows the seed, and other seeds choose otherwise.
+func TestExportOfASample(t *testing.T) {
+	s := tell(t)
+	var samples []string
+	for seed := range 8 {
+		r := s.audit(t, "export", "--sample", "3", "--seed", fmt.Sprint(seed))
+		r.has(t, 0, `"checks": 3`, `"population": 8`)
+		if again := s.audit(t, "export", "--sample", "3", "--seed", fmt.Sprint(seed)); again.stdout != r.stdout {
+			t.Error("another sample")
+		}
+		samples = append(samples, r.stdout)
+	}
+	if slices.Sort(samples); len(slices.Compact(samples)) < 2 {
+		t.Error("every seed chooses the same")
+	}
+	file := filepath.Join(t.TempDir(), "sample.csv")
+	s.audit(t, "export", "--sample", "3", "--seed", "x", "--out", file).check(t, 0, "", "")
+	s.audit(t, "export", "--check", file+manifestSuffix).has(t, 0, "3 checks are as the record has them")
+}
+
+// What is not as it was exported is found: in the file, in the manifest, in both, in the record.
+// What is recorded later changes nothing.
+func TestExportIsChecked(t *testing.T) {
+	s := tell(t)
+	file := filepath.Join(t.TempDir(), "checks.csv")
+	s.audit(t, "export", "--out", file).check(t, 0, "", "")
+	s.ask(t, "c-later", "1", "")
+	s.report(t, s.gateway, "c-redeemed", `{"status": "failed", "supersedes": 1}`)
+	check := func() result { return s.audit(t, "export", "--check", file+manifestSuffix) }
+	check().has(t, 0, "8 checks are as the record has them up to the heads of the manifest; no checkpoint was given")
+	content, manifest := s.read(t, file), s.read(t, file+manifestSuffix)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.SplitAfter(content, "\n")
+	dropped := strings.Join(slices.Delete(slices.Clone(lines), 3, 4), "")
+	for name, altered := range map[string]string{
+		"row dropped": dropped, "amount": strings.Replace(content, ",40.1,", ",4.1,", 1), "row added": content + lines[2], "cut": content[:len(content)-9],
+	} {
+		write(file, altered)
+		r := check()
+		r.has(t, 1, "file: its SHA-256 is not the manifest's", "file: line ")
+		// Whoever makes the manifest fit is found by the record.
+		m, err := export.ParseManifest([]byte(manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.SHA256, m.Bytes = sha256.Sum256([]byte(altered)), int64(len(altered))
+		write(file+manifestSuffix, string(m.Text()))
+		if r := check(); r.code != 1 || strings.Contains(r.stdout, "SHA-256 is not") || !strings.Contains(r.stdout, "is not what the record has") ||
+			!strings.Contains(r.stdout, "manifest: its counts") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		write(file+manifestSuffix, manifest)
+	}
+	write(file, content)
+	m, _ := export.ParseManifest([]byte(manifest))
+	m.Heads[0].Head[0] ^= 1
+	write(file+manifestSuffix, string(m.Text()))
+	check().has(t, 1, "its head is not the manifest's", "its digest is not that of its heads")
+	m, _ = export.ParseManifest([]byte(manifest))
+	m.Changes.Head[0] ^= 1
+	write(file+manifestSuffix, string(m.Text()))
+	check().has(t, 1, "of the configuration: its head is not the manifest's")
+	write(file+manifestSuffix, "{}")
+	check().has(t, 1, "its format 0 is none that this program knows")
+}
