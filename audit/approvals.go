@@ -92,6 +92,8 @@ type Decision struct {
 	At        time.Time
 	Groups    []string // of the key, as of then
 	Completes bool     // it completes what is asked of groups
+	Name      string   // of who had signed in (S78), as of then; empty of a key
+	Email     string
 }
 
 // decisionOf returns what a change records of a person's decision.
@@ -101,11 +103,13 @@ func decisionOf(c *Change) *Decision {
 		Owner     string   `json:"owner"`
 		Groups    []string `json:"groups"`
 		Completes bool     `json:"completes"`
+		Name      string   `json:"name"`
+		Email     string   `json:"email"`
 	}
 	_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read has no note
 	return &Decision{
 		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
-		Groups: kept.Groups, Completes: kept.Completes,
+		Groups: kept.Groups, Completes: kept.Completes, Name: kept.Name, Email: kept.Email,
 	}
 }
 
@@ -129,7 +133,9 @@ type DecisionRequest struct {
 	By         Actor
 	Owner      string // of the key that decides
 	Groups     []string
-	Completes  bool // as the store finds: see Approval.Completes
+	Completes  bool   // as the store finds: see Approval.Completes
+	Name       string // of who has signed in; empty of a key
+	Email      string
 }
 
 // DecisionOutcome is what became of it.
@@ -256,6 +262,12 @@ func ChangeOfApproval(d *DecisionRequest, generation int64, at time.Time) Change
 	}
 	if d.Owner != "" {
 		details["owner"] = d.Owner
+	}
+	if d.Name != "" {
+		details["name"] = d.Name
+	}
+	if d.Email != "" {
+		details["email"] = d.Email
 	}
 	if len(d.Groups) > 0 {
 		details["groups"] = d.Groups

@@ -28,6 +28,7 @@ type Store interface {
 	Webhooks
 	Events
 	Backtests
+	Sessions
 	History
 
 	// ConfigChanges returns what changed after generation since; 0 returns all

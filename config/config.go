@@ -57,7 +57,8 @@ type Config struct {
 	PrivateWebhooks bool
 	// WebhooksInFlight is how many events are sent to a webhook at once, at most.
 	WebhooksInFlight int
-	Console          bool // the page for people at /console/
+	Console          bool  // the page for people at /console/
+	OIDC             *OIDC // with whom they sign in; nil when with nobody
 	LogLevel         slog.Level
 	Deployment       string // its name in metrics and logs; empty when it has none
 	// UnsafeDurability lets Serve start on a database whose settings let a crash
@@ -90,6 +91,7 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
 		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
 		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
+		OIDC:             readOIDC(s),
 		LogLevel:         read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 		Deployment:       read(s, "DEPLOYMENT", "", parseName),
 
@@ -148,6 +150,9 @@ func (c *Config) loadStores(s *source, mode Mode, checkDatabase func(string) err
 func (c *Config) remark(mode Mode) {
 	if len(c.AdminKeys) == 0 && mode == Serve {
 		c.Notices = append(c.Notices, prefix+"ADMIN_KEY is not set: admin requests are answered with 401")
+	}
+	if c.OIDC != nil && !c.Console && (mode == Serve || mode == Dev) {
+		c.Notices = append(c.Notices, prefix+"CONSOLE is off: people can sign in, and have no page")
 	}
 }
 

@@ -23,7 +23,8 @@ type key struct {
 	namespace string // of its idempotency keys
 	counter   string // the name of its rate counter
 	scopes    spend.Scopes
-	used      *lastUse
+	used      *lastUse       // nil of a session
+	session   *audit.Session // nil of a key
 }
 
 func newKey(k *audit.Key, used *lastUse) *key {

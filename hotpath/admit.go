@@ -120,20 +120,23 @@ func (a *Authorizer) admitLocally(ctx context.Context, c Caller, scope spend.Sco
 	if !c.keyed {
 		return Access{}, ratelimit.Quota{}, ErrUnauthorized
 	}
-	ctx, cancel := context.WithTimeout(ctx, keyWithin)
-	defer cancel()
-	k, err := a.store.KeyByHash(ctx, c.hash)
-	switch {
-	case errors.Is(err, audit.ErrNotFound):
-		return Access{}, ratelimit.Quota{}, ErrUnauthorized
-	case err != nil:
-		return Access{}, ratelimit.Quota{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	access := Access{c.session}
+	if access.key == nil {
+		ctx, cancel := context.WithTimeout(ctx, keyWithin)
+		defer cancel()
+		k, err := a.store.KeyByHash(ctx, c.hash)
+		switch {
+		case errors.Is(err, audit.ErrNotFound):
+			return Access{}, ratelimit.Quota{}, ErrUnauthorized
+		case err != nil:
+			return Access{}, ratelimit.Quota{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		access = AccessOf(k)
 	}
-	access := AccessOf(k)
 	if err := access.key.inForce(a.now); err != nil {
 		return Access{}, ratelimit.Quota{}, err
 	}
-	q, admitted := a.local.count(k.ID, a.now()).Judge(k.RateLimitRPM)
+	q, admitted := a.local.count(access.key.ID, a.now()).Judge(access.key.RateLimitRPM)
 	if !admitted {
 		a.metrics.limited.Inc()
 		return Access{}, q, ErrRateLimited

@@ -49,25 +49,26 @@ func (e *KeyReusedError) Error() string {
 
 // Authorizer answers checks and simulations. It is safe for concurrent use.
 type Authorizer struct {
-	guard       *guard.Guard
-	writer      *commit.Writer
-	store       audit.Store
-	classifier  *intent.Classifier
-	shadows     *shadows
-	catalog     *catalog
-	uses        *uses
-	local       *localWindows
-	exhausted   *exhausted
-	waiters     waiters
-	feedWaiters feedWaiters
-	approvals   *guard.Lookup[spend.ID, *audit.Approval]
-	became      *guard.Lookup[spend.ID, spend.Course]
-	terms       redeemTerms
-	metrics     *metrics
-	log         *slog.Logger
-	unresolved  sync.WaitGroup // commits whose clients were refused already
-	now         func() time.Time
-	checkings   sync.Pool // that ended
+	guard        *guard.Guard
+	writer       *commit.Writer
+	store        audit.Store
+	classifier   *intent.Classifier
+	shadows      *shadows
+	catalog      *catalog
+	uses         *uses
+	local        *localWindows
+	exhausted    *exhausted
+	waiters      waiters
+	feedWaiters  feedWaiters
+	approvals    *guard.Lookup[spend.ID, *audit.Approval]
+	became       *guard.Lookup[spend.ID, spend.Course]
+	terms        redeemTerms
+	metrics      *metrics
+	log          *slog.Logger
+	sessionReads slots
+	unresolved   sync.WaitGroup // commits whose clients were refused already
+	now          func() time.Time
+	checkings    sync.Pool // that ended
 
 	privateWebhooks bool
 }
@@ -99,7 +100,7 @@ func New(c Components) *Authorizer {
 		guard: c.Guard, writer: c.Writer, store: c.Store, classifier: intent.New(),
 		shadows: newShadows(c.Store, cmp.Or(c.ShadowTimeout, defaultShadowTimeout)),
 		local:   newLocalWindows(), exhausted: newExhausted(c.Store), approvals: newApprovals(c.Store), became: newBecame(c.Store),
-		metrics: m, log: c.Logger, now: c.Now, privateWebhooks: c.PrivateWebhooks,
+		metrics: m, log: c.Logger, now: c.Now, sessionReads: make(slots, sessionReads), privateWebhooks: c.PrivateWebhooks,
 	}
 	a.waiters.store, a.feedWaiters.store = c.Store, c.Store
 	a.checkings.New = func() any { return new(checking) }
@@ -118,9 +119,10 @@ func (a *Authorizer) Close() {
 
 // Caller is who sent a request, as far as its headers say.
 type Caller struct {
-	hash  spend.Hash // of the raw API key
-	keyed bool
-	demo  string // the client address of a caller without a key
+	hash    spend.Hash // of the raw API key
+	keyed   bool
+	demo    string // the client address of a caller without a key
+	session *key   // of a caller who signed in
 }
 
 // KeyCaller is the caller with that raw API key; an empty one is unauthorized.
@@ -144,6 +146,9 @@ func (v *view) identify(c Caller, now func() time.Time) identity {
 	if c.demo != "" {
 		return identity{charge: ratelimit.Charge{Key: ratelimit.KeyPrefix + "demo:" + c.demo, Limit: ratelimit.DemoLimit}}
 	}
+	if k := c.session; k != nil { // read from the store for this request
+		return identity{access: Access{k}, charge: ratelimit.Charge{Key: k.counter, Limit: k.RateLimitRPM}}
+	}
 	k, ok := v.keys[c.hash]
 	if !c.keyed || !ok {
 		return identity{err: ErrUnauthorized}
@@ -161,9 +166,12 @@ func (a *Authorizer) Knows(c Caller) bool {
 	return id.err == nil && c.keyed
 }
 
-// KeyID returns the ID of the caller's API key, be it active or not, or "" when
-// this node knows none. Like Knows it proves nothing.
+// KeyID returns the ID of the caller's API key, be it active or not, or of its session, or
+// "" when this node knows none. Like Knows it proves nothing.
 func (a *Authorizer) KeyID(c Caller) string {
+	if c.session != nil {
+		return c.session.name
+	}
 	if k := a.catalog.view().keys[c.hash]; k != nil && c.keyed {
 		return k.name
 	}

@@ -22,6 +22,9 @@ type Subject struct {
 	ExpireKeys string
 	// ExpireSecrets is the statement by which the secrets before a rotation expire.
 	ExpireSecrets string
+	// AgeSessions is the statement by which every session was last used a minute before it
+	// began, and idles for an hour.
+	AgeSessions string
 	// DelayExpiries makes every approval expire an hour later, as if the store's
 	// clock had gone back.
 	DelayExpiries string
@@ -120,6 +123,8 @@ func configTests() []test {
 		{"Keys", keys},
 		{"KeyGrants", keyGrants},
 		{"KeyPaging", keyPaging},
+		{"Sessions", sessions},
+		{"SessionsEndTogether", sessionsEndTogether},
 		{"ApprovalParties", approvalParties},
 		{"ApprovalPartyRace", approvalPartyRace},
 		{"ApprovalGroups", approvalGroups},

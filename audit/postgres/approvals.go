@@ -98,10 +98,11 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 
 // decisionColumns are what the record of changes has of a decision.
 const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
-	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false)`
+	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false),
+	coalesce(details::jsonb ->> 'name', ''), coalesce(details::jsonb ->> 'email', '')`
 
 func decisionInto(d *audit.Decision) []any {
-	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes}
+	return []any{&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, utc(&d.At), &d.Groups, &d.Completes, &d.Name, &d.Email}
 }
 
 // addAuthors adds who wrote the versions whose authors are excluded.
@@ -255,8 +256,8 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			}
 			groups = string(text)
 		}
-		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, ", d.By,
-			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), len(a.Decisions), string(generations)))
+		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, $10, $11, ", d.By,
+			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), orNull(d.Name), orNull(d.Email), len(a.Decisions), string(generations)))
 		if err != nil || outcome != decisionStale {
 			return outcome, err
 		}

@@ -25,6 +25,7 @@ const (
 	PrefixDelivery   = "dlv_"
 	PrefixRedemption = "rdm_"
 	PrefixBacktest   = "bt_"
+	PrefixSession    = "ses_"
 )
 
 // ErrBadID is what ParseID says of anything but a prefix and 32 lower-case hex.

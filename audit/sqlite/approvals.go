@@ -89,7 +89,8 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 			return nil, err
 		}
 		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'owner', ''),
-				coalesce(details ->> 'note', ''), at, coalesce(details -> 'groups', ''), coalesce(details ->> 'completes', false)
+				coalesce(details ->> 'note', ''), at, coalesce(details -> 'groups', ''), coalesce(details ->> 'completes', false),
+				coalesce(details ->> 'name', ''), coalesce(details ->> 'email', '')
 			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
 		if err != nil {
 			return nil, err
@@ -178,7 +179,7 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 }
 
 func scanDecision(row scanner) (d audit.Decision, err error) {
-	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes)
+	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes, &d.Name, &d.Email)
 	return d, err
 }
 

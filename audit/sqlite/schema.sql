@@ -376,6 +376,29 @@ CREATE TABLE backtest_flips (
     PRIMARY KEY (backtest_id, n)
 ) STRICT, WITHOUT ROWID;
 
+-- Who is signed in (S78), as in PostgreSQL.
+CREATE TABLE sessions (
+    id           BLOB    PRIMARY KEY,
+    token_hash   BLOB    NOT NULL UNIQUE,
+    issuer       TEXT    NOT NULL,
+    subject      TEXT    NOT NULL,
+    provider_sid TEXT    NOT NULL,
+    principal    TEXT    NOT NULL,
+    name         TEXT    NOT NULL,
+    email        TEXT    NOT NULL,
+    grants       TEXT    NOT NULL,
+    idle_ms      INTEGER NOT NULL,
+    created_at   INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    expires_at   INTEGER NOT NULL,
+    ended_at     INTEGER
+) STRICT;
+
+CREATE TABLE session_logouts (
+    token   BLOB PRIMARY KEY,
+    request BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Every change of policies, keys and webhooks, and who made it (G8), as in PostgreSQL. No
 -- policy and no key is without the change of its generation.
 CREATE TABLE changes (

@@ -226,6 +226,7 @@ const ofEndedDraft = " OR draft NOT IN (SELECT max(generation) FROM drafts GROUP
 func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 	const batch = 5000 // bounds how long commits wait behind one
 	kept, backtests := audit.FirstID(now.Add(-audit.KeepDeliveries).UnixMilli()), audit.FirstID(now.Add(-audit.KeepBacktests).UnixMilli())
+	sessions := audit.FirstID(now.Add(-audit.KeepSessions).UnixMilli())
 	for more := true; more; {
 		more = false
 		err := s.write(ctx, "cannot remove what expired", func(tx *sql.Tx) error {
@@ -239,6 +240,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				{"draft_passes", "draft, fingerprint", "until_ms <= ?" + ofEndedDraft, now.Add(-time.Hour).UnixMilli()},
 				{"webhook_deliveries", "id", "id < ?", kept[:]},
 				{"backtests", "id", "id < ?", backtests[:]},
+				{"sessions", "id", "id < ?", sessions[:]},
+				{"session_logouts", "token", "request < ?", sessions[:]},
 			} {
 				result, err := tx.Exec("DELETE FROM "+expired.table+" WHERE ("+expired.key+") IN (SELECT "+expired.key+" FROM "+expired.table+
 					" WHERE "+expired.condition+" LIMIT ?)", expired.before, batch)

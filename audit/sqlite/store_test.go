@@ -46,6 +46,7 @@ func TestStore(t *testing.T) {
 			},
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - 25 * 3600 * 1000",
 			ExpireSecrets: "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000",
+			AgeSessions:   "UPDATE sessions SET last_used_at = created_at - 60000, idle_ms = 3600000",
 			DelayExpiries: "DROP TRIGGER approvals_update; UPDATE approvals SET expires_at = expires_at + 3600 * 1000",
 			Unrecorded: []string{
 				"UPDATE keys SET hash = x'00'", "UPDATE keys SET grants = '{\"role\":\"full\"}'", "REPLACE INTO keys (id, hash, name, rpm, active, created_at, last_used, generation) SELECT id, hash, 'x', rpm, active, created_at, last_used, generation FROM keys",

@@ -82,7 +82,7 @@ func (tr *approvalTrail) decide(c *spend.Check, principal string, approves bool)
 	tr.t.Helper()
 	outcome, err := tr.store.Decide(tr.t.Context(), audit.DecisionRequest{
 		ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, Note: "seen",
-		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team",
+		By: audit.Actor{KeyID: "key_of_" + principal, Principal: principal}, Owner: principal + "'s team", Name: principal, Email: principal + "@example.com",
 	})
 	if err != nil || outcome != audit.DecisionRecorded {
 		tr.t.Fatal(outcome, err)

@@ -159,6 +159,7 @@ var may = map[string][]string{
 	// Derived from the record, which they are no part of.
 	"backtests": {"INSERT", "UPDATE", "DELETE"}, "backtest_flips": {"INSERT", "DELETE"},
 	"draft_counters": {"INSERT", "UPDATE", "DELETE"}, "draft_passes": {"INSERT", "UPDATE", "DELETE"},
+	"sessions": {"INSERT", "UPDATE", "DELETE"}, "session_logouts": {"INSERT", "UPDATE", "DELETE"},
 }
 
 // quoted returns a name as SQL has it: schema, owner or service.

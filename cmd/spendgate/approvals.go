@@ -132,7 +132,7 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 		line("not by", "who wrote the version")
 	}
 	for _, d := range a.Decisions {
-		line(d.Decision, strings.TrimSpace(d.Principal+groupsOf(d)+" at "+d.At.String()+" "+d.Note))
+		line(d.Decision, strings.TrimSpace(d.Principal+nameOf(d)+groupsOf(d)+" at "+d.At.String()+" "+d.Note))
 	}
 	line("expires", a.ExpiresAt.String())
 	if a.UseBy != nil {
@@ -146,6 +146,14 @@ func writeApproval(w io.Writer, a *client.Approval) error {
 }
 
 // groupsOf returns the groups that a decision was made in, to be put behind a name.
+// nameOf returns who had signed in; empty of a key.
+func nameOf(d client.ApprovalDecision) string {
+	if d.Name == "" && d.Email == "" {
+		return ""
+	}
+	return " (" + strings.TrimSpace(d.Name+" "+d.Email) + ")"
+}
+
 func groupsOf(d client.ApprovalDecision) string {
 	if len(d.Groups) == 0 {
 		return ""

@@ -16,6 +16,7 @@ import (
 	"spendgate/config"
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
 )
 
 // consoleKeyFile holds the key of whoever signs in to the console by a link.
@@ -32,6 +33,21 @@ func newConsole(c config.Config, links *console.Links) *console.Console {
 		return nil
 	}
 	return console.New(links)
+}
+
+// newSignIn returns the client of the provider with which people sign in, or nil without one.
+// It asks nobody yet.
+func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
+	if o == nil {
+		return nil, nil
+	}
+	roles, err := signin.ParseRoles(o.Roles)
+	if err != nil {
+		return nil, fmt.Errorf("SPENDGATE_OIDC_ROLES: %w", err)
+	}
+	return signin.New(signin.Options{
+		Label: o.Label, Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: string(o.ClientSecret), RedirectURL: o.RedirectURL, Roles: roles,
+	}), nil
 }
 
 // consoleKeys returns what a link signs in with. The API key is made at the first time.

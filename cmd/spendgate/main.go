@@ -98,6 +98,7 @@ func root() command {
 				details: "Asks /readyz at SPENDGATE_OPS_ADDR (:9090). The exit code is 0 when the node is ready and 1 when it is not.",
 			},
 			keysCommand(),
+			sessionsCommand(),
 			policiesCommand(),
 			approvalsCommand(),
 			checksCommand(),

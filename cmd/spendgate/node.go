@@ -87,10 +87,14 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	for _, notice := range c.Notices {
 		log.Warn(notice)
 	}
+	people, err := newSignIn(c.OIDC)
+	if err != nil {
+		b.store.Close()
+		return nil, err
+	}
 	n := &node{backends: b, log: log}
 	var record func(*trace.Record) trace.ID
 	if c.Traces.URL != "" {
-		var err error
 		if n.tracer, err = otlp.New(context.Background(), collector(c.Traces), version, log); err != nil {
 			b.store.Close()
 			return nil, err
@@ -113,7 +117,7 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
 		NoDemo: !c.Demo, MaxRateLimit: c.MaxRateLimit,
-		Version: version, Console: newConsole(c, b.links), Logger: log, Registerer: b.ops.registry, Trace: record,
+		Version: version, Console: newConsole(c, b.links), SignIn: people, Logger: log, Registerer: b.ops.registry, Trace: record,
 	})
 	b.ops.registry.MustRegister(nodeInfo(n.guard.Node))
 	n.startTasks(c)

@@ -25,7 +25,8 @@ GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
     put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
     promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor), approve_draft(text, bigint, integer, jsonb, text, actor),
-    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
+    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor),
+    decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, text, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
     create_key(uuid, text, text, integer, boolean, bigint, jsonb, actor), update_key(uuid, text, integer, boolean, jsonb, actor),
     create_webhook(uuid, text, text, boolean, text, bigint, bigint, integer, actor),
@@ -40,6 +41,10 @@ GRANT SELECT, INSERT, DELETE ON webhook_deliveries TO :"service";
 -- Backtests, which are derived from the record.
 GRANT SELECT, INSERT, UPDATE, DELETE ON backtests TO :"service";
 GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
+
+-- Who is signed in: no part of the record.
+GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"service";
+GRANT SELECT, INSERT, UPDATE, DELETE ON session_logouts TO :"service";
 
 -- What drafts of policies count.
 GRANT SELECT, INSERT, UPDATE, DELETE ON draft_counters, draft_passes TO :"service";

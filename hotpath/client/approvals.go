@@ -69,7 +69,9 @@ type ApprovalGroup struct {
 // ApprovalDecision is one person's decision.
 type ApprovalDecision struct {
 	Principal string    `json:"principal"`
-	KeyID     string    `json:"key_id"`
+	Name      string    `json:"name,omitempty"` // of who had signed in (S78), as of then
+	Email     string    `json:"email,omitempty"`
+	KeyID     string    `json:"key_id"`   // or the session_id
 	Decision  string    `json:"decision"` // approve or deny
 	Note      string    `json:"note,omitempty"`
 	At        Timestamp `json:"at"`

@@ -25,7 +25,8 @@ type Grants struct {
 type Key struct {
 	KeyID        string    `json:"key_id"`
 	Name         string    `json:"name"`
-	RateLimitRPM int       `json:"rate_limit_rpm"` // requests per minute, over the fleet
+	Email        string    `json:"email,omitempty"` // of who signed in (S78); empty of a key
+	RateLimitRPM int       `json:"rate_limit_rpm"`  // requests per minute, over the fleet
 	Active       bool      `json:"active"`
 	CreatedAt    Timestamp `json:"created_at"`
 

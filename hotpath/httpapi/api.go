@@ -16,6 +16,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
 	"spendgate/hotpath/trace"
 	"spendgate/ratelimit"
 )
@@ -53,6 +54,12 @@ type authorizer interface {
 	UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error)
 	RotateWebhook(ctx context.Context, by audit.Actor, id spend.ID) (*audit.Webhook, audit.Secret, error)
 	DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error
+	SessionCaller(ctx context.Context, token []byte) (hotpath.Caller, error)
+	SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error)
+	SignOut(ctx context.Context, by audit.Actor, c hotpath.Caller) error
+	EndSession(ctx context.Context, by audit.Actor, id spend.ID) error
+	EndSessions(ctx context.Context, by audit.Actor, principal string) error
+	EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error
 }
 
 // The defaults of Options.
@@ -85,6 +92,7 @@ type Options struct {
 	MaxRateLimit   int              // that a key may have; 0 is the interface's 10,000
 	Version        string           // as GET /health tells it
 	Console        *console.Console // served at /console/; nil serves none
+	SignIn         *signin.SignIn   // by which people sign in; nil lets none
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil keeps the metrics to itself
@@ -129,6 +137,7 @@ type API struct {
 	admins     atomic.Pointer[adminKeys]
 	proxies    []netip.Prefix
 	noDemo     bool
+	signIn     *provider // nil when nobody signs in
 	maxRate    int
 	version    string
 	log        *slog.Logger
@@ -164,6 +173,7 @@ func New(o Options) *API {
 		store:       o.Store,
 		proxies:     o.TrustedProxies,
 		noDemo:      o.NoDemo,
+		signIn:      newProvider(o.SignIn),
 		maxRate:     o.MaxRateLimit,
 		version:     o.Version,
 		log:         o.Logger,
@@ -180,8 +190,13 @@ func New(o Options) *API {
 		a.unauthorized[i].reason, a.unauthorized[i].counter = reason, a.metrics.unauthorized.WithLabelValues(reason)
 	}
 	a.router = a.newRouter()
+	var links *console.Links
 	if o.Console != nil {
 		a.routeConsole(a.router, o.Console)
+		links = o.Console.Links
+	}
+	if o.Console != nil || o.SignIn != nil {
+		a.routeSignIn(a.router, links)
 	}
 	a.server = a.newServer(&o)
 	return a

@@ -22,14 +22,15 @@ func (x *exchange) sender() hotpath.Caller {
 	return hotpath.KeyCaller(x.ctx.Request.Header.PeekCanonical(headerAPIKey))
 }
 
-// callerOrDemo is the sender, or that of a demo where none is needed. A header that
+// callerOrDemo is callerOf, or that of a demo where none is needed. A header that
 // is there and empty is a wrong key, not none (S23).
-func (a *API) callerOrDemo(x *exchange) hotpath.Caller {
-	x.demo = x.endpoint.demo && !a.noDemo && len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) == 0
+func (a *API) callerOrDemo(x *exchange) (hotpath.Caller, error) {
+	h := &x.ctx.Request.Header
+	x.demo = x.endpoint.demo && !a.noDemo && len(h.PeekAll(string(headerAPIKey))) == 0 && (a.signIn == nil || !x.hasSession())
 	if x.demo {
-		return hotpath.DemoCaller(a.clientAddress(x))
+		return hotpath.DemoCaller(a.clientAddress(x)), nil
 	}
-	return x.sender()
+	return a.callerOf(x)
 }
 
 // adminKeys are the SHA-256 of the admin keys, so that comparing takes the

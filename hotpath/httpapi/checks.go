@@ -9,7 +9,11 @@ import (
 // postCheck answers POST /v1/checks. A body that is at fault is told to whoever is
 // authenticated and counted; what comes of that wins (S1).
 func (a *API) postCheck(x *exchange) error {
-	x.caller = x.sender()
+	c, err := a.callerOf(x)
+	if err != nil {
+		return err
+	}
+	x.caller = c
 	quota, err := a.authorizer.Authenticate(x.context(), x.caller)
 	if err != nil {
 		x.quota = quota

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	errNotLocal = &refusal{403, "forbidden", "a link signs in on the machine of the node only, at its loopback address"}
+	errNotLocal = &refusal{403, codeForbidden, "a link signs in on the machine of the node only, at its loopback address"}
 	errLink     = &refusal{401, codeUnauthorized, console.ErrLink.Error() + "; sign in with a key, or start the node again for another link"}
 )
 
@@ -39,9 +39,6 @@ func (a *API) routeConsole(r *router.Router, c *console.Console) {
 	pages := newConsolePages(c)
 	a.at(r, console.Prefix, endpoint{method: "GET", free: true, serve: pages.serve})
 	a.at(r, console.Prefix+"assets/{file:*}", endpoint{method: "GET", free: true, serve: pages.serve})
-	if c.Links != nil {
-		a.at(r, console.Prefix+"sign-in", endpoint{method: "POST", free: true, serve: a.signIn(c.Links)})
-	}
 	absent := r.NotFound
 	r.NotFound = func(ctx *fasthttp.RequestCtx) { // where the router has no place beside the prefix
 		if string(ctx.Path()) != strings.TrimSuffix(console.Prefix, "/") || !ctx.IsGet() {
@@ -83,8 +80,8 @@ func secureConsole(x *exchange) {
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 }
 
-// signIn returns the handler that takes the code of a link.
-func (a *API) signIn(links *console.Links) func(*exchange) error {
+// signInByLink returns the handler that takes the code of a link.
+func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 	return func(x *exchange) error {
 		if !local(x) {
 			return errNotLocal

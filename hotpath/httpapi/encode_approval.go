@@ -56,6 +56,8 @@ func appendDecision(dst []byte, d *audit.Decision) []byte {
 	}
 	o := newObject(dst)
 	o.text("principal", d.Principal)
+	o.given("name", d.Name)
+	o.given("email", d.Email)
 	o.text("key_id", d.KeyID)
 	o.text("decision", decision)
 	o.optional("note", d.Note)

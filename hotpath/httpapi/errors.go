@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
 )
 
 // refusal is how an error is answered. What this package itself refuses with is one
@@ -30,6 +31,7 @@ const (
 	codeUnauthorized        = "unauthorized"
 	codeKeyInactive         = "api_key_inactive"
 	codeBadRequest          = "bad_request"
+	codeForbidden           = "forbidden"
 	codeValidation          = "validation_error"
 	codeApprovalNotApproved = "approval_not_approved"
 	codeNotAnApprover       = "not_an_approver"
@@ -68,6 +70,14 @@ var refusals = [...]struct {
 	answer *refusal
 }{
 	{console.ErrLink, errLink},
+	{signin.ErrAttempt, errAttempt},
+	{signin.ErrRefused, errRefused},
+	{signin.ErrToken, errToken},
+	{signin.ErrNoRole, errNoRole},
+	{signin.ErrProvider, errProvider},
+	{signin.ErrBusy, overloaded},
+	{audit.ErrReplayed, errReplayed},
+	{hotpath.ErrSessionEnded, &refusal{401, codeUnauthorized, "the session has ended; sign in again"}},
 	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
@@ -142,7 +152,7 @@ func refusalOf(err error) *refusal {
 		return refused
 	}
 	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
-		return &refusal{403, "forbidden", forbidden.Error()}
+		return &refusal{403, codeForbidden, forbidden.Error()}
 	}
 	if inUse, ok := errors.AsType[*hotpath.BudgetsInUseError](err); ok {
 		return &refusal{409, "budget_in_use", inUse.Error()}

@@ -436,3 +436,19 @@ func (f *fake) RotateWebhook(context.Context, audit.Actor, spend.ID) (*audit.Web
 }
 
 func (f *fake) DeleteWebhook(context.Context, audit.Actor, spend.ID) error { return f.workErr }
+
+func (f *fake) SessionCaller(context.Context, []byte) (hotpath.Caller, error) {
+	return hotpath.Caller{}, hotpath.ErrSessionEnded
+}
+
+func (f *fake) SignIn(context.Context, audit.Actor, *audit.Session) (string, error) {
+	return "", f.workErr
+}
+
+func (f *fake) SignOut(context.Context, audit.Actor, hotpath.Caller) error { return f.workErr }
+
+func (f *fake) EndSession(context.Context, audit.Actor, spend.ID) error { return f.workErr }
+
+func (f *fake) EndSessions(context.Context, audit.Actor, string) error { return f.workErr }
+
+func (f *fake) EndLoggedOut(context.Context, audit.Actor, audit.Logout) error { return f.workErr }

@@ -65,6 +65,10 @@ func (a *API) getOwnKey(x *exchange) error {
 	if err := x.noQuery(); err != nil {
 		return err
 	}
+	if s := x.access.Session(); s != nil {
+		x.out = appendOwnSession(x.out, s, x.quota.Limit)
+		return x.answer(200)
+	}
 	ctx, cancel := x.readContext()
 	defer cancel()
 	key, err := a.store.KeyByHash(ctx, x.access.KeyHash())

@@ -35,7 +35,7 @@ func (a *API) logFailure(x *exchange) {
 		more, due = a.noteUnauthorized(x)
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
 		var requests int64
-		requests, due = a.limited.add(a.authorizer.KeyID(x.sender()), time.Now())
+		requests, due = a.limited.add(a.authorizer.KeyID(x.known()), time.Now())
 		more = []slog.Attr{slog.Int64("requests", requests)}
 	}
 	if !due {
@@ -78,7 +78,7 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 		}
 	}
 	add("route", x.endpoint.path)
-	add("key_id", a.authorizer.KeyID(x.sender()))
+	add("key_id", a.authorizer.KeyID(x.known()))
 	if x.action.PolicyID != "" {
 		add("policy_id", x.action.PolicyID)
 	} else {

@@ -30,7 +30,7 @@ func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metric
 		}, []string{"route", "method", "class", "status"}),
 		unauthorized: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Name: "unauthorized_total",
-			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong.",
+			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong; session over.",
 		}, []string{"reason"}),
 		checks: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "spendgate", Name: "check_duration_seconds",

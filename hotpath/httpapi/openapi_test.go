@@ -22,6 +22,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/commit"
+	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
@@ -483,6 +484,12 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("POST", "/v1/simulate", `{"policy_id":"none","actions":[`+strings.ReplaceAll(check("10"), `"p"`, `"none"`)+`]}`, 404, true)
 
 	d.webhooks(options.Store, admin)
+	session := &audit.Session{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"}, For: time.Hour, Idle: time.Hour}
+	if err := options.Store.CreateSession(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	d.send("GET", "/v1/sessions", "", 200, true, admin)
+	d.send("DELETE", "/v1/sessions/"+session.ID.Text(spend.PrefixSession), "", 204, true, admin)
 	d.backtests()
 	d.drafts()
 

@@ -85,6 +85,8 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
+	a.at(r, "/v1/sessions", endpoint{method: "GET", serve: a.getSessions, admin: true})
+	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: a.deleteSession, admin: true})
 	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, admin: true}, endpoint{method: "POST", serve: a.postWebhook, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, admin: true},
 		endpoint{method: "GET", serve: a.getWebhook, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
@@ -173,7 +175,11 @@ func (a *API) authorize(x *exchange) error {
 		}
 	case a.forces(x):
 	case !e.free:
-		if err := a.admit(x, a.callerOrDemo(x)); err != nil {
+		c, err := a.callerOrDemo(x)
+		if err != nil {
+			return err
+		}
+		if err := a.admit(x, c); err != nil {
 			return err
 		}
 	}

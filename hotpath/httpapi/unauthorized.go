@@ -25,9 +25,10 @@ const (
 	keyUnknown
 	keyInactive
 	keyAdmin
+	keySession
 )
 
-var unauthorizedReasons = [...]string{keyMissing: "missing", keyUnknown: "unknown", keyInactive: "inactive", keyAdmin: "admin"}
+var unauthorizedReasons = [...]string{keyMissing: "missing", keyUnknown: "unknown", keyInactive: "inactive", keyAdmin: "admin", keySession: "session"}
 
 // noteUnauthorized counts a 401 and returns the attributes that its line of the
 // log has besides the usual ones. Such lines are one a second for each reason,
@@ -37,6 +38,8 @@ func (a *API) noteUnauthorized(x *exchange) (attrs []slog.Attr, due bool) {
 	switch {
 	case errors.Is(x.failure, errAdminKey):
 		reason = keyAdmin
+	case errors.Is(x.failure, hotpath.ErrSessionEnded):
+		reason = keySession
 	case errors.Is(x.failure, hotpath.ErrKeyInactive):
 		reason = keyInactive
 	case len(x.ctx.Request.Header.PeekCanonical(headerAPIKey)) == 0:

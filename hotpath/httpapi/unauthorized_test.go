@@ -107,6 +107,8 @@ func TestUnauthorizedIsCountedAndLoggedByReason(t *testing.T) {
 		s.do("GET", "/v1/keys", "", "X-Admin-Key: wrong")
 		s.fake.admitErr = hotpath.ErrKeyInactive
 		s.do("GET", "/v1/violations", "")
+		s.fake.admitErr = hotpath.ErrSessionEnded
+		s.do("GET", "/v1/violations", "")
 		s.fake.admitErr = nil
 	}
 	logged := s.logged.String()

@@ -37,7 +37,7 @@ func (r *Report) writeApproval(p *printer) {
 	p.line("status", string(a.Status))
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		p.line(decisionOf(d), fmt.Sprintf("%s%s, with %s, at %s", printable(d.Principal), groupsOf(d), printable(d.KeyID), d.At.Format(timeForm)))
+		p.line(decisionOf(d), fmt.Sprintf("%s%s%s, with %s, at %s", printable(d.Principal), nameOf(d), groupsOf(d), printable(d.KeyID), d.At.Format(timeForm)))
 		if d.Note != "" {
 			p.text("note", d.Note)
 		}
@@ -53,6 +53,14 @@ func (r *Report) writeApproval(p *printer) {
 }
 
 // groupsOf returns the groups that a decision was made in, to be put behind a name.
+// nameOf returns who had signed in; empty of a key.
+func nameOf(d *audit.Decision) string {
+	if d.Name == "" && d.Email == "" {
+		return ""
+	}
+	return " (" + printable(strings.TrimSpace(d.Name+" "+d.Email)) + ")"
+}
+
 func groupsOf(d *audit.Decision) string {
 	if len(d.Groups) == 0 {
 		return ""
@@ -85,6 +93,8 @@ type decisionJSON struct {
 	At        string  `json:"at"`
 
 	Groups []string `json:"groups,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Email  string   `json:"email,omitempty"`
 }
 
 // approvalDocument returns nil without an approval.
@@ -106,7 +116,7 @@ func (r *Report) approvalDocument() *approvalJSON {
 	}
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups})
+		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups, d.Name, d.Email})
 	}
 	return doc
 }

@@ -1,5 +1,6 @@
 // The frame: who is signed in, which pages there are, and the one that is shown.
 import { html, render, useEffect, useRef, useState } from "./lib/html.js";
+import { post } from "./lib/api.js";
 import { go, link, useRoute } from "./lib/route.js";
 import { may, onSession, session, signOut } from "./lib/session.js";
 import { Empty } from "./lib/parts.js";
@@ -44,13 +45,23 @@ function Frame({ route }) {
 function Navigation({ open, page, waiting }) {
   const menu = useRef(null);
   const close = () => menu.current?.removeAttribute("open");
-  const { key } = session();
+  const { key, cookie } = session();
+  const [stays, setStays] = useState(false);
+  const end = async () => {
+    try {
+      if (cookie) await post("/console/sign-out");
+    } catch {
+      return setStays(true); // the browser's session is still there
+    }
+    signOut();
+    go("#/", true);
+  };
   const links = open.map((p) => html`
     <li><a href=${link(p.path)} aria-current=${p === page ? "page" : undefined} onClick=${close}>${p.title}${p.path === "approvals" && waiting > 0
       && html` <span class="count"><span class="sr">, </span>${waiting}<span class="sr"> waiting for you</span></span>`}</a></li>`);
-  const who = key ? key.principal ?? key.name : "admin";
-  const leave = html`<div class="who"><span class="hint">Signed in as</span> <bdi>${who}</bdi>${key?.role && html` <span class="hint">${key.role}</span>`}
-    <button class="plain" onClick=${() => { signOut(); go("#/", true); }}>Sign out</button></div>`;
+  const who = !key ? "admin" : cookie ? key.name || key.principal : key.principal ?? key.name;
+  const leave = html`<div class="who"><span class="hint">Signed in as</span> <bdi title=${key?.principal}>${who}</bdi>${key?.email && html` <span class="hint"><bdi>${key.email}</bdi></span>`}${key?.role && html` <span class="hint">${key.role}</span>`}
+    <button class="plain" onClick=${end}>Sign out</button>${stays && html` <span class="hint" role="alert">The node did not sign you out: try again.</span>`}</div>`;
   return html`
     <header class="side">
       <a class="brand" href="#/"><span class="mark" aria-hidden="true"></span>spendgate</a>

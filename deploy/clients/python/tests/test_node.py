@@ -122,6 +122,9 @@ def test_lists_and_keys(node: Spendgate, policy: str) -> None:
     assert made.api_key.startswith("svc_live_") and made.api_key not in repr(made)
     assert node.update_key(made.key_id, active=False).active is False
     assert made.key_id in [k.key_id for k in node.keys(limit=2)]
+    assert list(node.sessions(limit=1)) == []
+    with pytest.raises(spendgate.APIError, match="session"):
+        node.end_session("ses_1")
     assert node.self_key().active and node.health().status == "ok"
 
 

@@ -16,6 +16,8 @@ export interface Grants {
 export interface Key extends Grants {
   key_id: string;
   name: string;
+  /** Of who signed in; absent of a key. */
+  email?: string;
   rate_limit_rpm: number;
   active: boolean;
   created_at: Timestamp;
@@ -38,6 +40,16 @@ export interface NewKey extends Grants {
 
 /** What to change of a key. null takes a member away. */
 export type KeyChange = { active?: boolean; name?: string; rate_limit_rpm?: number } & { [M in keyof Grants]?: Grants[M] | null };
+
+/** A person who signed in, and what their groups give. */
+export interface Session extends Grants {
+  session_id: string;
+  name: string;
+  email?: string;
+  created_at: Timestamp;
+  last_used_at: Timestamp;
+  ends_at: Timestamp;
+}
 
 export interface Webhook {
   webhook_id: string;

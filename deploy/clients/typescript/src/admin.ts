@@ -1,7 +1,7 @@
 import { type Accept, having, page } from "./accept.js";
 import { List } from "./list.js";
 import { type CallOptions, type Request, withQuery } from "./send.js";
-import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Webhook } from "./admin-types.js";
+import type { Delivery, Key, KeyChange, KeyRequest, NewKey, NewWebhook, Session, Webhook } from "./admin-types.js";
 
 type Fetch = <R>(request: Request, accept: Accept<R>) => Promise<R>;
 
@@ -36,6 +36,16 @@ export class Admin {
 
   keys(query: { limit?: number } = {}): List<Key> {
     return this.#list("/v1/keys", query, "key_id");
+  }
+
+  /** sessions lists who is signed in, newest first. */
+  sessions(query: { limit?: number } = {}): List<Session> {
+    return this.#list("/v1/sessions", query, "session_id");
+  }
+
+  /** endSession ends a session, on every node when it returns. */
+  endSession(sessionId: string, call?: CallOptions): Promise<void> {
+    return this.#fetch({ ...call, method: "DELETE", path: `/v1/sessions/${encodeURIComponent(sessionId)}`, statuses: [204] }, () => undefined);
   }
 
   createWebhook(webhook: { url: string; event_types: string[] }, call?: CallOptions): Promise<NewWebhook> {

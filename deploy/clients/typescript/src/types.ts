@@ -189,7 +189,17 @@ export interface Approval {
   missing?: number;
   from?: { group: string; required: number; missing: number }[];
   exclude_author?: true;
-  decisions: { principal: string; key_id: string; decision: "approve" | "deny"; note: string | null; at: Timestamp; groups?: string[] }[];
+  decisions: {
+    principal: string;
+    /** Of who had signed in, as of then. */
+    name?: string;
+    email?: string;
+    key_id: string;
+    decision: "approve" | "deny";
+    note: string | null;
+    at: Timestamp;
+    groups?: string[];
+  }[];
   created_at: Timestamp;
   expires_at: Timestamp;
   use_by: Timestamp | null;

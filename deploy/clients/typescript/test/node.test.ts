@@ -56,6 +56,8 @@ const operations: Record<string, string> = {
   listKeys: "admin.keys",
   createKey: "admin.createKey",
   updateKey: "admin.updateKey",
+  listSessions: "admin.sessions",
+  endSession: "admin.endSession",
   listWebhooks: "admin.webhooks",
   createWebhook: "admin.createWebhook",
   getWebhook: "admin.webhook",
@@ -306,6 +308,8 @@ describe("a node", { skip, concurrency: true }, () => {
     assert.equal((await keys.updateKey(key_id, { owner: null, active: false })).active, false);
     await assert.rejects(own.self(), (problem: APIError) => problem.code === "api_key_inactive");
     assert.ok((await keys.keys({ limit: 100 }).all()).length > 0);
+    assert.deepEqual(await keys.sessions({ limit: 1 }).all(), []);
+    await assert.rejects(keys.endSession("ses_1"), (problem: APIError) => problem.code === "session_not_found");
 
     const webhook = await keys.createWebhook({ url: "https://receiver.example/events", event_types: ["key.changed"] });
     assert.match(webhook.secret, /^whsec_/);

@@ -19,7 +19,7 @@ const queryOf = (values) => {
 // Options: query, body (an object or a JSON text), admin, wait (seconds), signal, ifMatch,
 // and keys instead of those of the session.
 export async function call(method, path, options = {}) {
-  const { apiKey, adminKey } = options.keys ?? session();
+  const { apiKey, adminKey, cookie } = options.keys ?? session();
   const headers = { Accept: "application/json" };
   if (options.admin) headers["X-Admin-Key"] = adminKey ?? "";
   else if (apiKey) headers["X-API-Key"] = apiKey;
@@ -36,7 +36,7 @@ export async function call(method, path, options = {}) {
   const signal = options.signal && AbortSignal.any ? AbortSignal.any([options.signal, timeout]) : options.signal ?? timeout;
   try {
     response = await fetch(path + queryOf(options.query), {
-      method, headers, body, signal, credentials: "omit", cache: "no-store", referrerPolicy: "no-referrer", redirect: "error",
+      method, headers, body, signal, credentials: cookie ? "same-origin" : "omit", cache: "no-store", referrerPolicy: "no-referrer", redirect: "error",
     });
     text = await response.text();
   } catch (e) {

@@ -12,8 +12,8 @@ function load() {
   }
 }
 
-// session returns {apiKey, adminKey, key, ended}: the keys, the record of the first, and
-// why the one before ended.
+// session returns {apiKey, adminKey, cookie, key, ended}: the keys, whether the browser has
+// a session instead of the first, its record, and why the one before ended.
 export const session = () => (current ??= load());
 
 export function setSession(next) {

@@ -120,7 +120,7 @@ function Decisions({ a }) {
   const of = groups.length > 0 ? ` Of ${groups.map((g) => `${g.group} ${g.missing}`).join(", of ")} at most count.` : "";
   return html`
     <section><h2>Decisions</h2>
-      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi>${d.principal}</bdi>${d.groups && html` <span class="hint"><bdi>${d.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
+      ${a.decisions.length > 0 && html`<ul class="decisions">${a.decisions.map((d) => html`<li><${Badge} of=${d.decision === "approve" ? "approved" : "denied"} /> <bdi title=${d.principal}>${d.name || d.principal}</bdi>${d.email && html` <span class="hint"><bdi>${d.email}</bdi></span>`}${d.groups && html` <span class="hint"><bdi>${d.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${d.at} /></span>${d.note && html`<p><bdi>${d.note}</bdi></p>`}</li>`)}</ul>`}
       <p class="hint">${a.status === "pending" ? `${plural(missing, "approval")} missing${a.required > 1 ? ` of ${a.required}, from different people` : ""}.${of}${a.exclude_author ? " Who wrote the version does not decide." : ""}` : a.next_step}</p>
     </section>`;
 }

@@ -1,4 +1,4 @@
-// Signing in: with a link of spendgate dev, or with a key.
+// Signing in: with the provider of the organization, with a link of spendgate dev, or with a key.
 import { html, useEffect, useState } from "../lib/html.js";
 import { get, post } from "../lib/api.js";
 import { go } from "../lib/route.js";
@@ -28,6 +28,17 @@ export function SignIn({ route }) {
     }
     setBusy(false);
   };
+  const [provider, setProvider] = useState(null);
+  useEffect(() => {
+    if (code) return;
+    get("/console/session", { keys: {} }).catch(() => null).then(async (is) => {
+      setProvider(is?.sign_in ?? null);
+      if (!is?.session) return;
+      const keys = { cookie: true };
+      const key = await get("/v1/keys/self", { keys }).catch((e) => e.status !== 401 && setError(e));
+      if (key) setSession({ ...keys, key });
+    });
+  }, [code]);
   useEffect(() => {
     if (!code) return;
     go("#/", true); // the code is in no history
@@ -49,6 +60,7 @@ export function SignIn({ route }) {
       ${ended && !error && html`<div class="failure" role="alert"><p>You were signed out: ${ended.message}</p>${ended.requestID && html`<p class="hint">${ended.requestID}</p>`}</div>`}
       <${Failure} error=${error} />
       ${busy ? html`<${Loading} />` : html`
+      ${provider && html`<p><a class="button primary" href="/console/sign-in">Sign in with <bdi>${provider}</bdi></a></p><p class="hint">Or with a key:</p>`}
       <form onSubmit=${submit}>
         <${Field} label="Your API key" hint="It begins with svc_live_. An admin makes one for each person.">
           <input name="api_key" type="password" autocomplete="off" spellcheck="false" autofocus /><//>

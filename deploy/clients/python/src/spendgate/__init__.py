@@ -37,6 +37,7 @@ from .types import (
     Policy,
     Redemption,
     Result,
+    Session,
     Simulation,
     Stats,
     Violation,
@@ -49,6 +50,6 @@ __all__ = [
     "AsyncListing", "AsyncSpendgate", "Backtest", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord",
     "Checked", "Delivery", "Denied", "Entry", "Event", "Flip", "InDoubt", "Journal", "Key", "KeyReused", "Listing",
     "MemoryJournal", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome", "Page",
-    "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Simulation", "Spendgate", "SpendgateError",
+    "Permit", "Policy", "Redemption", "Result", "SQLiteJournal", "Session", "Simulation", "Spendgate", "SpendgateError",
     "Stats", "Violation", "Webhook", "verify_webhook",
 ]

@@ -178,6 +178,16 @@ def keys(settings: Settings, *, limit: int | None = None) -> Query[t.Key]:
     return query(t.Key, "/v1/keys", admin=True, limit=limit)
 
 
+def sessions(settings: Settings, *, limit: int | None = None) -> Query[t.Session]:
+    """Who is signed in, with the admin key, newest first."""
+    return query(t.Session, "/v1/sessions", admin=True, limit=limit)
+
+
+def end_session(settings: Settings, session_id: str) -> Steps[None]:
+    """Ends a session, on every node when it returns, with the admin key."""
+    yield from send(settings, Request("DELETE", path("sessions", session_id), status=204, repeatable=False, admin=True))
+
+
 def self_key(settings: Settings) -> Steps[t.Key]:
     """Reads the record of the client's own API key."""
     return fetch(settings, get("/v1/keys/self"), t.Key)

@@ -163,6 +163,8 @@ class AsyncSpendgate(gate.Gate):
     create_key = _awaiting(admin.create_key)
     update_key = _awaiting(admin.update_key)
     keys = _listing(admin.keys)
+    sessions = _listing(admin.sessions)
+    end_session = _awaiting(admin.end_session)
     self_key = _awaiting(admin.self_key)
     create_webhook = _awaiting(admin.create_webhook)
     webhooks = _listing(admin.webhooks)

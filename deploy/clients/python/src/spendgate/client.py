@@ -159,6 +159,8 @@ class Spendgate(gate.Gate):
     create_key = _blocking(admin.create_key)
     update_key = _blocking(admin.update_key)
     keys = _listing(admin.keys)
+    sessions = _listing(admin.sessions)
+    end_session = _blocking(admin.end_session)
     self_key = _blocking(admin.self_key)
     create_webhook = _blocking(admin.create_webhook)
     webhooks = _listing(admin.webhooks)

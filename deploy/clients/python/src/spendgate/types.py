@@ -200,6 +200,8 @@ class ApprovalDecision:
     note: str | None
     at: datetime
     groups: list[str] = field(default_factory=list)  # of the key, as of then
+    name: str | None = None  # of who had signed in, as of then
+    email: str | None = None
 
 
 @dataclass(frozen=True)
@@ -496,6 +498,7 @@ class Key:
     owner: str | None = None
     groups: list[str] | None = None
     expires_at: datetime | None = None
+    email: str | None = None  # of who signed in
 
 
 @dataclass(frozen=True)
@@ -515,6 +518,25 @@ class NewKey:
     owner: str | None = None
     groups: list[str] | None = None
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A person who signed in, and what their groups give."""
+
+    session_id: str
+    name: str
+    created_at: datetime
+    last_used_at: datetime
+    ends_at: datetime
+    principal: str
+    email: str | None = None
+    role: str | None = None
+    scopes: list[str] | None = None
+    policy_ids: list[str] | None = None
+    agent_ids: list[str] | None = None
+    owner: str | None = None
+    groups: list[str] | None = None
 
 
 @dataclass(frozen=True)

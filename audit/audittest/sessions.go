@@ -1,0 +1,126 @@
+package audittest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+func newSession(token, principal string) *audit.Session {
+	time.Sleep(time.Microsecond) // as newKey
+	return &audit.Session{
+		ID: spend.NewID(now()), TokenHash: spend.HashKey(token), Subject: audit.Subject{Issuer: "https://id.example", Subject: principal, Session: "at " + token},
+		Name: "Ana", Email: "ana@example.com", Grants: spend.Grants{Role: spend.Approver, Principal: principal, PolicyIDs: []string{"p"}, Groups: []string{"finance"}},
+		For: time.Hour, Idle: time.Minute,
+	}
+}
+
+// inForce reports which sessions are, by their tokens.
+func inForce(t *testing.T, s Subject, tokens ...string) (in string) {
+	t.Helper()
+	for _, token := range tokens {
+		_, err := s.UseSession(t.Context(), spend.HashKey(token))
+		if err == nil {
+			in += token
+		} else if !errors.Is(err, audit.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	return in
+}
+
+// sessions are in force until they are ended, too old or idle.
+func sessions(t *testing.T, s Subject) {
+	ctx := t.Context()
+	a, b := newSession("a", "id:1"), newSession("b", "id:1")
+	old, idle := newSession("o", "id:1"), newSession("i", "id:1")
+	old.For, idle.Idle = 0, 0
+	for _, n := range []*audit.Session{a, b, old, idle} {
+		must(t, s.CreateSession(ctx, n))
+	}
+	got, err := s.UseSession(ctx, a.TokenHash)
+	if err != nil || got.CreatedAt.IsZero() || got.ExpiresAt.Sub(got.CreatedAt) != time.Hour || got.Grants.Text() != a.Grants.Text() {
+		t.Fatalf("came back %+v, %v", got, err)
+	}
+	if got.ID != a.ID || got.Subject != a.Subject || got.Name != "Ana" || got.Email != a.Email || got.Idle != time.Minute {
+		t.Errorf("came back %+v", got)
+	}
+	if in := inForce(t, s, "a", "b", "o", "i", "none"); in != "ab" {
+		t.Errorf("in force are %q, want ab", in)
+	}
+	page, more, err := s.ListSessions(ctx, spend.ID{}, 1)
+	if err != nil || !more || len(page) != 1 || page[0].ID != b.ID {
+		t.Errorf("listed %+v, %t, %v", page, more, err)
+	}
+	must(t, s.EndSession(ctx, a.ID))
+	if err := s.EndSession(ctx, a.ID); !errors.Is(err, audit.ErrNotFound) {
+		t.Errorf("ended again: %v", err)
+	}
+	if in := inForce(t, s, "a", "b"); in != "b" {
+		t.Errorf("in force are %q, want b", in)
+	}
+	// A use moves the end by idleness, and is noted once it is a minute old.
+	must(t, s.Exec(t, s.AgeSessions))
+	if before, err := s.UseSession(ctx, b.TokenHash); err != nil || !before.LastUsedAt.Before(before.CreatedAt) {
+		t.Fatalf("aged: %+v, %v", before, err)
+	}
+	if after, err := s.UseSession(ctx, b.TokenHash); err != nil || after.LastUsedAt.Before(after.CreatedAt) {
+		t.Errorf("the use is not noted: %+v, %v", after, err)
+	}
+	must(t, s.Tidy(ctx, now().Add(audit.KeepSessions+time.Hour)))
+	if in := inForce(t, s, "b"); in != "" {
+		t.Error("a session was kept for longer than it is good for")
+	}
+}
+
+// sessionsEndTogether: those of a principal, and those that a provider means.
+func sessionsEndTogether(t *testing.T, s Subject) {
+	ctx := t.Context()
+	create := func(tokens ...string) {
+		t.Helper()
+		for _, token := range tokens {
+			n := newSession(token, "id:"+token[:1])
+			if len(token) > 2 {
+				n.Subject.Session = ""
+			}
+			must(t, s.CreateSession(ctx, n))
+		}
+	}
+	logout := func(jti, subject, session string) (int, error) {
+		return s.EndLoggedOut(ctx, audit.Logout{Subject: audit.Subject{Issuer: "https://id.example", Subject: subject, Session: session}, Token: spend.HashKey(jti), Request: spend.NewID(now())})
+	}
+	create("a1", "a2", "b1", "c1", "c2", "c3x")
+	if n, err := s.EndSessions(ctx, "id:a"); err != nil || n != 2 {
+		t.Errorf("ended %d, %v", n, err)
+	}
+	if n, err := logout("j1", "", "at c1"); err != nil || n != 1 {
+		t.Errorf("logged out by the session: %d, %v", n, err)
+	}
+	if in := inForce(t, s, "a1", "a2", "b1", "c1", "c2", "c3x"); in != "b1c2c3x" {
+		t.Errorf("in force are %q", in)
+	}
+	if _, err := logout("j1", "id:b", ""); !errors.Is(err, audit.ErrReplayed) {
+		t.Errorf("a logout token was taken twice: %v", err)
+	}
+	// One whose session at the provider is not known may be the one that is meant.
+	if n, err := logout("j2", "id:c", "at none"); err != nil || n != 1 {
+		t.Errorf("logged out by both: %d, %v", n, err)
+	}
+	if n, err := logout("j3", "id:c", ""); err != nil || n != 1 {
+		t.Errorf("logged out by the subject: %d, %v", n, err)
+	}
+	if in := inForce(t, s, "b1", "c2", "c3x"); in != "b1" {
+		t.Errorf("in force are %q", in)
+	}
+	// Who signs in with other rights has none of those before.
+	other := newSession("b2", "id:b")
+	other.Grants.Groups = nil
+	must(t, s.CreateSession(ctx, other))
+	create("d1", "d2")
+	if in := inForce(t, s, "b1", "b2", "d1", "d2"); in != "b2d1d2" {
+		t.Errorf("in force are %q", in)
+	}
+}

@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+const (
+	sessionColumns = `s.id, s.token_hash, s.issuer, s.subject, s.provider_sid, s.name, s.email, s.grants::text, s.idle_ms,
+		s.created_at, s.last_used_at, s.expires_at`
+	// inForce is of sessions that are: this server's clock decides.
+	inForce = `s.ended_at IS NULL AND clock_timestamp() < s.expires_at
+		AND clock_timestamp() < s.last_used_at + s.idle_ms * interval '1 millisecond'`
+	endSessions = "UPDATE sessions AS s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL AND "
+)
+
+func scanSession(row pgx.CollectableRow) (s audit.Session, err error) {
+	var idle int64
+	err = row.Scan(uuid(&s.ID), bytea(&s.TokenHash), &s.Subject.Issuer, &s.Subject.Subject, &s.Subject.Session, &s.Name, &s.Email,
+		parse(&s.Grants, spend.ParseGrants), &idle, utc(&s.CreatedAt), utc(&s.LastUsedAt), utc(&s.ExpiresAt))
+	s.For, s.Idle = s.ExpiresAt.Sub(s.CreatedAt), time.Duration(idle)*time.Millisecond
+	return s, err
+}
+
+// CreateSession implements audit.Sessions.
+func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
+	return s.read(ctx, "cannot store a session", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, endSessions+"s.principal = $1 AND s.grants <> $2::jsonb", n.Grants.Principal, n.Grants.Text())
+			if err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
+					created_at, last_used_at, expires_at)
+				SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, now.at, now.at, now.at + $11 * interval '1 millisecond'
+				FROM (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now ON CONFLICT (id) DO NOTHING`,
+				[16]byte(n.ID), n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Grants.Principal, n.Name, n.Email, n.Grants.Text(),
+				n.Idle.Milliseconds(), n.For.Milliseconds())
+			return err
+		})
+	})
+}
+
+// UseSession implements audit.Sessions.
+func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Session, error) {
+	const doing = "cannot read a session"
+	found, err := one(ctx, s, doing, func(row pgx.CollectableRow) (u used, err error) {
+		u.Session, err = scanSession(&afterwards{row, []any{&u.due}})
+		return u, err
+	}, "SELECT "+sessionColumns+", s.last_used_at <= clock_timestamp() - $2 * interval '1 millisecond' FROM sessions AS s WHERE s.token_hash = $1 AND "+inForce,
+		token[:], audit.SessionNoted.Milliseconds())
+	if err != nil || !found.due {
+		return orNil(found.Session, err)
+	}
+	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		_, err := db.Exec(ctx, "UPDATE sessions AS s SET last_used_at = clock_timestamp() WHERE s.id = $1 AND "+inForce, [16]byte(found.ID))
+		return err
+	})
+	return orNil(found.Session, err)
+}
+
+// used is a session, and whether its use is to be noted.
+type used struct {
+	audit.Session
+	due bool
+}
+
+// afterwards is a row with further columns behind.
+type afterwards struct {
+	pgx.CollectableRow
+	more []any
+}
+
+// Scan scans all columns.
+func (a *afterwards) Scan(targets ...any) error {
+	return a.CollectableRow.Scan(append(targets, a.more...)...)
+}
+
+// ListSessions implements audit.Sessions.
+func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (page []audit.Session, more bool, err error) {
+	page, err = collect(ctx, s, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions AS s WHERE s.id < $1 AND "+inForce+" ORDER BY s.id DESC LIMIT $2",
+		[16]byte(cmp.Or(before, audit.MaxID())), limit+1)
+	page, more = audit.Cut(page, limit)
+	return page, more, err
+}
+
+// EndSession implements audit.Sessions.
+func (s *Store) EndSession(ctx context.Context, id spend.ID) error {
+	ended, err := s.endSessions(ctx, inForce+" AND s.id = $1", [16]byte(id))
+	if err == nil && ended == 0 {
+		return audit.ErrNotFound
+	}
+	return err
+}
+
+// EndSessions implements audit.Sessions.
+func (s *Store) EndSessions(ctx context.Context, principal string) (int, error) {
+	return s.endSessions(ctx, inForce+" AND s.principal = $1", principal)
+}
+
+func (s *Store) endSessions(ctx context.Context, which string, args ...any) (ended int, err error) {
+	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		done, err := db.Exec(ctx, endSessions+which, args...)
+		ended = int(done.RowsAffected())
+		return err
+	})
+	return ended, err
+}
+
+// EndLoggedOut implements audit.Sessions.
+func (s *Store) EndLoggedOut(ctx context.Context, l audit.Logout) (ended int, err error) {
+	replayed := false
+	err = s.read(ctx, "cannot end sessions", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			first, err := tx.Exec(ctx, `INSERT INTO session_logouts AS l (token, request) VALUES ($1, $2)
+				ON CONFLICT (token) DO UPDATE SET request = l.request WHERE l.request = excluded.request`, l.Token[:], [16]byte(l.Request))
+			if replayed = err == nil && first.RowsAffected() == 0; err != nil || replayed {
+				return err
+			}
+			done, err := tx.Exec(ctx, endSessions+`s.issuer = $1 AND ($2 = '' OR s.subject = $2)
+				AND ($3 = '' OR s.provider_sid = $3 OR $2 <> '' AND s.provider_sid = '')`, l.Issuer, l.Subject.Subject, l.Session)
+			ended = int(done.RowsAffected())
+			return err
+		})
+	})
+	if replayed {
+		return 0, audit.ErrReplayed
+	}
+	return ended, err
+}

@@ -1,0 +1,72 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+const (
+	// SessionFor is how long a session lasts, SessionIdle how long without a request (S78).
+	SessionFor  = 8 * time.Hour
+	SessionIdle = 30 * time.Minute
+	// SessionNoted is how far behind the last use may be.
+	SessionNoted = time.Minute
+	// KeepSessions is how long a session is kept after it was made, and a logout token
+	// remembered: longer than either is good for.
+	KeepSessions = 48 * time.Hour
+)
+
+// ErrReplayed refuses a logout token that came before.
+var ErrReplayed = errors.New("the logout token came before")
+
+// Session is a person who signed in (S78). Times are the store's.
+type Session struct {
+	ID        spend.ID
+	TokenHash spend.Hash // the SHA-256 of the cookie's token, which is not kept
+	Subject   Subject
+	Name      string // as of the sign-in; empty when not said
+	Email     string
+	Grants    spend.Grants // with the principal
+
+	For, Idle  time.Duration // how long it lasts, and how long without a request
+	CreatedAt  time.Time
+	LastUsedAt time.Time // up to SessionNoted behind
+	ExpiresAt  time.Time
+}
+
+// Subject is whom an OpenID provider means.
+type Subject struct {
+	Issuer  string // the URL
+	Subject string // sub; empty of a logout that names none
+	Session string // sid; empty when the provider names none
+}
+
+// Logout is a provider's word that somebody has signed out.
+type Logout struct {
+	Subject
+	Token   spend.Hash // the SHA-256 of the token's jti
+	Request spend.ID   // that brought it, so that a repetition of the writing is no replay
+}
+
+// Sessions keeps who is signed in. Whoever is refused a session has none: it is read for
+// each request, so that what was ended is over on every node.
+type Sessions interface {
+	// CreateSession stores a new session, and ends those of the same principal whose
+	// grants are others: what a provider took away is not kept by an older one.
+	CreateSession(ctx context.Context, s *Session) error
+	// UseSession returns the session in force with that hash, and notes its use; else
+	// ErrNotFound.
+	UseSession(ctx context.Context, token spend.Hash) (*Session, error)
+	// ListSessions returns a page of those in force, newest first.
+	ListSessions(ctx context.Context, before spend.ID, limit int) (page []Session, more bool, err error)
+	// EndSession ends a session, or fails with ErrNotFound when none is in force.
+	EndSession(ctx context.Context, id spend.ID) error
+	// EndSessions ends all of a principal, and returns how many.
+	EndSessions(ctx context.Context, principal string) (int, error)
+	// EndLoggedOut ends the sessions that a logout means, and returns how many;
+	// ErrReplayed when its token came before.
+	EndLoggedOut(ctx context.Context, l Logout) (int, error)
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// OIDC is the OpenID Connect provider with which people sign in (S78).
+type OIDC struct {
+	Label        string // begins principals: what SPENDGATE_OIDC_ISSUER says before "=", or the issuer's host
+	Issuer       string
+	ClientID     string
+	ClientSecret Secret
+	RedirectURL  string
+	Roles        string // JSON, as signin.ParseRoles reads it
+}
+
+// readOIDC returns nil when nobody signs in: it takes all five settings, or none.
+func readOIDC(s *source) *OIDC {
+	names := []string{"OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET", "OIDC_REDIRECT_URL", "OIDC_ROLES"}
+	if !slices.ContainsFunc(names, s.given) {
+		return nil
+	}
+	for _, name := range names {
+		if !s.given(name) {
+			s.fault(name, "is required with the other "+prefix+"OIDC_ settings")
+		}
+	}
+	o := read(s, "OIDC_ISSUER", OIDC{}, parseIssuer)
+	o.ClientID = read(s, "OIDC_CLIENT_ID", "", parseText)
+	o.ClientSecret = read(s, "OIDC_CLIENT_SECRET", "", parseKey)
+	o.RedirectURL = read(s, "OIDC_REDIRECT_URL", "", parseRedirect)
+	o.Roles = read(s, "OIDC_ROLES", "", parseText)
+	return &o
+}
+
+// parseIssuer reads the URL of an issuer, and LABEL= before it.
+func parseIssuer(s string) (o OIDC, err error) {
+	if label, issuer, given := strings.Cut(s, "="); given && !strings.Contains(label, "/") {
+		if !regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,31}$`).MatchString(label) {
+			return o, errors.New("has a label that is not 1 to 32 of a-z, 0-9, dot and hyphen")
+		}
+		o.Label, s = label, issuer
+	}
+	u, err := parseSecureURL(s)
+	if err != nil {
+		return o, err
+	}
+	o.Issuer = s
+	if o.Label == "" {
+		o.Label = strings.ToLower(u.Hostname())
+	}
+	return o, nil
+}
+
+// parseRedirect accepts where the provider sends browsers back to.
+func parseRedirect(s string) (string, error) {
+	u, err := parseSecureURL(s)
+	if err != nil {
+		return "", err
+	}
+	taken := []string{"/console/sign-in", "/console/sign-out", "/console/session", "/console/backchannel-logout"}
+	if !regexp.MustCompile(`^/console/[a-z0-9-]+$`).MatchString(u.Path) || slices.Contains(taken, u.Path) {
+		return "", errors.New("must have the path /console/callback, or another name below /console/ that is free")
+	}
+	return s, nil
+}
+
+// parseSecureURL accepts https, and http of this machine alone.
+func parseSecureURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, errors.New("must be an https:// URL")
+	}
+	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, errors.New("must have no user, query or fragment")
+	}
+	if u.Host != strings.ToLower(u.Host) || strings.HasSuffix(u.Host, ":") {
+		return nil, errors.New("must have its host in lower case, as browsers write it")
+	}
+	address := net.ParseIP(u.Hostname())
+	if u.Scheme == "http" && u.Hostname() != "localhost" && (address == nil || !address.IsLoopback()) {
+		return nil, errors.New("must be https, unless it is of this machine")
+	}
+	return u, nil
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSignInSettings(t *testing.T) {
+	good := []string{
+		"SPENDGATE_OIDC_ISSUER=https://Login.example", "SPENDGATE_OIDC_CLIENT_ID=spend", "SPENDGATE_OIDC_CLIENT_SECRET_FILE=" + writeFile(t, "secret\n"),
+		"SPENDGATE_OIDC_REDIRECT_URL=http://127.0.0.1:8080/console/callback", "SPENDGATE_OIDC_ROLES=[]",
+	}
+	with := func(setting string) []string {
+		name, _, _ := strings.Cut(setting, "=")
+		all := slices.DeleteFunc(slices.Clone(good), func(s string) bool { return strings.HasPrefix(s, name) })
+		return append(all, setting)
+	}
+	if got := faults(t, Dev, good[0]); len(got) != 5 { // four are missing, and the host is not as browsers write it
+		t.Errorf("one alone: %q", got)
+	}
+	c := mustLoad(t, Dev, with("SPENDGATE_OIDC_ISSUER=https://login.example:8443/a")...)
+	if c.OIDC.Label != "login.example" || c.OIDC.Issuer != "https://login.example:8443/a" || c.OIDC.ClientSecret != "secret" {
+		t.Errorf("got %+v", c.OIDC)
+	}
+	if c := mustLoad(t, Dev); c.OIDC != nil {
+		t.Errorf("without: %+v", c.OIDC)
+	}
+	good[0] = "SPENDGATE_OIDC_ISSUER=http://localhost:3000"
+	if c := mustLoad(t, Serve, append(with(good[0]), redisURL, databaseURL)...); !strings.Contains(strings.Join(c.Notices, "\n"), "CONSOLE is off") {
+		t.Errorf("notices %q", c.Notices)
+	}
+	for _, wrong := range []string{
+		"SPENDGATE_OIDC_ISSUER=http://id.example", "SPENDGATE_OIDC_ISSUER=id.example", "SPENDGATE_OIDC_ISSUER=https://id.example?x", "SPENDGATE_OIDC_ISSUER=A b=https://id.example",
+		"SPENDGATE_OIDC_ISSUER=a=http://id.example", "SPENDGATE_OIDC_REDIRECT_URL=http://spend.example/console/callback", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/callback",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/sign-out", "SPENDGATE_OIDC_REDIRECT_URL=https://spend.example/console/callback#x",
+		"SPENDGATE_OIDC_REDIRECT_URL=https://u:p@spend.example/console/callback", "SPENDGATE_OIDC_CLIENT_SECRET=two words",
+	} {
+		got := faults(t, Dev, with(wrong)...)
+		if name, _, _ := strings.Cut(wrong, "="); len(got) != 1 || !strings.HasPrefix(got[0], name) || strings.Contains(got[0], "two words") {
+			t.Errorf("%s: %q", wrong, got)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+)
+
+// Session is a person who signed in (S78), and what their groups give.
+type Session struct {
+	SessionID  string    `json:"session_id"`
+	Name       string    `json:"name"` // as the provider said at the sign-in
+	Email      string    `json:"email,omitzero"`
+	CreatedAt  Timestamp `json:"created_at"`
+	LastUsedAt Timestamp `json:"last_used_at"`
+	EndsAt     Timestamp `json:"ends_at"` // unless it is used
+
+	Grants
+}
+
+// AllSessions reads the sessions in force, newest first. It needs the admin key. An error
+// is the last that it yields.
+func (c *Client) AllSessions(ctx context.Context) iter.Seq2[Session, error] {
+	return pages[Session](ctx, c, "", func(cursor string) request {
+		r := get("/v1/sessions", map[string]string{"limit": "100", "cursor": cursor})
+		r.admin = true
+		return r
+	})
+}
+
+// EndSession ends a session, on every node when it returns without an error. It needs the
+// admin key, and is not repeated when it may have been done.
+func (c *Client) EndSession(ctx context.Context, sessionID string) error {
+	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(sessionID), status: http.StatusNoContent, admin: true})
+	return err
+}

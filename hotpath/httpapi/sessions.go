@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// sessionCookie has a session's token (S78). Browsers keep __Host- cookies only when they
+// are Secure, of this host alone and of all its paths.
+const sessionCookie = "__Host-spendgate"
+
+var (
+	errForeign         = &refusal{403, codeForbidden, "a write with a session must come from this origin: it needs Sec-Fetch-Site: same-origin or the Origin of the console"}
+	errSessionNotFound = &refusal{404, "session_not_found", "there is no such session in force"}
+)
+
+const headerFetchSite = "Sec-Fetch-Site"
+
+// callerOf is whoever sent X-API-Key; without it, whoever has a session (S78); else nobody.
+// A header that is there and empty is a wrong key, not none.
+func (a *API) callerOf(x *exchange) (hotpath.Caller, error) {
+	h := &x.ctx.Request.Header
+	if a.signIn == nil || len(h.PeekCanonical(headerAPIKey)) > 0 || !x.hasSession() || len(h.PeekAll(string(headerAPIKey))) > 0 {
+		return x.sender(), nil
+	}
+	return a.sessionOf(x)
+}
+
+// hasSession reports whether the request has the cookie of a session, which may be over.
+func (x *exchange) hasSession() bool { return len(x.ctx.Request.Header.Cookie(sessionCookie)) > 0 }
+
+// sessionOf is who has the session of the cookie.
+func (a *API) sessionOf(x *exchange) (hotpath.Caller, error) {
+	if err := a.sameOrigin(x); err != nil {
+		return hotpath.Caller{}, err
+	}
+	c, err := a.authorizer.SessionCaller(x.context(), x.ctx.Request.Header.Cookie(sessionCookie))
+	x.caller = c
+	return c, err
+}
+
+// sameOrigin refuses a write that another site had the browser send. What the browser says
+// of it must hold, both of it if it says both, and it must say something.
+func (a *API) sameOrigin(x *exchange) error {
+	h := &x.ctx.Request.Header
+	if x.ctx.IsGet() || x.ctx.IsHead() {
+		return nil
+	}
+	said := false
+	for _, c := range []struct{ name, want string }{{headerFetchSite, "same-origin"}, {fasthttp.HeaderOrigin, a.signIn.origin}} {
+		values := h.PeekAll(c.name) // which the next call overwrites
+		if len(values) > 1 || len(values) == 1 && string(values[0]) != c.want {
+			return errForeign
+		}
+		said = said || len(values) == 1
+	}
+	if !said {
+		return errForeign
+	}
+	return nil
+}
+
+// known is the caller as far as it was looked at.
+func (x *exchange) known() hotpath.Caller {
+	if x.caller.HasSession() {
+		return x.caller
+	}
+	return x.sender()
+}
+
+// getSessions answers GET /v1/sessions.
+func (a *API) getSessions(x *exchange) error {
+	filters := sumOf("sessions 1", "")
+	limit, before, err := queryBefore(x.query(), filters)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := x.readContext()
+	defer cancel()
+	sessions, more, err := a.store.ListSessions(ctx, before, limit)
+	if err != nil {
+		return err
+	}
+	position := func(s *audit.Session) string { return string(s.ID[:]) }
+	return answerPage(x, sessions, appendSession, position, more, filters, noTotal)
+}
+
+// deleteSession answers DELETE /v1/sessions/{session_id}.
+func (a *API) deleteSession(x *exchange) error {
+	if err := x.noQuery(); err != nil {
+		return err
+	}
+	id, err := x.pathID("session_id", spend.PrefixSession, errSessionNotFound)
+	if err != nil {
+		return err
+	}
+	if err := a.authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
+		return orAbsent(err, errSessionNotFound)
+	}
+	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
+func appendSession(dst []byte, s *audit.Session) []byte {
+	o := newObject(dst)
+	o.id("session_id", s.ID, spend.PrefixSession)
+	o.text("name", s.Name)
+	o.given("email", s.Email)
+	o.time("created_at", s.CreatedAt)
+	o.time("last_used_at", s.LastUsedAt)
+	o.time("ends_at", endsAt(s))
+	o.grants(&s.Grants)
+	return o.end()
+}
+
+// endsAt is when a session ends that is not used any more.
+func endsAt(s *audit.Session) time.Time {
+	if idle := s.LastUsedAt.Add(s.Idle); idle.Before(s.ExpiresAt) {
+		return idle
+	}
+	return s.ExpiresAt
+}
+
+// appendOwnSession writes a session as the API key that it stands for.
+func appendOwnSession(dst []byte, s *audit.Session, rpm int) []byte {
+	o := newObject(dst)
+	o.id("key_id", s.ID, spend.PrefixSession)
+	o.text("name", s.Name)
+	o.given("email", s.Email)
+	o.integer("rate_limit_rpm", int64(rpm))
+	o.boolean("active", true)
+	o.time("created_at", s.CreatedAt)
+	o.time("last_used_at", s.LastUsedAt)
+	grants := s.Grants
+	grants.ExpiresAt = s.ExpiresAt
+	o.grants(&grants)
+	return o.end()
+}

@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"errors"
+	"html"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"spendgate/audit"
+	"spendgate/hotpath"
+	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
+)
+
+// attemptCookie has what a browser must bring back from the provider.
+const attemptCookie = "__Host-spendgate-sign-in"
+
+var (
+	errAttempt  = &refusal{400, codeBadRequest, "the sign-in was not begun in this browser, or more than 10 minutes ago; sign in again"}
+	errRefused  = &refusal{400, codeBadRequest, "the provider did not sign you in; sign in again"}
+	errToken    = &refusal{400, codeBadRequest, "what the provider says is not accepted; see the service's log for this request"}
+	errNoRole   = &refusal{403, codeForbidden, "none of your groups has a role here; an admin gives one in SPENDGATE_OIDC_ROLES"}
+	errProvider = &refusal{502, codeInternal, "the sign-in provider does not answer; try again, or use an API key"}
+	errReplayed = &refusal{400, codeBadRequest, "the logout token was used"}
+	errForm     = &refusal{400, codeBadRequest, "the body must be a form with one logout_token"}
+)
+
+// provider is the client of the provider, and the origin of the console.
+type provider struct {
+	*signin.SignIn
+	callback string // the path of the redirect URL
+	origin   string
+}
+
+func newProvider(s *signin.SignIn) *provider {
+	if s == nil {
+		return nil
+	}
+	u, err := url.Parse(s.RedirectURL)
+	if err != nil {
+		panic("BUG: the redirect URL was not looked at: " + err.Error())
+	}
+	return &provider{SignIn: s, callback: u.Path, origin: u.Scheme + "://" + u.Host}
+}
+
+// routeSignIn adds the paths by which people sign in and out (S78), and answers whether
+// they can.
+func (a *API) routeSignIn(r *router.Router, links *console.Links) {
+	a.at(r, console.Prefix+"session", endpoint{method: "GET", free: true, serve: a.getConsoleSession})
+	var signIn []endpoint
+	if a.signIn != nil {
+		signIn = append(signIn, endpoint{method: "GET", free: true, serve: a.beginSignIn})
+		a.at(r, a.signIn.callback, endpoint{method: "GET", free: true, serve: a.endSignIn})
+		a.at(r, console.Prefix+"sign-out", endpoint{method: "POST", free: true, serve: a.signOut})
+		a.at(r, console.Prefix+"backchannel-logout", endpoint{method: "POST", free: true, serve: a.logout})
+	}
+	if links != nil {
+		signIn = append(signIn, endpoint{method: "POST", free: true, serve: a.signInByLink(links)})
+	}
+	if signIn != nil {
+		a.at(r, console.Prefix+"sign-in", signIn...)
+	}
+}
+
+// getConsoleSession answers whether people sign in, with whom, and whether this browser has
+// a session, which may have ended.
+func (a *API) getConsoleSession(x *exchange) error {
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	o := newObject(x.out)
+	if a.signIn == nil {
+		o.null("sign_in")
+	} else {
+		o.text("sign_in", a.signIn.Label)
+	}
+	o.boolean("session", a.signIn != nil && x.hasSession())
+	x.out = o.end()
+	return x.answer(200)
+}
+
+// setCookie sets one that lasts for so many seconds; 0 deletes it.
+func (x *exchange) setCookie(name, value string, seconds int) {
+	text := name + "=" + value + "; Path=/; Max-Age=" + strconv.Itoa(seconds) + "; HttpOnly; Secure; SameSite=Lax"
+	x.ctx.Response.Header.Add(fasthttp.HeaderSetCookie, text)
+}
+
+// beginSignIn sends a browser to the provider.
+func (a *API) beginSignIn(x *exchange) error {
+	to, cookie, err := a.signIn.Begin(x.context())
+	if err != nil {
+		return a.failPage(x, err)
+	}
+	x.setCookie(attemptCookie, cookie, int(signin.AttemptFor.Seconds()))
+	x.seeOther(to)
+	return nil
+}
+
+func (x *exchange) seeOther(to string) {
+	secureConsole(x)
+	h := &x.ctx.Response.Header
+	h.Set(fasthttp.HeaderCacheControl, "no-store")
+	h.Set(fasthttp.HeaderLocation, to)
+	x.ctx.SetStatusCode(fasthttp.StatusSeeOther)
+}
+
+// endSignIn takes a browser back from the provider. The attempt is over, however it ends.
+func (a *API) endSignIn(x *exchange) error {
+	args := x.ctx.QueryArgs()
+	cookie := string(x.ctx.Request.Header.Cookie(attemptCookie))
+	x.setCookie(attemptCookie, "", 0)
+	session, err := a.signIn.End(x.context(), cookie, signin.Answer{
+		State: string(args.Peek("state")), Code: string(args.Peek("code")), Issuer: string(args.Peek("iss")), Error: string(args.Peek("error")),
+	})
+	if errors.Is(err, signin.ErrNoRole) && session != nil {
+		// What the groups gave before they give no more.
+		if ended := a.authorizer.EndSessions(x.context(), a.actor(x), session.Grants.Principal); ended != nil {
+			err = ended
+		}
+	}
+	if err != nil {
+		return a.failPage(x, err)
+	}
+	token, err := a.authorizer.SignIn(x.context(), a.actor(x), session)
+	if err != nil {
+		return a.failPage(x, err)
+	}
+	x.setCookie(sessionCookie, token, int(audit.SessionFor.Seconds()))
+	x.seeOther(console.Prefix)
+	return nil
+}
+
+// failPage answers with an error that a person sees.
+func (a *API) failPage(x *exchange, err error) error {
+	a.fail(x, err)
+	if x.refusal.status < 500 {
+		a.log.Warn("sign-in failed", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+	}
+	secureConsole(x)
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	x.ctx.SetContentType("text/html; charset=utf-8")
+	x.ctx.SetBodyString("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Not signed in</title><h1>Not signed in</h1><p>" +
+		html.EscapeString(x.refusal.message) + "</p><p>" + x.id + "</p><p><a href=\"" + console.Prefix + "\">Back</a></p>\n")
+	return nil
+}
+
+// signOut ends the session of the cookie, and the cookie. Who has none is signed out.
+func (a *API) signOut(x *exchange) error {
+	c, err := a.sessionOf(x)
+	if err == nil {
+		err = a.authorizer.SignOut(x.context(), a.actor(x), c)
+	}
+	if err != nil && !errors.Is(err, hotpath.ErrSessionEnded) {
+		return err
+	}
+	x.setCookie(sessionCookie, "", 0)
+	x.ctx.SetStatusCode(fasthttp.StatusNoContent)
+	return nil
+}
+
+// logout takes a provider's logout token (OpenID Connect Back-Channel Logout 1.0).
+func (a *API) logout(x *exchange) error {
+	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	if kind, _, _ := strings.Cut(string(x.ctx.Request.Header.ContentType()), ";"); strings.TrimSpace(kind) != "application/x-www-form-urlencoded" {
+		return errForm
+	}
+	form, err := url.ParseQuery(string(x.body))
+	if err != nil || len(form["logout_token"]) != 1 {
+		return errForm
+	}
+	l, err := a.signIn.Logout(x.context(), form.Get("logout_token"))
+	if err == nil {
+		err = a.authorizer.EndLoggedOut(x.context(), a.actor(x), l)
+	}
+	if err != nil {
+		if refusalOf(err).status < 500 {
+			a.log.Warn("logout token refused", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+		}
+		return err
+	}
+	x.ctx.SetStatusCode(fasthttp.StatusOK)
+	return nil
+}

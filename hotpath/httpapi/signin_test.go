@@ -1,0 +1,417 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath"
+	"spendgate/hotpath/console"
+	"spendgate/hotpath/signin"
+)
+
+const idpRoles = `[{"group":"finance","role":"approver","groups":["Finance"]},{"group":"eng","role":"author"},{"group":"eng","groups":["Engineering"]},
+	{"group":"ops","scopes":["checks:read"],"policy_ids":["elsewhere"]}]`
+
+// people is a node that people sign in to.
+type people struct {
+	*described
+	idp    *idp
+	logged *lockedBuffer
+	origin string
+}
+
+func startPeople(t *testing.T) *people {
+	p := &people{described: describe(t), idp: newIDP(t), logged: new(lockedBuffer)}
+	roles, err := signin.ParseRoles(idpRoles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(p.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := realOptions(t, func(c *hotpath.Components) { c.Logger = log })
+	o.Logger = log
+	o.Console = console.New(nil)
+	p.origin = "http://localhost:1"
+	o.SignIn = signin.New(signin.Options{
+		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback", Roles: roles,
+	})
+	p.address = serveOn(t, New(o))
+	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")
+	return p
+}
+
+// browser is one, with its cookies.
+type browser struct {
+	*people
+	cookies map[string]string
+}
+
+func (p *people) browser() *browser { return &browser{p, make(map[string]string)} }
+
+// send sends a request as a browser does, and follows nothing.
+func (b *browser) send(method, path, body string, headers ...string) answer {
+	b.t.Helper()
+	r, err := http.NewRequest(method, "http://"+b.address+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for name, value := range b.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value, Quoted: false})
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, c := range response.Cookies() {
+		if !strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "" || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+			b.t.Errorf("cookie %+v", c)
+		}
+		if b.cookies[c.Name] = c.Value; c.MaxAge < 0 {
+			delete(b.cookies, c.Name)
+		}
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// begin opens the sign-in page, and returns where the provider sends the browser back to.
+func (b *browser) begin() (back string) {
+	b.t.Helper()
+	a := b.send("GET", "/console/sign-in", "")
+	if a.status != http.StatusSeeOther {
+		b.t.Fatalf("sign-in: %d %s", a.status, a.body)
+	}
+	back = b.idp.authorize(a.header.Get("Location"))
+	return strings.TrimPrefix(back, b.origin)
+}
+
+func (b *browser) signIn() answer {
+	b.t.Helper()
+	return b.send("GET", b.begin(), "")
+}
+
+// signedIn reports whether the browser has a session in force.
+func (b *browser) signedIn() bool {
+	b.t.Helper()
+	a := b.send("GET", "/v1/policies", "")
+	return a.status == 200 || a.status == 403
+}
+
+// mustSignIn returns a browser with a session.
+func (p *people) mustSignIn() *browser {
+	p.t.Helper()
+	b := p.browser()
+	if a := b.signIn(); a.status != http.StatusSeeOther || a.header.Get("Location") != "/console/" || !b.signedIn() {
+		p.t.Fatalf("signed in: %d %s %v", a.status, a.body, a.header)
+	}
+	return b
+}
+
+// sessionIn returns the first session_id of a list.
+func sessionIn(list string) string { return list[strings.Index(list, "ses_"):][:len("ses_")+32] }
+
+const sameOriginHeader = "Sec-Fetch-Site: same-origin"
+
+// A person signs in, does what their role may, signs out; and what was secret is nowhere.
+func TestSignIn(t *testing.T) {
+	p := startPeople(t)
+	b := p.mustSignIn()
+	first := b.cookies[sessionCookie]
+	self := b.send("GET", "/v1/keys/self", "").body
+	for _, want := range []string{
+		`"name":"Ana Díaz","email":"ana@example.com"`, `"role":"approver"`, `"principal":"acme:248289"`, `"owner":"ana@example.com"`, `"groups":["Finance","Engineering"]`,
+	} {
+		if !strings.Contains(self, want) {
+			t.Errorf("its own record lacks %s: %s", want, self)
+		}
+	}
+	admin := "X-Admin-Key: " + adminKey
+	list := p.described.send("GET", "/v1/sessions", "", 200, true, admin)
+	id := sessionIn(list)
+	if !strings.Contains(list, `"principal":"acme:248289"`) || !strings.HasPrefix(id, "ses_") {
+		t.Errorf("listed %s", list)
+	}
+	if a := b.send("POST", "/v1/policies", simplePolicy, sameOriginHeader); a.status != 403 || !strings.Contains(a.body, "policies:write") {
+		t.Errorf("an approver wrote a policy: %d %s", a.status, a.body)
+	}
+	if a := b.send("GET", "/v1/keys", ""); a.status != 401 {
+		t.Errorf("keys without the admin key: %d", a.status)
+	}
+	if a := b.send("POST", "/console/sign-out", ""); a.status != 403 || !b.signedIn() {
+		t.Errorf("signed out from elsewhere: %d", a.status)
+	}
+	if a := b.send("POST", "/console/sign-out", "", sameOriginHeader); a.status != 204 || b.cookies[sessionCookie] != "" {
+		t.Errorf("sign-out: %d %v", a.status, b.cookies)
+	}
+	b.cookies[sessionCookie] = first
+	if a := b.send("GET", "/v1/keys/self", ""); a.status != 401 || a.code(t) != "unauthorized" {
+		t.Errorf("the session outlived its end: %d %s", a.status, a.body)
+	}
+	again := p.mustSignIn()
+	p.described.send("DELETE", "/v1/sessions/"+id, "", 404, true, admin)
+	list = p.described.send("GET", "/v1/sessions?limit=1", "", 200, true, admin)
+	id = sessionIn(list)
+	p.described.send("DELETE", "/v1/sessions/"+id, "", 204, true, admin)
+	if again.signedIn() {
+		t.Error("a session outlived an admin's command")
+	}
+	p.idp.secrets = append(p.idp.secrets, idpSecret, first)
+	for _, secret := range p.idp.secrets {
+		if strings.Contains(p.logged.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+	if !strings.Contains(p.logged.String(), "signed in") {
+		t.Errorf("the log says nothing: %s", p.logged)
+	}
+}
+
+// Nobody is signed in by what the provider did not say of them, now, to this browser.
+func TestSignInIsRefused(t *testing.T) {
+	p := startPeople(t)
+	claim := func(name string, value any) func() {
+		return func() { p.idp.alter = func(claims map[string]any) { claims[name] = value } }
+	}
+	refused := func(name string, status int, wrong func(), back func(*browser) string) {
+		t.Helper()
+		p.idp.as(func() { p.idp.alter, p.idp.sign = nil, nil })
+		p.mustSignIn() // so that it is what is wrong that is refused
+		b := p.browser()
+		if wrong != nil {
+			p.idp.as(wrong)
+		}
+		at := b.begin()
+		if back != nil {
+			at = back(b)
+		}
+		a := b.send("GET", at, "")
+		if a.status != status || b.cookies[sessionCookie] != "" || a.header.Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: %d %s, want %d", name, a.status, a.body, status)
+		}
+	}
+	now := time.Now()
+	refused("another audience", 400, claim("aud", "other"), nil)
+	refused("a second audience", 400, claim("aud", []string{"spend", "other"}), nil)
+	refused("another party", 400, claim("azp", "other"), nil)
+	refused("another issuer", 400, claim("iss", "https://other.example"), nil)
+	refused("another nonce", 400, claim("nonce", "other"), nil)
+	refused("no nonce", 400, func() { p.idp.alter = func(c map[string]any) { delete(c, "nonce") } }, nil)
+	refused("expired", 400, claim("exp", now.Add(-2*time.Minute).Unix()), nil)
+	refused("no expiry", 400, func() { p.idp.alter = func(c map[string]any) { delete(c, "exp") } }, nil)
+	refused("made long ago", 400, claim("iat", now.Add(-time.Hour).Unix()), nil)
+	refused("made in the future", 400, claim("iat", now.Add(time.Hour).Unix()), nil)
+	refused("no subject", 400, claim("sub", ""), nil)
+	refused("a subject that is not printable", 400, claim("sub", "a\u202eb"), nil)
+	refused("a subject that is too long", 400, claim("sub", strings.Repeat("x", 130)), nil)
+	refused("unsigned", 400, func() { p.idp.sign = p.idp.unsigned }, nil)
+	refused("signed with a public key", 400, func() { p.idp.sign = p.idp.confused }, nil)
+	refused("signed by a key that is not published", 400, func() {
+		known, kid := p.idp.ec, p.idp.kid
+		p.idp.rotate(kid)
+		other := p.idp.ec
+		p.idp.ec = known
+		p.idp.sign = func(c map[string]any) string { return p.idp.signedBy(other, kid, "ES256", c) }
+	}, nil)
+	refused("another at_hash", 400, claim("at_hash", "bm90"), nil)
+	refused("no group with a role", 403, claim("groups", []string{"sales"}), nil)
+	refused("another state", 400, nil, func(b *browser) string {
+		return strings.Replace(b.begin(), "state=", "state=x", 1)
+	})
+	refused("another issuer's answer", 400, nil, func(b *browser) string {
+		return strings.Replace(b.begin(), "iss=", "iss=x", 1)
+	})
+	refused("a stolen answer", 400, nil, func(b *browser) string { return p.browser().begin() })
+	refused("an answer without its cookie", 400, nil, func(b *browser) string {
+		at := b.begin()
+		clear(b.cookies)
+		return at
+	})
+	refused("a code without its verifier", 400, nil, func(b *browser) string {
+		stolen, _ := url.Parse(p.browser().begin())
+		own, _ := url.Parse(b.begin())
+		q := own.Query()
+		q.Set("code", stolen.Query().Get("code"))
+		return own.Path + "?" + q.Encode()
+	})
+	refused("a refusal", 400, nil, func(b *browser) string {
+		own, _ := url.Parse(b.begin())
+		return own.Path + "?" + url.Values{"state": own.Query()["state"], "error": {"access_denied"}}.Encode()
+	})
+	b := p.browser()
+	back := b.begin()
+	attempt := b.cookies[attemptCookie]
+	if a := b.send("GET", back, ""); a.status != http.StatusSeeOther || b.cookies[attemptCookie] != "" {
+		t.Errorf("signed in: %d %v", a.status, b.cookies)
+	}
+	again := p.browser()
+	again.cookies[attemptCookie] = attempt
+	if a := again.send("GET", back, ""); a.status != 400 || again.cookies[sessionCookie] != "" {
+		t.Errorf("a code was taken twice: %d", a.status)
+	}
+	for _, secret := range append(p.idp.secrets, idpSecret) {
+		if strings.Contains(p.logged.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+}
+
+// A provider that is away keeps people out and nobody else; one that is back, or has other
+// keys, signs in.
+func TestProviderIsAway(t *testing.T) {
+	p := startPeople(t)
+	p.idp.as(func() { p.idp.down = true })
+	b := p.browser()
+	if a := b.send("GET", "/console/sign-in", ""); a.status != http.StatusBadGateway {
+		t.Errorf("sign-in: %d", a.status)
+	}
+	if a := doAt(t, p.address, "GET", "/v1/policies", "", "X-API-Key: "+p.key); a.status != 200 {
+		t.Errorf("a key meanwhile: %d", a.status)
+	}
+	p.idp.as(func() { p.idp.down = false })
+	deadline := time.Now().Add(20 * time.Second)
+	for b.send("GET", "/console/sign-in", "").status != http.StatusSeeOther {
+		if time.Now().After(deadline) {
+			t.Fatal("it stays away")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	one := p.mustSignIn()
+	p.idp.as(func() { p.idp.rotate("k2") })
+	p.mustSignIn()
+	p.idp.as(func() {
+		p.idp.sign = func(c map[string]any) string { return p.idp.signedBy(p.idp.rsa, "r1", "RS256", c) }
+	})
+	p.mustSignIn()
+	p.idp.as(func() { p.idp.down = true })
+	if !one.signedIn() {
+		t.Error("a session needs the provider")
+	}
+}
+
+// Who is in no group any more has no session left, nor has who has other rights now. What
+// the ID token does not say is what userinfo says.
+func TestGroupsOfThePerson(t *testing.T) {
+	p := startPeople(t)
+	before := p.mustSignIn()
+	p.idp.as(func() { p.idp.person["groups"] = "eng" })
+	author := p.mustSignIn()
+	if before.signedIn() {
+		t.Error("an approver's session outlived the group")
+	}
+	if self := author.send("GET", "/v1/keys/self", "").body; !strings.Contains(self, `"role":"author"`) || strings.Contains(self, "Finance") {
+		t.Errorf("an author is %s", self)
+	}
+	if a := author.send("POST", "/v1/policies", simplePolicy, sameOriginHeader); a.status != 201 {
+		t.Errorf("an author wrote no policy: %d %s", a.status, a.body)
+	}
+	p.idp.as(func() { p.idp.person["groups"] = []string{"sales"} })
+	if a := p.browser().signIn(); a.status != 403 || author.signedIn() {
+		t.Errorf("without a role: %d", a.status)
+	}
+	q := startPeople(t)
+	q.idp.person = map[string]any{"sub": "7"}
+	q.idp.info = map[string]any{"sub": "7", "preferred_username": "bo", "groups": []any{"ops", 3}}
+	bo := q.mustSignIn()
+	if self := bo.send("GET", "/v1/keys/self", "").body; !strings.Contains(self, `"name":"bo"`) || !strings.Contains(self, `"scopes":["checks:read"],"policy_ids":["elsewhere"]`) ||
+		!strings.Contains(self, `"owner":"acme:7"`) {
+		t.Errorf("bo is %s", self)
+	}
+	q.idp.as(func() { q.idp.info["sub"] = "8" })
+	if a := q.browser().signIn(); a.status != 400 {
+		t.Errorf("userinfo of somebody else: %d", a.status)
+	}
+}
+
+// Writes with a session come from the console's origin; keys need not.
+func TestWritesAreOfTheOrigin(t *testing.T) {
+	p := startPeople(t)
+	p.idp.person["groups"] = "eng"
+	b := p.mustSignIn()
+	for _, c := range []struct {
+		status  int
+		headers []string
+	}{
+		{403, nil},
+		{403, []string{"Sec-Fetch-Site: cross-site"}},
+		{403, []string{"Sec-Fetch-Site: same-site", "Origin: " + p.origin}},
+		{403, []string{"Sec-Fetch-Site: none"}},
+		{403, []string{"Sec-Fetch-Site: same-origin", "Origin: http://evil.example"}},
+		{403, []string{"Origin: http://evil.example"}},
+		{403, []string{"Origin: null"}},
+		{403, []string{"Origin: http://" + p.address}},
+		{403, []string{"Referer: " + p.origin + "/console/"}},
+		{201, []string{"Sec-Fetch-Site: same-origin"}},
+		{201, []string{"Origin: " + p.origin}},
+		{201, []string{"Sec-Fetch-Site: same-origin", "Origin: " + p.origin}},
+	} {
+		if a := b.send("POST", "/v1/policies", simplePolicy, c.headers...); a.status != c.status {
+			t.Errorf("%v: %d %s, want %d", c.headers, a.status, a.body, c.status)
+		}
+	}
+	if a := b.send("POST", "/v1/checks", matrixCheck); a.status != 403 || !strings.Contains(a.body, "Sec-Fetch-Site") {
+		t.Errorf("a check from elsewhere: %d %s", a.status, a.body)
+	}
+	if a := b.send("POST", "/v1/policies", simplePolicy, "X-API-Key: "+p.key); a.status != 201 {
+		t.Errorf("with a key beside the cookie: %d %s", a.status, a.body)
+	}
+	if a := b.send("GET", "/v1/policies", "", "X-API-Key: "); a.status != 401 {
+		t.Errorf("with an empty key beside the cookie: %d", a.status)
+	}
+}
+
+// A provider says that somebody signed out, once, and nobody else says so.
+func TestBackChannelLogout(t *testing.T) {
+	p := startPeople(t)
+	b := p.mustSignIn()
+	logout := func(token string) int {
+		return p.browser().send("POST", "/console/backchannel-logout", url.Values{"logout_token": {token}}.Encode(), "Content-Type: application/x-www-form-urlencoded").status
+	}
+	var replayed string
+	for name, c := range map[string]map[string]any{
+		"another audience": {"aud": "other"}, "another issuer": {"iss": "https://other.example"}, "no event": {"events": nil}, "another event": {"events": map[string]any{"x": map[string]any{}}},
+		"a nonce": {"nonce": "n"}, "no jti": {"jti": nil}, "nobody": {"sub": nil}, "no iat": {"iat": nil}, "made long ago": {"iat": time.Now().Add(-time.Hour).Unix()},
+		"expired": {"exp": time.Now().Add(-time.Hour).Unix()},
+	} {
+		c["sub"] = map[bool]any{true: nil, false: "248289"}[name == "nobody"]
+		if status := logout(p.idp.logoutToken(c)); status != 400 || !b.signedIn() {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	p.idp.as(func() { p.idp.sign = p.idp.unsigned })
+	if status := logout(p.idp.logoutToken(map[string]any{"sub": "248289"})); status != 400 || !b.signedIn() {
+		t.Errorf("unsigned: %d", status)
+	}
+	p.idp.as(func() { p.idp.sign = nil })
+	replayed = p.idp.logoutToken(map[string]any{"sub": "248289", "exp": nil})
+	if status := logout(replayed); status != 200 || b.signedIn() {
+		t.Errorf("logged out: %d", status)
+	}
+	b = p.mustSignIn()
+	if status := logout(replayed); status != 400 || !b.signedIn() {
+		t.Errorf("again: %d", status)
+	}
+	other := p.mustSignIn()
+	session := p.idp.sid
+	if status := logout(p.idp.logoutToken(map[string]any{"sid": session})); status != 200 || other.signedIn() || !b.signedIn() {
+		t.Errorf("one session: %d", status)
+	}
+	if status := logout(rand.Text()); status != 400 {
+		t.Errorf("no token: %d", status)
+	}
+}

@@ -1,0 +1,140 @@
+package hotpath
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/ratelimit"
+)
+
+// ErrSessionEnded refuses a session that was ended, is too old or was idle, or never was.
+var ErrSessionEnded = errors.New("the session has ended")
+
+// sessionRPM is how many requests a minute a session may make: the console's and a
+// person's, and not a program's.
+const sessionRPM = 600
+
+// sessionReads bounds how many sessions are looked up at once: anybody can send a cookie,
+// and what a key is looked up with does not wait for them.
+const sessionReads = 32
+
+// SessionCaller returns the caller with that session (S78). The store is asked each time,
+// so that a session that was ended is over on every node.
+func (a *Authorizer) SessionCaller(ctx context.Context, token []byte) (Caller, error) {
+	ctx, cancel := context.WithTimeout(ctx, keyWithin)
+	defer cancel()
+	if err := a.sessionReads.take(ctx); err != nil {
+		return Caller{}, fmt.Errorf("%w: too many sessions are looked up: %w", ErrOverloaded, err)
+	}
+	defer a.sessionReads.free()
+	s, err := a.store.UseSession(ctx, sha256.Sum256(token))
+	switch {
+	case errors.Is(err, audit.ErrNotFound):
+		return Caller{}, ErrSessionEnded
+	case err != nil:
+		return Caller{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return Caller{keyed: true, session: sessionKey(s)}, nil
+}
+
+// sessionKey returns what an API key of the same person would be.
+func sessionKey(s *audit.Session) *key {
+	name := s.ID.Text(spend.PrefixSession)
+	return &key{
+		Key:  audit.Key{ID: s.ID, Name: s.Name, RateLimitRPM: sessionRPM, Active: true, CreatedAt: s.CreatedAt, Grants: s.Grants},
+		name: name, counter: s.ID.Text(ratelimit.KeyPrefix), namespace: s.Grants.Namespace(name), scopes: s.Grants.Permitted(), session: s,
+	}
+}
+
+// HasSession reports whether the caller has a session instead of an API key.
+func (c Caller) HasSession() bool { return c.session != nil }
+
+// Session is that of a caller who signed in; nil of others.
+func (a Access) Session() *audit.Session {
+	if a.key == nil {
+		return nil
+	}
+	return a.key.session
+}
+
+// decides says who makes a decision.
+func (a Access) decides(d *audit.DecisionRequest) {
+	d.Owner, d.Groups = a.key.Grants.Owner, a.key.Grants.Groups
+	if s := a.key.session; s != nil {
+		d.Name, d.Email = s.Name, s.Email
+	}
+}
+
+// SignIn begins the session of a person whom the provider has named, and returns its token,
+// which is not kept.
+func (a *Authorizer) SignIn(ctx context.Context, by audit.Actor, s *audit.Session) (token string, err error) {
+	token = rand.Text() + rand.Text()
+	s.ID, s.TokenHash, s.For, s.Idle = spend.NewID(a.now()), sha256.Sum256([]byte(token)), audit.SessionFor, audit.SessionIdle
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := a.store.CreateSession(ctx, s); err != nil {
+		return "", fmt.Errorf("%w: cannot store a session: %w", ErrUnavailable, err)
+	}
+	by.Principal = s.Grants.Principal
+	a.log.Info("signed in", "session_id", s.ID.Text(spend.PrefixSession), "role", string(s.Grants.Role), "", &by)
+	return token, nil
+}
+
+// SignOut ends the caller's session, on every node when it returns.
+func (a *Authorizer) SignOut(ctx context.Context, by audit.Actor, c Caller) error {
+	by.Principal = c.session.Grants.Principal
+	if err := a.EndSession(ctx, by, c.session.ID); !errors.Is(err, audit.ErrNotFound) {
+		return err
+	}
+	return nil // it had ended meanwhile
+}
+
+// EndSession ends a session, on every node when it returns; audit.ErrNotFound without one.
+func (a *Authorizer) EndSession(ctx context.Context, by audit.Actor, id spend.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	err := a.store.EndSession(ctx, id)
+	switch {
+	case errors.Is(err, audit.ErrNotFound):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: cannot end a session: %w", ErrUnavailable, err)
+	}
+	a.log.Info("session ended", "session_id", id.Text(spend.PrefixSession), "", &by)
+	return nil
+}
+
+// EndSessions ends all sessions of a principal who may not sign in any more.
+func (a *Authorizer) EndSessions(ctx context.Context, by audit.Actor, principal string) error {
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	ended, err := a.store.EndSessions(ctx, principal)
+	if err != nil {
+		return fmt.Errorf("%w: cannot end sessions: %w", ErrUnavailable, err)
+	}
+	by.Principal = principal
+	a.log.Info("sessions ended: the provider names no group with a role any more", "sessions", ended, "", &by)
+	return nil
+}
+
+// EndLoggedOut ends the sessions that a provider's logout means, on every node when it
+// returns; audit.ErrReplayed of a token that came before.
+func (a *Authorizer) EndLoggedOut(ctx context.Context, by audit.Actor, l audit.Logout) error {
+	ctx, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	l.Request = spend.NewID(a.now())
+	ended, err := a.store.EndLoggedOut(ctx, l)
+	switch {
+	case errors.Is(err, audit.ErrReplayed):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: cannot end sessions: %w", ErrUnavailable, err)
+	}
+	a.log.Info("sessions ended: the provider says that somebody signed out", "sessions", ended, "", &by)
+	return nil
+}

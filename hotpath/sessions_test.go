@@ -1,0 +1,160 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+// signedIn begins the session of a person at a node, and returns its token.
+func (f *fleet) signedIn(node int, name string, g spend.Grants) (string, *audit.Session) {
+	f.t.Helper()
+	s := &audit.Session{Subject: audit.Subject{Issuer: "https://id.example", Subject: name, Session: "at " + name}, Name: name, Email: name + "@example.com", Grants: g}
+	s.Grants.Principal, s.Grants.Owner = "id:"+name, s.Email
+	token, err := f.nodes[node].SignIn(context.Background(), audit.Actor{}, s)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return token, s
+}
+
+// caller is who has a session, as a node knows them.
+func (f *fleet) caller(node int, token string) hotpath.Caller {
+	f.t.Helper()
+	c, err := f.nodes[node].SessionCaller(context.Background(), []byte(token))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// ended reports whether no node takes the session.
+func (f *fleet) ended(token string) bool {
+	f.t.Helper()
+	for _, n := range f.nodes {
+		if _, err := n.SessionCaller(context.Background(), []byte(token)); !errors.Is(err, hotpath.ErrSessionEnded) {
+			return false
+		}
+	}
+	return true
+}
+
+// A session is one of the fleet: it begins at one node and is over on every one when it
+// was ended at another, whoever ended it.
+func TestSessionEndsEverywhere(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		ctx := t.Context()
+		for name, end := range map[string]func(token string, s *audit.Session) error{
+			"sign-out": func(token string, _ *audit.Session) error {
+				return f.nodes[0].SignOut(ctx, audit.Actor{}, f.caller(0, token))
+			},
+			"the admin": func(_ string, s *audit.Session) error { return f.nodes[0].EndSession(ctx, audit.Actor{}, s.ID) },
+			"no role": func(_ string, s *audit.Session) error {
+				return f.nodes[0].EndSessions(ctx, audit.Actor{}, s.Grants.Principal)
+			},
+			"the provider": func(_ string, s *audit.Session) error {
+				return f.nodes[0].EndLoggedOut(ctx, audit.Actor{}, audit.Logout{Subject: s.Subject, Token: spend.HashKey(s.Name)})
+			},
+		} {
+			token, s := f.signedIn(0, name, spend.Grants{Role: spend.Auditor})
+			other, _ := f.signedIn(0, "other than "+name, spend.Grants{Role: spend.Auditor})
+			for node := range f.nodes {
+				access, quota, err := f.nodes[node].Admit(ctx, f.caller(node, token), spend.ChecksRead, true)
+				if err != nil || access.Session().ID != s.ID || quota.Limit == 0 {
+					t.Fatalf("%s: admitted %+v, %v", name, quota, err)
+				}
+				if _, _, err := f.nodes[node].Admit(ctx, f.caller(node, token), spend.PoliciesWrite, false); !forbidden(err) {
+					t.Errorf("%s: an auditor writes: %v", name, err)
+				}
+			}
+			if err := end(token, s); err != nil || !f.ended(token) || f.ended(other) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if !f.ended("") {
+			t.Error("nothing is a session")
+		}
+		// Reads go on without Redis, as with keys.
+		token, _ := f.signedIn(0, "left", spend.Grants{Role: spend.Auditor})
+		blind := f.start(redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}}, false)
+		if access, q, err := blind.Admit(ctx, f.caller(0, token), spend.ChecksRead, true); err != nil || access.Session() == nil || q.Limit == 0 {
+			t.Errorf("without Redis: %+v, %v", q, err)
+		}
+	})
+}
+
+// A person is one approver, whoever they are elsewhere, and is on record as of then.
+func TestSessionsDecide(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx, n := t.Context(), f.nodes[0]
+		f.post(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"required":2}}}]`)
+		approval := f.asked(refundOf(t, "60", "c"))
+		person := func(name string, more ...func(*audit.Session)) error {
+			token, _ := f.signedIn(0, name, spend.Grants{Role: spend.Approver})
+			access, _, err := n.Admit(ctx, f.caller(0, token), spend.ApprovalsDecide, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = n.DecideApproval(ctx, access, audit.Actor{RequestID: "r"}, audit.DecisionRequest{
+				ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash,
+			})
+			return err
+		}
+		if err := person("ana"); err != nil {
+			t.Fatal(err)
+		}
+		// Ana has a key of her own, with her e-mail as its owner.
+		raw, k, err := n.CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Role: spend.Approver, Owner: "Ana@example.com"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		access, _, err := n.Admit(ctx, hotpath.KeyCaller([]byte(raw)), spend.ApprovalsDecide, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = n.DecideApproval(ctx, access, audit.Actor{}, audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+		if !errors.Is(err, hotpath.ErrApprovedAlready) {
+			t.Errorf("key %s approved as a second person: %v", k.ID.Text(spend.PrefixKey), err)
+		}
+		if err := person("bo"); err != nil {
+			t.Fatal(err)
+		}
+		found, err := n.Approval(ctx, hotpath.Access{}, approval.Check.ID)
+		if err != nil || found.Status != audit.ApprovalApproved || len(found.Decisions) != 2 {
+			t.Fatalf("approval %+v, %v", found, err)
+		}
+		if d := found.Decisions[0]; d.Principal != "id:ana" || d.Name != "ana" || d.Email != "ana@example.com" || d.KeyID[:4] != spend.PrefixSession {
+			t.Errorf("on record is %+v", d)
+		}
+	})
+}
+
+// A person who asks with a session is recorded, and does not decide what they asked for.
+func TestSessionsAsk(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx, n := t.Context(), f.nodes[0]
+		f.post(0, "p", `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"required":1}}}]`)
+		token, s := f.signedIn(0, "ana", spend.Grants{Role: spend.Agent})
+		a := refundOf(t, "60", "c")
+		o := f.checkBy(f.caller(0, token), 0, a)
+		answer := o.answer
+		if o.err != nil || answer.Check.Principal != "id:ana" || answer.Check.Owner != "ana@example.com" || answer.Check.KeyID != s.ID.Text(spend.PrefixSession) {
+			t.Fatal(o)
+		}
+		again, _ := f.signedIn(0, "ana", spend.Grants{Role: spend.Approver})
+		access, _, err := n.Admit(ctx, f.caller(0, again), spend.ApprovalsDecide, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = n.DecideApproval(ctx, access, audit.Actor{}, audit.DecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
+		if !errors.Is(err, hotpath.ErrOwnRequest) {
+			t.Errorf("ana decides what she asked for: %v", err)
+		}
+	})
+}

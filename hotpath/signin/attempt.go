@@ -1,0 +1,69 @@
+package signin
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+)
+
+// AttemptFor is how long a browser has from the first page of the provider to its last.
+const AttemptFor = 10 * time.Minute
+
+// attempt is what a browser must bring back. Its cookie binds it to the browser and is
+// signed, so that nobody can make it last, or choose what is in it.
+type attempt struct {
+	until                  time.Time
+	state, nonce, verifier [32]byte
+}
+
+func newAttempt(now time.Time) *attempt {
+	a := &attempt{until: now.Add(AttemptFor)}
+	for _, secret := range []*[32]byte{&a.state, &a.nonce, &a.verifier} {
+		_, _ = rand.Read(secret[:]) // never fails: the runtime aborts without randomness
+	}
+	return a
+}
+
+var encoding = base64.RawURLEncoding
+
+func text(secret [32]byte) string { return encoding.EncodeToString(secret[:]) }
+
+// seal returns the attempt as its cookie has it.
+func (a *attempt) seal(key []byte) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(a.until.Unix()))
+	b = append(append(append(b, a.state[:]...), a.nonce[:]...), a.verifier[:]...)
+	return encoding.EncodeToString(append(b, sign(key, b)...))
+}
+
+const attemptSize = 8 + 3*32
+
+// open reads a cookie; nil of one that is over, or was not made here.
+func open(key []byte, cookie string, now time.Time) *attempt {
+	b, err := encoding.DecodeString(cookie)
+	if err != nil || len(b) != attemptSize+sha256.Size || !hmac.Equal(b[attemptSize:], sign(key, b[:attemptSize])) {
+		return nil
+	}
+	a := &attempt{until: time.Unix(int64(binary.BigEndian.Uint64(b)), 0)}
+	copy(a.state[:], b[8:])
+	copy(a.nonce[:], b[40:])
+	copy(a.verifier[:], b[72:])
+	if !now.Before(a.until) {
+		return nil
+	}
+	return a
+}
+
+func sign(key, b []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write(b) // to memory
+	return mac.Sum(nil)
+}
+
+// is reports whether the text is the secret.
+func is(got string, want [32]byte) bool {
+	return subtle.ConstantTimeCompare([]byte(got), []byte(text(want))) == 1
+}

@@ -1,0 +1,246 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"spendgate/audit"
+)
+
+// What a sign-in or a logout fails with.
+var (
+	ErrProvider = errors.New("the sign-in provider does not answer as it should")
+	ErrAttempt  = errors.New("the sign-in was not begun in this browser, or more than 10 minutes ago")
+	ErrRefused  = errors.New("the provider did not sign in")
+	ErrToken    = errors.New("the provider's token is refused")
+	ErrNoRole   = errors.New("no group of the person has a role here")
+	ErrBusy     = errors.New("too many sign-ins at once")
+)
+
+const (
+	leeway        = time.Minute // between the provider's clock and this one
+	tokenAge      = 10 * time.Minute
+	askWithin     = 5 * time.Second // each request to the provider
+	maxAnswer     = 1 << 20
+	atOnce        = 16
+	retryAfter    = time.Second // a provider that did not answer
+	maxReason     = 200         // bytes of what a provider says, in the log
+	maxPersonText = 128         // characters of a name; an e-mail has up to 254
+	maxEmail      = 254
+	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
+)
+
+// Options are of one provider. All are required but Now and Transport.
+type Options struct {
+	Label        string // begins principals; [a-z0-9.-]
+	Issuer       string // URL
+	ClientID     string
+	ClientSecret string
+	RedirectURL  string
+	Roles        []Role
+	Now          func() time.Time  // nil: time.Now
+	Transport    http.RoundTripper // nil: http.DefaultTransport
+}
+
+// SignIn is a client of one provider. The provider is asked who it is when somebody first
+// signs in, so that a node starts and serves without it. It is safe for concurrent use.
+type SignIn struct {
+	Options
+	key    []byte // of attempts
+	client *http.Client
+	places chan struct{}
+
+	mu       sync.Mutex
+	provider *provider
+	failed   error // of the last attempt to find it
+	again    time.Time
+}
+
+// provider is what discovery says.
+type provider struct {
+	*oidc.Provider
+	oauth2   oauth2.Config
+	verifier *oidc.IDTokenVerifier
+}
+
+// New makes a client. It asks nobody.
+func New(o Options) *SignIn {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Transport == nil {
+		o.Transport = http.DefaultTransport
+	}
+	return &SignIn{
+		// Of the secret that all nodes have: a browser may come back to another one.
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		client: &http.Client{
+			Transport: bounded{o.Transport}, Timeout: askWithin,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// bounded reads no more than maxAnswer of an answer.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+	}
+	return answer, err
+}
+
+// enter takes a place among those who ask the provider.
+func (s *SignIn) enter() (leave func(), err error) {
+	select {
+	case s.places <- struct{}{}:
+		return func() { <-s.places }, nil
+	default:
+		return nil, ErrBusy
+	}
+}
+
+// find returns the provider, which is asked until it has answered once.
+func (s *SignIn) find(ctx context.Context) (*provider, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.provider != nil {
+		return s.provider, nil
+	}
+	if s.failed != nil && s.Now().Before(s.again) {
+		return nil, s.failed
+	}
+	p, err := s.discover(ctx)
+	if err != nil {
+		s.failed, s.again = fmt.Errorf("%w: discovery: %w", ErrProvider, brief(err)), s.Now().Add(retryAfter)
+		return nil, s.failed
+	}
+	s.provider = p
+	return p, nil
+}
+
+func (s *SignIn) discover(ctx context.Context) (*provider, error) {
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var says struct {
+		Scopes []string `json:"scopes_supported"`
+		JWKS   string   `json:"jwks_uri"`
+	}
+	if err := found.Claims(&says); err != nil {
+		return nil, err
+	}
+	for _, url := range []string{found.Endpoint().AuthURL, found.Endpoint().TokenURL, says.JWKS} {
+		if strings.HasPrefix(s.Issuer, "https://") && !strings.HasPrefix(url, "https://") {
+			return nil, errors.New("it names an endpoint without https")
+		}
+	}
+	p := &provider{Provider: found}
+	p.oauth2 = oauth2.Config{
+		ClientID: s.ClientID, ClientSecret: s.ClientSecret, RedirectURL: s.RedirectURL, Endpoint: found.Endpoint(),
+		Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
+	}
+	for _, scope := range says.Scopes {
+		if scope == "groups" { // others refuse a scope that they do not know
+			p.oauth2.Scopes = append(p.oauth2.Scopes, scope)
+		}
+	}
+	p.verifier = found.Verifier(&oidc.Config{
+		ClientID: s.ClientID, SkipExpiryCheck: true, // see checkTimes
+		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512},
+	})
+	return p, nil
+}
+
+// Begin returns where a browser signs in, and the cookie that it must bring back.
+func (s *SignIn) Begin(ctx context.Context) (url, cookie string, err error) {
+	leave, err := s.enter()
+	if err != nil {
+		return "", "", err
+	}
+	defer leave()
+	p, err := s.find(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	a := newAttempt(s.Now())
+	return p.oauth2.AuthCodeURL(text(a.state), oidc.Nonce(text(a.nonce)), oauth2.S256ChallengeOption(text(a.verifier))), a.seal(s.key), nil
+}
+
+// Answer is what the provider sends a browser back with.
+type Answer struct {
+	State, Code string
+	Issuer      string // empty when it does not say (RFC 9207)
+	Error       string // instead of a code
+}
+
+// End returns the session of whom the provider has signed in, to be stored. With ErrNoRole
+// its principal alone is set.
+func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.Session, error) {
+	a := open(s.key, cookie, s.Now())
+	switch {
+	case a == nil || !is(answer.State, a.state):
+		return nil, ErrAttempt
+	case answer.Issuer != "" && answer.Issuer != s.Issuer:
+		return nil, fmt.Errorf("%w: the answer is of another issuer", ErrAttempt)
+	case answer.Error != "":
+		return nil, fmt.Errorf("%w: %w", ErrRefused, brief(errors.New(answer.Error)))
+	case answer.Code == "":
+		return nil, fmt.Errorf("%w: without a code", ErrRefused)
+	}
+	leave, err := s.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	p, err := s.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = oidc.ClientContext(ctx, s.client)
+	tokens, err := p.oauth2.Exchange(ctx, answer.Code, oauth2.VerifierOption(text(a.verifier)))
+	if err != nil {
+		return nil, exchangeError(err)
+	}
+	claims, err := s.identify(ctx, p, tokens, a)
+	if err != nil {
+		return nil, err
+	}
+	return s.sessionOf(claims)
+}
+
+// exchangeError says why a code was not taken, without what the provider's answer quotes.
+func exchangeError(err error) error {
+	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		if refused.Response != nil && refused.Response.StatusCode >= http.StatusInternalServerError {
+			return fmt.Errorf("%w: its token endpoint: %s", ErrProvider, refused.Response.Status)
+		}
+		return fmt.Errorf("%w: its token endpoint refuses the code: %w", ErrRefused, brief(errors.New(refused.ErrorCode)))
+	}
+	return fmt.Errorf("%w: its token endpoint: %w", ErrProvider, brief(err))
+}
+
+// brief is an error as the log has it: nothing that is long, or would break a line.
+func brief(err error) error {
+	text := clean(err.Error(), maxReason)
+	if text == "" {
+		text = "without a reason"
+	}
+	return errors.New(text)
+}
