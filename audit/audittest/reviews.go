@@ -18,24 +18,24 @@ type change struct {
 	n int // policies so far
 }
 
-// govern makes a policy that asks so, with a draft by somebody, and returns that.
-func (c *change) govern(asks, author string) *audit.Draft {
+// govern makes a policy that asks so, with a draft by ann, and returns that.
+func (c *change) govern(asks string) *audit.Draft {
 	c.t.Helper()
 	c.n++
 	p := newPolicy(fmt.Sprintf("governed-%d", c.n))
 	p.Changes = asks
 	must(c.t, c.m.s.CreatePolicy(c.t.Context(), audit.Actor{Principal: "setup"}, p, audit.NewBudgets{}, epochStart))
-	return c.put(p.PolicyID, author)
+	return c.put(p.PolicyID)
 }
 
 func (c *change) by(name string) audit.Actor {
 	return audit.Actor{KeyID: c.m.keys[name].ID.Text(spend.PrefixKey), Principal: c.m.keys[name].Grants.Principal}
 }
 
-func (c *change) put(policyID, author string) *audit.Draft {
+func (c *change) put(policyID string) *audit.Draft {
 	c.t.Helper()
 	d := newDraft(policyID, `[]`)
-	must(c.t, c.m.s.PutDraft(c.t.Context(), c.by(author), d, epochStart))
+	must(c.t, c.m.s.PutDraft(c.t.Context(), c.by("ann"), d, epochStart))
 	return d
 }
 
@@ -90,7 +90,7 @@ const asksOne = `{"required":1}`
 // nothing else (S80).
 func changesByTwo(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
-	d := c.govern(asksOne, "ann")
+	d := c.govern(asksOne)
 	c.approve(d, "ann", audit.DecisionAuthor)
 	c.promote(d, c.by("bob"), 1, true)
 	c.missing(d, 1)
@@ -111,7 +111,7 @@ func changesByTwo(t *testing.T, s Subject) {
 	}
 
 	// Another draft, even one that says the same, was approved by nobody.
-	again := c.put(d.PolicyID, "ann")
+	again := c.put(d.PolicyID)
 	c.missing(again, 1)
 	c.promote(again, c.by("bob"), 1, true)
 	c.approve(d, "cleo", audit.DecisionOtherDraft)
@@ -122,19 +122,19 @@ func changesByTwo(t *testing.T, s Subject) {
 		t.Errorf("promoted to %+v", p)
 	}
 	must(t, s.CreatePolicy(ctx, c.by("ann"), newPolicy(d.PolicyID), audit.NewBudgets{}, epochStart)) // it asks nobody any more
-	c.approve(c.put(d.PolicyID, "ann"), "bob", audit.DecisionNotAsked)
+	c.approve(c.put(d.PolicyID), "bob", audit.DecisionNotAsked)
 	if _, err := s.ApproveDraft(ctx, audit.DraftApprovalRequest{PolicyID: "none", By: c.by("bob")}); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("approved no draft: %v", err)
 	}
 
-	d = c.govern(`{"from":[{"group":"risk","required":1},{"group":"legal","required":1}]}`, "ann")
+	d = c.govern(`{"from":[{"group":"risk","required":1},{"group":"legal","required":1}]}`)
 	c.approve(d, "bob", audit.DecisionNoGroup)
 	c.approve(d, "dan", audit.DecisionRecorded)
 	c.promote(d, c.by("ann"), 1, true)
 	c.approve(d, "cleo", audit.DecisionRecorded) // for risk, so that dan is for legal
 	c.promote(d, c.by("ann"), 1, false)
 
-	d = c.govern(`{"required":3,"from":[{"group":"risk","required":1}]}`, "ann")
+	d = c.govern(`{"required":3,"from":[{"group":"risk","required":1}]}`)
 	c.approve(d, "bob", audit.DecisionRecorded)
 	c.approve(d, "eve", audit.DecisionRecorded)
 	c.approve(d, "eve2", audit.DecisionAgain)
@@ -148,7 +148,7 @@ func changesByTwo(t *testing.T, s Subject) {
 func changesForced(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	admin := audit.Actor{Credential: "0123abcd"}
-	d := c.govern(asksOne, "ann")
+	d := c.govern(asksOne)
 	c.approve(d, "bob", audit.DecisionRecorded)
 	next := newPolicy(d.PolicyID)
 	next.Changes = asksOne
@@ -157,7 +157,7 @@ func changesForced(t *testing.T, s Subject) {
 	c.promote(d, c.by("ann"), 2, true)
 	c.promote(d, admin, 2, false)
 	must(t, s.CreatePolicy(ctx, admin, next, audit.NewBudgets{}, epochStart)) // after one that asks nobody: not forced
-	d = c.put(d.PolicyID, "ann")
+	d = c.put(d.PolicyID)
 	c.approve(d, "bob", audit.DecisionRecorded)
 	c.promote(d, admin, 4, false) // whom people back, needs no force
 	changes, err := s.Changes(ctx, audit.ChangeQuery{PolicyID: d.PolicyID, Limit: 100})
@@ -186,12 +186,12 @@ func changesByWhom(t *testing.T, s Subject) {
 	c := newChange(t, s)
 	approved := func(asks, by string) *audit.Draft {
 		t.Helper()
-		d := c.govern(asks, "ann")
+		d := c.govern(asks)
 		c.approve(d, by, audit.DecisionRecorded)
 		return d
 	}
 	d, legal := approved(asksOne, "bob"), approved(`{"from":[{"group":"legal","required":1}]}`, "dan")
-	off, idle, dropped := approved(asksOne, "cleo"), approved(asksOne, "eve"), c.govern(asksOne, "ann")
+	off, idle, dropped := approved(asksOne, "cleo"), approved(asksOne, "eve"), c.govern(asksOne)
 
 	c.grant("bob", spend.Grants{Principal: "ANN"}, "principal")
 	c.promote(d, c.by("cleo"), 1, true)
@@ -228,7 +228,7 @@ func changesByWhom(t *testing.T, s Subject) {
 // that nobody else approved.
 func changesRace(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
-	d := c.govern(asksOne, "ann")
+	d := c.govern(asksOne)
 	var racing sync.WaitGroup
 	for range 8 {
 		racing.Go(func() {

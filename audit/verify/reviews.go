@@ -77,6 +77,7 @@ func (w *changeWalk) reviewed(c Change) error {
 			w.tally.find(Altered, "approval of a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
 		}
 		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, keyID})
+	default:
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (g *grantsReader) readValue(r *reader, now time.Time) (known bool) {
 			}
 		})
 	case spend.MemberAgentIDs:
-		g.AgentIDs = r.bindings(func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
+		g.AgentIDs = r.bindings(r.bounded)
 	case spend.MemberPrincipal:
 		g.Principal = r.principal()
 	case spend.MemberOwner:
@@ -137,9 +137,18 @@ func (r *reader) groups() []string {
 	})
 }
 
-func (r *reader) bounded(path, s string, most int) {
-	if spend.Blank(s) || spend.TooLong(s, most) {
-		r.fault(path, fmt.Sprintf("must be 1-%d characters that are not all white space", most))
+// dropBudgets reads which budgets may be emptied (S63).
+func (r *reader) dropBudgets() []string {
+	if r.kind() == jsontext.KindNull {
+		return nil
+	}
+	return r.list(0, spend.MaxRules, r.bounded)
+}
+
+// bounded judges an identifier.
+func (r *reader) bounded(path, s string) {
+	if spend.Blank(s) || spend.TooLong(s, spend.MaxIdentifier) {
+		r.fault(path, fmt.Sprintf("must be 1-%d characters that are not all white space", spend.MaxIdentifier))
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
@@ -141,9 +139,7 @@ func decodePromotion(r *reader, p *hotpath.Promotion) error {
 	for r.next() {
 		switch r.name {
 		case "drop_budgets":
-			if r.kind() != jsontext.KindNull {
-				p.Drop = r.list(0, spend.MaxRules, func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
-			}
+			p.Drop = r.dropBudgets()
 		case "note":
 			p.Note = r.optionalText()
 			r.checkLength("note", p.Note, spend.MaxNote)

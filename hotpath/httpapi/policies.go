@@ -163,9 +163,7 @@ func decodePolicy(r *reader, p *audit.Policy, draft bool) (drop []string, err er
 			p.Note = r.optionalText()
 			r.checkLength("note", p.Note, spend.MaxNote)
 		case "drop_budgets":
-			if r.kind() != jsontext.KindNull {
-				drop = r.list(0, spend.MaxRules, func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
-			}
+			drop = r.dropBudgets()
 		default:
 			r.unknown()
 		}

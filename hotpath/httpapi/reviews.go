@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"spendgate/audit"
 	"spendgate/audit/spend"
 )
@@ -44,9 +42,7 @@ func decodeDraftApproval(r *reader, d *audit.DraftApprovalRequest) error {
 			d.Note = r.optionalText()
 			r.checkLength("note", d.Note, spend.MaxNote)
 		case "drop_budgets":
-			if r.kind() != jsontext.KindNull {
-				d.Drop = r.list(0, spend.MaxRules, func(path, s string) { r.bounded(path, s, spend.MaxIdentifier) })
-			}
+			d.Drop = r.dropBudgets()
 		default:
 			r.unknown()
 		}
