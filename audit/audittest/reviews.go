@@ -216,6 +216,15 @@ func changesByWhom(t *testing.T, s Subject) {
 	c.grant("eve", spend.Grants{Role: spend.Auditor}, "role")
 	c.promote(idle, c.by("bob"), 1, true)
 
+	// Two who have become one are one approver.
+	two := c.govern(`{"required":2}`)
+	c.approve(two, "bob", audit.DecisionRecorded)
+	c.approve(two, "dan", audit.DecisionRecorded)
+	c.grant("dan", spend.Grants{Owner: "BOB"}, "owner")
+	c.missing(two, 1)
+	c.promote(two, c.by("ann"), 1, true)
+	c.grant("dan", spend.Grants{}, "owner")
+
 	// Which budgets end is part of what people approve.
 	c.approve(dropped, "bob", audit.DecisionRecorded)
 	c.promote(dropped, c.by("dan"), 1, true, "day")
@@ -280,6 +289,48 @@ func changesRace(t *testing.T, s Subject) {
 				t.Errorf("change %d promotes a draft that nobody approved", ch.Seq)
 			}
 		default:
+		}
+	}
+}
+
+// changesKeyRace: of a promotion, a patch of who approved and a forced version at once, a
+// promotion that comes after either finds nobody who approved.
+func changesKeyRace(t *testing.T, s Subject) {
+	c, ctx := newChange(t, s), t.Context()
+	bob, admin := c.m.keys["bob"].ID.Text(spend.PrefixKey), audit.Actor{Credential: "0123abcd"}
+	for round := range 12 {
+		c.grant("bob", spend.Grants{Principal: "bob"}, "principal")
+		d := c.govern(asksOne)
+		c.approve(d, "bob", audit.DecisionRecorded)
+		var racing sync.WaitGroup
+		racing.Go(func() {
+			_, err := s.PromoteDraft(ctx, c.by("ann"), audit.Promotion{PolicyID: d.PolicyID, Generation: d.Generation, Version: 1}, epochStart)
+			if err != nil && !isRefusal(err) {
+				t.Error(err)
+			}
+		})
+		racing.Go(func() {
+			if round%2 == 0 {
+				c.grant("bob", spend.Grants{Principal: "ann"}, "principal")
+				return
+			}
+			next := newPolicy(d.PolicyID)
+			next.Changes = asksOne
+			if err := s.CreatePolicy(ctx, admin, next, audit.NewBudgets{}, epochStart); err != nil {
+				t.Error(err)
+			}
+		})
+		racing.Wait()
+		changes, err := s.Changes(ctx, audit.ChangeQuery{After: d.Generation + 1, Limit: 100})
+		must(t, err)
+		spoilt := false // by now bob is ann, or another version is in force
+		for i := range changes {
+			switch ch := &changes[i]; {
+			case ch.Subject == bob, ch.Kind == audit.PolicyCreated && ch.By.Credential != "":
+				spoilt = true
+			case ch.Kind == audit.DraftPromoted && spoilt:
+				t.Errorf("change %d promotes what nobody approves any more", ch.Seq)
+			}
 		}
 	}
 }

@@ -137,6 +137,7 @@ func configTests() []test {
 		{"ConfigChanges", configChanges},
 		{"ChangesForced", changesForced},
 		{"ChangesByWhom", changesByWhom},
+		{"ChangesKeyRace", changesKeyRace},
 		{"ChangesAreRecorded", changesAreRecorded},
 		{"NoChangeWithoutRecord", noChangeWithoutRecord},
 	}
