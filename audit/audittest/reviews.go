@@ -238,7 +238,21 @@ func changesByWhom(t *testing.T, s Subject) {
 func changesRace(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	d := c.govern(asksOne)
+	d.Changes = asksOne // each version asks again
+	must(t, s.PutDraft(ctx, c.by("ann"), d, epochStart))
 	var racing sync.WaitGroup
+	for range 8 {
+		racing.Go(func() {
+			_, err := s.ApproveDraft(ctx, audit.DraftApprovalRequest{PolicyID: d.PolicyID, Hash: d.Hash, By: c.by("bob")})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	racing.Wait()
+	if r, err := s.Review(ctx, d.PolicyID); err != nil || len(r.Approvals) != 1 {
+		t.Errorf("one person who approves at once is recorded as %+v, %v", r, err)
+	}
 	for range 8 {
 		racing.Go(func() {
 			next := newDraft(d.PolicyID, `[]`)
