@@ -39,27 +39,27 @@ const (
 )
 
 // column is a member of a line, in the order of the file.
-type column struct {
+type column[T any] struct {
 	name  string
-	value func(*row) cell
+	value func(*T) cell
 }
 
-func textual(name string, value func(*row) string) column {
-	return column{name, func(r *row) cell {
+func textual[T any](name string, value func(*T) string) column[T] {
+	return column[T]{name, func(r *T) cell {
 		s := value(r)
 		return cell{text: s, absent: s == ""}
 	}}
 }
 
-func number(name string, value func(*row) string) column {
-	return column{name, func(r *row) cell {
+func number[T any](name string, value func(*T) string) column[T] {
+	return column[T]{name, func(r *T) cell {
 		s := value(r)
 		return cell{text: s, kind: numeric, absent: s == ""}
 	}}
 }
 
-func list(name string, value func(*row) any) column {
-	return column{name, func(r *row) cell {
+func list[T any](name string, value func(*T) any) column[T] {
+	return column[T]{name, func(r *T) cell {
 		s := jsonText(value(r))
 		return cell{text: s, kind: object, absent: s == "null"}
 	}}
@@ -92,26 +92,27 @@ func idText(id spend.ID, prefix string) string {
 }
 
 // Columns returns the names of a file's columns.
-func Columns() []string {
-	var names []string
-	for _, c := range columns() {
+func Columns() []string { return namesOf(columns()) }
+
+func namesOf[T any](columns []column[T]) (names []string) {
+	for _, c := range columns {
 		names = append(names, c.name)
 	}
 	return names
 }
 
-func columns() []column {
+func columns() []column[row] {
 	return append(append(checkColumns(), approvalColumns()...), append(outcomeColumns(), recordColumns()...)...)
 }
 
-func checkColumns() []column {
-	action := func(name string, value func(*spend.Action) string) column {
+func checkColumns() []column[row] {
+	action := func(name string, value func(*spend.Action) string) column[row] {
 		return textual(name, func(r *row) string { return value(&r.check.Action) })
 	}
-	decision := func(name string, value func(*spend.Decision) string) column {
+	decision := func(name string, value func(*spend.Decision) string) column[row] {
 		return textual(name, func(r *row) string { return value(&r.check.Decision) })
 	}
-	return []column{
+	return []column[row]{
 		textual("check_id", func(r *row) string { return r.check.ID.Text(spend.PrefixCheck) }),
 		textual("timestamp", func(r *row) string { return stamp(r.check.Timestamp()) }),
 		action("policy_id", func(a *spend.Action) string { return a.PolicyID }),
@@ -206,8 +207,8 @@ func approvers(r *row) (names []string) {
 	return names
 }
 
-func approvalColumns() []column {
-	return []column{
+func approvalColumns() []column[row] {
+	return []column[row]{
 		textual("approval_id", func(r *row) string { return idText(r.approvalID(), spend.PrefixApproval) }),
 		textual("approval_status", (*row).approvalStatus),
 		number("approvers_required", func(r *row) string {
@@ -265,8 +266,8 @@ func (r *row) approvalStatus() string {
 	return string(status)
 }
 
-func outcomeColumns() []column {
-	last := func(name string, value func(*spend.Outcome) string) column {
+func outcomeColumns() []column[row] {
+	last := func(name string, value func(*spend.Outcome) string) column[row] {
 		return textual(name, func(r *row) string {
 			if o := r.course.Last(); o != nil {
 				return value(o)
@@ -274,7 +275,7 @@ func outcomeColumns() []column {
 			return ""
 		})
 	}
-	step := func(name string, of func(*spend.Course) *spend.Outcome, value func(*spend.Outcome) string) column {
+	step := func(name string, of func(*spend.Course) *spend.Outcome, value func(*spend.Outcome) string) column[row] {
 		return textual(name, func(r *row) string {
 			if o := of(&r.course); o != nil {
 				return value(o)
@@ -285,7 +286,7 @@ func outcomeColumns() []column {
 	redeemed := func(c *spend.Course) *spend.Outcome { return c.Redeemed }
 	doubt := func(c *spend.Course) *spend.Outcome { return c.Doubt }
 	at := func(o *spend.Outcome) string { return stamp(o.ID.Time()) }
-	return []column{
+	return []column[row]{
 		last("outcome", func(o *spend.Outcome) string { return string(o.Status) }),
 		number("outcome_report", func(r *row) string {
 			if o := r.course.Last(); o != nil {
@@ -339,8 +340,8 @@ func reports(all []*spend.Outcome) (out []report) {
 	return out
 }
 
-func recordColumns() []column {
-	return []column{
+func recordColumns() []column[row] {
+	return []column[row]{
 		textual("batch_chain", func(r *row) string { return idText(r.place.Chain, "") }),
 		number("batch", func(r *row) string {
 			if r.place.Seq == 0 {

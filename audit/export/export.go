@@ -126,7 +126,7 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 		return nil, err
 	}
 	sum := &counting{to: w, hash: sha256.New()}
-	out, err := newLines(sum, o.Format)
+	out, err := newLines(sum, o.Format, columns())
 	if err != nil {
 		return nil, err
 	}

@@ -17,27 +17,28 @@ const (
 	JSONL Format = "jsonl" // an object a line, texts as they were recorded
 )
 
-// lines writes rows.
-type lines interface {
-	row(r *row) error
-	flush() error
-}
-
-func newLines(w io.Writer, f Format) (lines, error) {
-	if f == JSONL {
-		return &jsonLines{w: w, columns: columns()}, nil
-	}
-	c := &csvLines{w: csv.NewWriter(w), columns: columns()}
-	return c, c.w.Write(Columns())
-}
-
-type csvLines struct {
-	w       *csv.Writer
-	columns []column
+// lines writes a line for each of what has these columns.
+type lines[T any] struct {
+	columns []column[T]
+	w       io.Writer
+	table   *csv.Writer // nil in JSONL
 	cells   []string
+	line    []byte
 }
 
-func (l *csvLines) row(r *row) error {
+func newLines[T any](w io.Writer, f Format, columns []column[T]) (*lines[T], error) {
+	l := &lines[T]{columns: columns, w: w}
+	if f == JSONL {
+		return l, nil
+	}
+	l.table = csv.NewWriter(w)
+	return l, l.table.Write(namesOf(columns))
+}
+
+func (l *lines[T]) row(r *T) error {
+	if l.table == nil {
+		return l.object(r)
+	}
 	l.cells = l.cells[:0]
 	for _, c := range l.columns {
 		one := c.value(r)
@@ -49,12 +50,15 @@ func (l *csvLines) row(r *row) error {
 		}
 		l.cells = append(l.cells, one.text)
 	}
-	return l.w.Write(l.cells)
+	return l.table.Write(l.cells)
 }
 
-func (l *csvLines) flush() error {
-	l.w.Flush()
-	return l.w.Error()
+func (l *lines[T]) flush() error {
+	if l.table == nil {
+		return nil
+	}
+	l.table.Flush()
+	return l.table.Error()
 }
 
 // formulas are what spreadsheets take for the beginning of one, in their full width too, and the
@@ -72,13 +76,7 @@ func defuse(text string) string {
 	return text
 }
 
-type jsonLines struct {
-	w       io.Writer
-	columns []column
-	line    []byte
-}
-
-func (l *jsonLines) row(r *row) error {
+func (l *lines[T]) object(r *T) error {
 	b := append(l.line[:0], '{')
 	for i, c := range l.columns {
 		if i > 0 {
@@ -99,5 +97,3 @@ func (l *jsonLines) row(r *row) error {
 	_, err := l.w.Write(l.line)
 	return err
 }
-
-func (l *jsonLines) flush() error { return nil }

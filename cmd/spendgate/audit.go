@@ -46,6 +46,7 @@ func auditCommand() command {
 			auditShowCommand(),
 			auditChangesCommand(),
 			auditExportCommand(),
+			auditSumsCommand(),
 			auditDetachCommand(),
 			auditRestoredCommand(),
 		},

@@ -197,3 +197,57 @@ func TestExportIsChecked(t *testing.T) {
 	write(file+manifestSuffix, "{}")
 	check().has(t, 1, "its format 0 is none that this program knows")
 }
+
+// Sums are what the budgets' counters hold, after reports, corrections and an approval's lift.
+func TestSums(t *testing.T) {
+	s := tell(t)
+	read := func() map[string]map[string]any {
+		t.Helper()
+		r := s.audit(t, "sums", "--format", "jsonl")
+		lines := make(map[string]map[string]any)
+		for line := range strings.Lines(r.stdout) {
+			one := make(map[string]any)
+			decoder := json.NewDecoder(strings.NewReader(line))
+			decoder.UseNumber()
+			if err := decoder.Decode(&one); err != nil {
+				t.Fatal(err)
+			}
+			lines[fmt.Sprint(one["rule_id"])] = one
+		}
+		if r.code != 0 || len(lines) != 2 {
+			t.Fatalf("%+v", r)
+		}
+		return lines
+	}
+	compare := func(amount, checks, approved, state string) {
+		t.Helper()
+		budget, whole := read()["day"], read()["<nil>"]
+		for name, want := range map[string]string{
+			"amount": amount, "window_amount": amount, "checks": checks, "window_checks": checks, "amount_approved": approved, "limit": "100", "limit_state": state,
+			"per": "[bot]", "agent_id": "bot", "currency": "USD", "max_count": "<nil>",
+		} {
+			if got := fmt.Sprint(budget[name]); got != want {
+				t.Errorf("%s of the budget is %s, want %s", name, got, want)
+			}
+			if got := fmt.Sprint(whole[name]); (name == "amount" || name == "checks") && got != want {
+				t.Errorf("%s of the policy is %s, want %s", name, got, want)
+			}
+		}
+		counters := s.call(t, s.agent, "GET", "/v1/budgets?policy_id=p", "", 200)
+		used := fmt.Sprint(counters["data"].([]any)[0].(map[string]any)["used"])
+		if used != amount {
+			t.Errorf("the counter has %s, the sum is %s", used, amount)
+		}
+	}
+	compare("194.6", "5", "109", "above") // 40.1 + 25.5 + 20 + 60 + 49
+	s.report(t, s.gateway, "c-redeemed", `{"status": "failed", "supersedes": 1}`)
+	compare("169.1", "4", "109", "above")
+	s.report(t, s.gateway, "c-approved-49"+s.with("c-approved-49"), `{"status": "executed", "amount": 50}`)
+	compare("170.1", "4", "110", "above")
+	s.report(t, s.gateway, "c-void", `{"status": "voided", "supersedes": 2}`)
+	s.report(t, s.gateway, "c-approved-60"+s.with("c-approved-60"), `{"status": "failed"}`)
+	compare("90.1", "2", "50", "within")
+	s.audit(t, "sums").has(t, 0, "DAY", "POLICY", `["bot"]`, "90.1 USD", "90.1 in 2", "within")
+	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").has(t, 0, "day,policy_id")
+	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
+}

@@ -1,0 +1,357 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/chain"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+)
+
+// Sum is what passed by one policy on one day for one agent, and of a budget what that took from
+// one of its windows.
+type Sum struct {
+	Day         string // UTC
+	AgentID     string
+	PolicyID    string
+	RuleID      string    // of the budget; empty of the policy as a whole
+	Since       int       // the version since which the budget counts
+	Per         string    // for whom: a JSON array of the values of `per`
+	WindowStart time.Time // zero of a rolling window and of a lifetime
+	Currency    string    // empty of a budget in none
+
+	Checks     int64       // that passed and were not given back
+	Amount     spend.Total // as outcomes corrected it
+	Approved   spend.Total // of that, by an approval
+	Unapproved spend.Total // executed of checks that were escalated without an approval of this service
+
+	// What the window holds at the end of the day, over all agents and days; of a rolling window
+	// the most that it held on the day.
+	WindowChecks int64
+	WindowAmount spend.Total
+	Limit        *spend.Total // of the version that judged last; nil without one
+	MaxCount     *int64
+}
+
+// Above reports whether the window holds more than its limit, as approvals and outcomes can have it.
+func (s *Sum) Above() bool {
+	return s.Limit != nil && s.WindowAmount.Cmp(*s.Limit) > 0 || s.MaxCount != nil && s.WindowChecks > *s.MaxCount
+}
+
+func sumColumns() []column[Sum] {
+	budget := func(value func(*Sum) string) func(*Sum) string {
+		return func(s *Sum) string {
+			if s.RuleID == "" {
+				return ""
+			}
+			return value(s)
+		}
+	}
+	return []column[Sum]{
+		textual("day", func(s *Sum) string { return s.Day }),
+		textual("policy_id", func(s *Sum) string { return s.PolicyID }),
+		textual("rule_id", func(s *Sum) string { return s.RuleID }),
+		textual("agent_id", func(s *Sum) string { return s.AgentID }),
+		{"per", func(s *Sum) cell { return cell{s.Per, object, s.Per == ""} }},
+		number("since_version", budget(func(s *Sum) string { return strconv.Itoa(s.Since) })),
+		textual("window_start", func(s *Sum) string { return stamp(s.WindowStart) }),
+		textual("currency", func(s *Sum) string { return s.Currency }),
+		number("checks", func(s *Sum) string { return strconv.FormatInt(s.Checks, 10) }),
+		number("amount", func(s *Sum) string { return s.amount(s.Amount) }),
+		number("amount_approved", func(s *Sum) string { return s.amount(s.Approved) }),
+		number("amount_unapproved", func(s *Sum) string { return s.amount(s.Unapproved) }),
+		number("window_checks", budget(func(s *Sum) string { return strconv.FormatInt(s.WindowChecks, 10) })),
+		number("window_amount", budget(func(s *Sum) string { return s.amount(s.WindowAmount) })),
+		number("limit", func(s *Sum) string {
+			if s.Limit == nil {
+				return ""
+			}
+			return s.Limit.String()
+		}),
+		number("max_count", func(s *Sum) string {
+			if s.MaxCount == nil {
+				return ""
+			}
+			return strconv.FormatInt(*s.MaxCount, 10)
+		}),
+		textual("limit_state", budget(func(s *Sum) string {
+			if s.Above() {
+				return "above"
+			}
+			return "within"
+		})),
+	}
+}
+
+// amount is empty of a budget that counts none.
+func (s *Sum) amount(t spend.Total) string {
+	if s.Currency == "" {
+		return ""
+	}
+	return t.String()
+}
+
+// WriteSums writes the sums as a file.
+func WriteSums(ctx context.Context, w io.Writer, o Options) error {
+	out, err := newLines(w, o.Format, sumColumns())
+	if err != nil {
+		return err
+	}
+	return errors.Join(Sums(ctx, o, out.row), out.flush())
+}
+
+// Sums calls each for the sums of the days of the range: by day, policy, budget, currency, agent
+// and window. It reads all that was recorded before its end, since windows may have begun then. It
+// fails with what Manifest.Whole says of a file, after all of them.
+func Sums(ctx context.Context, o Options, each func(*Sum) error) error {
+	heads, err := o.Record.AllHeads(ctx)
+	if err != nil {
+		return err
+	}
+	g := newReading(o.Record, time.Time{}, o.To, heads)
+	g.archives = o.Archives
+	s := &summing{limits: make(map[budgetVersion]limit), lines: make(map[sumKey]*Sum), windows: make(map[spend.Counter]*held), write: each}
+	if !o.From.IsZero() {
+		s.from = verify.Day(o.From.Unix() / 86400)
+	}
+	if err := o.Record.Policies(ctx, s.policy); err != nil {
+		return err
+	}
+	err = g.each(ctx, func(rows []*row) error {
+		if err := g.addSteps(ctx, rows); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := s.take(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.endDay()
+	}
+	m := Manifest{Absent: g.absent, NotInChain: g.unlisted, Altered: g.altered, Missing: g.missing}
+	return errors.Join(err, m.Whole())
+}
+
+// budgetVersion names a budget in a version of a policy.
+type budgetVersion struct {
+	policyID string
+	version  int
+	ruleID   string
+}
+
+type limit struct {
+	used     *spend.Total
+	count    *int64
+	currency string
+}
+
+// sumKey tells the lines of a day apart.
+type sumKey struct {
+	policyID, ruleID, currency, agentID string
+	window                              spend.Counter // a rolling one without its bucket
+}
+
+// held is what a window, or a bucket of a rolling one, holds.
+type held struct {
+	spend.Usage
+	endMS int64
+	peak  spend.Usage // of the counter without a bucket: the most that a rolling window held on the day
+}
+
+// summing goes through checks in the order of time. It keeps the lines of a day, and windows
+// until they end.
+type summing struct {
+	limits    map[budgetVersion]limit
+	day, from verify.Day
+	lines     map[sumKey]*Sum
+	windows   map[spend.Counter]*held
+	write     func(*Sum) error
+}
+
+// policy notes the limits of a version.
+func (s *summing) policy(p verify.PolicyVersion, encoded []byte) error {
+	fields, err := chain.ParseFields(nil, encoded)
+	if err != nil {
+		return err
+	}
+	var rules []struct {
+		ID         string `json:"rule_id"`
+		Type       string `json:"rule_type"`
+		Parameters struct {
+			Limit    json.Number `json:"limit"`
+			MaxCount *int64      `json:"max_count"`
+			Currency string      `json:"currency"`
+		} `json:"parameters"`
+	}
+	if len(fields) != len(chain.PolicyColumns()) || json.Unmarshal(fields[slices.Index(chain.PolicyColumns(), "rules")], &rules) != nil {
+		return fmt.Errorf("version %d of policy %q cannot be read: see audit verify", p.Version, p.PolicyID)
+	}
+	for _, rule := range rules {
+		if rule.Type != "budget" {
+			continue
+		}
+		one := limit{count: rule.Parameters.MaxCount, currency: rule.Parameters.Currency}
+		if a, err := spend.ParseAmount(rule.Parameters.Limit.String()); err == nil {
+			one.used = new(a.Total())
+		}
+		s.limits[budgetVersion{p.PolicyID, p.Version, rule.ID}] = one
+	}
+	return nil
+}
+
+// take adds a check.
+func (s *summing) take(r *row) error {
+	c, last := r.check, r.course.Last()
+	if day := verify.DayOf(c.ID); day != s.day {
+		if err := s.endDay(); err != nil {
+			return err
+		}
+		s.day = day
+	}
+	if !c.TakesOutcome() {
+		return nil
+	}
+	whole := s.line(sumKey{policyID: c.Action.PolicyID, currency: c.Action.Currency, agentID: c.Action.AgentID}, c)
+	if c.Decision.Effect != spend.Allow {
+		if last != nil && last.Status == spend.Executed {
+			whole.Unapproved = whole.Unapproved.Plus(last.Amount.Total())
+		}
+		return nil
+	}
+	if !last.Frees() {
+		whole.add(c, last.Moved(c).Total(), 1)
+	}
+	for i := range c.Charges {
+		s.charge(c, &c.Charges[i], last)
+	}
+	return nil
+}
+
+func (s *Sum) add(c *spend.Check, amount spend.Total, checks int64) {
+	s.Checks += checks
+	s.Amount = s.Amount.Plus(amount)
+	if c.UsesApproval() {
+		s.Approved = s.Approved.Plus(amount)
+	}
+}
+
+func (s *summing) line(k sumKey, c *spend.Check) *Sum {
+	one := s.lines[k]
+	if one == nil {
+		one = &Sum{Day: s.day.String(), AgentID: k.agentID, PolicyID: k.policyID, RuleID: k.ruleID, Currency: k.currency}
+		s.lines[k] = one
+	}
+	return one
+}
+
+// charge adds what a check took from a budget, as its last report corrected it.
+func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) {
+	by := s.limits[budgetVersion{c.Action.PolicyID, c.Decision.PolicyVersion, ch.RuleID}]
+	k := sumKey{policyID: c.Action.PolicyID, ruleID: ch.RuleID, agentID: c.Action.AgentID, window: ch.Counter}
+	if ch.Counter.BucketMS > 0 {
+		k.window.StartMS = 0
+	}
+	if !ch.NoCurrency {
+		k.currency = cmp.Or(by.currency, c.Action.Currency)
+	}
+	effect := last.Effect(ch)
+	amount := spend.Total{}
+	if !ch.NoCurrency {
+		amount, _ = ch.Amount.Total().Plus(effect.Over).Minus(effect.Back) // no more is given back than was taken
+	}
+	one := s.line(k, c)
+	one.Since, one.Per, one.Limit, one.MaxCount = ch.Since, ch.Subject, by.used, by.count
+	if k.window.StartMS > 0 {
+		one.WindowStart = time.UnixMilli(k.window.StartMS)
+	}
+	one.add(c, amount, 1-effect.Count)
+	s.hold(ch, spend.Usage{Used: amount, Count: 1 - effect.Count})
+}
+
+// hold adds to the window, and to the most that a rolling one held.
+func (s *summing) hold(ch *spend.Charge, u spend.Usage) {
+	at := func(c spend.Counter) *held {
+		h := s.windows[c]
+		if h == nil {
+			h = &held{}
+			s.windows[c] = h
+		}
+		h.endMS = max(h.endMS, ch.EndMS)
+		if ch.EndMS == 0 {
+			h.endMS = 1<<63 - 1
+		}
+		return h
+	}
+	one := at(ch.Counter)
+	one.Usage = plus(one.Usage, u)
+	if ch.Counter.BucketMS == 0 {
+		return
+	}
+	whole := ch.Counter
+	whole.StartMS = 0
+	now, bucket := spend.Usage{}, ch.Counter
+	for range spend.RollingBuckets + 1 {
+		if h := s.windows[bucket]; h != nil {
+			now = plus(now, h.Usage)
+		}
+		bucket.StartMS -= bucket.BucketMS
+	}
+	h := at(whole)
+	if h.peak.Used.Cmp(now.Used) < 0 {
+		h.peak.Used = now.Used
+	}
+	h.peak.Count = max(h.peak.Count, now.Count)
+}
+
+func plus(a, b spend.Usage) spend.Usage {
+	return spend.Usage{Used: a.Used.Plus(b.Used), Count: a.Count + b.Count}
+}
+
+// endDay writes the lines of the day, and forgets the windows that have ended.
+func (s *summing) endDay() error {
+	keys := make([]sumKey, 0, len(s.lines))
+	for k := range s.lines {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b sumKey) int {
+		return cmp.Or(cmp.Compare(a.policyID, b.policyID), cmp.Compare(a.ruleID, b.ruleID), cmp.Compare(a.currency, b.currency),
+			cmp.Compare(a.agentID, b.agentID), cmp.Compare(s.lines[a].Since, s.lines[b].Since), cmp.Compare(a.window.StartMS, b.window.StartMS),
+			cmp.Compare(s.lines[a].Per, s.lines[b].Per))
+	})
+	for _, k := range keys {
+		one := s.lines[k]
+		if h := s.windows[k.window]; h != nil {
+			u := h.Usage
+			if k.window.BucketMS > 0 {
+				u = h.peak
+			}
+			one.WindowAmount, one.WindowChecks = u.Used, u.Count
+		}
+		if s.day < s.from {
+			continue
+		}
+		if err := s.write(one); err != nil {
+			return err
+		}
+	}
+	clear(s.lines)
+	end := s.day.Range().High.Time().Add(-audit.KeepCounters).UnixMilli()
+	for c, h := range s.windows {
+		if h.peak = (spend.Usage{}); h.endMS <= end {
+			delete(s.windows, c)
+		}
+	}
+	return nil
+}

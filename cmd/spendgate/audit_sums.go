@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"time"
+
+	"spendgate/audit/export"
+)
+
+func auditSumsCommand() command {
+	return command{
+		name: "sums", summary: "sum up what passed, by policy, budget, agent and day, against the limits", setup: auditSums,
+		details: "Recomputed from the recorded checks and their outcomes, not read from counters: what was given back is not in it. Lines\n" +
+			"without a budget are of the policy as a whole. WINDOW is what the budget's window holds at the end of the day, over all\n" +
+			"agents; of a rolling window the most that it held on the day. APPROVED passed by an approval. Days are UTC. Reads the database\n" +
+			"of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, from its beginning. Fails, having printed, if archived days\n" +
+			"are absent or the record is not as it was written.",
+	}
+}
+
+func auditSums(flags *flag.FlagSet) action {
+	from, to := timeFlag{}, timeFlag{last: true}
+	format := ""
+	flags.Var(&from, "from", "only days from this `DATE` on")
+	flags.Var(&to, "to", "only days up to this `DATE`, all of it")
+	flags.Func("format", "`FORMAT`: table, which is the default, csv or jsonl", func(text string) error {
+		if format = text; format != "table" && format != string(export.CSV) && format != string(export.JSONL) {
+			return errors.New("must be table, csv or jsonl")
+		}
+		return nil
+	})
+	archives := flags.String("archive", "", "the archives of what was detached are in `DIR`")
+	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")
+	return func(ctx context.Context, p process, _ []string) error {
+		if !to.at.IsZero() && to.at.Before(from.at) {
+			return usageError{text: "--from must not be later than --to"}
+		}
+		record, done, err := openRecord(ctx, p, *dataDir, exportConnections)
+		if err != nil {
+			return err
+		}
+		defer done()
+		o := export.Options{Record: record, From: from.at, To: to.at, Format: export.Format(format), Archives: *archives}
+		if format == "" || format == "table" {
+			return writeSums(ctx, p, o)
+		}
+		out := bufio.NewWriterSize(p.stdout, 1<<16)
+		err = export.WriteSums(ctx, out, o)
+		return errors.Join(out.Flush(), err)
+	}
+}
+
+// writeSums prints a table.
+func writeSums(ctx context.Context, p process, o export.Options) error {
+	table := newTable(p.stdout)
+	_, _ = fmt.Fprintln(table, "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE") // Flush reports the error
+	err := export.Sums(ctx, o, func(s *export.Sum) error {
+		money := func(amount string) string {
+			if s.Currency == "" {
+				return "-"
+			}
+			return amount + " " + printable(s.Currency)
+		}
+		budget, per, window, start, limits, state := "-", "-", "-", "-", "-", "-"
+		if s.RuleID != "" {
+			budget, per, window = printable(s.RuleID), printable(s.Per), strconv.FormatInt(s.WindowChecks, 10)
+			if s.Currency != "" {
+				window = s.WindowAmount.String() + " in " + window
+			}
+			limits, state = limitText(s), "within"
+			if s.Above() {
+				state = "above"
+			}
+		}
+		if !s.WindowStart.IsZero() {
+			start = s.WindowStart.UTC().Format(time.RFC3339)
+		}
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID),
+			s.Checks, money(s.Amount.String()), money(s.Approved.String()), start, window, limits, state)
+		return err
+	})
+	return errors.Join(table.Flush(), err)
+}
+
+func limitText(s *export.Sum) string {
+	text := ""
+	if s.Limit != nil {
+		text = s.Limit.String()
+	}
+	if s.MaxCount != nil {
+		text += " in " + strconv.FormatInt(*s.MaxCount, 10)
+	}
+	return text
+}
