@@ -251,3 +251,19 @@ func TestSums(t *testing.T) {
 	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").has(t, 0, "day,policy_id")
 	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
 }
+
+// What became of a check, and who was asked, is printed with it.
+func TestShowHasTheCourse(t *testing.T) {
+	s := tell(t)
+	show := func(counterparty string, args ...string) result {
+		return s.audit(t, append([]string{"show", s.checks[counterparty]}, args...)...)
+	}
+	show("c-redeemed").has(t, 0, "allow, then executed", "Redemption", "redemption_id       rdm_", "by                  till", "In doubt", "note                no answer", "Outcome", "25.50 USD")
+	show("c-redeemed", "--json").has(t, 0, `"redemption": {`, `"redemption_id": "rdm_`, `"note": "no answer"`, `"status": "executed"`)
+	if r := show("c-redeemed", "--json"); strings.Contains(r.stdout, `"report": 0`) {
+		t.Errorf("a redemption is shown as a report: %s", r.stdout)
+	}
+	show("c-approved-60").has(t, 0, "people asked        2, 1 of support")
+	show("c-approved-60"+s.with("c-approved-60")).has(t, 0, "people asked        2, 1 of support")
+	show("c-approved-60", "--json").has(t, 0, `"group": "support"`)
+}

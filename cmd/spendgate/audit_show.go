@@ -123,6 +123,7 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		if r.Approval, err = optional(snapshot.Approval(ctx, asked)); err != nil {
 			return nil, err
 		}
+		l.addTerms(ctx, r)
 	}
 	if r.Policy, err = optional(snapshot.Policy(ctx, r.Check.Action.PolicyID, r.Check.Decision.PolicyVersion)); err != nil {
 		return nil, err
@@ -133,6 +134,25 @@ func reportOfFleet(ctx context.Context, p process, archives string, id spend.ID)
 		}
 	}
 	return r, nil
+}
+
+// addTerms adds to the approval what its check asks for, which the approval's row has in part. A
+// check that cannot be read, or is in an archive that is not at hand, leaves that out.
+func (l *lookup) addTerms(ctx context.Context, r *checkreport.Report) {
+	asker := r.Check
+	if r.Approval != nil && r.Approval.Check.ID != asker.ID {
+		of := &lookup{l.snapshot, l.archives, r.Approval.Check.ID}
+		row, _, err := of.row(ctx, true)
+		if err != nil {
+			return
+		}
+		if asker, _, err = chain.ParseCheck(row); err != nil {
+			return
+		}
+	}
+	if r.Approval != nil && asker.Approval != nil {
+		r.Approval.Check.Approval.From, r.Approval.Check.Approval.ExcludeAuthor = asker.Approval.From, asker.Approval.ExcludeAuthor
+	}
 }
 
 // readMetadata reads the keys that rules know out of the text, unless somebody

@@ -42,7 +42,10 @@ func (r *Report) writeApproval(p *printer) {
 			p.text("note", d.Note)
 		}
 	}
-	p.line("people asked", fmt.Sprint(a.Check.Approval.Required))
+	p.line("people asked", fmt.Sprint(a.Check.Approval.Required)+groupsAsked(a.Check.Approval))
+	if a.Check.Approval.ExcludeAuthor {
+		p.line("but not", "who wrote the version of the policy")
+	}
 	p.line("expires at", a.ExpiresAt.Format(timeForm))
 	if !a.ApprovedAt.IsZero() {
 		p.line("use by", a.UseBy().Format(timeForm))
@@ -50,6 +53,15 @@ func (r *Report) writeApproval(p *printer) {
 	if !a.UsedBy.IsZero() {
 		p.line("used by", a.UsedBy.Text(spend.PrefixCheck))
 	}
+}
+
+// groupsAsked says how many of the people must be of a group.
+func groupsAsked(asked *spend.Approval) string {
+	text := ""
+	for _, g := range asked.From {
+		text += fmt.Sprintf(", %d of %s", g.Required, printable(g.Group))
+	}
+	return text
 }
 
 // groupsOf returns the groups that a decision was made in, to be put behind a name.
@@ -83,6 +95,9 @@ type approvalJSON struct {
 	ExpiresAt  string         `json:"expires_at"`
 	UseBy      *string        `json:"use_by"`
 	UsedBy     *string        `json:"used_by_check_id"`
+
+	From          []spend.GroupRequired `json:"from,omitempty"`
+	ExcludeAuthor bool                  `json:"exclude_author,omitempty"`
 }
 
 type decisionJSON struct {
@@ -106,7 +121,7 @@ func (r *Report) approvalDocument() *approvalJSON {
 	form := func(t time.Time) string { return t.UTC().Format(timeForm) }
 	doc := &approvalJSON{
 		ApprovalID: a.Check.ID.Text(spend.PrefixApproval), Status: string(a.Status), Required: a.Check.Approval.Required,
-		Decisions: []decisionJSON{}, ExpiresAt: form(a.ExpiresAt),
+		Decisions: []decisionJSON{}, ExpiresAt: form(a.ExpiresAt), From: a.Check.Approval.From, ExcludeAuthor: a.Check.Approval.ExcludeAuthor,
 	}
 	if !a.ApprovedAt.IsZero() {
 		doc.UseBy = new(form(a.UseBy()))

@@ -19,7 +19,8 @@ type document struct {
 	Rule       *ruleJSON         `json:"rule"`
 	Duplicate  *string           `json:"duplicate_of"`
 	Approval   *approvalJSON     `json:"approval,omitempty"`
-	Outcomes   []json.RawMessage `json:"outcomes,omitempty"` // as they were answered
+	Redemption *redemptionJSON   `json:"redemption,omitempty"`
+	Outcomes   []json.RawMessage `json:"outcomes,omitempty"` // the reports, as they were answered
 	Record     recordJSON        `json:"record"`
 	Chain      chainJSON         `json:"chain"`
 }
@@ -88,7 +89,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		},
 		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},
 	}
-	for _, o := range r.Outcomes {
+	course := spend.CourseOf(r.Outcomes)
+	doc.Redemption = redemptionDocument(&course)
+	for _, o := range course.Reports {
 		doc.Outcomes = append(doc.Outcomes, httpapi.AppendOutcome(nil, o))
 	}
 	if c.Pass.Passed() {
@@ -110,6 +113,37 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	}
 	_, err := w.Write(escape(out.Bytes()))
 	return err
+}
+
+type redemptionJSON struct {
+	RedemptionID string     `json:"redemption_id"`
+	RedeemedAt   string     `json:"redeemed_at"`
+	Principal    string     `json:"principal"`
+	KeyID        string     `json:"key_id"`
+	InDoubt      *doubtJSON `json:"in_doubt"`
+}
+
+type doubtJSON struct {
+	At        string  `json:"at"`
+	Principal *string `json:"principal"` // null: the service
+	KeyID     *string `json:"key_id"`
+	Note      *string `json:"note"`
+}
+
+// redemptionDocument returns nil of a check that was not redeemed.
+func redemptionDocument(c *spend.Course) *redemptionJSON {
+	o := c.Redeemed
+	if o == nil {
+		return nil
+	}
+	doc := &redemptionJSON{o.ID.Text(spend.PrefixRedemption), o.ID.Time().Format(timeForm), o.Reporter(), o.KeyID, nil}
+	if d := c.Doubt; d != nil {
+		doc.InDoubt = &doubtJSON{At: d.ID.Time().Format(timeForm), Note: optional(d.Note)}
+		if d.KeyID != spend.SystemKey {
+			doc.InDoubt.Principal, doc.InDoubt.KeyID = optional(d.Reporter()), &d.KeyID
+		}
+	}
+	return doc
 }
 
 func optional(s string) *string {

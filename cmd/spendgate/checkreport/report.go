@@ -68,12 +68,27 @@ func (r *Report) becameOf() string {
 	if last.Release == spend.ReleasePending {
 		return fmt.Sprintf(", then %s (release pending)", last.Status)
 	}
+	if last.Status == spend.InDoubt {
+		return ", redeemed and then in doubt"
+	}
 	return ", then " + string(last.Status)
 }
 
-// writeOutcomes prints what was reported, if anything was.
+// writeOutcomes prints what became of the check, step by step.
 func (r *Report) writeOutcomes(p *printer) {
 	for _, o := range r.Outcomes {
+		switch o.Status {
+		case spend.Redeemed:
+			p.section("Redemption")
+			p.line("redemption_id", o.ID.Text(spend.PrefixRedemption))
+			writeBy(p, o)
+			continue
+		case spend.InDoubt:
+			p.section("In doubt")
+			p.text("note", o.Note)
+			writeBy(p, o)
+			continue
+		}
 		p.section("Outcome")
 		status := string(o.Status)
 		if o.Status == spend.Executed {
@@ -87,10 +102,19 @@ func (r *Report) writeOutcomes(p *printer) {
 		}
 		p.text("reference", o.Reference)
 		p.text("note", o.Note)
+		writeBy(p, o)
+	}
+}
+
+// writeBy prints who recorded a step, and when.
+func writeBy(p *printer, o *spend.Outcome) {
+	if o.KeyID == spend.SystemKey {
+		p.line("by", "spendgate, for nobody reported what became of it")
+	} else {
 		p.text("by", o.Reporter())
 		p.text("key_id", o.KeyID)
-		p.line("at", o.ID.Time().Format(timeForm))
 	}
+	p.line("at", o.ID.Time().Format(timeForm))
 }
 
 func (r *Report) writeRequest(p *printer) {
