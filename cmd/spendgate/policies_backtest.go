@@ -144,7 +144,11 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit, printable(budget.Currency))
 		}
 	}
-	fmt.Fprintf(out, "\n%d flips: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, r.Flips.Stricter, r.Flips.Looser, r.Flips.ToAllow)
+	noun := "flips"
+	if r.Flips.Total == 1 {
+		noun = "flip"
+	}
+	fmt.Fprintf(out, "\n%d %s: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, noun, r.Flips.Stricter, r.Flips.Looser, r.Flips.ToAllow)
 }
 
 func printFlips(ctx context.Context, out *tabwriter.Writer, api *client.Client, b *client.Backtest) error {
