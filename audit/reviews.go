@@ -29,7 +29,9 @@ type DraftApproval struct {
 	Drop    []string // budgets that may be emptied
 	Note    string   // empty when absent
 	At      time.Time
-	Now     *Approver // the key as it is now; nil when there is none
+	Now     *Approver // the key as it is now; nil when there is none, as of a session
+	Name    string    // of who had signed in (S78), as of then; empty of a key
+	Email   string
 }
 
 // Approver is an API key as it is now, as one that approves.
@@ -125,6 +127,8 @@ type DraftApprovalRequest struct {
 	By       Actor
 	Owner    string
 	Groups   []string
+	Name     string // of who has signed in; empty of a key
+	Email    string
 }
 
 // What else becomes of an approval of a draft.
@@ -168,11 +172,13 @@ type draftApprovalDetails struct {
 	Owner  string   `json:"owner,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 	Drop   []string `json:"drop_budgets,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Email  string   `json:"email,omitempty"`
 }
 
 // Details returns what is recorded with an approval of a draft, JSON.
 func (d *DraftApprovalRequest) Details(draft int64) string {
-	return jsonText(draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop})
+	return jsonText(draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email})
 }
 
 // ChangeOfDraftApproval returns the record of an approval, without its head. PostgreSQL
@@ -191,7 +197,7 @@ func DraftApprovalOf(c *Change) (a DraftApproval, draft int64, err error) {
 	}
 	return DraftApproval{
 		Version: c.Version, By: Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner},
-		Groups: kept.Groups, Drop: kept.Drop, Note: kept.Note, At: c.At,
+		Groups: kept.Groups, Drop: kept.Drop, Note: kept.Note, At: c.At, Name: kept.Name, Email: kept.Email,
 	}, kept.Draft, nil
 }
 

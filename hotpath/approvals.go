@@ -119,8 +119,8 @@ func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit
 		return nil, false, err
 	}
 	by.KeyID, by.Principal = access.key.name, access.principal()
-	d.By = by
-	access.decides(&d)
+	d.By, d.Owner, d.Groups = by, access.key.Grants.Owner, access.key.Grants.Groups
+	d.Name, d.Email = access.person()
 	outcome, err := a.store.Decide(ctx, d)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: cannot record a decision: %w", ErrUnavailable, err)

@@ -129,6 +129,7 @@ func (a *Authorizer) ApproveDraft(ctx context.Context, c Access, d audit.DraftAp
 	defer cancel()
 	d.By = c.actor(a, d.By)
 	d.Owner, d.Groups = c.key.Grants.Owner, c.key.Grants.Groups
+	d.Name, d.Email = c.person()
 	outcome, err := a.store.ApproveDraft(stored, d)
 	if errors.Is(err, audit.ErrNotFound) {
 		return nil, false, a.noDraft(stored, d.PolicyID)

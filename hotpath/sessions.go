@@ -62,12 +62,12 @@ func (a Access) Session() *audit.Session {
 	return a.key.session
 }
 
-// decides says who makes a decision.
-func (a Access) decides(d *audit.DecisionRequest) {
-	d.Owner, d.Groups = a.key.Grants.Owner, a.key.Grants.Groups
-	if s := a.key.session; s != nil {
-		d.Name, d.Email = s.Name, s.Email
+// person returns the name and the e-mail of who has signed in; empty of a key.
+func (a Access) person() (name, email string) {
+	if s := a.Session(); s != nil {
+		return s.Name, s.Email
 	}
+	return "", ""
 }
 
 // SignIn begins the session of a person whom the provider has named, and returns its token,

@@ -158,3 +158,43 @@ func TestSessionsAsk(t *testing.T) {
 		}
 	})
 }
+
+// An approval of a draft with a session is the person's, on record as of then, and counts
+// when the session is over.
+func TestSessionsApproveDrafts(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx, n := t.Context(), f.nodes[0]
+		p := &audit.Policy{PolicyID: "asks", Name: "asks", Rules: plainRules, Changes: `{"required":1}`}
+		if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, p, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		as := func(name string, scopes spend.Scopes) (hotpath.Access, spend.ID) {
+			token, s := f.signedIn(0, name, spend.Grants{Scopes: scopes})
+			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return access, s.ID
+		}
+		author, _ := as("ana", spend.PoliciesWrite)
+		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules}
+		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil); err != nil {
+			t.Fatal(err)
+		}
+		ana, _ := as("ana", spend.ApprovalsDecide)
+		if _, _, err := n.ApproveDraft(ctx, ana, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err, hotpath.ErrDraftAuthor) {
+			t.Errorf("who put the draft approves it: %v", err)
+		}
+		bo, session := as("bo", spend.ApprovalsDecide)
+		if _, _, err := n.ApproveDraft(ctx, bo, audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.EndSession(ctx, audit.Actor{}, session); err != nil {
+			t.Fatal(err)
+		}
+		r, err := n.Review(ctx, "asks")
+		if err != nil || len(r.Approvals) != 1 || len(r.Counted(nil)) != 1 || r.Approvals[0].Name != "bo" || r.Approvals[0].Email != "bo@example.com" {
+			t.Errorf("approved by %+v, %v", r, err)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ type Dev struct {
 
 // StartDev compiles the service and starts a single node, all in dir, and waits
 // until it has made its keys and policies. Kill ends it.
-func StartDev(ctx context.Context, dir string, o BuildOptions) (*Dev, error) {
+func StartDev(ctx context.Context, dir string, o BuildOptions, more ...Settings) (*Dev, error) {
 	binary, err := Build(ctx, dir, o)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,11 @@ func StartDev(ctx context.Context, dir string, o BuildOptions) (*Dev, error) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the node: %w", err)
 	}
-	n, err := NewNode(binary, "dev", "dev", data, Settings{"DATA_DIR": data})
+	settings := Settings{"DATA_DIR": data}
+	for _, m := range more {
+		maps.Copy(settings, m)
+	}
+	n, err := NewNode(binary, "dev", "dev", data, settings)
 	if err != nil {
 		return nil, err
 	}

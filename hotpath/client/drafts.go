@@ -44,7 +44,9 @@ func (d *Draft) accept(from reply) error {
 // DraftApproval is that a person approves a draft.
 type DraftApproval struct {
 	Principal     string    `json:"principal"`
-	KeyID         string    `json:"key_id"`
+	Name          string    `json:"name,omitempty"` // of who had signed in (S78), as of then
+	Email         string    `json:"email,omitempty"`
+	KeyID         string    `json:"key_id"` // or the session_id
 	Note          string    `json:"note,omitempty"`
 	At            Timestamp `json:"at"`
 	PolicyVersion int       `json:"policy_version"` // in force then

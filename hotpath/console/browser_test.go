@@ -11,7 +11,18 @@ import (
 
 // The console in a browser, with a node: browser/console.test.mjs. None of it may be
 // skipped.
-func TestBrowser(t *testing.T) {
+func TestBrowser(t *testing.T) { inBrowser(t, "browser/console.test.mjs", fleet.Settings{}) }
+
+// Signing in with a provider, in a browser: browser/sign-in.test.mjs.
+func TestBrowserSignsIn(t *testing.T) {
+	address, err := fleet.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBrowser(t, "browser/sign-in.test.mjs", startProvider(t, address))
+}
+
+func inBrowser(t *testing.T, tests string, settings fleet.Settings) {
 	modules := os.Getenv("TEST_NODE_MODULES")
 	if modules == "" {
 		t.Skip("NOTICE: TEST_NODE_MODULES is not set; deploy/npm/install.sh installs what drives the browser and prints its value")
@@ -20,7 +31,7 @@ func TestBrowser(t *testing.T) {
 	if err != nil {
 		t.Skip("NOTICE: no chromium, so the console is not tested in a browser")
 	}
-	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"})
+	node, err := fleet.StartDev(t.Context(), t.TempDir(), fleet.BuildOptions{Version: "test"}, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +40,7 @@ func TestBrowser(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", "browser/console.test.mjs")
+	c := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", tests)
 	c.Env = append(os.Environ(), "TEST_CHROMIUM="+chromium, "SPENDGATE_API_URL="+node.API, "SPENDGATE_API_KEY="+node.Key, "SPENDGATE_ADMIN_KEY="+node.AdminKey)
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {

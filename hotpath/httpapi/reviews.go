@@ -77,6 +77,8 @@ func appendReview(dst []byte, r *audit.Review) []byte {
 func appendDraftApproval(dst []byte, a *audit.DraftApproval, counts bool) []byte {
 	o := newObject(dst)
 	o.text("principal", a.By.Principal)
+	o.given("name", a.Name)
+	o.given("email", a.Email)
 	o.text("key_id", a.By.KeyID)
 	o.optional("note", a.Note)
 	o.time("at", a.At)

@@ -85,6 +85,9 @@ export interface Draft extends Omit<Policy, "version" | "updated_at"> {
 
 export interface DraftApproval {
   principal: string;
+  /** Of who had signed in, as of then. */
+  name?: string;
+  email?: string;
   key_id: string;
   note: string | null;
   at: Timestamp;

@@ -31,10 +31,10 @@ export function SignIn({ route }) {
   const [provider, setProvider] = useState(null);
   useEffect(() => {
     if (code) return;
-    get("/console/session", { keys: {} }).catch(() => null).then(async (is) => {
+    const keys = { cookie: true };
+    get("/console/session", { keys }).catch(() => null).then(async (is) => {
       setProvider(is?.sign_in ?? null);
       if (!is?.session) return;
-      const keys = { cookie: true };
       const key = await get("/v1/keys/self", { keys }).catch((e) => e.status !== 401 && setError(e));
       if (key) setSession({ ...keys, key });
     });

@@ -419,6 +419,8 @@ class DraftApproval:
     note: str | None = None
     groups: list[str] = field(default_factory=list)
     drop_budgets: list[str] = field(default_factory=list)
+    name: str | None = None  # of who had signed in, as of then
+    email: str | None = None
 
 
 @dataclass(frozen=True)
