@@ -18,7 +18,7 @@ const startsNode = "make run\n"
 // reads them: each finds what the examples of those before left.
 var executed = []string{
 	"README.md", "deploy/TOUR.md", "hotpath/client/README.md", "hotpath/webhook/README.md", "cmd/spendgate/mcp/README.md", "deploy/METRICS.md",
-	"deploy/MAINTENANCE.md", "deploy/RUNBOOK.md", "deploy/PAYMENTS.md",
+	"deploy/MAINTENANCE.md", "deploy/AUDITORS.md", "deploy/RUNBOOK.md", "deploy/PAYMENTS.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.
