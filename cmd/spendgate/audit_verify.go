@@ -71,7 +71,7 @@ func (v verification) run(ctx context.Context, p process) (s verify.Summary, err
 	if err != nil {
 		return s, err
 	}
-	show := &progress{out: p.stderr}
+	show := &progress{out: p.stderr, last: time.Now()}
 	o := verify.Options{
 		From: v.from.at, To: v.to.at, Archives: v.archives, Workers: v.workers, Progress: show.at,
 		Found: func(f verify.Finding) { fmt.Fprintln(p.stdout, f) }, //nolint:errcheck // the count at the end tells
