@@ -43,9 +43,11 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	late.RedeemBy = now().Add(-time.Minute)
 	another := redemption(f, checks[3])
 	another.Once = redeemed.Once
+	skips := step(f, checks[0], 2, spend.Voided)
+	skips.Number = 2
 	for _, refused := range []*spend.Outcome{
 		redemption(f, checks[0]), redemption(f, checks[1]), step(f, checks[0], 2, spend.Redeemed), step(f, checks[1], 2, spend.Redeemed), late, another,
-		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), step(f, checks[1], 2, spend.InDoubt), step(f, checks[2], 1, spend.InDoubt),
+		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), skips, step(f, checks[1], 2, spend.InDoubt), step(f, checks[2], 1, spend.InDoubt),
 	} {
 		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
 	}
@@ -70,6 +72,33 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	redeemed.Check, redeemed.RedeemBy = nil, time.Time{}
 	if len(steps) != 3 || !reflect.DeepEqual(steps[0], redeemed) || steps[1].Status != spend.InDoubt || steps[2].Number != 1 {
 		t.Errorf("steps: %+v", steps)
+	}
+}
+
+// redemptionsTogether: steps of several checks in one commit change what is noted of their
+// own checks alone.
+func redemptionsTogether(t *testing.T, s Subject) {
+	f := fence(t, s)
+	var checks []*spend.Check
+	for range 7 {
+		checks = append(checks, newCheck(f))
+	}
+	mustCommit(t, s, checks...)
+	open, due, closed, plain, under, last := checks[0], checks[1], checks[2], checks[3], checks[4], checks[5]
+	settled := checks[6]
+	mustReport(t, s, redemption(f, open), redemption(f, due), redemption(f, closed), report(f, settled, 1, spend.Failed, true))
+	redeemed := redemption(f, under)
+	redeemed.Once = spend.OnceHash("", "order 1")
+	mustReport(t, s, step(f, due, 2, spend.InDoubt), step(f, closed, 2, spend.Voided), report(f, plain, 1, spend.Voided, true), redeemed, redemption(f, last),
+		report(f, settled, 2, spend.Voided, true))
+	if d, err := s.Doubts(t.Context(), 9); err != nil || d.InDoubt != 1 || len(d.Due) != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if n := s.Count(t, "SELECT count(*) FROM redemptions_open"); n != 4 {
+		t.Errorf("%d are noted to be without an outcome, want 4", n)
+	}
+	if n := s.Count(t, "SELECT count(*) FROM redemption_keys"); n != 1 {
+		t.Errorf("%d lasting keys, want 1", n)
 	}
 }
 

@@ -95,6 +95,7 @@ func checkTests() []test {
 		{"UseFollows", useFollows},
 		{"OutcomesRace", outcomesRace},
 		{"RedemptionsAreSteps", redemptionsAreSteps},
+		{"RedemptionsTogether", redemptionsTogether},
 		{"RedemptionsRace", redemptionsRace},
 		{"ReleasedPasses", releasedPasses},
 		{"DeploymentIsNamed", deploymentIsNamed},

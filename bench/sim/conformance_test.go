@@ -44,6 +44,10 @@ func TestConformance(t *testing.T) {
 					return len(slices.DeleteFunc(slices.Clone(m.checks), func(c *spend.Check) bool { return !c.Violation() }))
 				case strings.HasSuffix(query, "FROM checks"):
 					return len(m.checks)
+				case strings.HasSuffix(query, "FROM redemptions_open"):
+					return m.redemptions(func(c spend.Course) bool { return c.Reports == nil })
+				case strings.HasSuffix(query, "FROM redemption_keys"):
+					return m.redemptions(func(c spend.Course) bool { return !c.Redeemed.Once.IsZero() })
 				case strings.HasSuffix(query, "FROM batches"):
 					return m.batches(strings.Contains(query, "max(seq)"))
 				}

@@ -68,6 +68,16 @@ func (m *memory) Doubts(ctx context.Context, limit int) (d audit.Doubts, err err
 	return d, ended(ctx)
 }
 
+// redemptions counts redeemed checks, with mu held.
+func (m *memory) redemptions(which func(spend.Course) bool) (n int) {
+	for _, steps := range m.outcomes {
+		if c := spend.CourseOf(steps); c.Redeemed != nil && which(c) {
+			n++
+		}
+	}
+	return n
+}
+
 // outcome returns the one with that ID, with mu held.
 func (m *memory) outcome(id spend.ID) *spend.Outcome {
 	for _, all := range m.outcomes {

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/audittest"
+	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
+)
+
+// redemption is the first step of a check, which may be redeemed for a minute.
+func redemption(of *spend.Check) *spend.Outcome {
+	return &spend.Outcome{
+		ID: spend.NewOutcomeID(time.Now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1", RequestID: "req_1",
+		Fence: of.Fence, Check: of, RedeemBy: time.Now().Add(time.Minute),
+	}
+}
+
+// TestDoubtsAreDue: what was redeemed 15 minutes ago is due, the oldest first, unless it is
+// in doubt already.
+func TestDoubtsAreDue(t *testing.T) {
+	url := fleet.TestSchema(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	var all []spend.ID
+	for i := range 4 {
+		c := minimal(f)
+		if err := audittest.RecordAll(t.Context(), s, []*spend.Check{c}, redemption(c)); err != nil {
+			t.Fatal(err)
+		}
+		statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '%d seconds' WHERE check_id = '%s'", 870+20*i, c.ID.Text("")))
+		all = append(all, c.ID)
+	}
+	statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET doubted_at = now() WHERE check_id = '%s'", all[2].Text("")))
+	for limit, want := range map[int][]spend.ID{0: {}, 9: {all[3]}} {
+		if d, err := s.Doubts(t.Context(), limit); err != nil || d.InDoubt != 1 || !slices.Equal(d.Due, want) {
+			t.Errorf("up to %d: %+v, %v, want %v", limit, d, err, want)
+		}
+	}
+	statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '1 hour', doubted_at = NULL WHERE check_id = '%s'", all[2].Text("")))
+	for limit, want := range [][]spend.ID{{}, {all[2]}, {all[2], all[3]}, {all[2], all[3]}} {
+		if d, err := s.Doubts(t.Context(), limit); err != nil || d.InDoubt != 0 || !slices.Equal(d.Due, want) {
+			t.Errorf("up to %d: %+v, %v, want %v", limit, d, err, want)
+		}
+	}
+}
+
+// TestRestoredIsNotRedeemed: a check from before a restore may have been redeemed after the
+// backup (G14).
+func TestRestoredIsNotRedeemed(t *testing.T) {
+	url := fleet.OwnTestDatabase(t) // nodes are sessions of the same database
+	s := open(t, url, true)
+	before := minimal(newFence(t, s))
+	if err := s.Commit(t.Context(), []*spend.Check{before}, nil, audittest.Link(1, before)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	_, err := BeginRestored(t.Context(), url)
+	for until := time.Now().Add(10 * time.Second); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
+		_, err = BeginRestored(t.Context(), url)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, url, false)
+	f := newFence(t, s)
+	o := redemption(before)
+	o.Fence = f
+	if _, refused := errors.AsType[*audit.ReportedError](audittest.RecordAll(t.Context(), s, nil, o)); !refused {
+		t.Error("a check from before the restore was redeemed")
+	}
+	after := minimal(f)
+	if err := audittest.RecordAll(t.Context(), s, []*spend.Check{after}, redemption(after)); err != nil {
+		t.Errorf("a check from after it: %v", err)
+	}
+}
