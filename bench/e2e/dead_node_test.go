@@ -2,7 +2,11 @@ package e2e_test
 
 import (
 	"bytes"
+	"net/http"
 	"testing"
+	"time"
+
+	"spendgate/bench/fleet"
 )
 
 // withoutSync returns the length of a commit's call without the last message,
@@ -54,5 +58,49 @@ func (s *suite) locksOfDeadNode(t *testing.T) {
 	s.answeredWithin(t, resumeIn, s.client(1), s.action("85"))
 	if n := mine(); n != 0 {
 		t.Errorf("%d sessions of the dead node hold locks in a new epoch", n)
+	}
+}
+
+// F126, G14: a node is killed between the commit of a redemption and its answer. The retry
+// with the same Idempotency-Key is answered with it, and nobody else is.
+func (s *suite) redemptionOfDeadNode(t *testing.T) {
+	action := s.action("86")
+	id := check(t, s.client(0), action).Result().CheckID
+	_, raw, err := s.Nodes[0].Admin(s.AdminKey).CreateKeyOf(t.Context(), "psp", 1000, "executor")
+	act(t, err)
+	s.issued = append(s.issued, raw)
+	redeem := func(n *fleet.Node, idempotencyKey string) fleet.Answer {
+		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{ // its error is that of no answer
+			"amount": action.Amount, "currency": action.Currency, "counterparty": action.Counterparty, "idempotency_key": idempotencyKey,
+		})
+		return answer
+	}
+	d := s.distant(t)
+	d.network.Delay(20 * time.Millisecond) // the answer of the commit comes later than it is held
+	d.network.HoldWithin(func(chunk []byte) int {
+		if bytes.Contains(chunk, []byte("commit_checks")) {
+			go d.network.HoldAnswers()
+		}
+		return -1
+	})
+	answered := make(chan fleet.Answer, 1)
+	go func() { answered <- redeem(d.Node, "one") }()
+	recorded := func() (n int) {
+		act(t, s.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE 'chk_' || replace(check_id::text, '-', '') = $1", id).Scan(&n))
+		return n
+	}
+	eventually(t, patience, "the redemption is recorded, and its answer kept back", func() bool { return recorded() == 1 && d.network.Kept() })
+	act(t, d.Kill())
+	if first := <-answered; first.Status == http.StatusOK {
+		t.Errorf("answered before it died: %s", first)
+	}
+	if again := redeem(s.Nodes[0], "one"); again.Status != http.StatusOK || !again.Replayed() {
+		t.Errorf("its retry: %s", again)
+	}
+	if other := redeem(s.Nodes[1], "two"); other.ErrorCode() != "check_already_redeemed" {
+		t.Errorf("another: %s", other)
+	}
+	if n := recorded(); n != 1 {
+		t.Errorf("%d redemptions are recorded", n)
 	}
 }
