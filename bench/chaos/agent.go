@@ -33,16 +33,17 @@ type habit struct {
 
 func habits() []habit {
 	return []habit{
-		{10, (*agent).actOnce},
+		{8, (*agent).actOnce},
 		{11, (*agent).spend},
 		{12, (*agent).actWithKey},
-		{6, (*agent).report},
+		{5, (*agent).report},
+		{4, (*agent).redeem},
 		{3, (*agent).askPeople},
 		{10, (*agent).actFromSeveralSides},
 		{10, (*agent).keyFromSeveralSides},
 		{7, (*agent).reuseKey},
 		{9, (*agent).repeat},
-		{6, (*agent).contest},
+		{5, (*agent).contest},
 		{4, (*agent).simulate},
 		{4, (*agent).read},
 		{4, (*agent).useVolatileKey},

@@ -54,6 +54,9 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Outcomes, err = query(ctx, s, outcomesSQL, pgx.RowToStructByPos[judge.Outcome]); err != nil {
 		return err
 	}
+	if h.Redemptions, err = query(ctx, s, redemptionsSQL, pgx.RowToStructByPos[judge.Redemption]); err != nil {
+		return err
+	}
 	h.Decisions, err = query(ctx, s, "SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')", pgx.RowToStructByPos[judge.Decision])
 	if err != nil {
 		return err
@@ -90,7 +93,11 @@ const (
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, number,
-	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes ORDER BY check_id, number`
+	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes WHERE number > 0 ORDER BY check_id, number`
+
+	redemptionsSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
+	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id, encode(once, 'hex')
+	FROM outcomes WHERE number = 0 ORDER BY check_id, step`
 
 	violationsSQL = `SELECT 'chk_' || replace(id::text, '-', ''), policy_id, policy_version, latency_ms, ` + actionType + `, ` + decision + `,
 	` + confidence + `, amount::text, currency, agent_id, counterparty, rule_id, rule_description FROM violations ORDER BY id`

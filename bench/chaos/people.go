@@ -38,16 +38,25 @@ func (a *agent) atOnce(all []outgoing) {
 	sending.Wait()
 }
 
+// granted takes some allowed check, mostly never to return to it.
+func (a *agent) granted() (c granted, found bool) {
+	if len(a.open) == 0 {
+		return c, false
+	}
+	n := a.rng.IntN(len(a.open))
+	c = a.open[n]
+	if a.rng.IntN(4) > 0 {
+		a.open = append(a.open[:n:n], a.open[n+1:]...)
+	}
+	return c, true
+}
+
 // report tells what became of an allowed check, by one or more reporters, and
 // asks for the same action again.
 func (a *agent) report() {
-	if len(a.open) == 0 {
+	c, found := a.granted()
+	if !found {
 		return
-	}
-	n := a.rng.IntN(len(a.open))
-	c := a.open[n]
-	if a.rng.IntN(4) > 0 { // else it is reported again later
-		a.open = append(a.open[:n:n], a.open[n+1:]...)
 	}
 	said := a.outcome()
 	reports := make([]outgoing, 1+a.rng.IntN(3))

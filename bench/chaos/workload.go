@@ -30,6 +30,7 @@ type workload struct {
 	limited    []apiKey
 	executor   apiKey
 	approvers  []apiKey
+	gateways   []apiKey
 	thinkTime  time.Duration // of an agent, on average
 	going      context.Context
 	grace      context.Context // ends finishIn after going
@@ -71,6 +72,13 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 			return nil, err
 		}
 		w.approvers = append(w.approvers, k)
+	}
+	for range 2 {
+		k, err := w.newKey(plenty, "gateway")
+		if err != nil {
+			return nil, err
+		}
+		w.gateways = append(w.gateways, k)
 	}
 	for range volatileKeys {
 		if err := w.admin.issue(); err != nil {

@@ -148,7 +148,7 @@ func (x *explorer) record(s *state, i int) {
 	}
 	t := *s
 	switch c.state {
-	case txnSent, txnEntered, txnUsing:
+	case txnSent, txnEntered, txnUsing, txnOvertaken: // the last is of reports
 		return
 	case txnCommitted:
 		x.committed(&t, i)

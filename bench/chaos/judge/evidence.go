@@ -24,6 +24,7 @@ type evidence struct {
 	policies   map[policyVersion]*program
 	outcomes   map[string][]*Outcome // by check
 	reports    map[string][]*Op      // of outcomes, by check
+	courses    map[string]*course    // by check
 	findings   []Finding
 }
 
@@ -49,7 +50,7 @@ func gather(h *History) (*evidence, error) {
 	e := &evidence{
 		History: h, alike: make(map[string][]*check), rows: make(map[string]*Row), recorded: make(map[string][]*Row),
 		contenders: make(map[string][]*check), answers: make(map[string][]*check), policies: make(map[policyVersion]*program),
-		outcomes: make(map[string][]*Outcome), reports: make(map[string][]*Op),
+		outcomes: make(map[string][]*Outcome), courses: make(map[string]*course), reports: make(map[string][]*Op),
 	}
 	for i := range h.Ops {
 		if o := &h.Ops[i]; o.Kind == Report {

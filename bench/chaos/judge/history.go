@@ -19,8 +19,11 @@ type History struct {
 	Policies   []Policy    `json:"policies"`
 	Counters   []Counter   `json:"counters"`
 	Outcomes   []Outcome   `json:"outcomes"`
-	Decisions  []Decision  `json:"decisions"`
-	Uses       []Use       `json:"uses"`
+
+	Redemptions []Redemption `json:"redemptions,omitempty"` // in the order of the steps of each check
+
+	Decisions []Decision `json:"decisions"`
+	Uses      []Use      `json:"uses"`
 }
 
 // Run describes the run of a history.
@@ -53,6 +56,8 @@ const (
 	Post     Kind = "policy" // a new version
 	Patch    Kind = "key"    // a changed key
 	Report   Kind = "outcome"
+	Redeem   Kind = "redeem"
+	Doubt    Kind = "in-doubt"
 	Approval Kind = "approval" // an approval, read
 	Approve  Kind = "approve"
 	Deny     Kind = "deny"
@@ -65,7 +70,7 @@ type Op struct {
 	Agent    string          `json:"agent"`             // who sent it
 	Via      string          `json:"via"`               // the node it was sent to, or Balancer
 	Key      string          `json:"key,omitempty"`     // the API key's ID
-	Subject  string          `json:"subject,omitempty"` // Get, Report: the check; Patch: the key; of an approval: its ID
+	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; of an approval: its ID
 	Sent     time.Duration   `json:"sent"`
 	Done     time.Duration   `json:"done"`
 	Request  json.RawMessage `json:"request,omitempty"`

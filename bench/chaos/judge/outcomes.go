@@ -19,12 +19,15 @@ type Outcome struct {
 	KeyID     string  `json:"key_id"`
 }
 
-// executor is the role of keys that give back (S40).
-const executor = "executor"
+// The roles of keys that give back (S40, S74).
+const (
+	executor = "executor"
+	gateway  = "gateway"
+)
 
 // releases reports whether what the key says is counted.
 func (e *evidence) releases(o *Outcome) bool {
-	return slices.ContainsFunc(e.Keys, func(k Key) bool { return k.ID == o.KeyID && k.Role == executor })
+	return slices.ContainsFunc(e.Keys, func(k Key) bool { return k.ID == o.KeyID && (k.Role == executor || k.Role == gateway) })
 }
 
 // corrections calls each with what each report of a check changes of what it took,

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"spendgate/bench/chaos/judge"
+)
+
+// redeem has gateways redeem an allowed check at the same moment, while others report it or
+// say that it is in doubt; who redeemed it tells what became of it, and tries once more.
+func (a *agent) redeem() {
+	c, found := a.granted()
+	if !found {
+		return
+	}
+	post := func(kind judge.Kind, key apiKey, to string, body map[string]any) outgoing {
+		return outgoing{kind: kind, key: key, method: http.MethodPost, path: "/v1/checks/" + c.id + "/" + to, subject: c.id, body: body}
+	}
+	once := ""
+	if a.rng.IntN(2) == 0 { // the order that others pay, too
+		once = fmt.Sprintf("order-%d", a.rec.now()/(200*time.Millisecond))
+	}
+	redeem := func(key apiKey) outgoing {
+		body := map[string]any{"amount": c.action.Amount, "currency": c.action.Currency, "counterparty": c.action.Counterparty}
+		if c.action.ActionType == "spend" {
+			body["payment_method"], body["merchant_or_vendor"], body["metadata"] = c.action.PaymentMethod, c.action.Vendor, c.action.Metadata
+		}
+		if a.rng.IntN(4) > 0 {
+			body["idempotency_key"] = fmt.Sprint("try-", a.rng.IntN(6)/5)
+		}
+		if once != "" {
+			body["once"] = once
+		}
+		return post(judge.Redeem, key, "redeem", body)
+	}
+	first, other := a.w.gateways[0], a.w.gateways[1]
+	if a.rng.IntN(2) == 0 {
+		first, other = other, first
+	}
+	all := []outgoing{redeem(first)}
+	for range a.rng.IntN(3) {
+		all = append(all, redeem(first))
+	}
+	switch a.rng.IntN(6) {
+	case 0, 1:
+		all = append(all, redeem(other))
+	case 2:
+		all = append(all, post(judge.Report, a.w.executor, "outcome", a.outcome()))
+	case 3:
+		all = append(all, post(judge.Report, a.key, "outcome", a.outcome()))
+	case 4:
+		all = append(all, post(judge.Doubt, first, "in-doubt", map[string]any{}))
+	}
+	a.atOnce(all)
+	last := []outgoing{all[0], redeem(other)}
+	if a.rng.IntN(3) > 0 {
+		last = append(last, post(judge.Report, first, "outcome", a.outcome()))
+	}
+	if a.rng.IntN(4) == 0 {
+		last = append(last, post(judge.Report, a.w.executor, "outcome", a.outcome()))
+	}
+	for _, l := range last {
+		a.insistOn(a.rng, l)
+	}
+}
