@@ -87,7 +87,8 @@ func (a *API) forcer(x *exchange) audit.Actor {
 
 // forces reports whether an admin asks without an API key, where it may force something.
 func (a *API) forces(x *exchange) bool {
-	return x.endpoint.forced && len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) == 0 && a.isAdmin(x)
+	keyless := len(x.ctx.Request.Header.PeekAll(string(headerAPIKey))) == 0 && (a.signIn == nil || !x.hasSession())
+	return x.endpoint.forced && keyless && a.isAdmin(x)
 }
 
 // adminActor is actor of a request of an admin.

@@ -179,6 +179,31 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.context().close();
 });
 
+test("a policy that changes by two keeps what it asks, and a draft waits for somebody else", async () => {
+  const author = (await person("lena", { role: "author" })).api_key;
+  await send("POST", "/v1/policies", { policy_id: "two", name: "Two", redeem: "required", changes: { required: 1 }, rules: [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 500 } }] }, { "X-API-Key": author });
+  const page = await open(author);
+  await show(page, "#/policies/two/edit");
+  const area = page.locator("textarea");
+  await area.fill((await area.inputValue()).replace("500", "200"));
+  await page.click("text=Store as the newest version");
+  await page.waitForSelector("text=asks people before it changes");
+  await page.click("text=Judge beside it, as a draft");
+  await page.waitForSelector("text=Missing: 1.");
+  assert.equal(await page.locator("text=changes was").count(), 0);
+  const reader = await open((await person("omar", { role: "approver" })).api_key);
+  await show(reader, "#/policies/two/draft");
+  await reader.fill("input", "seen");
+  await reader.click("text=Approve exactly this draft");
+  await reader.waitForSelector("text=Nobody is missing.");
+  await page.click("text=Read again");
+  await page.waitForSelector("text=Nobody is missing.");
+  await page.click("text=Promote it to version 2");
+  await page.waitForSelector("text=cap: limit was 500 and is 200");
+  await page.context().close();
+  await reader.context().close();
+});
+
 test("ten thousand checks", async () => {
   const check = (i) => ({ check_id: `chk_${String(i).padStart(32, "0")}`, decision: "allow", timestamp: "2026-07-04T10:11:12.034Z", violated_rule_id: null, outcome: null,
     action: { amount: "AMOUNT", currency: "USD", action_type: "refund", counterparty: `c-${i}`, agent_id: "bot", policy_id: "asked" } });

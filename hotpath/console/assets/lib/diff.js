@@ -21,6 +21,10 @@ export function differences(from, to) {
   const kept = (rules, others) => rules.map((r) => r.rule_id).filter((id) => others.some((r) => r.rule_id === id)).join();
   if (kept(from.rules, to.rules) !== kept(to.rules, from.rules)) found.push("the order of the rules is another");
   if (print(from.metadata ?? null) !== print(to.metadata ?? null)) found.push("metadata differs");
+  for (const name of ["redeem", "redeem_within_minutes", "changes"]) {
+    const text = (p) => (p[name] === undefined ? "absent" : print(p[name]));
+    if (text(from) !== text(to)) found.push(`${name} was ${text(from)} and is ${text(to)}`);
+  }
   return found.length ? found : ["Nothing."];
 }
 

@@ -35,9 +35,34 @@ export function Draft({ id }) {
     <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
     <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
+    ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
     ${report && html`<${Report} report=${report.report} /><section><h2>Flips, the newest first</h2>
       <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
+}
+
+// Approvals shows who has approved the draft, where the version in force asks people, and
+// approves exactly the draft that is shown.
+function Approvals({ id, draft, reload }) {
+  const [failure, setFailure] = useState(null);
+  const [note, setNote] = useState("");
+  const approve = async () => {
+    try {
+      await post(path(id, "/approve"), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }) });
+      setFailure(null);
+      reload();
+    } catch (e) {
+      setFailure(e);
+    }
+  };
+  const groups = draft.from?.filter((g) => g.missing > 0).map((g) => `${g.missing} of ${g.group}`) ?? [];
+  return html`
+    <section><h2>Approvals</h2>
+      ${draft.approvals.length > 0 && html`<ul class="decisions">${draft.approvals.map((a) => html`<li><bdi title=${a.principal}>${a.name || a.principal}</bdi>${a.email && html` <span class="hint"><bdi>${a.email}</bdi></span>`}${a.groups && html` <span class="hint"><bdi>${a.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${a.at} />${!a.counts && ", does not count"}</span>${a.note && html`<p><bdi>${a.note}</bdi></p>`}</li>`)}</ul>`}
+      <p class="hint">Version ${draft.policy_version}, which is in force, asks ${draft.required} others than the author. ${draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
+      ${may("approvals:decide") && html`<${Field} label="Note for those who read the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
+        <div class="buttons"><button class="primary" onClick=${approve}>Approve exactly this draft</button></div>`}
+      <${Failure} error=${failure} /></section>`;
 }
 
 // End promotes the draft, or deletes it.

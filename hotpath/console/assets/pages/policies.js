@@ -51,7 +51,8 @@ function Policy({ id, route }) {
 }
 
 // bodyOf is what makes a version, without what the service adds.
-export const bodyOf = (p) => ({ policy_id: p.policy_id, name: p.name, description: p.description, rules: p.rules, metadata: p.metadata ?? undefined });
+export const bodyOf = (p) => ({ policy_id: p.policy_id, name: p.name, description: p.description, rules: p.rules, metadata: p.metadata ?? undefined,
+  redeem: p.redeem, redeem_within_minutes: p.redeem_within_minutes, changes: p.changes });
 
 function Choice({ label, of, value, change }) {
   return html`<label class="field inline filterbar"><span class="label">${label}</span><select onChange=${(e) => change(Number(e.currentTarget.value))}>
