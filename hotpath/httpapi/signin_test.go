@@ -38,7 +38,7 @@ func startPeople(t *testing.T) *people {
 	o.Console = console.New(nil)
 	p.origin = "http://localhost:1"
 	o.SignIn = signin.New(signin.Options{
-		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback", Roles: roles,
+		Label: "acme", Issuer: p.idp.server.URL, ClientID: "spend", ClientSecret: idpSecret, RedirectURL: p.origin + "/console/callback", Roles: roles, Now: time.Now,
 	})
 	p.address = serveOn(t, New(o))
 	p.key = field(t, doAt(t, p.address, "POST", "/v1/keys", `{"name":"n"}`, "X-Admin-Key: "+adminKey).body, "api_key")

@@ -39,7 +39,7 @@ const (
 	logoutEvent   = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// Options are of one provider. All are required but Now and Transport.
+// Options are of one provider. All are required but Transport.
 type Options struct {
 	Label        string // begins principals; [a-z0-9.-]
 	Issuer       string // URL
@@ -47,7 +47,7 @@ type Options struct {
 	ClientSecret string
 	RedirectURL  string
 	Roles        []Role
-	Now          func() time.Time  // nil: time.Now
+	Now          func() time.Time
 	Transport    http.RoundTripper // nil: http.DefaultTransport
 }
 
@@ -74,9 +74,6 @@ type provider struct {
 
 // New makes a client. It asks nobody.
 func New(o Options) *SignIn {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport
 	}
