@@ -76,7 +76,10 @@ func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, once string
 func opened(kind string, c *spend.Check) string {
 	return kind + " open redemption of " + check("", c)[1:]
 }
-func lasting(kind string, c *spend.Check) string { return kind + " lasting key of " + check("", c)[1:] }
+
+func lasting(kind string, c *spend.Check) string {
+	return kind + " lasting key of " + check("", c)[1:]
+}
 
 // TestTamperedRedemptions: lasting keys, and which redemptions have no outcome, follow from
 // the steps of checks (S74, G14).
