@@ -184,13 +184,15 @@ func (m *Manifest) Hold(file io.Reader, key checkpoint.PublicKey, found func(str
 func (m *Manifest) covered(l *checkpoint.Line, state map[checkpoint.ChainID]checkpoint.Head, found func(string)) bool {
 	whole := l.Changes.Seq >= m.Changes.Seq
 	if l.Changes.Seq == m.Changes.Seq && l.Changes.Head != m.Changes.Head {
-		found(fmt.Sprintf("change %d of the configuration: the checkpoint of %s has another head than the manifest", m.Changes.Seq, stamp(l.Time)))
+		found(fmt.Sprintf("change %d of the configuration: the checkpoint of %s has another head than the manifest",
+			m.Changes.Seq, stamp(l.Time)))
 	}
 	for _, h := range m.Heads {
 		signed := state[h.Chain]
 		whole = whole && signed.Seq >= h.Seq
 		if signed.Seq == h.Seq && signed.Head != h.Head {
-			found(fmt.Sprintf("batch %d of chain %s: the checkpoint of %s has another head than the manifest", h.Seq, spend.ID(h.Chain).Text(""), stamp(l.Time)))
+			found(fmt.Sprintf("batch %d of chain %s: the checkpoint of %s has another head than the manifest",
+				h.Seq, spend.ID(h.Chain).Text(""), stamp(l.Time)))
 		}
 	}
 	return whole

@@ -250,17 +250,16 @@ func (r *row) approvalStatus() string {
 		return "not_used"
 	}
 	for _, c := range r.rulings {
-		switch c.Kind {
-		case audit.ApprovalGiven:
-			var kept struct{ Completes bool }
-			_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read completes nothing
-			if approved++; kept.Completes || asked.From == nil && approved >= asked.Required {
-				status = audit.ApprovalApproved
-			}
-		case audit.ApprovalDenial:
+		if c.Kind == audit.ApprovalDenial {
 			return string(audit.ApprovalDenied)
-		case audit.ApprovalExpiry:
+		}
+		if c.Kind != audit.ApprovalGiven {
 			return string(audit.ApprovalExpired)
+		}
+		var kept struct{ Completes bool }
+		_ = json.Unmarshal([]byte(c.Details), &kept) // what cannot be read completes nothing
+		if approved++; kept.Completes || asked.From == nil && approved >= asked.Required {
+			status = audit.ApprovalApproved
 		}
 	}
 	return string(status)

@@ -94,10 +94,11 @@ func ParseManifest(text []byte) (*Manifest, error) {
 func (m *Manifest) Whole() error {
 	var all []error
 	for _, d := range m.Absent {
-		all = append(all, fmt.Errorf("day %s: its %d checks are in an archive and not in the file: give --archive with the folder where that is", d.Day, d.Checks))
+		all = append(all, fmt.Errorf("day %s: its %d checks are in an archive and left out: give --archive with the folder where that is",
+			d.Day, d.Checks))
 	}
 	if n := m.NotInChain + m.Altered + m.Missing; n > 0 {
-		all = append(all, fmt.Errorf("the record is not as it was written: %d rows are in no batch, %d are altered, %d are missing: see audit verify",
+		all = append(all, fmt.Errorf("the record is not as it was written: %d rows are in no batch, %d altered, %d missing: see audit verify",
 			m.NotInChain, m.Altered, m.Missing))
 	}
 	return errors.Join(all...)
@@ -199,7 +200,7 @@ type counting struct {
 
 func (c *counting) Write(p []byte) (int, error) {
 	n, err := c.to.Write(p)
-	c.hash.Write(p[:n]) //nolint:errcheck // never fails
+	c.hash.Write(p[:n])
 	c.bytes += int64(n)
 	return n, err
 }

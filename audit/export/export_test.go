@@ -161,7 +161,9 @@ func TestStoresExportTheSame(t *testing.T) {
 		r.append(checks, outcomes)
 	}
 	for _, o := range []export.Options{
-		{Format: export.CSV}, {Format: export.JSONL}, {Format: export.CSV, From: at.Add(5 * time.Second), To: at.Add(20 * time.Second)},
+		{Format: export.CSV},
+		{Format: export.JSONL},
+		{Format: export.CSV, From: at.Add(5 * time.Second), To: at.Add(20 * time.Second)},
 		{Format: export.JSONL, Sample: &export.Sample{Checks: 7, Seed: "March"}},
 	} {
 		file, m := fleet.export(o)

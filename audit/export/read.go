@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -246,9 +247,7 @@ func (g *reading) lookUp(ctx context.Context, ids []spend.ID) (map[spend.ID]entr
 		if err != nil {
 			return nil, err
 		}
-		for id, e := range some {
-			found[id] = e
-		}
+		maps.Copy(found, some)
 		ids = ids[n:]
 	}
 	return found, nil

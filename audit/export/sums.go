@@ -223,7 +223,7 @@ func (s *summing) take(r *row) error {
 	if !c.TakesOutcome() {
 		return nil
 	}
-	whole := s.line(sumKey{policyID: c.Action.PolicyID, currency: c.Action.Currency, agentID: c.Action.AgentID}, c)
+	whole := s.line(sumKey{policyID: c.Action.PolicyID, currency: c.Action.Currency, agentID: c.Action.AgentID})
 	if c.Decision.Effect != spend.Allow {
 		if last != nil && last.Status == spend.Executed {
 			whole.Unapproved = whole.Unapproved.Plus(last.Amount.Total())
@@ -247,7 +247,7 @@ func (s *Sum) add(c *spend.Check, amount spend.Total, checks int64) {
 	}
 }
 
-func (s *summing) line(k sumKey, c *spend.Check) *Sum {
+func (s *summing) line(k sumKey) *Sum {
 	one := s.lines[k]
 	if one == nil {
 		one = &Sum{Day: s.day.String(), AgentID: k.agentID, PolicyID: k.policyID, RuleID: k.ruleID, Currency: k.currency}
@@ -271,7 +271,7 @@ func (s *summing) charge(c *spend.Check, ch *spend.Charge, last *spend.Outcome) 
 	if !ch.NoCurrency {
 		amount, _ = ch.Amount.Total().Plus(effect.Over).Minus(effect.Back) // no more is given back than was taken
 	}
-	one := s.line(k, c)
+	one := s.line(k)
 	one.Since, one.Per, one.Limit, one.MaxCount = ch.Since, ch.Subject, by.used, by.count
 	if k.window.StartMS > 0 {
 		one.WindowStart = time.UnixMilli(k.window.StartMS)

@@ -38,8 +38,11 @@ func TestSumsOfWindows(t *testing.T) {
 		amount  string
 		version int
 	}{
-		{20 * time.Hour, "a", "10", 1}, {23 * time.Hour, "b", "20.5", 1}, {23*time.Hour + 59*time.Minute, "a", "0.000000001", 1},
-		{25 * time.Hour, "b", "40", 2}, {26 * time.Hour, "b", "1", 2},
+		{20 * time.Hour, "a", "10", 1},
+		{23 * time.Hour, "b", "20.5", 1},
+		{23*time.Hour + 59*time.Minute, "a", "0.000000001", 1},
+		{25 * time.Hour, "b", "40", 2},
+		{26 * time.Hour, "b", "1", 2},
 	} {
 		some, _ := made(monday.Add(one.at), node, 1)
 		c := some[0]

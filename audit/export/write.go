@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -67,11 +68,9 @@ const formulas = "=+-@\t\r\n＝＋－＠'"
 
 // defuse returns the text with an apostrophe before it if a spreadsheet could take it for a formula.
 func defuse(text string) string {
-	for _, first := range text {
-		if strings.ContainsRune(formulas, first) {
-			return "'" + text
-		}
-		break
+	first, size := utf8.DecodeRuneInString(text)
+	if size > 0 && strings.ContainsRune(formulas, first) {
+		return "'" + text
 	}
 	return text
 }

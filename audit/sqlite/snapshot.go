@@ -45,7 +45,8 @@ func (s *Store) Snapshot(ctx context.Context) (_ *Snapshot, err error) {
 		copy(p.first[:], first) // what is too short lists nothing
 		copy(p.last[:], last)
 		return p, err
-	}, fmt.Sprintf("SELECT chain_id, seq, substr(entries, 1, 16), substr(entries, -%[1]d, 16), length(entries) / %[1]d FROM batches", chain.EntrySize))
+	}, fmt.Sprintf("SELECT chain_id, seq, substr(entries, 1, 16), substr(entries, -%[1]d, 16), length(entries) / %[1]d FROM batches",
+		chain.EntrySize))
 	if err != nil {
 		return nil, errors.Join(err, snapshot.tx.Rollback())
 	}

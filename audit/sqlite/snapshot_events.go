@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"strings"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -67,13 +68,13 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 
 // typesOf returns the types of events about a source, as a list in SQL.
 func typesOf(source audit.EventSource) string {
-	list := ""
+	var types []string
 	for _, t := range audit.EventTypes() {
 		if t.Source() == source {
-			list += ", '" + string(t) + "'"
+			types = append(types, "'"+string(t)+"'")
 		}
 	}
-	return list[2:]
+	return strings.Join(types, ", ")
 }
 
 // strayEvents is what the triggers of the schema would have made, compared with what there is.

@@ -109,7 +109,9 @@ func outcomeForms() []form {
 }
 
 // encoded reads rows whose columns have these forms.
-func (s *Snapshot) encoded(ctx context.Context, table string, columns []string, forms []form, which string, each func([]byte) error, args ...any) error {
+func (s *Snapshot) encoded(ctx context.Context, table string, columns []string, forms []form, which string,
+	each func([]byte) error, args ...any,
+) error {
 	values, into := make([]any, len(columns)), make([]any, len(columns))
 	for i := range values {
 		into[i] = &values[i]

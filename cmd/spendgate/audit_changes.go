@@ -22,7 +22,8 @@ import (
 func auditChangesCommand() command {
 	return command{
 		name: "changes", summary: "list the changes of policies and API keys, and who made them", setup: auditChanges,
-		details: "Policies, drafts, API keys, webhooks and decisions about approvals. Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
+		details: "Policies, drafts, API keys, webhooks and decisions about approvals.\n" +
+			"Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
 			"The newest change comes last. BY is the admin key (the first 8 digits of its SHA-256), the API key, or for what\n" +
 			"spendgate does by itself its name. That nobody altered the record is what audit verify shows.",
 	}
@@ -75,7 +76,8 @@ func auditChanges(flags *flag.FlagSet) action {
 	flags.Var(&from, "since", "the same as --from `TIME`")
 	flags.Var(&to, "to", "only those up to `TIME`; of a date all of the day")
 	flags.Func("kind", "only of this `KIND`, such as policy.created, or policy for all of them; may be repeated", f.addKind)
-	flags.Func("principal", "only those made by this `PRINCIPAL`, key_id or admin key (as BY shows it); may be repeated", eachNotEmpty(&f.principals))
+	flags.Func("principal", "only those made by this `PRINCIPAL`, key_id or admin key, as BY shows it; may be repeated",
+		eachNotEmpty(&f.principals))
 	asJSON := flags.Bool("json", false, "print a JSON object a line")
 	dataDir := flags.String("data-dir", "", "read the single node whose SPENDGATE_DATA_DIR is `DIR`")
 	return func(ctx context.Context, p process, _ []string) error {

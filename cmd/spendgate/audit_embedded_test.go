@@ -3,6 +3,7 @@ package main
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -182,6 +183,7 @@ func (n devNode) open(t *testing.T, db *sql.DB, table string) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer rows.Close() //nolint:errcheck // of the test
 	var drop, create []string
 	for rows.Next() {
 		var name, text string
@@ -189,6 +191,9 @@ func (n devNode) open(t *testing.T, db *sql.DB, table string) (undo func()) {
 			t.Fatal(err)
 		}
 		drop, create = append(drop, "DROP TRIGGER "+name), append(create, text)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil { // there is one connection
+		t.Fatal(err)
 	}
 	exec := func(statements ...string) {
 		for _, statement := range statements {

@@ -58,7 +58,8 @@ func auditSums(flags *flag.FlagSet) action {
 // writeSums prints a table.
 func writeSums(ctx context.Context, p process, o export.Options) error {
 	table := newTable(p.stdout)
-	_, _ = fmt.Fprintln(table, "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE") // Flush reports the error
+	const header = "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE"
+	_, _ = fmt.Fprintln(table, header) // Flush reports the error
 	err := export.Sums(ctx, o, func(s *export.Sum) error {
 		money := func(amount string) string {
 			if s.Currency == "" {
@@ -80,8 +81,8 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 		if !s.WindowStart.IsZero() {
 			start = s.WindowStart.UTC().Format(time.RFC3339)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID),
-			s.Checks, money(s.Amount.String()), money(s.Approved.String()), start, window, limits, state)
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, money(s.Amount.String()), money(s.Approved.String()), start, window, limits, state)
 		return err
 	})
 	return errors.Join(table.Flush(), err)

@@ -130,7 +130,7 @@ func TestAuditChanges(t *testing.T) {
 		"--from " + today + " --to " + today: policies + 2, "--to 2020-01-01": 0,
 	} {
 		var some []string
-		for _, arg := range strings.Split(args, " ") {
+		for arg := range strings.SplitSeq(args, " ") {
 			some = append(some, strings.ReplaceAll(arg, "\u00a0", " "))
 		}
 		if got := list(append(some, "--json")...); len(got) != max(want, 1) || (got[0] == "") != (want == 0) {

@@ -57,11 +57,11 @@ func (r *Report) writeApproval(p *printer) {
 
 // groupsAsked says how many of the people must be of a group.
 func groupsAsked(asked *spend.Approval) string {
-	text := ""
+	var text strings.Builder
 	for _, g := range asked.From {
-		text += fmt.Sprintf(", %d of %s", g.Required, printable(g.Group))
+		fmt.Fprintf(&text, ", %d of %s", g.Required, printable(g.Group))
 	}
-	return text
+	return text.String()
 }
 
 // groupsOf returns the groups that a decision was made in, to be put behind a name.

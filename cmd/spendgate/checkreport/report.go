@@ -77,13 +77,13 @@ func (r *Report) becameOf() string {
 // writeOutcomes prints what became of the check, step by step.
 func (r *Report) writeOutcomes(p *printer) {
 	for _, o := range r.Outcomes {
-		switch o.Status {
-		case spend.Redeemed:
+		if o.Status == spend.Redeemed {
 			p.section("Redemption")
 			p.line("redemption_id", o.ID.Text(spend.PrefixRedemption))
 			writeBy(p, o)
 			continue
-		case spend.InDoubt:
+		}
+		if o.Status == spend.InDoubt {
 			p.section("In doubt")
 			p.text("note", o.Note)
 			writeBy(p, o)
