@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -167,7 +168,11 @@ def test_changes_by_two(node: Spendgate, approver: Spendgate) -> None:
     rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 200, "currency": "USD"}}]
     assert node.create_policy(policy_id="by-two", name="n", rules=rules, changes={"required": 1}).changes == {"required": 1}
     put = node.put_draft("by-two", name="next", rules=rules)
-    for bypass in lambda: node.create_policy(policy_id="by-two", name="x", rules=rules), lambda: node.promote_draft("by-two", 1):
+    bypasses: list[Callable[[], object]] = [
+        lambda: node.create_policy(policy_id="by-two", name="x", rules=rules),
+        lambda: node.promote_draft("by-two", 1),
+    ]
+    for bypass in bypasses:
         with pytest.raises(spendgate.APIError) as refused:
             bypass()
         assert refused.value.code == "change_needs_approval" and put.draft_hash in str(refused.value)
