@@ -50,9 +50,12 @@ function Policy({ id, route }) {
     ${data.pagination.has_more && html`<p class="hint">Older versions: <code>spendgate policies versions ${id}</code>.</p>`}`;
 }
 
-// bodyOf is what makes a version, without what the service adds.
-export const bodyOf = (p) => ({ policy_id: p.policy_id, name: p.name, description: p.description, rules: p.rules, metadata: p.metadata ?? undefined,
-  redeem: p.redeem, redeem_within_minutes: p.redeem_within_minutes, changes: p.changes });
+// bodyOf is what makes a version: all but what the service adds to one or to a draft, so that
+// no member is lost by an edit.
+export function bodyOf(p) {
+  const added = ["version", "created_at", "updated_at", "author", "note", "draft_hash", "base_version", "policy_version", "required", "missing", "from", "approvals"];
+  return Object.fromEntries(Object.entries(p).filter(([name, value]) => value !== null && !added.includes(name)));
+}
 
 function Choice({ label, of, value, change }) {
   return html`<label class="field inline filterbar"><span class="label">${label}</span><select onChange=${(e) => change(Number(e.currentTarget.value))}>
