@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// SessionFor is how long a session lasts, SessionIdle how long without a request (S78).
-	SessionFor  = 8 * time.Hour
+	// SessionFor is how long a session lasts (S78).
+	SessionFor = 8 * time.Hour
+	// SessionIdle is how long one lasts without a request.
 	SessionIdle = 30 * time.Minute
 	// SessionNoted is how far behind the last use may be.
 	SessionNoted = time.Minute

@@ -40,7 +40,8 @@ func (s *suite) masterKilled(t *testing.T) {
 	after()
 	names, err := master.Client.DBSize(t.Context()).Result()
 	role := master.Client.Info(t.Context(), "replication").Val()
-	if err != nil || strings.Contains(role, "role:master") && names > 0 {
+	again := s.master(t) == master // a slow machine's Sentinels may fail over once more
+	if err != nil || strings.Contains(role, "role:master") && names > 0 && !again {
 		t.Errorf("the old master was given %d names: %v", names, err)
 	}
 }

@@ -125,7 +125,7 @@ func TestVerifyEmbedded(t *testing.T) {
 	s := tell(t)
 	s.verify(t).has(t, 0, "verified 8 checks, 5 outcomes and 3 violations", "clean as far as it can be told")
 
-	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile))
+	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
 	if err != nil {
 		t.Fatal(err)
 	}
