@@ -23,7 +23,12 @@ type approvalTrail struct {
 
 func newApprovalTrail(t *testing.T) *approvalTrail {
 	t.Helper()
-	tr := &approvalTrail{trail: newTrail(t)}
+	return newApprovalTrailIn(t, newTrail(t))
+}
+
+func newApprovalTrailIn(t *testing.T, in *trail) *approvalTrail {
+	t.Helper()
+	tr := &approvalTrail{trail: in}
 	epoch, err := tr.store.Epoch(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,12 @@ type archived struct {
 
 func newArchived(t *testing.T) *archived {
 	t.Helper()
-	a := &archived{trail: newTrail(t), dir: t.TempDir()}
+	return newArchivedIn(t, newTrail(t))
+}
+
+func newArchivedIn(t *testing.T, tr *trail) *archived {
+	t.Helper()
+	a := &archived{trail: tr, dir: t.TempDir()}
 	now := time.Now().UTC()
 	begin := time.Date(now.Year(), now.Month()-3, 1, 0, 0, 0, 0, time.UTC)
 	day := begin.AddDate(0, 0, 4)

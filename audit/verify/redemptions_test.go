@@ -20,7 +20,12 @@ type redemptionTrail struct {
 
 func newRedemptionTrail(t *testing.T) *redemptionTrail {
 	t.Helper()
-	tr := &redemptionTrail{trail: newTrail(t)}
+	return newRedemptionTrailIn(t, newTrail(t))
+}
+
+func newRedemptionTrailIn(t *testing.T, in *trail) *redemptionTrail {
+	t.Helper()
+	tr := &redemptionTrail{trail: in}
 	epoch, err := tr.store.Epoch(t.Context())
 	if err != nil {
 		t.Fatal(err)

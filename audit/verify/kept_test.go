@@ -1,0 +1,121 @@
+package verify_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/audit"
+	"spendgate/audit/postgres"
+	"spendgate/audit/spend"
+	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
+)
+
+// writeKept makes the record of this release, once: it is kept as it is from then on.
+var writeKept = flag.String("write-kept", "", "make the record to be kept of this `RELEASE`")
+
+// TestKeptRecords migrates the databases of earlier releases, as a backup brings them back,
+// and verifies them with their archives: what was recorded once is read by every later build.
+func TestKeptRecords(t *testing.T) {
+	t.Parallel()
+	if *writeKept != "" {
+		writeRecord(t, filepath.Join("testdata", "kept", *writeKept))
+	}
+	kept, err := filepath.Glob("testdata/kept/*")
+	act(t, err)
+	if len(kept) == 0 {
+		t.Fatal("no record is kept")
+	}
+	for _, dir := range kept {
+		t.Run(filepath.Base(dir), func(t *testing.T) { readRecord(t, dir) })
+	}
+}
+
+func readRecord(t *testing.T, dir string) {
+	tr := &trail{t: t, url: fleet.OwnTestDatabase(t) + "&search_path=public"} // as verify.py wants it
+	tr.conn = connect(t, tr.url)
+	_, err := tr.conn.PgConn().Exec(t.Context(), keptSQL(t, dir)).ReadAll()
+	act(t, err)
+	tr.exec("SET search_path = public") // the file sets another
+	checks := tr.count("checks")
+	act(t, postgres.Migrate(t.Context(), tr.url))
+	_, err = postgres.BeginRestored(t.Context(), tr.url)
+	act(t, err)
+	tr.store, err = postgres.Open(t.Context(), postgres.Options{URL: tr.url, Logger: slog.New(slog.DiscardHandler)})
+	act(t, err)
+	t.Cleanup(tr.store.Close)
+	tr.finds(func(o *verify.Options) { o.Archives = dir })
+	if found := tr.stranger(false, "--archive", dir); len(found) > 0 {
+		t.Errorf("verify.py found\n  %s", strings.Join(found, "\n  "))
+	}
+	listed := 0
+	for q := (audit.CheckQuery{Limit: 100, Examine: 200}); ; {
+		page, err := tr.store.ListChecks(t.Context(), q)
+		act(t, err)
+		listed += len(page.Checks)
+		if !page.More {
+			break
+		}
+		q.Before = page.Next
+	}
+	if listed != checks || checks < 50 {
+		t.Errorf("%d of %d checks are listed", listed, checks)
+	}
+}
+
+func keptSQL(t *testing.T, dir string) string {
+	t.Helper()
+	packed, err := os.ReadFile(filepath.Join(dir, "record.sql.gz"))
+	act(t, err)
+	unpack, err := gzip.NewReader(bytes.NewReader(packed))
+	act(t, err)
+	sql, err := io.ReadAll(unpack)
+	act(t, err)
+	return string(sql)
+}
+
+// writeRecord makes a record of every kind, with archives, and dumps it.
+func writeRecord(t *testing.T, dir string) {
+	act(t, os.MkdirAll(dir, 0o755))
+	asked := newApprovalTrailIn(t, newTrailIn(t, fleet.OwnTestDatabase(t)))
+	tr := asked.trail
+	a := newArchivedIn(t, tr)
+	act(t, os.CopyFS(dir, os.DirFS(a.dir)))
+	tr.addKey()
+	tr.addWebhook()
+	tr.recordCharged(2)
+	tr.recordCapped()
+	paid := newRedemptionTrailIn(t, tr)
+	paid.steps(paid.check(spend.Allow, 0), 0, "invoice-1", "redeemed by gw", "executed by gw+")
+	paid.steps(paid.check(spend.Allow, 0), 0, "", "redeemed by gw", "in_doubt by gw")
+	paid.steps(paid.check(spend.Allow, 0), 0, "", "redeemed by gw")
+	d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter"}
+	act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+	tr.exec("SELECT sequence_events(1000)")
+	tr.finds(func(o *verify.Options) { o.Archives = a.dir })
+	bin := os.Getenv("TEST_POSTGRES_BIN")
+	dump, err := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner", "--no-privileges", tr.url).Output()
+	act(t, err)
+	var sql strings.Builder
+	for line := range strings.Lines(string(dump)) {
+		if !strings.HasPrefix(line, `\`) && line != "CREATE SCHEMA public;\n" { // psql's own commands
+			sql.WriteString(line)
+		}
+	}
+	var packed bytes.Buffer
+	pack, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	act(t, err)
+	_, err = pack.Write([]byte(sql.String()))
+	act(t, err)
+	act(t, pack.Close())
+	act(t, os.WriteFile(filepath.Join(dir, "record.sql.gz"), packed.Bytes(), 0o600))
+}
