@@ -18,10 +18,11 @@ import (
 // Check compares a file with its manifest, and both with the record: the heads of the manifest
 // must be there, and the file that is made anew up to them must be the same. It calls found with
 // what is wrong; an error means that it could not be done. Of the options it takes Record and
-// Archives.
-func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found func(string)) error {
+// Archives. It returns how many checks of the range the record has behind the heads: of a range
+// with an end they are wrong, too, since a file that lacks them may have been cut.
+func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found func(string)) (later int64, err error) {
 	if err := checkHeads(ctx, m, o.Record, found); err != nil {
-		return err
+		return 0, err
 	}
 	heads := m.heads()
 	if spend.Hash(m.Digest) != checkpoint.Digest(heads.Chains) || m.Chains != len(m.Heads) {
@@ -34,9 +35,8 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 		if bound.text == nil {
 			continue
 		}
-		var err error
 		if *bound.into, err = time.Parse(time.RFC3339, *bound.text); err != nil {
-			return fmt.Errorf("a time of the manifest cannot be read: %w", err)
+			return 0, fmt.Errorf("a time of the manifest cannot be read: %w", err)
 		}
 	}
 	o.Format, o.Sample = m.Format, m.Sample
@@ -44,10 +44,10 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 	against := &comparing{file: io.TeeReader(file, sum)}
 	made, err := write(ctx, against, o, heads, m.Absent)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := against.rest(); err != nil {
-		return err
+		return 0, err
 	}
 	if spend.Hash(sum.Sum(nil)) != spend.Hash(m.SHA256) {
 		found("file: its SHA-256 is not the manifest's")
@@ -58,7 +58,10 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 	if text := made.Text(); !bytes.Equal(text, m.Text()) {
 		found("manifest: its counts are not those of the record up to its heads: " + firstDifference(text, m.Text()))
 	}
-	return nil
+	if made.later > 0 && m.To != nil {
+		found(fmt.Sprintf("%d checks of the range are behind the heads of the manifest: recorded after the file was made, or left out of it", made.later))
+	}
+	return made.later, nil
 }
 
 // firstDifference returns the first line in which two manifests differ.
@@ -66,7 +69,7 @@ func firstDifference(want, has []byte) string {
 	wants, hases := bytes.Split(want, []byte("\n")), bytes.Split(has, []byte("\n"))
 	for i := range min(len(wants), len(hases)) {
 		if !bytes.Equal(wants[i], hases[i]) {
-			return fmt.Sprintf("%s, and the record has %s", bytes.TrimSpace(hases[i]), bytes.TrimSpace(wants[i]))
+			return fmt.Sprintf("%s, and it should be %s", bytes.TrimSpace(hases[i]), bytes.TrimSpace(wants[i]))
 		}
 	}
 	return "it has another length"

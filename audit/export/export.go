@@ -60,6 +60,8 @@ type Manifest struct {
 	Digest  checkpoint.Hex        `json:"digest"`
 	Changes checkpoint.LastChange `json:"changes"`
 	Heads   []checkpoint.Head     `json:"heads"`
+
+	later int64 // checks of the range that the record has behind the heads
 }
 
 const manifestVersion = 1
@@ -86,6 +88,9 @@ func ParseManifest(text []byte) (*Manifest, error) {
 	}
 	if m.Format != CSV && m.Format != JSONL {
 		return nil, fmt.Errorf("its file has the format %q, which this program does not know", m.Format)
+	}
+	if !bytes.Equal(text, m.Text()) {
+		return nil, errors.New("it is no manifest as an export writes it: " + firstDifference(m.Text(), text))
 	}
 	return m, nil
 }
@@ -153,7 +158,7 @@ func write(ctx context.Context, w io.Writer, o Options, heads chain.Heads, skip 
 	m.Bytes = sum.bytes
 	copy(m.SHA256[:], sum.hash.Sum(nil))
 	m.Absent = append([]AbsentDay{}, g.absent...)
-	m.NotInChain, m.Altered, m.Missing = g.unlisted, g.altered, g.missing
+	m.NotInChain, m.Altered, m.Missing, m.later = g.unlisted, g.altered, g.missing, g.later
 	return m, nil
 }
 

@@ -106,7 +106,8 @@ func (r *recorder) check(file string, m *export.Manifest, o export.Options) (fou
 	var done func()
 	o.Record, done = r.heads(r.t.Context())
 	defer done()
-	act(r.t, export.Check(r.t.Context(), strings.NewReader(file), m, o, func(what string) { found = append(found, what) }))
+	_, err := export.Check(r.t.Context(), strings.NewReader(file), m, o, func(what string) { found = append(found, what) })
+	act(r.t, err)
 	return found
 }
 
@@ -220,6 +221,32 @@ func TestExportOfATamperedRecord(t *testing.T) {
 	}
 	if found := r.check(file, m, export.Options{}); found != nil {
 		t.Errorf("%v", found)
+	}
+}
+
+// A file of a range with an end has all of it: a manifest that was cut together with its file is
+// found. A manifest that is not as it was written is none.
+func TestExportThatWasCut(t *testing.T) {
+	t.Parallel()
+	r, _ := onPostgres(t)
+	at := time.Now().Add(-time.Minute).UTC()
+	checks, outcomes := made(at, spend.NewID(at), 8)
+	r.append(checks, outcomes)
+	cut, m := r.export(export.Options{Format: export.CSV, From: at, To: at.Add(30 * time.Second)})
+	whole, all := r.export(export.Options{Format: export.CSV})
+	more, _ := made(at.Add(10*time.Second), spend.NewID(at), 3)
+	r.append(more, nil)
+	if found := r.check(cut, m, export.Options{}); len(found) != 1 || !strings.HasPrefix(found[0], "3 checks of the range are behind the heads") {
+		t.Errorf("%q", found)
+	}
+	if found := r.check(whole, all, export.Options{}); found != nil {
+		t.Errorf("without an end: %q", found)
+	}
+	text := string(all.Text())
+	for _, changed := range []string{text + "{}\n", strings.Replace(text, `"checks": 8`, `"checks": 9, "checks": 8`, 1), strings.TrimSpace(text)} {
+		if _, err := export.ParseManifest([]byte(changed)); changed == text || err == nil {
+			t.Errorf("taken for a manifest:\n%s", changed)
+		}
 	}
 }
 

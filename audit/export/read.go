@@ -60,6 +60,7 @@ type reading struct {
 
 	absent                     []AbsentDay
 	unlisted, altered, missing int64
+	later                      int64 // rows behind the heads
 	fields                     [][]byte
 }
 
@@ -78,7 +79,7 @@ func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 	if err != nil || overview.Range == (verify.Range{}) {
 		return err
 	}
-	g.absent, g.unlisted, g.altered, g.missing = nil, 0, 0, 0
+	g.absent, g.unlisted, g.altered, g.missing, g.later = nil, 0, 0, 0, 0
 	first, last := verify.DayOf(later(overview.Low, g.r.Low)), verify.DayOf(earlier(overview.High, g.r.High))
 	if last-first > maxDays {
 		return fmt.Errorf("identifiers span %d days: see audit verify, or give --from and --to", last-first)
@@ -189,6 +190,7 @@ func (g *reading) placed(ctx context.Context, part verify.Range, rows []*row) ([
 		case !is:
 			g.unlisted++
 		case g.beyond(e.Place):
+			g.later++
 			continue
 		default:
 			one.place = e.Place

@@ -87,8 +87,8 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id) AS (
 		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
 		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
 		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id FROM budget_exhaustions
-		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind = 'policy.created', kind, 'key.changed'), iif(kind = 'policy.created', subject, NULL), NULL
-			FROM changes WHERE kind IN ('policy.created', 'key.created', 'key.changed')
+		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'), iif(kind LIKE 'policy.%', subject, NULL), NULL
+			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id

@@ -89,6 +89,11 @@ func tell(t *testing.T) *story {
 	author := s.newKey(t, `"role": "full", "principal": "eve"`)
 	s.call(t, author, "POST", "/v1/policies", storyPolicy, 201)
 	s.call(t, author, "PUT", "/v1/policies/p/draft", `{"name": "P2", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 5, "currency": "USD"}}]}`, 200)
+	twice := s.newKey(t, `"role": "author", "principal": "max"`)
+	s.call(t, twice, "POST", "/v1/policies", `{"policy_id": "q", "name": "Q", "changes": {"required": 1}, "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 5}}]}`, 201)
+	draft := s.call(t, twice, "PUT", "/v1/policies/q/draft", `{"name": "Q2", "changes": {"required": 1}, "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 4}}]}`, 200)
+	s.call(t, people[0], "POST", "/v1/policies/q/draft/approve", fmt.Sprintf(`{"draft_hash": %q}`, draft["draft_hash"]), 200)
+	s.call(t, "", "POST", "/v1/policies", `{"policy_id": "q", "name": "Q3", "rules": [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 3}}]}`, 201)
 	s.call(t, "", "POST", "/v1/webhooks", `{"url": "https://93.184.216.34/", "event_types": ["violation.recorded"]}`, 201)
 
 	s.ask(t, `=HYPERLINK("http://x","y")`, "40.10", `, "reason_text": "-1+cmd|' /C calc'!A0", "metadata": {"order": "=1+1"}, "idempotency_key": "one"`)

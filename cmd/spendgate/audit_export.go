@@ -104,6 +104,8 @@ func (e *exporting) usage(given map[string]bool) error {
 		return usageError{text: "--sample and --seed go together"}
 	case given["sample"] && (e.sample < 1 || e.sample > maxSample):
 		return usageError{text: fmt.Sprintf("--sample must be 1 to %d", maxSample)}
+	case e.out != "" && filepath.Clean(e.manifest) == filepath.Clean(e.out):
+		return usageError{text: "--out and --manifest must be different files"}
 	case !e.to.at.IsZero() && e.to.at.Before(e.from.at):
 		return usageError{text: "--from must not be later than --to"}
 	}
@@ -193,7 +195,8 @@ func (e *exporting) compare(ctx context.Context, p process, record export.Record
 		findings++
 		fmt.Fprintln(p.stdout, what) //nolint:errcheck // the count at the end tells
 	}
-	if err := export.Check(ctx, bufio.NewReaderSize(file, 1<<16), m, export.Options{Record: record, Archives: e.archives}, found); err != nil {
+	later, err := export.Check(ctx, bufio.NewReaderSize(file, 1<<16), m, export.Options{Record: record, Archives: e.archives}, found)
+	if err != nil {
 		return fmt.Errorf("the file could not be checked: %w", err)
 	}
 	held, err := e.hold(m, found)
@@ -202,6 +205,9 @@ func (e *exporting) compare(ctx context.Context, p process, record export.Record
 	}
 	if findings > 0 {
 		return fmt.Errorf("the file is not what the record has: %d findings", findings)
+	}
+	if later > 0 {
+		held += fmt.Sprintf("; %d checks were recorded after them", later)
 	}
 	_, err = fmt.Fprintf(p.stdout, "%d checks are as the record has them up to the heads of the manifest; %s\n", m.Checks, held)
 	return errors.Join(err, m.Whole())

@@ -86,6 +86,7 @@ func TestExport(t *testing.T) {
 	s.audit(t, "export", "--to", "2020-01-01").has(t, 0, "check_id,timestamp", `"checks": 0`)
 	for args, fault := range map[string]string{
 		"--format xls": "must be csv or jsonl", "--sample 5": "--sample and --seed go together", "--sample 0 --seed x": "--sample must be 1 to",
+		"--out x.csv --manifest ./x.csv":    "must be different files",
 		"--from 2026-03-02 --to 2026-03-01": "--from must not be later", "--check m --from 2026-03-01": "--check takes --from from the manifest",
 	} {
 		s.audit(t, append([]string{"export"}, strings.Fields(args)...)...).has(t, 2, fault)

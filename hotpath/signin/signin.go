@@ -57,7 +57,8 @@ type SignIn struct {
 	Options
 	key    []byte // of attempts
 	client *http.Client
-	places chan struct{}
+	places chan struct{} // of people
+	tokens chan struct{} // of logouts, which anybody can send
 
 	mu       sync.Mutex
 	provider *provider
@@ -79,7 +80,7 @@ func New(o Options) *SignIn {
 	}
 	return &SignIn{
 		// Of the secret that all nodes have: a browser may come back to another one.
-		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce), tokens: make(chan struct{}, atOnce),
 		client: &http.Client{
 			Transport: bounded{o.Transport}, Timeout: askWithin,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -102,14 +103,18 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// enter takes a place among those who ask the provider.
-func (s *SignIn) enter() (leave func(), err error) {
+// enter takes a place among those who ask the provider, and waits for one as long as for an
+// answer.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	wait := time.NewTimer(askWithin)
+	defer wait.Stop()
 	select {
-	case s.places <- struct{}{}:
-		return func() { <-s.places }, nil
-	default:
-		return nil, ErrBusy
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-wait.C:
+	case <-ctx.Done():
 	}
+	return nil, ErrBusy
 }
 
 // find returns the provider, which is asked until it has answered once.
@@ -167,7 +172,7 @@ func (s *SignIn) discover(ctx context.Context) (*provider, error) {
 
 // Begin returns where a browser signs in, and the cookie that it must bring back.
 func (s *SignIn) Begin(ctx context.Context) (url, cookie string, err error) {
-	leave, err := s.enter()
+	leave, err := enter(ctx, s.places)
 	if err != nil {
 		return "", "", err
 	}
@@ -201,7 +206,7 @@ func (s *SignIn) End(ctx context.Context, cookie string, answer Answer) (*audit.
 	case answer.Code == "":
 		return nil, fmt.Errorf("%w: without a code", ErrRefused)
 	}
-	leave, err := s.enter()
+	leave, err := enter(ctx, s.places)
 	if err != nil {
 		return nil, err
 	}

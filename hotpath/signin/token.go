@@ -116,7 +116,7 @@ func (s *SignIn) sessionOf(c *claims) (*audit.Session, error) {
 
 // Logout returns whose sessions a logout token ends, once it is proved.
 func (s *SignIn) Logout(ctx context.Context, raw string) (audit.Logout, error) {
-	leave, err := s.enter()
+	leave, err := enter(ctx, s.tokens)
 	if err != nil {
 		return audit.Logout{}, err
 	}
