@@ -14,7 +14,7 @@ import (
 type CounterChange struct {
 	spend.Counter
 	PolicyID   string
-	Principals []string // whose checks they are, each once
+	Principals []string // whose checks take, each once
 
 	Used  spend.Total // to be added; zero, like Count, when there must only be room
 	Count int64
@@ -60,8 +60,9 @@ func CounterChanges(checks []*spend.Check, outcomes []*spend.Outcome) []CounterC
 			ch.Correct = ch.Correct.Plus(p.outcome.Correction(p.charge))
 			return
 		}
-		ch.add(p.charge, p.check.Decision.Effect == spend.Allow)
-		if principal := p.check.PrincipalName(); !slices.Contains(ch.Principals, principal) {
+		takes := p.check.Decision.Effect == spend.Allow
+		ch.add(p.charge, takes)
+		if principal := p.check.PrincipalName(); takes && !slices.Contains(ch.Principals, principal) {
 			ch.Principals = append(ch.Principals, principal)
 		}
 	})

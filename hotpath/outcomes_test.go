@@ -280,6 +280,36 @@ func TestCorrectedActionIsHeld(t *testing.T) {
 	})
 }
 
+// A check that was carried out after all is not forgotten with a later pass that kept the
+// name, whose window is shorter (F97).
+func TestCorrectedActionOutlivesAShorterWindow(t *testing.T) {
+	f := newFleet(t, embeddedBackend(), 2)
+	guarded := func(minutes int, more string) string {
+		return fmt.Sprintf(`[{"rule_id":"g","rule_type":"duplicate_guard","parameters":{"window_minutes":%d}}%s]`, minutes, more)
+	}
+	f.post(0, "long", guarded(60, ""))
+	f.post(0, "short", guarded(1, ""))
+	f.post(0, "full", guarded(60, `,{"rule_id":"b","rule_type":"budget","parameters":{"limit":1,"currency":"USD","window":"lifetime"}}`))
+	action := refundOf(t, "60", "c")
+	first := f.check(0, under(action, "long"))
+	f.release(0, first)
+	if o := f.check(0, under(action, "full")); o.err != nil || o.answer.Check.Decision.Reason != spend.ReasonBudgetExceeded {
+		t.Fatal(o) // it leaves no name
+	}
+	f.mini.Advance(time.Second)
+	between := f.check(1, under(action, "short"))
+	if !between.passed() {
+		t.Fatal(between)
+	}
+	f.correct(0, first, 1)
+	f.mini.Advance(62 * time.Second)
+	for n := range 2 {
+		if o := f.check(n, under(action, "long")); !o.names(between.answer.Check.ID.Text("chk_")) {
+			t.Errorf("what was carried out passes again: %s", o)
+		}
+	}
+}
+
 // S61: reports of many keys, at once: those of one number follow once, and the counter
 // is what the last says.
 func TestCorrectionsFollowOneAnother(t *testing.T) {

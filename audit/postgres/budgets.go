@@ -148,7 +148,11 @@ func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 		if changes[i].BucketMS > 0 {
 			rows = append(rows, counterRow{CounterChange: &changes[i]})
 		}
-		for _, principal := range changes[i].Principals {
+		principals := changes[i].Principals
+		if len(principals) == 0 && changes[i].BucketMS == 0 {
+			principals = []string{""} // it takes nothing, and is compared all the same
+		}
+		for _, principal := range principals {
 			if row := (counterRow{&changes[i], principal}); !s.counters.has(row.key()) {
 				rows = append(rows, row)
 			}

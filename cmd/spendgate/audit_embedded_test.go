@@ -128,7 +128,9 @@ func (n devNode) verify(t *testing.T) result {
 // changed in the file is named.
 func TestVerifyEmbedded(t *testing.T) {
 	s := tell(t)
-	s.verify(t).has(t, 0, "verified 8 checks, 5 outcomes and 3 violations", "clean as far as it can be told")
+	s.agent = s.newKey(t, `"role": "agent", "principal": "bot-2"`)
+	s.ask(t, "c-escalated-alone", "60", "") // its principal takes nothing
+	s.verify(t).has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
 
 	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
 	if err != nil {

@@ -148,7 +148,7 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 		return g.takeFingerprint(ctx, at, h, &old)
 	}
 	if at.restored != nil {
-		return duplicateOf(h), nil
+		return g.keepFor(ctx, at, h)
 	}
 	if at.keyed() {
 		// My own key's check, recorded by a node that died before the key's
@@ -222,6 +222,22 @@ func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend
 			return pass, err == nil, err
 		}
 	}
+}
+
+// keepFor has a later pass keep the name for as long as the recorded check would: its own
+// policy may have a shorter window, and where the check is a duplicate, so is what passed
+// after it (F97).
+func (g *Guard) keepFor(ctx context.Context, at *Attempt, h holder) (step, error) {
+	r, err := g.swap(ctx, at, func() pipeline.Swap {
+		return pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), New: h.String(), Life: at.Window, KeepLonger: true}
+	})
+	if err != nil {
+		return step{}, err
+	}
+	if r == nil {
+		return step{next: retry}, nil
+	}
+	return duplicateOf(h), nil
 }
 
 // adoptOrphan answers with a check that was recorded but whose client got a 500,
