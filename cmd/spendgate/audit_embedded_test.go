@@ -128,8 +128,10 @@ func (n devNode) verify(t *testing.T) result {
 // changed in the file is named.
 func TestVerifyEmbedded(t *testing.T) {
 	s := tell(t)
-	s.agent = s.newKey(t, `"role": "agent", "principal": "bot-2"`)
-	s.ask(t, "c-escalated-alone", "60", "") // its principal takes nothing
+	eve := s.newKey(t, `"role": "full", "principal": "eve"`)
+	s.call(t, eve, "POST", "/v1/policies", `{"policy_id": "e", "name": "E", "rules": [{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 10}},
+		{"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 1000, "currency": "USD", "window": "day"}}]}`, 201)
+	s.call(t, eve, "POST", "/v1/checks", `{"agent_id": "e", "policy_id": "e", "action_type": "refund", "amount": 20, "currency": "USD", "counterparty": "c"}`, 200) // takes nothing
 	s.verify(t).has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
 
 	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
