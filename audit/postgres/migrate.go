@@ -77,14 +77,9 @@ func Migrate(ctx context.Context, url string) error {
 // Migrated reports whether the schema is as this version has it; it changes nothing. It
 // fails where Migrate would because the URL's role may not.
 func Migrated(ctx context.Context, url string) (migrated bool, err error) {
-	config, err := pgxpool.ParseConfig(url)
+	conn, err := connectOwner(ctx, url)
 	if err != nil {
-		return false, fmt.Errorf("cannot read the database URL: %w", err)
-	}
-	prepareConfig(&config.ConnConfig.Config)
-	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-	if err != nil {
-		return false, fmt.Errorf("cannot read the schema's version: %w: %w", audit.ErrUnavailable, err)
+		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing was changed
 	var version int

@@ -159,7 +159,7 @@ func prepareConfig(c *pgconn.Config) {
 	c.AfterConnect = prepareSession
 }
 
-// connectOwner connects the owner of the tables, for what nodes do not do.
+// connectOwner connects the URL's role, mostly the owner of the tables, for what nodes do not do.
 func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgxpool.ParseConfig(url) // knows the pool's parameters too
 	if err != nil {
