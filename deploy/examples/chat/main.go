@@ -1,19 +1,15 @@
-// Command chat has people approve in a chat: it posts approvals that are requested
-// to an incoming webhook of the chat, and answers of people back through the API,
-// with the key of a person (hotpath/webhook/README.md).
+// Command chat has people approve in a chat (hotpath/webhook/README.md): each approval that
+// is requested is told to those who may decide it, in a channel of their own and with a
+// code that is theirs, and what they answer is decided with their own API key.
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/subtle"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,75 +19,68 @@ import (
 )
 
 func main() {
-	env := os.Getenv //nolint:forbidigo // an example, not the service
+	if err := run(os.Getenv); err != nil { //nolint:forbidigo // an example, not the service
+		slog.Error("stopped", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(env func(string) string) error {
 	events, err := standard.NewWebhook(env("WEBHOOK_SECRET"))
-	if err == nil {
-		var person *client.Client
-		if person, err = client.New(client.Options{BaseURL: env("SPENDGATE_API_URL"), APIKey: env("PERSON_KEY")}); err == nil {
-			server := http.Server{Addr: env("LISTEN_ADDR"), Handler: receiver(events, person, env("CHAT_URL"), env("CHAT_TOKEN")), ReadTimeout: 10 * time.Second}
-			err = server.ListenAndServe()
-		}
+	if err != nil {
+		return fmt.Errorf("WEBHOOK_SECRET: %w", err)
 	}
-	slog.Error("stopped", "error", err)
+	people, err := readPeople(env("PEOPLE_FILE"), env("SPENDGATE_API_URL"))
+	if err != nil {
+		return fmt.Errorf("PEOPLE_FILE: %w", err)
+	}
+	b := bot{events: events, people: people, url: env("CHAT_URL"), token: env("CHAT_TOKEN")}
+	if b.token == "" {
+		return fmt.Errorf("CHAT_TOKEN: it is empty, so that anybody could decide")
+	}
+	server := http.Server{Addr: env("LISTEN_ADDR"), Handler: b.handler(), ReadTimeout: 10 * time.Second}
+	return server.ListenAndServe()
 }
 
-// receiver takes events at /events, and what people write in the chat at /chat: a
-// form with the token that proves that it is from the chat, and the text.
-func receiver(events *standard.Webhook, person *client.Client, chatURL, chatToken string) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /events", func(w http.ResponseWriter, r *http.Request) {
-		var e struct {
-			Data struct {
-				ApprovalID string          `json:"approval_id"`
-				ActionHash string          `json:"action_hash"`
-				Action     json.RawMessage `json:"action"`
-			} `json:"data"`
-		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-		if err != nil || events.Verify(body, r.Header) != nil || json.Unmarshal(body, &e) != nil {
-			http.Error(w, "not an event of this webhook", http.StatusUnauthorized)
-			return
-		}
-		text := fmt.Sprintf("An agent asks for %s. Write: approve %s %s, or deny", e.Data.Action, e.Data.ApprovalID, e.Data.ActionHash)
-		if err := post(r.Context(), chatURL, text); err != nil {
-			http.Error(w, "the chat does not answer", http.StatusBadGateway) // so it is tried again
-		}
-	})
-	mux.HandleFunc("POST /chat", func(w http.ResponseWriter, r *http.Request) {
-		words := strings.Fields(r.PostFormValue("text"))
-		if subtle.ConstantTimeCompare([]byte(r.PostFormValue("token")), []byte(chatToken)) != 1 || len(words) != 3 {
-			http.Error(w, "approve or deny, approval_id, action_hash", http.StatusForbidden)
-			return
-		}
-		decide := map[string]func(context.Context, string, string, string) (*client.Approval, error){"approve": person.Approve, "deny": person.Deny}[words[0]]
-		if decide == nil {
-			http.Error(w, "approve or deny", http.StatusBadRequest)
-		} else if a, err := decide(r.Context(), words[1], words[2], "in the chat"); err != nil {
-			http.Error(w, err.Error(), http.StatusConflict)
-		} else {
-			_, _ = fmt.Fprintf(w, "%s is %s", a.ApprovalID, a.Status) // nobody else to tell
-		}
-	})
-	return mux
+// person is a user of the chat who may approve.
+type person struct {
+	userID  string // as the chat says who wrote
+	channel string // which only this person reads
+	api     *client.Client
+	codes   *codes
 }
 
-// post posts a message to the chat.
-func post(ctx context.Context, url, text string) error {
-	body, err := json.Marshal(map[string]string{"text": text})
+// readPeople reads who may approve: [{"user_id", "channel", "key_file"}]. Files of keys are
+// beside that file. Each person has a key, or the record would not say who decided.
+func readPeople(file, api string) (map[string]*person, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // whoever starts it says which
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
+	var listed []struct {
+		UserID  string `json:"user_id"`
+		Channel string `json:"channel"`
+		KeyFile string `json:"key_file"`
 	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
+	if err := json.Unmarshal(text, &listed); err != nil {
+		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the chat answered %s", response.Status)
+	people, keys, channels := make(map[string]*person), make(map[string]bool), make(map[string]bool)
+	for _, p := range listed {
+		key, err := os.ReadFile(filepath.Join(filepath.Dir(file), p.KeyFile)) //nolint:gosec // the same
+		if err != nil {
+			return nil, err
+		}
+		apiKey := strings.TrimSpace(string(key))
+		if p.UserID == "" || p.Channel == "" || people[p.UserID] != nil || keys[apiKey] || channels[p.Channel] {
+			return nil, fmt.Errorf("user %q needs user_id, channel and key_file, and nobody else may have them", p.UserID)
+		}
+		c, err := client.New(client.Options{BaseURL: api, APIKey: apiKey})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.KeyFile, err)
+		}
+		people[p.UserID] = &person{userID: p.UserID, channel: p.Channel, api: c, codes: &codes{now: time.Now}}
+		keys[apiKey], channels[p.Channel] = true, true
 	}
-	return errors.Join(err, response.Body.Close())
+	return people, nil
 }

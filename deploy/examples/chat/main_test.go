@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +26,161 @@ const (
 	token = "of-the-chat"
 )
 
-// A real node asks people in a chat, and one of them approves.
+// A real node asks two people in a chat, each with a code of their own.
 func TestApproveInTheChat(t *testing.T) {
+	node := startNode(t)
+	messages := make(chan post, 10)
+	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var m post
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		messages <- m
+	}))
+	t.Cleanup(chat.Close)
+	author, agent := newClient(t, node, "author"), newClient(t, node, "agent")
+	if _, err := author.CreatePolicyJSON(t.Context(), []byte(`{"policy_id":"p","name":"n","rules":[
+		{"rule_id":"ask","rule_type":"escalate_if","description":"Two people look","parameters":{"amount_above":1,"approval":{"required":2}}},
+		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","window":"day"}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	var handler http.Handler
+	delivered := make(chan *http.Request, 10)
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			again := r.Clone(context.Background())
+			again.Body, r.Body = io.NopCloser(bytes.NewReader(body)), io.NopCloser(bytes.NewReader(body))
+			delivered <- again
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(own.Close)
+	var w struct{ Secret string }
+	send(t, node.API, admin, "/v1/webhooks", `{"url":"`+own.URL+`/events","event_types":["approval.requested"]}`, &w)
+	events, err := standard.NewWebhook(w.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := readPeople(peopleFile(t, node, "ann", "bob"), node.API)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler = (&bot{events: events, people: people, url: chat.URL, token: token}).handler()
+
+	amount, err := client.ParseAmount("300.50")
+	if err != nil {
+		t.Fatal(err)
+	}
+	action := client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount, Currency: "USD", Counterparty: "c", ReasonText: "SYSTEM: approved\nby <@ann>"}
+	asked, err := agent.Check(t.Context(), action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := make(map[string]string)
+	for range people {
+		m := next(t, messages, node)
+		for _, want := range []string{
+			"300.5 USD", "To: `c`", "It says: `SYSTEM: approved\\nby \\u003c@ann\\u003e`\n", "rule ask: Two people look", "budget day has left 1000 USD", "2 approvals of 2 are missing",
+		} {
+			if !strings.Contains(m.Text, want) {
+				t.Errorf("%q is not in\n%s", want, m.Text)
+			}
+		}
+		_, code, _ := strings.Cut(m.Text, "Write: approve ")
+		codes[m.Channel] = code[:codeSize]
+	}
+	repeated := httptest.NewRecorder()
+	handler.ServeHTTP(repeated, <-delivered)
+	if repeated.Code != http.StatusOK || len(messages) > 0 {
+		t.Errorf("an event that came before: %d, and %d messages", repeated.Code, len(messages))
+	}
+	for _, c := range []struct {
+		user, token, text string
+		status            int
+		said              string
+	}{
+		{"ann", "guessed", "approve " + codes["@ann"], 403, "You approve nothing here."},
+		{"carl", token, "approve " + codes["@ann"], 403, "You approve nothing here."},
+		{"bob", token, "approve " + codes["@ann"], 403, errNoCode.Error()},
+		{"ann", token, "approve " + asked.ApprovalID, 403, errNoCode.Error()},
+		{"ann", token, "hello", 400, usage},
+		{"ann", token, "approve " + codes["@ann"] + " seen the photographs", 200, asked.ApprovalID + " is pending. 1 approval of 2 is missing."},
+		{"ann", token, "approve " + codes["@ann"], 403, errNoCode.Error()},
+		{"bob", token, "approve " + codes["@bob"], 200, asked.ApprovalID + " is approved."},
+	} {
+		if status, said := write(t, own.URL, c.user, c.token, c.text); status != c.status || said != c.said {
+			t.Errorf("%s writes %q: %d %s", c.user, c.text, status, said)
+		}
+	}
+	a, err := agent.Approval(t.Context(), asked.ApprovalID, 0)
+	if err != nil || len(a.Decisions) != 2 || a.Decisions[0].Principal != "ann" || a.Decisions[1].Principal != "bob" || a.Decisions[0].Note != "seen the photographs (in the chat)" {
+		t.Fatalf("the approval is %+v, %v", a, err)
+	}
+	action.ApprovalID = asked.ApprovalID
+	if used, err := agent.Check(t.Context(), action); err != nil || !used.Allowed() {
+		t.Errorf("with the approval: %+v, %v", used, err)
+	}
+
+	// What the bot forgot is asked again, and the code goes to the channel alone.
+	action.ApprovalID, action.Counterparty = "", "d"
+	if _, err := agent.Check(t.Context(), action); err != nil {
+		t.Fatal(err)
+	}
+	first, second := next(t, messages, node), next(t, messages, node)
+	status, said := write(t, own.URL, "ann", token, "waiting")
+	again := next(t, messages, node)
+	if status != http.StatusOK || said != "1 wait for you: they are in your channel." || again.Channel != "@ann" || again.Text == first.Text || again.Text == second.Text {
+		t.Errorf("what waits: %d %s\n%+v", status, said, again)
+	}
+	_, code, _ := strings.Cut(again.Text, "or deny ")
+	if status, said := write(t, own.URL, "ann", token, "deny "+code[:codeSize]); status != http.StatusOK || !strings.HasSuffix(said, " is denied.") {
+		t.Errorf("denying: %d %s", status, said)
+	}
+	// Events that nobody signed are none.
+	forged, err := http.Post(own.URL+"/events", "application/json", strings.NewReader(`{"data":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = forged.Body.Close() // not read
+	if forged.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a forged event: %s", forged.Status)
+	}
+}
+
+// A key is one person's: the record says who decided.
+func TestPeopleShareNoKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "people.json")
+	for name, text := range map[string]string{file: `[{"user_id":"ann","channel":"@ann","key_file":"a"},{"user_id":"bob","channel":"@bob","key_file":"b"}]`,
+		filepath.Join(filepath.Dir(file), "a"): "svc_live_same", filepath.Join(filepath.Dir(file), "b"): "svc_live_same\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if people, err := readPeople(file, "http://127.0.0.1:1"); err == nil {
+		t.Errorf("two people have one key: %v", people)
+	}
+}
+
+// post is a message in the chat.
+type post struct{ Channel, Text string }
+
+func next(t *testing.T, messages <-chan post, node *fleet.Node) post {
+	t.Helper()
+	select {
+	case m := <-messages:
+		return m
+	case <-time.After(20 * time.Second):
+		t.Fatalf("nothing is in the chat\n%s", node.Log())
+		return post{}
+	}
+}
+
+func startNode(t *testing.T) *fleet.Node {
+	t.Helper()
 	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -37,84 +193,43 @@ func TestApproveInTheChat(t *testing.T) {
 	if err := node.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	messages := make(chan string, 1)
-	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var m struct{ Text string }
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-			t.Error(err)
-		}
-		messages <- m.Text
-	}))
-	t.Cleanup(chat.Close)
-	key := func(role string) *client.Client {
-		var k struct {
-			APIKey string `json:"api_key"`
-		}
-		send(t, node.API, admin, "/v1/keys", fmt.Sprintf(`{"name":%q,"role":%[1]q}`, role), &k)
-		c, err := client.New(client.Options{BaseURL: node.API, APIKey: k.APIKey})
-		if err != nil {
+	return node
+}
+
+func makeKey(t *testing.T, node *fleet.Node, principal, role string) string {
+	t.Helper()
+	var k struct {
+		APIKey string `json:"api_key"`
+	}
+	send(t, node.API, admin, "/v1/keys", fmt.Sprintf(`{"name":%q,"role":%q,"principal":%[1]q}`, principal, role), &k)
+	return k.APIKey
+}
+
+func newClient(t *testing.T, node *fleet.Node, role string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{BaseURL: node.API, APIKey: makeKey(t, node, role, role)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// peopleFile makes keys of approvers, and the file that says whose they are.
+func peopleFile(t *testing.T, node *fleet.Node, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var listed []string
+	for _, name := range names {
+		listed = append(listed, fmt.Sprintf(`{"user_id":%q,"channel":"@%[1]s","key_file":"%[1]s.key"}`, name))
+		if err := os.WriteFile(filepath.Join(dir, name+".key"), []byte(makeKey(t, node, name, "approver")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return c
 	}
-	author, agent, person := key("author"), key("agent"), key("approver")
-	if _, err := author.CreatePolicyJSON(t.Context(), []byte(`{"policy_id":"p","name":"n","rules":[
-		{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":1,"approval":{}}}]}`)); err != nil {
+	file := filepath.Join(dir, "people.json")
+	if err := os.WriteFile(file, []byte("["+strings.Join(listed, ",")+"]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var handler http.Handler
-	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }))
-	t.Cleanup(own.Close)
-	var w struct{ Secret string }
-	send(t, node.API, admin, "/v1/webhooks", `{"url":"`+own.URL+`/events","event_types":["approval.requested"]}`, &w)
-	events, err := standard.NewWebhook(w.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler = receiver(events, person, chat.URL, token)
-
-	amount, err := client.ParseAmount("300")
-	if err != nil {
-		t.Fatal(err)
-	}
-	action := client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount, Currency: "USD", Counterparty: "c"}
-	asked, err := agent.Check(t.Context(), action)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text string
-	select {
-	case text = <-messages:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("nothing is in the chat\n%s", node.Log())
-	}
-	_, command, _ := strings.Cut(text, "Write: ")
-	command, _, _ = strings.Cut(command, ",")
-	if !strings.Contains(text, `"amount":300`) || !strings.HasPrefix(command, "approve "+asked.ApprovalID+" ") {
-		t.Fatalf("in the chat is %q", text)
-	}
-	if status, said := write(t, own.URL, "guessed", command); status != http.StatusForbidden {
-		t.Errorf("anybody decides: %d %s", status, said)
-	}
-	if a, err := agent.Approval(t.Context(), asked.ApprovalID, 0); err != nil || a.Status != client.ApprovalPending {
-		t.Fatalf("the approval is %+v, %v", a, err)
-	}
-	if status, said := write(t, own.URL, token, command); status != http.StatusOK || said != asked.ApprovalID+" is approved" {
-		t.Errorf("approving: %d %s", status, said)
-	}
-	action.ApprovalID = asked.ApprovalID
-	if used, err := agent.Check(t.Context(), action); err != nil || !used.Allowed() {
-		t.Errorf("with the approval: %+v, %v", used, err)
-	}
-	// Events that nobody signed are none.
-	forged, err := http.Post(own.URL+"/events", "application/json", strings.NewReader(`{"data":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = forged.Body.Close() // not read
-	if forged.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a forged event: %s", forged.Status)
-	}
+	return file
 }
 
 // send posts as the admin.
@@ -138,9 +253,9 @@ func send(t *testing.T, base, key, path, body string, into any) {
 }
 
 // write writes in the chat.
-func write(t *testing.T, base, token, text string) (status int, said string) {
+func write(t *testing.T, base, user, token, text string) (status int, said string) {
 	t.Helper()
-	response, err := http.PostForm(base+"/chat", url.Values{"token": {token}, "text": {text}})
+	response, err := http.PostForm(base+"/chat", url.Values{"user_id": {user}, "token": {token}, "text": {text}})
 	if err != nil {
 		t.Fatal(err)
 	}

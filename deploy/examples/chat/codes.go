@@ -1,0 +1,131 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What bounds guessing: of 2^30 codes at most openCodes are good at once for a person, and
+// maxWrong guesses are taken in lockTime. Who tries for a year finds one with a chance of
+// 1 in 2,000, and the person is told each time.
+const (
+	alphabet  = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // without I, L, O and U, which look like others
+	codeSize  = 6
+	codeTime  = time.Hour // at most; never beyond the approval's own time
+	openCodes = 10        // the oldest goes first
+	maxWrong  = 5
+	lockTime  = time.Hour // no shorter than codeTime: codes that were open then are over
+)
+
+var (
+	errNoCode = errors.New("no such code is yours, or its time is over, or it was used: write waiting for new ones")
+	errLocked = errors.New("too many wrong codes: none is taken or given for an hour; the console has your approvals")
+	errVoid   = errors.New("too many wrong codes were written in your name: all of yours are void, and none is given for an hour; " +
+		"the console has your approvals")
+)
+
+// bound is what a code stands for.
+type bound struct {
+	code, approvalID, actionHash string
+	until                        time.Time
+}
+
+// codes are those of one person. A code is good for one decision about one action.
+type codes struct {
+	mu    sync.Mutex
+	now   func() time.Time
+	open  []bound
+	wrong []time.Time
+}
+
+// has reports whether there is a code for the approval that can be used.
+func (c *codes) has(approvalID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.open {
+		if b.approvalID == approvalID && c.now().Before(b.until) {
+			return true
+		}
+	}
+	return false
+}
+
+// give makes a code; one that there was for the approval is void.
+func (c *codes) give(approvalID, actionHash string, until time.Time) (bound, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.locked() {
+		return bound{}, errLocked
+	}
+	c.drop(func(b bound) bool { return b.approvalID == approvalID })
+	if len(c.open) >= openCodes {
+		c.open = c.open[1:]
+	}
+	var random [codeSize]byte
+	_, _ = rand.Read(random[:]) // which never fails
+	for i := range random {
+		random[i] = alphabet[random[i]%byte(len(alphabet))] // 256 is a multiple
+	}
+	if latest := c.now().Add(codeTime); until.After(latest) {
+		until = latest
+	}
+	b := bound{string(random[:]), approvalID, actionHash, until}
+	c.open = append(c.open, b)
+	return b, nil
+}
+
+// take returns what a code stands for, once. A wrong one is counted; the one too many locks
+// all others, and is errVoid.
+func (c *codes) take(code string) (bound, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.locked() {
+		return bound{}, errLocked
+	}
+	found := -1
+	for i, b := range c.open {
+		if subtle.ConstantTimeCompare([]byte(b.code), []byte(strings.ToUpper(code))) == 1 && c.now().Before(b.until) {
+			found = i
+		}
+	}
+	if found >= 0 {
+		b := c.open[found]
+		c.open = append(c.open[:found], c.open[found+1:]...)
+		return b, nil
+	}
+	c.wrong = append(c.wrong, c.now())
+	if c.locked() {
+		return bound{}, errVoid
+	}
+	return bound{}, errNoCode
+}
+
+// void takes back a code that nobody was told.
+func (c *codes) void(code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(func(b bound) bool { return b.code == code })
+}
+
+func (c *codes) drop(which func(bound) bool) {
+	kept := c.open[:0]
+	for _, b := range c.open {
+		if !which(b) {
+			kept = append(kept, b)
+		}
+	}
+	c.open = kept
+}
+
+// locked reports whether too many of the last codes were wrong. A right one forgives none:
+// who guesses must not be helped by who decides meanwhile.
+func (c *codes) locked() bool {
+	for len(c.wrong) > 0 && c.now().Sub(c.wrong[0]) >= lockTime {
+		c.wrong = c.wrong[1:]
+	}
+	return len(c.wrong) >= maxWrong
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"spendgate/hotpath/client"
+)
+
+// A code is good once, in its time, and guesses void all that are open.
+func TestCodes(t *testing.T) {
+	now := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
+	c := codes{now: func() time.Time { return now }}
+	give := func(id string, until time.Time) bound {
+		t.Helper()
+		b, err := c.give(id, "hash of "+id, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	taken := func(code string, want error) {
+		t.Helper()
+		if b, err := c.take(code); !errors.Is(err, want) || (want == nil) != (b.approvalID != "") {
+			t.Errorf("%q is %+v, %v, not %v", code, b, err, want)
+		}
+	}
+	long := give("a", now.Add(24*time.Hour))
+	if len(long.code) != codeSize || !long.until.Equal(now.Add(codeTime)) {
+		t.Errorf("the code is %+v", long)
+	}
+	taken(strings.ToLower(long.code), nil)
+	taken(long.code, errNoCode) // 1 wrong
+	before, after := give("b", now.Add(time.Minute)), give("b", now.Add(time.Minute))
+	taken(before.code, errNoCode) // 2: there is a newer one
+	now = now.Add(time.Minute)
+	taken(after.code, errNoCode) // 3: its time is over
+	if c.has("b") {
+		t.Error("a code is there whose time is over")
+	}
+	for i := range openCodes {
+		give(strings.Repeat("c", i+1), now.Add(time.Hour))
+	}
+	first := c.open[0]
+	give("one more", now.Add(time.Hour))
+	taken(first.code, errNoCode) // 4: at most so many are good at once
+	right := c.open[0]
+	taken(right.code, nil) // which forgives nothing
+	last := c.open[0]
+	taken("000000", errVoid) // 5
+	taken(last.code, errLocked)
+	if _, err := c.give("d", "", now.Add(time.Hour)); !errors.Is(err, errLocked) {
+		t.Errorf("while it is locked a code is given: %v", err)
+	}
+	now = now.Add(lockTime)
+	taken(last.code, errNoCode) // it stays void
+	taken(give("d", now.Add(time.Hour)).code, nil)
+}
+
+// What an agent wrote is one line of code to the chat, and what is decided is never cut.
+func TestMessageIsOfTheAgentWhereItIsMarked(t *testing.T) {
+	a := client.Approval{Required: 1, RuleIDs: []string{"ask"}}
+	a.Action.Counterparty = "c`\nWrite: approve 000000 <!channel> \u202e\u200b"
+	a.Action.ReasonText = strings.Repeat("ü", maxReason+7)
+	text, err := message(&a, []client.Rule{{RuleID: "ask", Description: "A person looks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nTo: `c\\u0060\\nWrite: approve 000000 \\u003c!channel\\u003e \\u202e\\u200b`\n", "ü` and 7 characters more\n", "- rule ask: A person looks\n", "1 approval of 1 is missing",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	a.Action.Metadata = json.RawMessage(`{"note":"` + strings.Repeat("x", maxShown) + `"}`)
+	if text, err := message(&a, nil); !errors.Is(err, errTooLong) {
+		t.Errorf("it is cut: %v\n%s", err, text)
+	}
+}
