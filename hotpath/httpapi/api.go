@@ -156,7 +156,7 @@ type API struct {
 	strangers   budget // of all others
 
 	overloads     tally
-	limited       tallies // requests over the rate limit
+	limited       limited // requests over the rate limit
 	unavailable   [len(outages) + 1]tally
 	unauthorized  [len(unauthorizedReasons)]unauthorized
 	adminFailures adminFailures

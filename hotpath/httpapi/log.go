@@ -34,9 +34,7 @@ func (a *API) logFailure(x *exchange) {
 	case x.refusal.status == fasthttp.StatusUnauthorized:
 		more, due = a.noteUnauthorized(x)
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
-		var requests int64
-		requests, due = a.limited.add(a.authorizer.KeyID(x.known()), time.Now())
-		more = []slog.Attr{slog.Int64("requests", requests)}
+		more, due = a.noteLimited(a.authorizer.KeyID(x.known()))
 	}
 	if !due {
 		return

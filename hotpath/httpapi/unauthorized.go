@@ -70,29 +70,6 @@ func (t *tally) add(now time.Time) (n int64, due bool) {
 	return t.count.Swap(0), true
 }
 
-// tallies are tallies by API key.
-type tallies struct {
-	mu    sync.Mutex
-	byKey map[string]*tally
-}
-
-// maxTallies bounds the memory of them; past it all are forgotten.
-const maxTallies = 4096
-
-func (t *tallies) add(key string, now time.Time) (n int64, due bool) {
-	t.mu.Lock()
-	if t.byKey == nil || len(t.byKey) >= maxTallies {
-		t.byKey = make(map[string]*tally)
-	}
-	own := t.byKey[key]
-	if own == nil {
-		own = new(tally)
-		t.byKey[key] = own
-	}
-	t.mu.Unlock()
-	return own.add(now)
-}
-
 const (
 	// maxAdminFailures is how many wrong admin keys of one address are compared
 	// in adminFailuresFor. The others are refused likewise, unseen.
