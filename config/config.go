@@ -165,9 +165,10 @@ func defaultDataDir(mode Mode) string {
 
 // Client is what the commands that talk to a running node need.
 type Client struct {
-	APIURL   string // without a slash at the end
-	APIKey   Secret
-	AdminKey Secret // the first, when two are set
+	APIURL     string // without a slash at the end
+	APIKey     Secret
+	AdminKey   Secret // the first, when two are set
+	Deployment string // its name in the metrics of a probe; empty when it has none
 }
 
 // LoadClient reads the settings of a client command. What it finds absent is
@@ -177,6 +178,8 @@ func LoadClient(environ []string) (Client, error) {
 	c := Client{
 		APIURL: read(s, "API_URL", defaultAPIURL, parseAPIURL),
 		APIKey: read(s, "API_KEY", "", parseKey),
+
+		Deployment: read(s, "DEPLOYMENT", "", parseName),
 	}
 	if keys := read(s, "ADMIN_KEY", nil, parseAdminKeys); len(keys) > 0 {
 		c.AdminKey = keys[0]

@@ -334,9 +334,9 @@ func TestLoadClient(t *testing.T) {
 	}
 	c, err = LoadClient([]string{
 		"SPENDGATE_API_URL=https://gate.example/base/", "SPENDGATE_API_KEY_FILE=" + writeFile(t, "svc_live_1\n"),
-		"SPENDGATE_ADMIN_KEY=new,old",
+		"SPENDGATE_ADMIN_KEY=new,old", "SPENDGATE_DEPLOYMENT=cell-1",
 	})
-	if err != nil || c != (Client{APIURL: "https://gate.example/base", APIKey: "svc_live_1", AdminKey: "new"}) {
+	if err != nil || c != (Client{APIURL: "https://gate.example/base", APIKey: "svc_live_1", AdminKey: "new", Deployment: "cell-1"}) {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	for _, s := range []string{"gate.example", "ftp://x", "http://", "http://u:hunter2@x", "http://x?y", "http://hunter2%zz", "http://x/v1/"} {

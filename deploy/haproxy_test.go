@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -129,10 +130,32 @@ func TestBalancerRepeatsOnlyReads(t *testing.T) {
 	if code, _ := ask(http.MethodPost, "https://"+api+"/v1/checks"); code == http.StatusOK || posts.Load() != 1 {
 		t.Errorf("a POST is answered %d after %d tries", code, posts.Load())
 	}
-	if _, metrics := ask(http.MethodGet, "http://"+stats+"/metrics"); !strings.Contains(metrics, "haproxy_frontend_current_sessions") {
-		t.Errorf("its metrics are %.300s", metrics)
-	}
+	_, metrics := ask(http.MethodGet, "http://"+stats+"/metrics")
+	hasSelected(t, metrics)
 	if !strings.Contains(readFile(t, "deploy/haproxy/haproxy.cfg"), "bind \"${STATS-127.0.0.1:8404}\"\n") {
 		t.Error("the statistics are not on loopback")
+	}
+}
+
+// hasSelected: HAProxy has what its alerts select.
+func hasSelected(t *testing.T, metrics string) {
+	t.Helper()
+	selected := make(map[string]bool)
+	for _, r := range rules(t, dependencyRules) {
+		for _, found := range regexp.MustCompile(`(haproxy_\w+)\{job="spendgate-haproxy", ([^}]*)\}`).FindAllStringSubmatch(r.Expr, -1) {
+			form := "(?m)^" + found[1] + `\{`
+			for label := range strings.SplitSeq(found[2], ", ") {
+				form += `[^}]*\b` + regexp.QuoteMeta(label)
+			}
+			selected[found[0]] = regexp.MustCompile(form).MatchString(metrics)
+		}
+	}
+	for selector, found := range selected {
+		if !found {
+			t.Errorf("HAProxy has no %s:\n%.3000s", selector, metrics)
+		}
+	}
+	if len(selected) == 0 {
+		t.Error("no alert selects a metric of HAProxy")
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rule is a recording or an alert rule of prometheus/rules.yaml.
+// rule is a recording or an alert rule.
 type rule struct {
 	Record      string
 	Alert       string
@@ -30,14 +30,25 @@ type rule struct {
 	Annotations map[string]string
 }
 
-func rules(t *testing.T) []rule {
+// The files of rules: of nodes and probes, and of what nodes depend on.
+const (
+	nodeRules       = "prometheus/rules.yaml"
+	dependencyRules = "prometheus/dependencies.yaml"
+)
+
+func allRules(t *testing.T) []rule {
+	t.Helper()
+	return append(rules(t, nodeRules), rules(t, dependencyRules)...)
+}
+
+func rules(t *testing.T, path string) []rule {
 	t.Helper()
 	var file struct {
 		Groups []struct {
 			Rules []rule
 		}
 	}
-	readYAML(t, "prometheus/rules.yaml", &file)
+	readYAML(t, path, &file)
 	var all []rule
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
@@ -131,7 +142,7 @@ func TestAlertsHaveSections(t *testing.T) {
 		}
 	}
 	alerts := make(map[string]bool)
-	for _, r := range rules(t) {
+	for _, r := range allRules(t) {
 		if r.Alert == "" {
 			continue
 		}
@@ -158,7 +169,7 @@ func TestAlertsHaveSections(t *testing.T) {
 // Inhibition is among alerts that there are.
 func TestInhibition(t *testing.T) {
 	alerts := make(map[string]bool)
-	for _, r := range rules(t) {
+	for _, r := range allRules(t) {
 		alerts[r.Alert] = true
 	}
 	content, err := os.ReadFile("prometheus/alertmanager.yaml")
@@ -179,25 +190,27 @@ func TestInhibition(t *testing.T) {
 // The unit tests of the rules pass, and each alert fires and is silent in them.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	var file struct {
-		Tests []struct {
-			AlertRuleTest []struct {
-				Alertname string
-				ExpAlerts []any `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	readYAML(t, "prometheus/rules_test.yaml", &file)
 	fires, silent := make(map[string]bool), make(map[string]bool)
-	for _, test := range file.Tests {
-		for _, c := range test.AlertRuleTest {
-			fires[c.Alertname] = fires[c.Alertname] || len(c.ExpAlerts) > 0
-			silent[c.Alertname] = silent[c.Alertname] || len(c.ExpAlerts) == 0
+	for _, path := range []string{nodeRules, dependencyRules} {
+		var file struct {
+			Tests []struct {
+				AlertRuleTest []struct {
+					Alertname string
+					ExpAlerts []any `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		readYAML(t, strings.TrimSuffix(path, ".yaml")+"_test.yaml", &file)
+		for _, test := range file.Tests {
+			for _, c := range test.AlertRuleTest {
+				fires[c.Alertname] = fires[c.Alertname] || len(c.ExpAlerts) > 0
+				silent[c.Alertname] = silent[c.Alertname] || len(c.ExpAlerts) == 0
+			}
 		}
 	}
-	for _, r := range rules(t) {
+	for _, r := range allRules(t) {
 		if r.Alert != "" && (!fires[r.Alert] || !silent[r.Alert]) {
-			t.Errorf("rules_test.yaml: %s fires: %v, is silent: %v", r.Alert, fires[r.Alert], silent[r.Alert])
+			t.Errorf("the tests of rules: %s fires: %v, is silent: %v", r.Alert, fires[r.Alert], silent[r.Alert])
 		}
 	}
 
@@ -205,7 +218,9 @@ func TestRules(t *testing.T) {
 	if os.Getenv("TEST_PROMETHEUS") == "" {
 		t.Skip("needs Prometheus: run it by make test, which installs it")
 	}
-	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "rules_test.yaml"}} {
+	for _, args := range [][]string{
+		{"check", "rules", "rules.yaml", "dependencies.yaml"}, {"check", "config", "prometheus.yaml"}, {"test", "rules", "rules_test.yaml", "dependencies_test.yaml"},
+	} {
 		c := exec.CommandContext(t.Context(), promtool, args...)
 		c.Dir = "prometheus"
 		if out, err := c.CombinedOutput(); err != nil {
@@ -221,7 +236,7 @@ func TestRunbookAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile(`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml$`).FindString(string(page))
+	command := regexp.MustCompile(`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).FindString(string(page))
 	if command == "" {
 		t.Fatal("RUNBOOK.md has no command for it")
 	}
@@ -234,15 +249,17 @@ func TestRunbookAddress(t *testing.T) {
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var before, after any
-	readYAML(t, "prometheus/rules.yaml", &before)
-	readYAML(t, filepath.Join(dir, "rules.yaml"), &after)
-	want := strings.ReplaceAll(fmt.Sprint(before), "runbook_url:deploy/", "runbook_url:https://wiki.example.com/spendgate/")
-	if got := fmt.Sprint(after); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if !strings.Contains(want, "https://") {
-		t.Error("no rule has a runbook_url")
+	for _, path := range []string{nodeRules, dependencyRules} {
+		var before, after any
+		readYAML(t, path, &before)
+		readYAML(t, filepath.Join(dir, filepath.Base(path)), &after)
+		want := strings.ReplaceAll(fmt.Sprint(before), "runbook_url:deploy/", "runbook_url:https://wiki.example.com/spendgate/")
+		if got := fmt.Sprint(after); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		if !strings.Contains(want, "https://") {
+			t.Errorf("no rule of %s has a runbook_url", path)
+		}
 	}
 }
 
@@ -352,7 +369,7 @@ func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]boo
 func (f *localFleet) compareMetrics(t *testing.T) {
 	families, samples := f.liveMetrics(t)
 	explained, absent := explainedMetrics(t)
-	for _, r := range rules(t) {
+	for _, r := range rules(t, nodeRules) {
 		if r.Record != "" {
 			samples[r.Record] = true
 		}
@@ -363,7 +380,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 			t.Errorf("%s names no metric: %s", what, expr)
 		}
 		for _, name := range names {
-			if !samples[name] && !absent[name] && !strings.HasPrefix(name, ofVerify) {
+			if !samples[name] && !absent[name] && !ofCommands(name) {
 				t.Errorf("%s names %s, which no node has", what, name)
 			}
 		}
@@ -374,7 +391,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 		}
 	}
 	for name := range explained {
-		if !families[name] && !absent[name] && !strings.HasPrefix(name, ofVerify) {
+		if !families[name] && !absent[name] && !ofCommands(name) {
 			t.Errorf("METRICS.md explains %s, which no node of a fleet has", name)
 		}
 	}
@@ -400,7 +417,7 @@ func explainedMetrics(t *testing.T) (explained, absent map[string]bool) {
 // it names a metric that is absent until there is one, or one of a file.
 func nothingYet(expr string, absent map[string]bool) bool {
 	return slices.ContainsFunc(regexp.MustCompile(`spendgate_[a-z_]+`).FindAllString(expr, -1), func(name string) bool {
-		return absent[name] || strings.HasPrefix(name, ofVerify)
+		return absent[name] || ofCommands(name)
 	})
 }
 
@@ -414,7 +431,7 @@ func expressions(t *testing.T) map[string]string {
 			all[fmt.Sprintf("the panel %q, query %d,", p.Title, i+1)] = p.query(target.Expr)
 		}
 	}
-	for _, r := range rules(t) {
+	for _, r := range rules(t, nodeRules) {
 		all["the rule "+r.Alert+r.Record] = r.Expr
 	}
 	return all
@@ -456,8 +473,10 @@ func (f *localFleet) askDashboard(t *testing.T) {
 	}
 }
 
-// ofVerify begins the metrics that `audit verify` writes to a file.
-const ofVerify = "spendgate_verify_"
+// ofCommands reports whether `audit verify` writes the metric to a file, or `probe` serves it.
+func ofCommands(name string) bool {
+	return strings.HasPrefix(name, "spendgate_verify_") || strings.HasPrefix(name, "spendgate_probe")
+}
 
 // Prometheus has loaded and evaluated the rules, what they select by labels is
 // there, and the alerts of a fleet at work are silent.
@@ -491,7 +510,7 @@ func (f *localFleet) askRules(t *testing.T) {
 				}
 			}
 		}
-		return count == len(rules(t))
+		return count == len(rules(t, nodeRules))
 	})
 	for _, group := range answer.Data.Groups {
 		for _, r := range group.Rules {

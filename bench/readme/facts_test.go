@@ -1,11 +1,15 @@
 package readme_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -92,10 +96,10 @@ func commandsOf(n *node, path ...string) []string {
 	return leaves
 }
 
-// ofVerify begins the metrics that `audit verify` writes to a file.
-const ofVerify = "spendgate_verify_"
+// ofCommands begins the metrics that `audit verify` writes to a file and `probe` serves.
+var ofCommands = regexp.MustCompile("^spendgate_(verify_|probe)")
 
-// METRICS.md explains every metric that a node has, and no other but ofVerify's.
+// METRICS.md explains every metric that a node has, and no other but those of commands.
 func compareMetrics(t *testing.T, n *node) {
 	var live, documented []string
 	for _, found := range regexp.MustCompile(`(?m)^# TYPE (spendgate_\S+)`).FindAllStringSubmatch(n.metrics(t), -1) {
@@ -105,7 +109,7 @@ func compareMetrics(t *testing.T, n *node) {
 	for _, row := range rowsOf(section(t, metrics, "## Metrics")) {
 		switch name := code(row[0]); {
 		case !strings.HasPrefix(name, "spendgate_"):
-		case strings.HasPrefix(name, ofVerify):
+		case ofCommands.MatchString(name):
 			ofFleets = append(ofFleets, name)
 		case strings.Contains(row[1], "Only nodes of a fleet have it."),
 			strings.Contains(row[1], "Absent until there is one.") && !slices.Contains(live, name):
@@ -142,35 +146,106 @@ func compareSets(t *testing.T, nameA string, a []string, nameB string, b []strin
 	}
 }
 
-// Every log line that the runbook explains is written.
+// The runbook has every line that a node logs, but for debug, and explains no other.
 func TestLogLines(t *testing.T) {
-	var source strings.Builder
-	err := fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	logged := loggedLines(t)
+	var explained []string
+	for _, row := range rowsOf(section(t, runbook, "## Log lines"))[1:] {
+		for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[0], -1) {
+			explained = append(explained, found[1])
+		}
+	}
+	alike := func(line, begin string) bool { // a line may have a word put behind its text
+		return strings.HasPrefix(line, begin) || strings.HasPrefix(begin, line)
+	}
+	for _, begin := range explained {
+		if !slices.ContainsFunc(logged, func(line string) bool { return alike(line, begin) }) {
+			t.Errorf("%s explains %q, which is not logged", runbook, begin)
+		}
+	}
+	for _, line := range logged {
+		if !slices.ContainsFunc(explained, func(begin string) bool { return alike(line, begin) }) {
+			t.Errorf("%s does not explain %q", runbook, line)
+		}
+	}
+	if len(logged) < 40 {
+		t.Errorf("only %d lines found", len(logged))
+	}
+}
+
+// notOfNodes are the commands with a log of their own.
+var notOfNodes = regexp.MustCompile("^cmd/spendgate/(mcp|gateway|probe|console)(/|\\.go$)")
+
+// loggedLines returns the messages that nodes log above debug, as the source has them.
+func loggedLines(t *testing.T) (lines []string) {
+	t.Helper()
+	for _, dir := range []string{"audit", "cmd/spendgate", "config", "hotpath", "ratelimit"} {
+		err := fs.WalkDir(os.DirFS(root()), dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || notOfNodes.MatchString(path) {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root(), path), nil, parser.SkipObjectResolution)
+			if err == nil {
+				ast.Inspect(file, func(n ast.Node) bool {
+					if call, ok := n.(*ast.CallExpr); ok {
+						if text := message(call); text != "" {
+							lines = append(lines, text)
+						}
+					}
+					return true
+				})
+			}
 			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != "." {
-			return fs.SkipDir
+	}
+	return lines
+}
+
+// message returns the text that a call logs or has logged, if it is written there.
+func message(call *ast.CallExpr) (text string) {
+	at := -1
+	switch name, of := called(call); {
+	case (of == "log" || of == "Logger") && (name == "Info" || name == "Warn" || name == "Error"):
+		at = 0
+	case (of == "log" || of == "Logger") && (name == "Log" || name == "LogAttrs"):
+		at = 2
+	case name == "complain", name == "every", // what a task says when it fails
+		name == "append" && strings.EqualFold(nameOf(call.Args[0]), "notices"):
+		at = 1
+	}
+	if at < 0 || at >= len(call.Args) {
+		return ""
+	}
+	ast.Inspect(call.Args[at], func(n ast.Node) bool { // of a sum the only text, perhaps behind a name
+		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if line, err := strconv.Unquote(literal.Value); err == nil {
+				text = strings.TrimSpace(line)
+			}
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		content, err := os.ReadFile(filepath.Join(root(), path))
-		source.Write(content)
-		return err
+		return true
 	})
-	if err != nil {
-		t.Fatal(err)
+	return text
+}
+
+// called returns the name of what a call calls, and of what it is a method.
+func called(call *ast.CallExpr) (name, of string) {
+	if method, ok := call.Fun.(*ast.SelectorExpr); ok {
+		return method.Sel.Name, nameOf(method.X)
 	}
-	rows := rowsOf(section(t, runbook, "## Log lines"))
-	if len(rows) < 2 {
-		t.Fatal("no log lines found")
+	return nameOf(call.Fun), ""
+}
+
+func nameOf(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
 	}
-	for _, row := range rows[1:] {
-		if message := code(row[0]); !strings.Contains(source.String(), message) {
-			t.Errorf("%s explains %q, which is not logged", runbook, message)
-		}
-	}
+	return ""
 }
 
 // The targets that the pages name are in the Makefile.

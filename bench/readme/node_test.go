@@ -39,7 +39,7 @@ func newClone(t *testing.T) *node {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build: %v\n%s", err, out)
 	}
-	for _, used := range []string{"deploy/policies", "deploy/prometheus"} {
+	for _, used := range []string{"deploy/policies", "deploy/prometheus", "deploy/examples/probe"} {
 		if err := os.CopyFS(filepath.Join(dir, used), os.DirFS(filepath.Join(root(), used))); err != nil {
 			t.Fatal(err)
 		}

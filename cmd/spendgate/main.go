@@ -4,7 +4,7 @@
 //
 // Servers and clients take their settings from SPENDGATE_... variables; flags
 // are for one call. The exit code is 0 on success, 2 on wrong usage and 1 on any
-// other failure; policies diff has its own.
+// other failure; policies diff and probe have their own.
 package main
 
 import (
@@ -64,7 +64,7 @@ func run(ctx context.Context, p process, args []string) int {
 	if errors.As(err, new(usageError)) || errors.As(err, new(troubleError)) {
 		return 2
 	}
-	if errors.As(err, new(looserError)) {
+	if failed, ok := errors.AsType[probeError](err); errors.As(err, new(looserError)) || ok && failed.result != probeUnanswered {
 		return 3
 	}
 	return 1
@@ -108,6 +108,7 @@ func root() command {
 			auditCommand(),
 			mcpCommand(),
 			gatewayCommand(),
+			probeCommand(),
 			{name: "version", summary: "print the version", setup: noFlags(printVersion)},
 		},
 	}

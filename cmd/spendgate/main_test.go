@@ -100,7 +100,7 @@ func TestUsage(t *testing.T) {
 		"policies get a --version 0", "policies diff", "policies diff -f a b", "policies list a", "policies lint", "policies lint -f a b", "policies test -f a",
 		"policies test a", "policies test -f - -", "mcp now", "mcp --http", "approvals list x", "approvals show", "approvals approve a b", "approvals deny",
 		"audit", "audit show", "audit show chk_1", "audit show a b", "audit detach", "audit detach --before 2026-01-01", "audit detach --before x --to .",
-		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up",
+		"audit detach --before 2026-01-01 --to . x", "audit restored x", "version x", "serve now", "dev --help-me", "migrate up", "probe x", "probe --every 10ms",
 	} {
 		runWith(t, nil, "", strings.Fields(args)...).check(t, 2, "", "Try: spendgate")
 	}
@@ -125,6 +125,7 @@ func TestHelp(t *testing.T) {
 func TestHelpNamesWhatIsRequired(t *testing.T) {
 	for args, settings := range map[string]string{
 		"serve": "REDIS_URL DATABASE_URL", "healthcheck": "OPS_ADDR", "migrate": "DATABASE_URL", "mcp": "API_URL API_KEY",
+		"probe":       "API_URL API_KEY",
 		"keys create": "ADMIN_KEY API_URL", "keys list": "ADMIN_KEY API_URL", "keys update": "ADMIN_KEY API_URL",
 		"policies apply": "API_KEY API_URL", "policies get": "API_KEY API_URL", "policies diff": "API_KEY API_URL", "policies list": "API_KEY API_URL",
 		"approvals list": "API_KEY API_URL", "approvals show": "API_KEY API_URL", "approvals approve": "API_KEY API_URL", "approvals deny": "API_KEY API_URL",

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProbe: probes by the shipped policy and a key that may do nothing else are
+// allowed one after another, and what ends otherwise says by exit code and metric whose
+// fault it is.
+func TestProbe(t *testing.T) {
+	n := startDev(t)
+	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").has(t, 0, "probe version 1")
+	made := n.as(t, "", false, "", "keys", "create", "--name", "probe", "--scope", "checks:write", "--policy-id", "probe", "--agent-id", probeAgent,
+		"--principal", probeAgent)
+	made.has(t, 0, "API key:")
+	key := strings.Fields(made.stdout[strings.Index(made.stdout, "API key:"):])[2]
+	keyID := strings.Fields(made.stdout)[2]
+
+	for range 2 {
+		n.as(t, key, false, "", "probe", "--once").check(t, 0, "allow, chk_", "")
+	}
+	if listed := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "probe").stdout; strings.Count(listed, "allow") != 2 ||
+		strings.Count(listed, "0.01 XTS") != 2 {
+		t.Errorf("recorded:\n%s", listed)
+	}
+	n.as(t, key, false, "", "probe", "--once", "--policy-id", "refund-desk").check(t, 3, "", "probe refused: forbidden: ")
+	n.as(t, n.sample, false, "", "probe", "--once", "--policy-id", "refund-desk").check(t, 3, "", "probe unexpected: the answer is block (")
+	n.as(t, "", false, "", "probe", "--once").check(t, 1, "", "SPENDGATE_API_KEY is not set")
+	away := n
+	away.url = "http://127.0.0.1:1"
+	away.as(t, key, false, "", "probe", "--once").check(t, 1, "", "probe unanswered: ")
+
+	metrics := n.probe(t, key)
+	eventually := func(what string, names ...string) {
+		t.Helper()
+		for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			text, missing := metrics(), ""
+			for _, name := range names {
+				if !strings.Contains(text, "\n"+name) {
+					missing = name
+				}
+			}
+			if missing == "" {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%s: no %q in\n%s", what, missing, text)
+			}
+		}
+	}
+	eventually("probes succeed", `spendgate_probe_success{deployment="cell-1"} 1`, `spendgate_probes_total{deployment="cell-1",result="allowed"} 2`,
+		`spendgate_probe_duration_seconds_count{deployment="cell-1"} 2`, `spendgate_probe_last_success_timestamp_seconds{deployment="cell-1"} 1.`)
+	n.as(t, "", false, "", "keys", "update", keyID, "--active=false").has(t, 0, "inactive")
+	eventually("a probe fails", `spendgate_probe_success{deployment="cell-1"} 0`, `spendgate_probes_total{deployment="cell-1",result="refused"} 1`)
+}
+
+// probe runs the program until the test ends, and returns what reads its metrics.
+func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
+	t.Helper()
+	log, ended := new(lockedLog), make(chan int, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + key, "SPENDGATE_DEPLOYMENT=cell-1"}
+		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false}, []string{"probe", "--every", "1s", "--listen", "127.0.0.1:0"})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != 0 {
+			t.Errorf("exit code %d: %s", code, log.String())
+		}
+	})
+	var found []string
+	for until := time.Now().Add(time.Minute); found == nil; time.Sleep(20 * time.Millisecond) {
+		if found = log.find(`metrics=(\S+)`); time.Now().After(until) {
+			t.Fatal(log.String())
+		}
+	}
+	return func() string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, found[1], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close() //nolint:errcheck // only read
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+}
