@@ -229,6 +229,26 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// The Prometheus of compose.yaml gets every file of rules that its configuration names.
+func TestComposeMountsRules(t *testing.T) {
+	var configuration struct {
+		RuleFiles []string `yaml:"rule_files"`
+	}
+	readYAML(t, "prometheus/prometheus.yaml", &configuration)
+	compose, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range configuration.RuleFiles {
+		if !strings.Contains(string(compose), fmt.Sprintf("- ./prometheus/%s:/etc/prometheus/%[1]s:ro\n", name)) {
+			t.Errorf("compose.yaml does not mount %s", name)
+		}
+	}
+	if len(configuration.RuleFiles) == 0 {
+		t.Error("no files of rules")
+	}
+}
+
 // The runbook's command makes every runbook_url an address, and nothing else
 // of the rules another.
 func TestRunbookAddress(t *testing.T) {
