@@ -67,6 +67,9 @@ type Actor struct {
 	Credential string // which admin key: the first 8 digits of its SHA-256, in hex
 	RequestID  string
 	Address    string // of the client
+	// Of who has signed in (S78), as the provider named them then: the owner that keys of
+	// theirs have, and the e-mail. Empty of a key, whose own are on record.
+	Owner, Email string
 }
 
 // KindAdmin is the Kind of an admin.
@@ -105,6 +108,26 @@ type Change struct {
 	Head    spend.Hash // over all of it and the head of the change before
 }
 
+// addTo adds what is told of who has signed in to the details of what they wrote, so that
+// it can be compared with who decides about it (S62).
+func (a *Actor) addTo(details map[string]any) {
+	if a.Owner != "" {
+		details["owner"] = a.Owner
+	}
+	if a.Email != "" {
+		details["email"] = a.Email
+	}
+}
+
+// AuthorText returns what is told of who has signed in, JSON; empty of anybody else.
+func (a *Actor) AuthorText() string {
+	told := make(map[string]any)
+	if a.addTo(told); len(told) == 0 {
+		return ""
+	}
+	return jsonText(told)
+}
+
 // Row returns the change as its head is computed of it (chain.ChangeColumns).
 func (c *Change) Row() []byte {
 	var version any
@@ -134,6 +157,7 @@ func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at 
 	if len(dropped) > 0 {
 		details["drop_budgets"] = dropped
 	}
+	by.addTo(details)
 	c := newChange(PolicyCreated, p.PolicyID, generation, by, at, details, chain.HashPolicy(row))
 	c.Version = p.Version
 	return c

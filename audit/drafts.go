@@ -139,5 +139,8 @@ func (d *Draft) Change(kind ChangeKind, by Actor, at time.Time) Change {
 	if d.Note != "" {
 		details["note"] = d.Note
 	}
+	if kind == DraftPut {
+		by.addTo(details)
+	}
 	return newChange(kind, d.PolicyID, d.Generation, by, at, details, chain.HashDraft(d.Row()))
 }

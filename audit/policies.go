@@ -49,6 +49,9 @@ type Policy struct {
 	// record of the change. Only CreatePolicy takes it and PolicyVersions return it.
 	Note   string
 	Author Actor // only of PolicyVersions
+	// Forced: the admin made it against what the version before asks of people. Only
+	// CreatePolicy and PromoteDraft return it.
+	Forced bool
 }
 
 // VersionMade is what the record of changes has of a version of a policy.

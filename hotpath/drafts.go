@@ -55,11 +55,14 @@ func sameDraft(a, b *audit.Draft) bool {
 	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem && a.Changes == b.Changes && a.Note == b.Note
 }
 
-// actor completes who asks by the caller's key, which is noted as used.
+// actor completes who asks by the caller's key, which is noted as used, or session.
 func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
 	a.used().note(au.now())
 	if a.key != nil {
 		by.KeyID, by.Principal = a.key.name, a.principal()
+	}
+	if s := a.Session(); s != nil {
+		by.Owner, by.Email = s.Grants.Owner, s.Email
 	}
 	return by
 }

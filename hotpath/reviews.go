@@ -65,8 +65,7 @@ func (e *ChangeNeedsApprovalError) Error() string {
 // the admin, if it is one, when people are missing. It returns as whom it did that. An admin
 // without an API key does nothing else: ErrUnauthorized where nobody is asked.
 func (a *Authorizer) unlessForced(ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) error) (audit.Actor, error) {
-	admin := by
-	admin.KeyID, admin.Principal = c.keyID(), c.principal()
+	admin := c.actor(a, by)
 	if c.key == nil && admin.Credential != "" {
 		switch live, err := a.store.Policy(ctx, policyID, 0); {
 		case errors.Is(err, audit.ErrNotFound), err == nil && live.Changes == "":

@@ -198,3 +198,69 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		}
 	})
 }
+
+// keyOf makes a key of an owner, and returns what it may do.
+func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
+	f.t.Helper()
+	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{}, hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Scopes: scopes, Owner: owner}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	access, _, err := f.nodes[0].Admit(f.t.Context(), hotpath.KeyCaller([]byte(raw)), scopes, false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return access
+}
+
+// Who wrote a draft or a version, signed in or with a key, is no other person by the other
+// of the two: their e-mail is the owner of their keys (S62).
+func TestAuthorsHaveKeysAndSessions(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ctx, n := t.Context(), f.nodes[0]
+		const escalates = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"required":1,"exclude_author":true}}}]`
+		signedIn := func(name string, scopes spend.Scopes) hotpath.Access {
+			token, _ := f.signedIn(0, name, spend.Grants{Scopes: scopes})
+			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return access
+		}
+		for name, c := range map[string]struct{ author, same, other hotpath.Access }{
+			"signed in":  {signedIn("ana", spend.PoliciesWrite), f.keyOf("Ana@Example.com", spend.ApprovalsDecide), f.keyOf("bo@example.com", spend.ApprovalsDecide)},
+			"with a key": {f.keyOf("ANA@example.com", spend.PoliciesWrite), signedIn("ana", spend.ApprovalsDecide), signedIn("bo", spend.ApprovalsDecide)},
+		} {
+			p := &audit.Policy{PolicyID: "p", Name: "n", Rules: escalates}
+			if err := n.CreatePolicy(ctx, c.author, audit.Actor{}, p, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			approval := f.asked(refundOf(t, "60", name))
+			decide := func(by hotpath.Access) error {
+				_, _, err := n.DecideApproval(ctx, by, audit.Actor{}, audit.DecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
+				return err
+			}
+			if err := decide(c.same); !errors.Is(err, hotpath.ErrAuthorExcluded) {
+				t.Errorf("%s: who wrote the version decides: %v", name, err)
+			}
+			if err := decide(c.other); err != nil {
+				t.Errorf("%s: somebody else: %v", name, err)
+			}
+			asks := &audit.Policy{PolicyID: "asks when " + name, Name: "n", Rules: plainRules, Changes: `{"required":1}`}
+			if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, asks, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			d := &audit.Draft{PolicyID: asks.PolicyID, Name: "next", Rules: plainRules}
+			if err := n.PutDraft(ctx, c.author, audit.Actor{}, d, nil); err != nil {
+				t.Fatal(err)
+			}
+			request := audit.DraftApprovalRequest{PolicyID: asks.PolicyID, Hash: d.Hash}
+			if _, _, err := n.ApproveDraft(ctx, c.same, request); !errors.Is(err, hotpath.ErrDraftAuthor) {
+				t.Errorf("%s: who put the draft approves it: %v", name, err)
+			}
+			if _, _, err := n.ApproveDraft(ctx, c.other, request); err != nil {
+				t.Errorf("%s: somebody else: %v", name, err)
+			}
+		}
+	})
+}

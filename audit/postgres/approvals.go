@@ -128,7 +128,7 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 		err = row.Scan(&v.policyID, &v.version, &author.KeyID, &author.Principal, &author.Owner)
 		wrote[v], keys = author, append(keys, author.KeyID)
 		return v, err
-	}, `SELECT c.subject, c.version, c.key_id, c.principal, coalesce(k.owner, '')
+	}, `SELECT c.subject, c.version, c.key_id, c.principal, coalesce(c.details::jsonb ->> 'owner', k.owner, '')
 		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
 		JOIN changes AS c ON c.subject = w.policy_id AND c.version = w.version AND c.kind = 'policy.created' AND c.key_id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k

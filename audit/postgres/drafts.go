@@ -18,8 +18,8 @@ import (
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
 	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), []any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
-		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
-			now.UnixMilli(), s.maxPolicyBytes, d.Note))
+		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
+			now.UnixMilli(), s.maxPolicyBytes, d.Note, orNull(by.AuthorText())))
 	if err == nil {
 		d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
 	}
@@ -49,11 +49,12 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	var version int
 	var createdMS int64
 	var budgets map[string]audit.BudgetSince
+	var forced bool
 	err := s.reviewed(ctx, p.PolicyID, func(r *audit.Review, seen *seenReview) error {
 		seen.Missing = r.Missing(p.Budgets.Drop).People()
-		return s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets)},
-			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
-				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note))
+		return s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets), &forced},
+			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
+				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note, orNull(by.AuthorText())))
 	})
 	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
 		asks.PolicyID = p.PolicyID
@@ -67,7 +68,7 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	}
 	return &audit.Policy{
 		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes,
-		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note,
+		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note, Forced: forced,
 	}, nil
 }
 

@@ -154,7 +154,7 @@ func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
 	}
 	author, err := one(ctx, from, "cannot read who wrote a policy", func(row scanner) (author audit.Party, err error) {
 		return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
-	}, `SELECT c.key_id, c.principal, coalesce((SELECT k.details ->> 'owner' FROM changes AS k
+	}, `SELECT c.key_id, c.principal, coalesce(c.details ->> 'owner', (SELECT k.details ->> 'owner' FROM changes AS k
 			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
 		FROM changes AS c WHERE c.subject = ? AND c.version = ? AND c.kind = 'policy.created' AND c.key_id IS NOT NULL`,
 		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)

@@ -46,6 +46,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 // unless an admin makes it against that.
 func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time) (*audit.Policy, error) {
 	stored := *p
+	stored.Forced = forced != nil
 	generation, err := raise(tx)
 	if err != nil {
 		return nil, err

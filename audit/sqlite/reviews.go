@@ -50,7 +50,7 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 	if d.Author.KeyID != "" {
 		r.Author, err = one(ctx, from, doing, func(row scanner) (author audit.Party, err error) {
 			return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
-		}, `SELECT c.key_id, coalesce(c.principal, ''), coalesce((SELECT k.details ->> 'owner' FROM changes AS k
+		}, `SELECT c.key_id, coalesce(c.principal, ''), coalesce(c.details ->> 'owner', (SELECT k.details ->> 'owner' FROM changes AS k
 				WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
 			FROM changes AS c WHERE c.seq = ?`, d.Generation)
 		if err != nil {

@@ -101,7 +101,7 @@ func (tr *approvalTrail) both(tamper string, want ...string) {
 }
 
 // forged has the changes from a number on chained anew, as who owns the database can.
-func (tr *approvalTrail) forged(change string) string {
+func (tr *trail) forged(change string) string {
 	return change + `; DO $$
 		DECLARE c changes; previous bytea := decode(repeat('00', 32), 'hex');
 		BEGIN FOR c IN SELECT * FROM changes ORDER BY seq LOOP

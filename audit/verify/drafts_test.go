@@ -45,7 +45,9 @@ func TestTamperedReviews(t *testing.T) {
 	asks := &audit.Policy{PolicyID: "asks", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
 	act(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), asks, audit.NewBudgets{}, time.Now()))
 	d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: `[]`, Changes: `{"from":[{"group":"a","required":1}]}`}
-	act(t, tr.store.PutDraft(t.Context(), by("key_ann"), d, time.Now()))
+	ann := by("key_ann")
+	ann.Owner, ann.Email = "Ann@example.com", "ann@example.com"
+	act(t, tr.store.PutDraft(t.Context(), ann, d, time.Now()))
 	outcome, err := tr.store.ApproveDraft(t.Context(), audit.DraftApprovalRequest{PolicyID: "asks", Hash: d.Hash, By: by("key_bob")})
 	if act(t, err); outcome != audit.DecisionRecorded {
 		t.Fatal(outcome)
@@ -68,4 +70,6 @@ func TestTamperedReviews(t *testing.T) {
 	} {
 		tr.bothFind("changes", c.tamper, c.want...)
 	}
+	// An approval of who owns the author's keys is the author's, in a chain that is whole.
+	tr.bothFind("changes checks", tr.forged(fmt.Sprintf(`UPDATE changes SET details = (details::jsonb || '{"owner":"ann@EXAMPLE.com"}')::text WHERE seq = %d; `, approval)), second)
 }

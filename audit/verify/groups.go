@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/json"
 	"slices"
 
 	"spendgate/audit"
@@ -14,13 +15,21 @@ func (w *changeWalk) wrote(c Change) error {
 	if err != nil {
 		return err
 	}
-	const keyID, principal = 5, 6 // among chain.ChangeColumns
-	author := standing{seq: c.Seq, Party: audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal])}}
-	if then, known := w.approvals.standing(author.KeyID, c.Seq); known {
+	w.approvals.authors[PolicyVersion{c.Subject, c.Version}] = standing{seq: c.Seq, Party: w.approvals.author(c.Seq, fields)}
+	return nil
+}
+
+// author returns who made a change of a policy or a draft, as of then: of who had signed
+// in the change says the owner, of a key its own changes do.
+func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
+	const principal = 6 // among chain.ChangeColumns
+	var said struct{ Owner string }
+	_ = json.Unmarshal(fields[changeDetails], &said) // what is no JSON was not recorded so: its head tells
+	author := audit.Party{KeyID: string(fields[changeKeyID]), Principal: string(fields[principal]), Owner: said.Owner}
+	if then, known := s.standing(author.KeyID, seq); known && author.Owner == "" {
 		author.Owner = then.Owner
 	}
-	w.approvals.authors[PolicyVersion{c.Subject, c.Version}] = author
-	return nil
+	return author
 }
 
 // approve counts an approval. It returns whether that says of itself what follows from

@@ -35,6 +35,7 @@ func TestTamperedGroups(t *testing.T) {
 	if err := tr.store.CreatePolicy(t.Context(), author, p, audit.NewBudgets{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	written := tr.count("changes")
 	asking := func() *spend.Check {
 		c := tr.asking(2)
 		c.Action.PolicyID, c.Decision.PolicyVersion = "grouped", 1
@@ -89,6 +90,7 @@ func TestTamperedGroups(t *testing.T) {
 		},
 		tr.forged(fmt.Sprintf("UPDATE changes SET key_id = '%s', principal = 'anita' WHERE seq = %d; ", ann, second) +
 			details(second, `|| '{"groups":["support"]}'`)): {changed("inserted", second), unused},
+		tr.forged(details(written, `|| '{"owner":"SUE"}'`)):                                        {changed("inserted", second), unused},
 		fmt.Sprintf("UPDATE approvals SET by_groups = false WHERE id = '%s'", pending.ID.Text("")): {"altered " + approvalOf(pending)},
 	} {
 		grouped(tamper, want...)

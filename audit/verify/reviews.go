@@ -15,9 +15,9 @@ type reviews struct {
 	approved map[int64][]approvedDraft // by the generation of the draft
 	current  map[string]int64          // by policy_id, the draft that there is; 0 of an ended one
 	promoted map[string]int64          // by policy_id, the draft that the change before promoted
-	made     map[PolicyVersion]int64   // the draft that became the version; 0 of none
+	made     map[PolicyVersion]madeOf
 	forced   map[PolicyVersion]bool
-	wrote    map[int64]string // the key that put a draft
+	wrote    map[int64]audit.Party // who put a draft
 	asks     map[string]askedBy
 }
 
@@ -27,15 +27,21 @@ type askedBy struct {
 	asked   *spend.Approval
 }
 
+// madeOf is how a version was made.
+type madeOf struct {
+	draft int64 // that became it; 0 of none
+	seq   int64 // of the change
+}
+
 type approvedDraft struct {
 	version int
-	keyID   string
+	by      audit.Party // as of then
 }
 
 func newReviews() reviews {
 	return reviews{
-		make(map[int64][]approvedDraft), make(map[string]int64), make(map[string]int64), make(map[PolicyVersion]int64),
-		make(map[PolicyVersion]bool), make(map[int64]string), make(map[string]askedBy),
+		make(map[int64][]approvedDraft), make(map[string]int64), make(map[string]int64), make(map[PolicyVersion]madeOf),
+		make(map[PolicyVersion]bool), make(map[int64]audit.Party), make(map[string]askedBy),
 	}
 }
 
@@ -51,20 +57,20 @@ func (w *changeWalk) reviewed(c Change) error {
 	if err != nil {
 		return err
 	}
-	version, keyID := PolicyVersion{c.Subject, c.Version}, string(fields[changeKeyID])
+	version, by := PolicyVersion{c.Subject, c.Version}, w.approvals.author(c.Seq, fields)
 	r := &w.reviews
 	promoted := r.promoted[c.Subject]
 	delete(r.promoted, c.Subject)
 	switch c.Kind {
 	case audit.DraftPut:
-		r.current[c.Subject], r.wrote[c.Seq] = c.Seq, keyID
+		r.current[c.Subject], r.wrote[c.Seq] = c.Seq, by
 	case audit.DraftDeleted:
 		delete(r.current, c.Subject)
 	case audit.DraftPromoted:
 		r.promoted[c.Subject] = r.current[c.Subject]
 		delete(r.current, c.Subject)
 	case audit.PolicyCreated:
-		r.made[version] = promoted
+		r.made[version] = madeOf{promoted, c.Seq}
 	case audit.PolicyForced:
 		r.forced[version] = true
 		if w.policies[version].row != c.Hash {
@@ -76,14 +82,15 @@ func (w *changeWalk) reviewed(c Change) error {
 		if d, ok := w.drafts[said.Draft]; !ok || said.Draft != r.current[c.Subject] || d.row != c.Hash {
 			w.tally.find(Altered, "approval of a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
 		}
-		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, keyID})
+		r.approved[said.Draft] = append(r.approved[said.Draft], approvedDraft{c.Version, by})
 	default:
 	}
 	return nil
 }
 
-// consented compares how a version came about with whom the one before asks. Owners and
-// principals are not: keys alone.
+// consented compares how a version came about with whom the one before asks. Nobody who
+// may be its author counts; who else may be the same person is not looked at: keys are
+// counted.
 func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 	before := w.reviews.asks[p.PolicyID]
 	asked, err := spend.ParseChanges(changes)
@@ -95,13 +102,16 @@ func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 		return nil
 	}
 	var people []string
-	draft := w.reviews.made[p]
-	for _, a := range w.reviews.approved[draft] {
-		if a.version == before.version && a.keyID != "" && a.keyID != w.reviews.wrote[draft] && !slices.Contains(people, a.keyID) {
-			people = append(people, a.keyID)
+	made := w.reviews.made[p]
+	author := w.reviews.wrote[made.draft]
+	authorNow, _ := w.approvals.standing(author.KeyID, made.seq)
+	for _, a := range w.reviews.approved[made.draft] {
+		own := a.by.Shares(author) || a.by.Shares(authorNow.Party)
+		if a.version == before.version && a.by.KeyID != "" && !own && !slices.Contains(people, a.by.KeyID) {
+			people = append(people, a.by.KeyID)
 		}
 	}
-	if draft == 0 || len(people) < before.asked.Required {
+	if made.draft == 0 || len(people) < before.asked.Required {
 		w.tally.find(Altered, policyName(p), "the version before asks %d people about it, of whom %d approved, and nobody forced it", before.asked.Required, len(people))
 	}
 	return nil

@@ -532,6 +532,13 @@ class Verifier:
         """Who stood behind a key when a change was made, and in which groups: none or one."""
         return [n for n in self.behind.get(key.decode(), []) if n[0] < number][-1:]
 
+    def author(self, number, fields):
+        """Who made a change of a policy or a draft: key_id and names, as of then. Of who had signed in it says the owner."""
+        key = fields[5] or b""
+        owner = (json.loads(fields[11]).get("owner") or "").encode()
+        then = self.stood(key, number)
+        return key, fields[6] or b"", owner or (then[0][1][1] if then else b"")
+
     def reviewed(self, number, fields, drafts, created):
         """An approval of a draft, or that a version was forced."""
         policy, version = fields[2], fields[3]
@@ -543,7 +550,7 @@ class Verifier:
         draft = json.loads(fields[11]).get("draft", 0)
         if draft != self.current.get(policy, 0) or drafts.get((policy, draft)) != fields[12]:
             self.find("altered", f'approval of a draft of policy "{policy.decode()}" by change {number}')
-        self.approved.setdefault(draft, []).append((integer(version), fields[5]))
+        self.approved.setdefault(draft, []).append((integer(version), self.author(number, fields)))
 
     def consented(self, name, fields):
         """Whether as many keys approved a version as the one before asks, or it was forced."""
@@ -554,8 +561,11 @@ class Verifier:
             return
         asked = json.loads(changes)
         required = max(1, asked.get("required", 0), sum(g["required"] for g in asked.get("from", [])))
-        draft = self.made.get((policy, fields[1]), 0)
-        keys = {key for beside, key in self.approved.get(draft, []) if beside == before and key not in (None, self.wrote.get(draft))}
+        draft, made = self.made.get((policy, fields[1]), (0, 0))
+        wrote = self.wrote.get(draft, (b"",))
+        now = self.stood(wrote[0], made)
+        wrote = {fold(n) for n in (*wrote, *(now[0][1] if now else ())) if n}
+        keys = {names[0] for beside, names in self.approved.get(draft, []) if beside == before and names[0] and not {fold(n) for n in names if n} & wrote}
         if not draft or len(keys) < required:
             self.find("altered", name)
 
@@ -580,7 +590,7 @@ class Verifier:
                 if fields[1] == b"policy.draft_promoted":
                     self.promoted[number + 1] = self.current.get(fields[2], 0)
                 self.current[fields[2]] = number if fields[1] == b"policy.draft_put" else 0
-                self.wrote[number] = fields[5]
+                self.wrote[number] = self.author(number, fields)
                 drafts[fields[2], number] = fields[12]
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
@@ -592,10 +602,9 @@ class Verifier:
                 self.find("altered", name)
             else:
                 created[fields[2], fields[3]] = fields[12]
-                self.made[fields[2], fields[3]] = self.promoted.get(number, 0)
-                then = self.stood(fields[5] or b"", number)
+                self.made[fields[2], fields[3]] = self.promoted.get(number, 0), number
                 if fields[5]:
-                    self.authors[fields[2], fields[3]] = (fields[5], fields[6] or b"", then[0][1][1] if then else b"")
+                    self.authors[fields[2], fields[3]] = self.author(number, fields)
             hashed = struct.pack(">h", 13) + row[2:len(row) - 4 - len(head)]
             computed = [sha("spendgate change 1", previous, hashed) for previous in before]
             if before and head not in computed:

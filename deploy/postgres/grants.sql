@@ -23,8 +23,10 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, actor),
-    put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), delete_draft(text, bigint, actor),
-    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor), approve_draft(text, bigint, integer, jsonb, text, actor),
+    create_policy(text, text, text, text, text, text, text, bigint, bigint, jsonb, jsonb, text, jsonb, actor),
+    put_draft(text, text, text, text, text, text, text, bigint, bigint, text, actor), put_draft(text, text, text, text, text, text, text, bigint, bigint, text, jsonb, actor),
+    delete_draft(text, bigint, actor), promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, actor),
+    promote_draft(text, bigint, integer, jsonb, bigint, bigint, jsonb, jsonb, text, jsonb, actor), approve_draft(text, bigint, integer, jsonb, text, actor),
     decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, bigint, jsonb, actor),
     decide_approval(uuid, bytea, boolean, text, jsonb, boolean, text, text, text, bigint, jsonb, actor), use_approvals(uuid[], uuid[], bytea[]),
     expire_approvals(integer, actor),
