@@ -218,18 +218,20 @@ func LoadTools(environ []string) (Tools, error) {
 
 // Gateway are the settings of the gateway, each empty where its file says it.
 type Gateway struct {
-	URL      string // of the service
-	APIKey   Secret
-	LogLevel slog.Level
+	URL        string // of the service
+	APIKey     Secret
+	Deployment string // its name in metrics; empty when it has none
+	LogLevel   slog.Level
 }
 
 // LoadGateway reads the settings of the gateway. Its error holds all faults, one a line.
 func LoadGateway(environ []string) (Gateway, error) {
 	s := newSource(environ)
 	g := Gateway{
-		URL:      read(s, "URL", "", parseAPIURL),
-		APIKey:   read(s, "API_KEY", "", parseKey),
-		LogLevel: read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
+		URL:        read(s, "URL", "", parseAPIURL),
+		APIKey:     read(s, "API_KEY", "", parseKey),
+		Deployment: read(s, "DEPLOYMENT", "", parseName),
+		LogLevel:   read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 	}
 	s.refuseUnknown()
 	if err := errors.Join(s.faults...); err != nil {

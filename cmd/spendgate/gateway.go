@@ -17,6 +17,7 @@ import (
 	"spendgate/cmd/spendgate/gateway"
 	"spendgate/config"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/httpapi"
 )
 
 func gatewayCommand() command {
@@ -72,9 +73,21 @@ func runGateway(ctx context.Context, p process, args []string) error {
 	if err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{File: file, Client: api, Version: version, Environ: p.environ, Logger: log})
+	gatherer, registry := newRegistry(c.Deployment)
+	g, err := gateway.New(gateway.Options{
+		File: file, Client: api, Version: version, Environ: p.environ, Logger: log, Registerer: registry,
+	})
 	if err != nil {
 		return err
+	}
+	if file.Metrics != "" {
+		ops := httpapi.NewOps(httpapi.OpsOptions{Gatherer: gatherer, Ready: gatewayReady(api), Logger: log})
+		listener, err := net.Listen("tcp", file.Metrics)
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		go func() { _ = ops.Serve(listener) }() // ends with the process
+		log.Info("serving metrics", "url", "http://"+listener.Addr().String()+"/metrics")
 	}
 	if file.Shadow {
 		log.Warn("shadow: every call is executed, whatever the decision is")
@@ -83,6 +96,19 @@ func runGateway(ctx context.Context, p process, args []string) error {
 		return g.ServeStdio(ctx, p.stdin, p.stdout)
 	}
 	return serveGateway(ctx, gateway.NewServer(g), file.Listen, log)
+}
+
+// gatewayReady reports whether the service answers the gateway's key.
+func gatewayReady(api *client.Client) func(context.Context) httpapi.Readiness {
+	return func(ctx context.Context) httpapi.Readiness {
+		service := httpapi.Dependency{Name: "spendgate", OK: true}
+		if _, err := api.Self(ctx); err != nil {
+			service.OK, service.Detail = false, err.Error()
+		}
+		return httpapi.Readiness{
+			Ready: service.OK, Mode: "gateway", Durability: "in the service", Dependencies: []httpapi.Dependency{service},
+		}
+	}
 }
 
 // gatewayClient makes the client of the service that the file or the environment names.

@@ -23,6 +23,7 @@ type File struct {
 	AgentID   agentID              `json:"agent_id"`
 	Agents    map[string]agent     `json:"agents"`
 	Listen    string               `json:"listen"`
+	Metrics   string               `json:"metrics"`
 	Default   string               `json:"default"`
 	Shadow    bool                 `json:"shadow"`
 	Upstreams map[string]*upstream `json:"upstreams"`

@@ -37,6 +37,9 @@ func (c *checker) document() {
 		c.fault("default", "must be pass, deny or read_only")
 	}
 	c.listen()
+	if _, _, err := net.SplitHostPort(f.Metrics); f.Metrics != "" && err != nil {
+		c.fault("metrics", "must be host:port")
+	}
 	if f.AgentID == (agentID{}) && len(f.Agents) == 0 {
 		c.fault("agent_id", "is required, or agents with tokens: who asks is part of every check")
 	}

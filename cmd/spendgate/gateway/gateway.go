@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"spendgate/hotpath/client"
 )
 
@@ -21,6 +23,8 @@ type Options struct {
 	Version string
 	Environ []string // of the servers that are child processes
 	Logger  *slog.Logger
+	// Registerer takes the metrics; nil where nobody reads them.
+	Registerer prometheus.Registerer
 }
 
 // Gateway stands between agents and servers. It keeps nothing that matters: what was
@@ -31,6 +35,7 @@ type Gateway struct {
 	api     *client.Client
 	version string
 	log     *slog.Logger
+	metrics *metrics
 	dial    func(*upstream) (conn, error)
 
 	attempts    attempts
@@ -51,7 +56,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("there is no %s, which has the definitions of tools that were accepted: look at the tools, "+
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
-	g := &Gateway{file: o.File, lock: pins, api: o.Client, version: o.Version, log: o.Logger}
+	g := &Gateway{file: o.File, lock: pins, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
 	g.stopping, g.stop = context.WithCancel(context.Background())
 	g.dial = func(u *upstream) (conn, error) { return dial(u, o.Environ, o.Logger) }
 	return g, nil

@@ -66,6 +66,7 @@ func (l *link) run(initialize jsontext.Value, ready func()) {
 		c, err := l.connect(initialize)
 		if err != nil {
 			l.log.Warn("server cannot be reached", "error", err, "retry_in", wait)
+			l.s.gw.metrics.ends.WithLabelValues(l.u.name).Inc()
 			l.mu.Lock()
 			l.first.failure = err
 			l.mu.Unlock()
@@ -77,6 +78,7 @@ func (l *link) run(initialize jsontext.Value, ready func()) {
 				return
 			}
 			l.log.Warn("server ended", "retry_in", wait)
+			l.s.gw.metrics.ends.WithLabelValues(l.u.name).Inc()
 		}
 		if time.Since(started) > steady {
 			wait = firstBackoff

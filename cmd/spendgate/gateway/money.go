@@ -296,6 +296,7 @@ func (g *Gateway) reported(ctx context.Context, checkID string, report client.Ou
 		return true
 	}
 	refused, ok := errors.AsType[*client.Error](err)
+	g.metrics.unrecorded.Inc()
 	final := ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
 	g.log.Error("what became of a check was not recorded", "check_id", checkID, "status", report.Status, "reference", report.Reference,
 		"again", !final, "error", err)

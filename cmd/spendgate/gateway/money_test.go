@@ -12,6 +12,7 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // provider is a payment provider with a tool, and a ledger of what it paid.
@@ -112,7 +113,9 @@ func guarded(t *testing.T, f *fakeService, p *provider, head, more string) *Gate
 		}
 	}
 	api := f.client(t)
-	g, err := New(Options{File: file, Client: api, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
+	g, err := New(Options{
+		File: file, Client: api, Version: "test", Environ: os.Environ(), Logger: testLog(t), Registerer: prometheus.NewPedanticRegistry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

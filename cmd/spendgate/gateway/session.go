@@ -59,6 +59,8 @@ func newSession(gw *Gateway, agent conn) *session {
 // run serves the agent until its connection ends, and then finishes what is in flight:
 // mapped calls, and for a while the others.
 func (s *session) run() {
+	s.gw.metrics.sessions.Inc()
+	defer s.gw.metrics.sessions.Dec()
 	for {
 		m, err := s.agent.read()
 		if err != nil {

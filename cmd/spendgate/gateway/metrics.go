@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics count what the gateway did. Labels have the servers and tools that the file
+// names, and the states, so their number is bounded by the file.
+type metrics struct {
+	calls      *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	ends       *prometheus.CounterVec
+	inFlight   prometheus.Gauge
+	sessions   prometheus.Gauge
+	unrecorded prometheus.Counter
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "spendgate", Subsystem: "gateway", Name: name, Help: help}
+	}
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts(opts("calls_total",
+			"Calls of mapped tools by what they ended with: state, and in a shadow the state that enforcement would have given.")),
+			[]string{"upstream", "tool", "state", "shadow"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "spendgate", Subsystem: "gateway", Name: "call_duration_seconds",
+			Help:    "From a mapped tool's call to its result, what it waits for people included.",
+			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600},
+		}, []string{"upstream", "tool"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
+			"Times that a server could not be reached or ended while agents were connected.")), []string{"upstream"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
+		sessions: prometheus.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
+		unrecorded: prometheus.NewCounter(prometheus.CounterOpts(opts("reports_failed_total",
+			"Times that the service did not record what became of a check."))),
+	}
+	if registerer != nil {
+		registerer.MustRegister(m.calls, m.seconds, m.ends, m.inFlight, m.sessions, m.unrecorded)
+	}
+	return m
+}
+
+// ended counts a mapped call.
+func (m *metrics) ended(upstream, tool string, r result, took time.Duration) {
+	m.calls.WithLabelValues(upstream, tool, r.state, r.shadow).Inc()
+	m.seconds.WithLabelValues(upstream, tool).Observe(took.Seconds())
+}
