@@ -54,8 +54,8 @@ const (
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
-		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial, ApprovalExpiry,
-		WebhookCreated, WebhookChanged, WebhookDeleted,
+		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven, ApprovalDenial,
+		ApprovalExpiry, WebhookCreated, WebhookChanged, WebhookDeleted,
 	}
 }
 
@@ -92,7 +92,8 @@ func (a *Actor) Name() string { return cmp.Or(a.Credential, a.KeyID, a.Principal
 
 // LogValue returns the attributes of a line of the log about what the actor did.
 func (a *Actor) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("actor", a.Kind()), slog.String("by", a.Name()), slog.String("request_id", a.RequestID), slog.String("address", a.Address))
+	return slog.GroupValue(slog.String("actor", a.Kind()), slog.String("by", a.Name()), slog.String("request_id", a.RequestID),
+		slog.String("address", a.Address))
 }
 
 // Change is the record of one change.
@@ -177,7 +178,9 @@ func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Ti
 }
 
 func newChange(kind ChangeKind, subject string, generation int64, by Actor, at time.Time, details map[string]any, hash spend.Hash) Change {
-	return Change{Seq: generation, Kind: kind, Subject: subject, By: by, At: at.UTC().Truncate(time.Millisecond), Details: jsonText(details), Hash: hash}
+	return Change{
+		Seq: generation, Kind: kind, Subject: subject, By: by, At: at.UTC().Truncate(time.Millisecond), Details: jsonText(details), Hash: hash,
+	}
 }
 
 // jsonText returns what always has a JSON.

@@ -162,7 +162,9 @@ func (s *eventSources) read(ctx context.Context, from EventSources, rows []Event
 }
 
 // sourcesOf reads some sources, each once, by their keys.
-func sourcesOf[K comparable, V any](ctx context.Context, keys []K, read func(context.Context, []K) ([]V, error), key func(V) K) (map[K]V, error) {
+func sourcesOf[K comparable, V any](
+	ctx context.Context, keys []K, read func(context.Context, []K) ([]V, error), key func(V) K,
+) (map[K]V, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}

@@ -178,7 +178,9 @@ type draftApprovalDetails struct {
 
 // Details returns what is recorded with an approval of a draft, JSON.
 func (d *DraftApprovalRequest) Details(draft int64) string {
-	return jsonText(draftApprovalDetails{Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email})
+	return jsonText(draftApprovalDetails{
+		Draft: draft, Note: d.Note, Owner: d.Owner, Groups: d.Groups, Drop: d.Drop, Name: d.Name, Email: d.Email,
+	})
 }
 
 // ChangeOfDraftApproval returns the record of an approval, without its head. PostgreSQL

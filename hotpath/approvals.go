@@ -92,16 +92,19 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 	}
 	d, id := &duplicate.Decision, of.Text(spend.PrefixApproval)
 	d.Message += fmt.Sprintf(", which asked for approval %s: it is %s", id, approval.Status)
-	const again = "check exactly the action of that check again with this approval_id, under the same idempotency key, and proceed only if that is allowed."
+	const again = "check exactly the action of that check again with this approval_id, under the same idempotency key, " +
+		"and proceed only if that is allowed."
 	look := "GET /v1/approvals/" + id
 	switch approval.Status {
 	case audit.ApprovalPending:
-		d.NextStep = "Do not repeat the action: it waits for people, and pending is not approved. Call " + look + " (Prefer: wait=30); once it is approved, " + again
+		d.NextStep = "Do not repeat the action: it waits for people, and pending is not approved. Call " + look +
+			" (Prefer: wait=30); once it is approved, " + again
 	case audit.ApprovalApproved:
 		d.NextStep = "Do not repeat the action without its approval. It is approved: " + again
 	case audit.ApprovalUsed:
 		d.Message += " by " + approval.UsedBy.Text(spend.PrefixCheck)
-		d.NextStep = "Do not repeat the action: its approval was used. Call GET /v1/checks/" + approval.UsedBy.Text(spend.PrefixCheck) + " for what became of it."
+		d.NextStep = "Do not repeat the action: its approval was used. Call GET /v1/checks/" + approval.UsedBy.Text(spend.PrefixCheck) +
+			" for what became of it."
 	case audit.ApprovalExpired:
 		d.NextStep = "Do not proceed. Nobody decided or used it in time: check the action again to ask anew."
 	case audit.ApprovalDenied:
@@ -114,7 +117,9 @@ func (a *Authorizer) sayWhatWaits(ctx context.Context, access Access, duplicate 
 // DecideApproval records a person's decision (S44), and returns the approval as it
 // is then. Replayed: it was recorded before. Errors: ErrApprovalNotFound,
 // ErrOwnRequest, ErrApprovedAlready, ErrNoGroup, ErrAuthorExcluded, *NotPendingError, *audit.ApprovalError of another action.
-func (a *Authorizer) DecideApproval(ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error) {
+func (a *Authorizer) DecideApproval(
+	ctx context.Context, access Access, by audit.Actor, d audit.DecisionRequest,
+) (decided *audit.Approval, replayed bool, err error) {
 	if _, err := a.Approval(ctx, access, d.ApprovalID); err != nil {
 		return nil, false, err
 	}
@@ -156,12 +161,15 @@ const (
 // ApprovalsWaitingFor returns a page of the pending approvals that the caller may decide and
 // has not, newest first, and where the next page begins (S64). A page looks at openAtMost:
 // it may be short, or empty, while there are more.
-func (a *Authorizer) ApprovalsWaitingFor(ctx context.Context, access Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool, err error) {
+func (a *Authorizer) ApprovalsWaitingFor(
+	ctx context.Context, access Access, q audit.ApprovalQuery,
+) (page []*audit.Approval, next spend.ID, more bool, err error) {
 	if access.key == nil || !access.key.scopes.Has(spend.ApprovalsDecide) {
 		return nil, next, false, nil
 	}
 	d := audit.DecisionRequest{
-		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner, Groups: access.key.Grants.Groups,
+		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner,
+		Groups: access.key.Grants.Groups,
 	}
 	limit := q.Limit
 	q.Status, q.Limit = audit.ApprovalPending, openAtOnce

@@ -119,7 +119,9 @@ func (w *waiters) goneLocked(keyID string) {
 
 // AwaitApproval is Approval, after it changed or that time: while it is pending.
 // waited is false when too many wait already, of all keys or of this one. It also ends when stop is closed.
-func (a *Authorizer) AwaitApproval(ctx context.Context, access Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error) {
+func (a *Authorizer) AwaitApproval(
+	ctx context.Context, access Access, id spend.ID, wait time.Duration, stop <-chan struct{},
+) (found *audit.Approval, waited bool, err error) {
 	found, err = a.Approval(ctx, access, id)
 	if err != nil || found.Status != audit.ApprovalPending || wait <= 0 {
 		return found, true, err

@@ -82,7 +82,9 @@ func (e *exhausted) usagesOf(ctx context.Context, charges []spend.Charge) (map[s
 
 // countersOf reads the counters of the actions' charges as they stand. Those that the
 // caller may not read (S38) are as if nothing was used.
-func (a *Authorizer) countersOf(ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, access Access, at time.Time) (map[spend.Counter]spend.Usage, error) {
+func (a *Authorizer) countersOf(
+	ctx context.Context, p *policy.Program, actions []*spend.Action, types []spend.Resolution, access Access, at time.Time,
+) (map[spend.Counter]spend.Usage, error) {
 	var charges []spend.Charge
 	for i, action := range actions {
 		charges = p.Charges(charges, action, types[i], access.principal(), at)

@@ -39,7 +39,9 @@ type BudgetCounter struct {
 // Budgets returns a page of the counters that the newest version of a policy
 // names, by rule_id and subject, as they were at some moment after asOf. Errors:
 // ErrPolicyNotFound, also of a policy that the caller may not see; ErrUnavailable.
-func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) (page []BudgetCounter, more bool, asOf time.Time, err error) {
+func (a *Authorizer) Budgets(
+	ctx context.Context, access Access, q BudgetQuery,
+) (page []BudgetCounter, more bool, asOf time.Time, err error) {
 	if !access.SeesPolicy(q.PolicyID) {
 		return nil, false, asOf, &PolicyNotFoundError{q.PolicyID}
 	}
@@ -86,7 +88,9 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 // untouched returns the one counter of a named agent that can be meant if nobody used
 // it. Nothing is said of a window whose counters may have been removed: by some node's
 // clock, or the store's.
-func (a *Authorizer) untouched(ctx context.Context, q *BudgetQuery, b *policy.BudgetInfo, query audit.CounterQuery, at, asOf time.Time) ([]audit.SubjectUsage, error) {
+func (a *Authorizer) untouched(
+	ctx context.Context, q *BudgetQuery, b *policy.BudgetInfo, query audit.CounterQuery, at, asOf time.Time,
+) ([]audit.SubjectUsage, error) {
 	const clocks = time.Hour
 	_, end := b.Window(at)
 	gone := !end.IsZero() && !end.Add(audit.KeepCounters-clocks).After(asOf)
@@ -218,7 +222,9 @@ func remainingOf(c *spend.Charge, usage spend.Usage) (remaining spend.Total, cou
 
 // promised returns what the other approvals of the policy that are approved and unused would
 // take, of the newest openAtMost.
-func (a *Authorizer) promised(ctx context.Context, p *policy.Program, than *audit.Approval, now time.Time) (map[spend.Counter]spend.Usage, error) {
+func (a *Authorizer) promised(
+	ctx context.Context, p *policy.Program, than *audit.Approval, now time.Time,
+) (map[spend.Counter]spend.Usage, error) {
 	taken := make(map[spend.Counter]spend.Usage)
 	q := audit.ApprovalQuery{Status: audit.ApprovalApproved, PolicyID: than.Check.Action.PolicyID, Limit: openAtMost}
 	approved, _, err := a.store.ListApprovals(ctx, q)

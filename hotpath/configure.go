@@ -27,7 +27,9 @@ const rawKeyPrefix = "svc_live_"
 // version may exist all the same; versions stay consecutive. The caller was
 // admitted, with that access; by says from where it asks, and of an admin by which
 // admin key, which forces what is asked of people and does nothing else.
-func (a *Authorizer) CreatePolicy(ctx context.Context, c Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error {
+func (a *Authorizer) CreatePolicy(
+	ctx context.Context, c Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults,
+) error {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := a.catalog.compiles.take(stored); err != nil {

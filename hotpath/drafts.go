@@ -52,7 +52,8 @@ func (a *Authorizer) PutDraft(ctx context.Context, c Access, by audit.Actor, d *
 }
 
 func sameDraft(a, b *audit.Draft) bool {
-	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem && a.Changes == b.Changes && a.Note == b.Note
+	return a.Name == b.Name && a.Description == b.Description && a.Rules == b.Rules && a.Metadata == b.Metadata && a.Redeem == b.Redeem &&
+		a.Changes == b.Changes && a.Note == b.Note
 }
 
 // actor completes who asks by the caller's key, which is noted as used, or session.

@@ -90,7 +90,9 @@ func (w *feedWaiters) run() {
 
 // AwaitEvents is Events, after there are some or that time. waited is false when too
 // many wait already, of all keys or of this one. It also ends when stop is closed.
-func (a *Authorizer) AwaitEvents(ctx context.Context, access Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage, waited bool, err error) {
+func (a *Authorizer) AwaitEvents(
+	ctx context.Context, access Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{},
+) (page audit.EventPage, waited bool, err error) {
 	page, err = a.Events(ctx, access, q)
 	if err != nil || len(page.Events) > 0 || page.More || wait <= 0 {
 		return page, true, err

@@ -17,7 +17,9 @@ import (
 // decision down. A commit that finds a budget without room comes back to judgeAgain.
 
 // judge makes the check: by the rules, or as the duplicate that the guard found.
-func (a *Authorizer) judge(ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.Outcome) (*spend.Check, error) {
+func (a *Authorizer) judge(
+	ctx context.Context, c *checking, p *policy.Program, action *spend.Action, out guard.Outcome,
+) (*spend.Check, error) {
 	asker := c.identity.access.key
 	check := &spend.Check{
 		Action: *action, ActionType: c.resolution.Type,
@@ -79,7 +81,9 @@ func (a *Authorizer) judgeByRules(ctx context.Context, c *checking, p *policy.Pr
 // (S35). That there is room is for the commit to see, except that all counters are
 // looked at first when one is known to be exhausted: the first in the policy's order
 // that has no room is reported (S14), which need not be that one.
-func (a *Authorizer) judgeByBudgets(ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding) (policy.Finding, error) {
+func (a *Authorizer) judgeByBudgets(
+	ctx context.Context, c *checking, p *policy.Program, check *spend.Check, found policy.Finding,
+) (policy.Finding, error) {
 	c.budgets, check.Charges, check.Refused = nil, nil, nil
 	if uncovered, ok := p.Uncovered(found, &check.Action, c.resolution); ok {
 		return uncovered, nil
@@ -111,7 +115,9 @@ func (a *Authorizer) judgeByBudgets(ctx context.Context, c *checking, p *policy.
 
 // judgeAgain judges a check again whose commit found no room for some of its charges.
 // It has the same identity and claims.
-func (a *Authorizer) judgeAgain(ctx context.Context, c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage) (*spend.Check, error) {
+func (a *Authorizer) judgeAgain(
+	ctx context.Context, c *checking, p *policy.Program, refused *spend.Check, usages []audit.CounterUsage,
+) (*spend.Check, error) {
 	b := c.budgets
 	known := len(b.exceeded)
 	for _, u := range usages {
@@ -164,7 +170,8 @@ func (a *Authorizer) decide(c *checking, p *policy.Program, check *spend.Check, 
 	asked.ActionHash = spend.ActionHash(check)
 	check.Approval = asked
 	check.Decision.NextStep = fmt.Sprintf("Pause. The action waits for approval %s by %s: pending is not approved. "+
-		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, and proceed only if that is allowed.",
+		"Once it is approved, check the same action again with that approval_id, under the same idempotency key, "+
+		"and proceed only if that is allowed.",
 		check.ID.Text(spend.PrefixApproval), peopleOf(asked))
 }
 

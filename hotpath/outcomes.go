@@ -43,7 +43,9 @@ type Report struct {
 // report that says the same. The request has the caller's access. It fails with
 // ErrNotAllowed, an AlreadyReportedError, ErrOverloaded, or ErrUnavailable: then it may
 // be recorded all the same, and the same report tells.
-func (a *Authorizer) Report(ctx context.Context, r Request, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
+func (a *Authorizer) Report(
+	ctx context.Context, r Request, check *spend.Check, report Report,
+) (o *spend.Outcome, replayed bool, err error) {
 	if !check.TakesOutcome() {
 		return nil, false, ErrNotAllowed
 	}
@@ -90,7 +92,9 @@ func (a *Authorizer) take(ctx context.Context, r Request, check *spend.Check,
 
 // next returns the outcome to be recorded behind what is known, or the report that says
 // the same already (S39, S61).
-func (a *Authorizer) next(ctx context.Context, r Request, course *spend.Course, check *spend.Check, report Report) (o *spend.Outcome, replayed bool, err error) {
+func (a *Authorizer) next(
+	ctx context.Context, r Request, course *spend.Course, check *spend.Check, report Report,
+) (o *spend.Outcome, replayed bool, err error) {
 	o = r.outcome(check, report)
 	o.Step, o.Number, o.Follows = course.Next(), len(course.Reports)+1, course.Last()
 	o.SetRelease(r.Access.mayRelease())

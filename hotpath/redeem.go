@@ -73,7 +73,9 @@ type Redemption struct {
 // *AlreadyRedeemedError, ErrCheckReleased, *CheckExpiredError, *ActionMismatchError,
 // *OnceUsedError, ErrOverloaded, or ErrUnavailable: then it may be recorded all the same,
 // and the same idempotency key tells.
-func (a *Authorizer) Redeem(ctx context.Context, r Request, check *spend.Check, asked Redemption) (o *spend.Outcome, replayed bool, err error) {
+func (a *Authorizer) Redeem(
+	ctx context.Context, r Request, check *spend.Check, asked Redemption,
+) (o *spend.Outcome, replayed bool, err error) {
 	if check.Decision.Effect != spend.Allow {
 		return nil, false, ErrCheckNotAllowed
 	}
@@ -155,7 +157,9 @@ func (a *Authorizer) mismatch(access Access, check *spend.Check, asked *Redempti
 // Doubt records that nobody knows what became of a check that the caller redeemed.
 // Errors: ErrCheckNotRedeemed, *AlreadyRedeemedError of another, *AlreadyReportedError,
 // and those of Redeem for no certain answer.
-func (a *Authorizer) Doubt(ctx context.Context, r Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error) {
+func (a *Authorizer) Doubt(
+	ctx context.Context, r Request, check *spend.Check, note string,
+) (course spend.Course, replayed bool, err error) {
 	_, replayed, err = a.take(ctx, r, check, func(known *spend.Course, _ bool) (*spend.Outcome, bool, error) {
 		course = *known
 		switch {
@@ -178,7 +182,8 @@ func (a *Authorizer) Doubt(ctx context.Context, r Request, check *spend.Check, n
 
 func doubtOf(course *spend.Course, check *spend.Check) *spend.Outcome {
 	return &spend.Outcome{
-		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.InDoubt, Release: spend.ReleaseNone, Check: check,
+		ID: spend.NewOutcomeID(time.Now()), CheckID: check.ID, Step: course.Next(), Status: spend.InDoubt, Release: spend.ReleaseNone,
+		Check: check,
 	}
 }
 

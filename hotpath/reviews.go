@@ -37,14 +37,17 @@ type ChangeNeedsApprovalError struct {
 func (e *ChangeNeedsApprovalError) Error() string {
 	path := "/v1/policies/" + e.PolicyID + "/draft"
 	if e.Review == nil {
-		return "the version in force asks people before it changes, and the policy has no draft: PUT " + path + ", have it approved with POST " + path +
+		return "the version in force asks people before it changes, and the policy has no draft: PUT " + path + ", have it approved with POST " +
+			path +
 			"/approve, and promote it with POST " + path + "/promote"
 	}
 	draft := hex.EncodeToString(e.Review.Draft.Hash[:])
 	if e.Missing.People() == 0 {
-		return fmt.Sprintf("the version in force asks people before it changes: they have approved draft %s; promote it with POST %s/promote, If-Match: %d", draft, path, e.Review.Version)
+		return fmt.Sprintf("the version in force asks people before it changes: they have approved draft %s; promote it with POST %s/promote, "+
+			"If-Match: %d", draft, path, e.Review.Version)
 	}
-	text := fmt.Sprintf("the version in force asks people before it changes: draft %s lacks %d of %d", draft, e.Missing.People(), e.Review.Asked.Required)
+	text := fmt.Sprintf("the version in force asks people before it changes: draft %s lacks %d of %d", draft, e.Missing.People(),
+		e.Review.Asked.Required)
 	var of []string
 	for i, more := range e.Missing.Of {
 		if more > 0 {
@@ -64,7 +67,9 @@ func (e *ChangeNeedsApprovalError) Error() string {
 // unlessForced does what the version in force may ask people about as the caller, and as
 // the admin, if it is one, when people are missing. It returns as whom it did that. An admin
 // without an API key does nothing else: ErrUnauthorized where nobody is asked.
-func (a *Authorizer) unlessForced(ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) error) (audit.Actor, error) {
+func (a *Authorizer) unlessForced(
+	ctx context.Context, c Access, by audit.Actor, policyID string, do func(audit.Actor) error,
+) (audit.Actor, error) {
 	admin := c.actor(a, by)
 	if c.key == nil && admin.Credential != "" {
 		switch live, err := a.store.Policy(ctx, policyID, 0); {

@@ -13,7 +13,9 @@ import (
 // actions earlier in the batch make duplicates, as they would in real checks.
 // The checks are in the order of the actions and are not stored. The caller was
 // admitted. Errors: a ForbiddenError, ErrPolicyNotFound, ErrUnavailable.
-func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error) {
+func (a *Authorizer) Simulate(
+	ctx context.Context, r Request, policyID string, actions []*spend.Action,
+) (checks []*spend.Check, policyVersion int, err error) {
 	for _, action := range actions {
 		if err := r.Access.permitAction(policyID, action.AgentID); err != nil {
 			return nil, 0, err
@@ -45,7 +47,10 @@ func (a *Authorizer) Simulate(ctx context.Context, r Request, policyID string, a
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the
 // rest of the batch.
-func (a *Authorizer) judgeAll(ctx context.Context, r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash, seen map[spend.Hash]guard.Seen) ([]*spend.Check, error) {
+func (a *Authorizer) judgeAll(
+	ctx context.Context, r Request, p *policy.Program, actions []*spend.Action, types []spend.Resolution, fingerprints []spend.Hash,
+	seen map[spend.Hash]guard.Seen,
+) ([]*spend.Check, error) {
 	now := a.now()
 	var usages map[spend.Counter]spend.Usage
 	if p.HasBudgets() && r.Caller.keyed { // a stranger could find out what was used

@@ -91,7 +91,8 @@ func approvalStates(t *testing.T, s Subject) {
 	mustBe(t, s, asked, audit.ApprovalPending)
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionRecorded)
 	a = mustBe(t, s, asked, audit.ApprovalApproved)
-	if n := len(a.Decisions); n != 2 || a.Decisions[0].Principal != "bob" || a.Decisions[0].KeyID != "key_of_bob" || !a.Decisions[0].Approves ||
+	if n := len(a.Decisions); n != 2 || a.Decisions[0].Principal != "bob" || a.Decisions[0].KeyID != "key_of_bob" ||
+		!a.Decisions[0].Approves ||
 		a.Decisions[0].Note != "seen – ゼロ" || !a.ApprovedAt.Equal(a.Decisions[1].At) || !a.UseBy().Equal(a.ApprovedAt.Add(time.Hour)) {
 		t.Errorf("decided %+v", a)
 	}
@@ -241,7 +242,8 @@ func approvalPartyRace(t *testing.T, s Subject) {
 			}
 		})
 		wg.Go(func() {
-			if outcome, err := s.Decide(t.Context(), decision(asked, "bob", true)); err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionOwn {
+			if outcome, err := s.Decide(t.Context(), decision(asked, "bob", true)); err != nil ||
+				outcome != audit.DecisionRecorded && outcome != audit.DecisionOwn {
 				t.Error(outcome, err)
 			}
 		})
@@ -347,7 +349,10 @@ func approvalListing(t *testing.T, s Subject) {
 		{audit.ApprovalQuery{Status: audit.ApprovalPending}, []*spend.Check{all[0], all[2], all[3], all[4]}},
 		{audit.ApprovalQuery{AgentID: "agent-1"}, []*spend.Check{all[1], all[3]}},
 		{audit.ApprovalQuery{PolicyID: "policy-1"}, all[:1]},
-		{audit.ApprovalQuery{Bounds: audit.Bounds{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}}, []*spend.Check{all[2], all[4]}},
+		{
+			audit.ApprovalQuery{Bounds: audit.Bounds{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}},
+			[]*spend.Check{all[2], all[4]},
+		},
 		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "team-1"}}, []*spend.Check{all[1], all[3]}},
 		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "nobody"}}, nil},
 	} {

@@ -27,22 +27,26 @@ func backtests(t *testing.T, s Subject) {
 	if got, err := s.Backtest(ctx, first.ID); err != nil || *got != *first {
 		t.Errorf("came back %+v, %v", got, err)
 	}
-	if page, more, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 1}); err != nil || !more || page[0].ID != second.ID || page[0].Rules != "" {
+	if page, more, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 1}); err != nil || !more || page[0].ID != second.ID ||
+		page[0].Rules != "" {
 		t.Errorf("listed %+v, %t, %v", page, more, err)
 	}
-	if page, _, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 9, PolicyIDs: []string{"p"}}); err != nil || len(page) != 1 || page[0].ID != first.ID {
+	if page, _, err := s.ListBacktests(ctx, audit.BacktestQuery{Limit: 9, PolicyIDs: []string{"p"}}); err != nil || len(page) != 1 ||
+		page[0].ID != first.ID {
 		t.Errorf("bound to p: %+v, %v", page, err)
 	}
 	node, other := spend.NewID(now()), spend.NewID(now().Add(time.Millisecond))
 	held, err := s.LeaseBacktest(ctx, node, lease)
-	if err != nil || held == nil || held.ID != first.ID || held.Status != audit.BacktestRunning || held.Attempts != 1 || held.StartedAt.IsZero() {
+	if err != nil || held == nil || held.ID != first.ID || held.Status != audit.BacktestRunning || held.Attempts != 1 ||
+		held.StartedAt.IsZero() {
 		t.Fatalf("taken %+v, %v", held, err)
 	}
 	if busy, err := s.LeaseBacktest(ctx, other, lease); err != nil || busy != nil {
 		t.Errorf("another runs beside it: %+v, %v", busy, err)
 	}
 	must(t, s.HoldBacktest(ctx, node, first.ID, audit.BacktestProgress{Checks: 5, Reached: epochStart, Flips: []string{"1", "2"}}, lease))
-	must(t, s.HoldBacktest(ctx, node, first.ID, audit.BacktestProgress{Checks: 9, Reached: epochStart, Behind: 2, Flips: []string{"3"}}, lease))
+	must(t, s.HoldBacktest(ctx, node, first.ID, audit.BacktestProgress{Checks: 9, Reached: epochStart, Behind: 2, Flips: []string{"3"}},
+		lease))
 	if err := s.HoldBacktest(ctx, other, first.ID, audit.BacktestProgress{}, lease); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("held by another: %v", err)
 	}
@@ -65,7 +69,8 @@ func backtests(t *testing.T, s Subject) {
 		t.Errorf("after the lease of one that was killed: %+v, %v", killed, err)
 	}
 	must(t, s.EndBacktest(ctx, node, first.ID, audit.BacktestEnd{Status: audit.BacktestSucceeded, Report: `{"x":1}`, Checks: 9}))
-	if got, err := s.Backtest(ctx, first.ID); err != nil || got.Status != audit.BacktestSucceeded || got.Report != `{"x":1}` || got.Checks != 9 || got.EndedAt.IsZero() {
+	if got, err := s.Backtest(ctx, first.ID); err != nil || got.Status != audit.BacktestSucceeded || got.Report != `{"x":1}` ||
+		got.Checks != 9 || got.EndedAt.IsZero() {
 		t.Errorf("ended %+v, %v", got, err)
 	}
 	if got, err := s.CancelBacktest(ctx, first.ID); err != nil || got.Status != audit.BacktestSucceeded {
@@ -98,7 +103,10 @@ func checkHistory(t *testing.T, s Subject) {
 	mustReport(t, s, report(f, own, 1, spend.Voided, true))
 	var got []audit.HistoryCheck
 	var outcomes []*spend.Outcome
-	q := audit.HistoryQuery{PolicyID: "refunds", After: audit.FirstID(now().Add(-40 * 24 * time.Hour).UnixMilli()), End: audit.FirstID(now().Add(time.Minute).UnixMilli()), Limit: 2}
+	q := audit.HistoryQuery{
+		PolicyID: "refunds", After: audit.FirstID(now().Add(-40 * 24 * time.Hour).UnixMilli()),
+		End: audit.FirstID(now().Add(time.Minute).UnixMilli()), Limit: 2,
+	}
 	for {
 		page, err := s.PageHistory(t.Context(), q)
 		if err != nil {
@@ -115,16 +123,18 @@ func checkHistory(t *testing.T, s Subject) {
 	}
 	for i, h := range got {
 		want := all[i]
-		if h.ID != want.ID || h.Foreign != (want == foreign) || h.Pass != want.Pass || h.Decision.Effect != want.Decision.Effect || h.Fingerprint != want.Fingerprint {
+		if h.ID != want.ID || h.Foreign != (want == foreign) || h.Pass != want.Pass || h.Decision.Effect != want.Decision.Effect ||
+			h.Fingerprint != want.Fingerprint {
 			t.Errorf("%d came back %+v", i, h)
 		}
 		if h.Foreign {
 			continue
 		}
 		a, w := &h.Action, &want.Action
-		if a.AgentID != w.AgentID || a.Amount != w.Amount || a.Counterparty != w.Counterparty || a.Metadata != w.Metadata || h.KeyID != want.KeyID ||
-			h.Decision.RuleID != want.Decision.RuleID || h.Decision.Reason != want.Decision.Reason || h.Decision.PolicyVersion != want.Decision.PolicyVersion ||
-			h.Approval.Text() != want.Approval.Text() || h.ActionType != want.ActionType {
+		if a.AgentID != w.AgentID || a.Amount != w.Amount || a.Counterparty != w.Counterparty || a.Metadata != w.Metadata ||
+			h.KeyID != want.KeyID ||
+			h.Decision.RuleID != want.Decision.RuleID || h.Decision.Reason != want.Decision.Reason ||
+			h.Decision.PolicyVersion != want.Decision.PolicyVersion || h.Approval.Text() != want.Approval.Text() || h.ActionType != want.ActionType {
 			t.Errorf("%d came back %+v, want %+v", i, h.Check, want)
 		}
 	}

@@ -169,7 +169,9 @@ func counterListing(t *testing.T, s Subject) {
 			mustCommit(t, s, c)
 		}
 	}
-	q := audit.CounterQuery{PolicyID: "refunds", RuleID: "day", Since: 1, StartMS: epochStart.UnixMilli(), Subject: make([][]string, 2), Limit: 3}
+	q := audit.CounterQuery{
+		PolicyID: "refunds", RuleID: "day", Since: 1, StartMS: epochStart.UnixMilli(), Subject: make([][]string, 2), Limit: 3,
+	}
 	subjects := func(q audit.CounterQuery, wantMore bool) (got []string) {
 		t.Helper()
 		page, more, err := s.ListCounters(ctx, q)
@@ -249,7 +251,8 @@ func principalsExpire(t *testing.T, s Subject) {
 				t.Errorf("%s met %s: %v, %v; want %v", rule, principal, got, err, want)
 			}
 			id := spend.CounterID("refunds", rule, 1, "[]")
-			if met, err := s.CountersMet(t.Context(), principal, []spend.ID{{1}, id}); err != nil || (len(met) == 1 && met[0] == id) != want || len(met) > 1 {
+			if met, err := s.CountersMet(t.Context(), principal, []spend.ID{{1}, id}); err != nil || (len(met) == 1 && met[0] == id) != want ||
+				len(met) > 1 {
 				t.Errorf("%s met %s: %v, %v; want %v", rule, principal, met, err, want)
 			}
 		}
@@ -334,7 +337,8 @@ func budgetsInUse(t *testing.T, s Subject) {
 	}
 	all := []string{"all", "ended", "lifetime", "other", "over", "rolling", "unused"}
 	create("stored", all, nil)
-	lifetime, ended, over, rolling := charge("lifetime", "[]", "0"), charge("ended", "[]", "5"), charge("over", "[]", "5"), charge("rolling", "[]", "5")
+	lifetime, ended, over, rolling := charge("lifetime", "[]", "0"), charge("ended", "[]", "5"), charge("over", "[]", "5"),
+		charge("rolling", "[]", "5")
 	lifetime.EndMS, ended.EndMS = 0, now().Add(-time.Second).UnixMilli()
 	rolling.Counter.StartMS, rolling.Counter.BucketMS = now().Add(-time.Hour).UnixMilli(), 60_000
 	over.Since = 2 // of another version

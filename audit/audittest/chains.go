@@ -32,7 +32,9 @@ func batchOfEachCommit(t *testing.T, s Subject) {
 	stale, fenced := newCheck(f), newCheck(fence(t, s))
 	stale.Fence.Epoch = spend.NewID(now())
 	must(t, s.Fence(ctx, fenced.Fence.Node))
-	for what, c := range map[string]*spend.Check{"poison": poison, "taken key": taken, "recorded already": again, "stale": stale, "fenced": fenced} {
+	for what, c := range map[string]*spend.Check{
+		"poison": poison, "taken key": taken, "recorded already": again, "stale": stale, "fenced": fenced,
+	} {
 		if err := s.Commit(ctx, []*spend.Check{c}, nil, Link(3, c)); err == nil {
 			t.Errorf("%s: was recorded", what)
 		}

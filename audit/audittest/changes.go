@@ -40,7 +40,8 @@ func changesAreRecorded(t *testing.T, s Subject) {
 	want := []audit.Change{
 		audit.ChangeOfPolicy(p, nil, 1, key, time.Time{}), audit.ChangeOfKey(audit.KeyCreated, k, 2, system, time.Time{}),
 		audit.ChangeOfKey(audit.KeyChanged, changed, 3, admin, time.Time{}),
-		audit.ChangeOfWebhook(audit.WebhookCreated, made, 4, admin, time.Time{}), audit.ChangeOfWebhook(audit.WebhookChanged, &rotated, 5, admin, time.Time{}),
+		audit.ChangeOfWebhook(audit.WebhookCreated, made, 4, admin, time.Time{}),
+		audit.ChangeOfWebhook(audit.WebhookChanged, &rotated, 5, admin, time.Time{}),
 		audit.ChangeOfWebhook(audit.WebhookDeleted, &rotated, 6, system, time.Time{}),
 	}
 	var previous spend.Hash
@@ -67,7 +68,9 @@ func changesAreRecorded(t *testing.T, s Subject) {
 
 // updateAndDelete changes all of a webhook, and deletes it.
 func updateAndDelete(t *testing.T, s Subject, by, deletedBy audit.Actor, w *audit.Webhook) error {
-	change := audit.WebhookChange{URL: new("http://x/ゼロ"), EventTypes: []audit.EventType{audit.EventKeyChanged}, Active: new(false), Secret: newSecret()}
+	change := audit.WebhookChange{
+		URL: new("http://x/ゼロ"), EventTypes: []audit.EventType{audit.EventKeyChanged}, Active: new(false), Secret: newSecret(),
+	}
 	change.Apply(w)
 	_, err := s.UpdateWebhook(t.Context(), by, w.ID, change)
 	return errors.Join(err, s.DeleteWebhook(t.Context(), deletedBy, w.ID))

@@ -46,18 +46,21 @@ func webhookDeliveries(t *testing.T, s Subject) {
 		want = append([]audit.Delivery{r.Delivery}, want...)
 		return mustHold(t, s, node, w.ID)
 	}
-	if task := attempt(delivered(w.ID, 11)); task.Cursor != 11 || task.Failures != 0 || task.FirstRetry() != nil || task.ResumeAt.After(task.Now) {
+	if task := attempt(delivered(w.ID, 11)); task.Cursor != 11 || task.Failures != 0 || task.FirstRetry() != nil ||
+		task.ResumeAt.After(task.Now) {
 		t.Errorf("after a delivery: %+v", task)
 	}
 	task := attempt(failed(w.ID, 12, nil))
-	if task.Cursor != 12 || task.Failures != 1 || task.FirstRetry() == nil || !task.ResumeAt.After(task.Now) || !task.OldestAt.Equal(epochStart) {
+	if task.Cursor != 12 || task.Failures != 1 || task.FirstRetry() == nil || !task.ResumeAt.After(task.Now) ||
+		!task.OldestAt.Equal(epochStart) {
 		t.Fatalf("after a failure: %+v", task)
 	}
 	if r := task.FirstRetry(); r.Sequence != 12 || r.Attempts != 1 {
 		t.Errorf("to be tried again: %+v", r)
 	}
 	task = attempt(failed(w.ID, 12, task.FirstRetry()))
-	if task.Cursor != 12 || task.Failures != 2 || task.FirstRetry() == nil || task.FirstRetry().Attempts != 2 || !task.OldestAt.Equal(epochStart) {
+	if task.Cursor != 12 || task.Failures != 2 || task.FirstRetry() == nil || task.FirstRetry().Attempts != 2 ||
+		!task.OldestAt.Equal(epochStart) {
 		t.Fatalf("after a second failure: %+v, %+v", task, task.FirstRetry())
 	}
 	task = attempt(redelivered(w.ID, task.FirstRetry()))
@@ -193,7 +196,8 @@ func webhookRetries(t *testing.T, s Subject) {
 		return sequences
 	}
 	task := mustHold(t, s, node, w.ID)
-	if got := due(); !slices.Equal(got, []int64{1}) || len(task.Retries) != 3 || task.Retries[1].Sequence != 3 || task.Retries[1].Attempts != 1 {
+	if got := due(); !slices.Equal(got, []int64{1}) || len(task.Retries) != 3 || task.Retries[1].Sequence != 3 ||
+		task.Retries[1].Attempts != 1 {
 		t.Errorf("due are %v of %+v", got, task.Retries)
 	}
 	over := redelivered(w.ID, task.FirstRetry())

@@ -13,7 +13,10 @@ import (
 )
 
 func newDraft(policyID, rules string) *audit.Draft {
-	return &audit.Draft{PolicyID: policyID, Name: "Next – ゼロ", Description: "less", Rules: rules, Metadata: `{"a":1}`, Redeem: spend.RedeemTerms{Required: true, WithinMinutes: 7}, Note: "tighter"}
+	return &audit.Draft{
+		PolicyID: policyID, Name: "Next – ゼロ", Description: "less", Rules: rules, Metadata: `{"a":1}`,
+		Redeem: spend.RedeemTerms{Required: true, WithinMinutes: 7}, Note: "tighter",
+	}
 }
 
 // drafts are put, replaced, deleted and promoted, each with its change and generation.
@@ -44,7 +47,8 @@ func drafts(t *testing.T, s Subject) {
 	if !reflect.DeepEqual(*got, want) {
 		t.Errorf("came back\n%+v, want\n%+v", *got, want)
 	}
-	if changes, err := s.ConfigChanges(ctx, seen); err != nil || !slices.Equal(changes.PolicyIDs, []string{"refunds"}) || changes.Generation != second.Generation {
+	if changes, err := s.ConfigChanges(ctx, seen); err != nil || !slices.Equal(changes.PolicyIDs, []string{"refunds"}) ||
+		changes.Generation != second.Generation {
 		t.Errorf("changed %+v, %v", changes, err)
 	}
 
@@ -61,7 +65,8 @@ func drafts(t *testing.T, s Subject) {
 	p, err := s.PromoteDraft(ctx, by, promotion, epochStart.Add(2*time.Hour))
 	must(t, err)
 	stored, err := s.Policy(ctx, "refunds", 0)
-	if must(t, err); stored.Version != 2 || stored.Rules != rules || stored.Name != second.Name || stored.Redeem != second.Redeem || p.Redeem != second.Redeem || p.Version != 2 || p.Rules != rules || !p.CreatedAt.Equal(epochStart) {
+	if must(t, err); stored.Version != 2 || stored.Rules != rules || stored.Name != second.Name || stored.Redeem != second.Redeem ||
+		p.Redeem != second.Redeem || p.Version != 2 || p.Rules != rules || !p.CreatedAt.Equal(epochStart) {
 		t.Errorf("promoted to %+v, stored %+v", p, stored)
 	}
 	if _, err := s.PromoteDraft(ctx, by, promotion, epochStart); !errors.Is(err, audit.ErrNotFound) {
@@ -120,7 +125,8 @@ func draftTake(draft int64, c *spend.Check, limit string) *audit.DraftTake {
 		Draft: draft, Check: c.ID, Fingerprint: c.Fingerprint, UntilMS: at + 300_000, Leaves: true, Looks: true, Takes: true,
 		Charges: []spend.Charge{{
 			Counter: spend.Counter{ID: spend.CounterID("p", "day", 0, "[]"), StartMS: at / 86_400_000 * 86_400_000}, RuleID: "day", Subject: "[]",
-			Amount: amount("60.000000001"), Limited: true, Limit: amount(limit), Counted: true, MaxCount: 100, EndMS: at/86_400_000*86_400_000 + 86_400_000,
+			Amount: amount("60.000000001"), Limited: true, Limit: amount(limit), Counted: true, MaxCount: 100,
+			EndMS: at/86_400_000*86_400_000 + 86_400_000,
 		}},
 		Blocks: []bool{true},
 	}

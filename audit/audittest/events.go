@@ -88,7 +88,8 @@ func eventsAreThere(t *testing.T, s Subject) {
 	policy := newPolicy("refunds")
 	must(t, s.CreatePolicy(ctx, actor(), policy, audit.NewBudgets{}, now()))
 	e := news("a policy", audit.EventPolicyCreated)[0]
-	if e.PolicyID != "refunds" || e.AgentID != "" || e.Change.Subject != "refunds" || e.Change.Version != 1 || e.Change.By != actor() || !e.At.Equal(e.Change.At) {
+	if e.PolicyID != "refunds" || e.AgentID != "" || e.Change.Subject != "refunds" || e.Change.Version != 1 || e.Change.By != actor() ||
+		!e.At.Equal(e.Change.At) {
 		t.Errorf("policy: %+v", e)
 	}
 	key := newKey()
@@ -98,8 +99,8 @@ func eventsAreThere(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	keys := news("a key", audit.EventKeyChanged, audit.EventKeyChanged)
-	if keys[0].Change.Kind != audit.KeyCreated || keys[1].Change.Kind != audit.KeyChanged || keys[1].Change.Subject != key.ID.Text(spend.PrefixKey) ||
-		keys[0].ID == keys[1].ID {
+	if keys[0].Change.Kind != audit.KeyCreated || keys[1].Change.Kind != audit.KeyChanged ||
+		keys[1].Change.Subject != key.ID.Text(spend.PrefixKey) || keys[0].ID == keys[1].ID {
 		t.Errorf("keys: %+v, %+v", keys[0].Change, keys[1].Change)
 	}
 
@@ -122,14 +123,16 @@ func eventsAreThere(t *testing.T, s Subject) {
 	mustReport(t, s, redemption(f, paid))
 	mustReport(t, s, step(f, paid, 2, spend.InDoubt))
 	redeemed := news("a redemption", audit.EventCheckRedeemed, audit.EventCheckInDoubt)
-	if o := redeemed[0].Outcome; o.CheckID != paid.ID || o.KeyID != "key_1" || redeemed[0].PolicyID != "refunds" || redeemed[1].Outcome.Status != spend.InDoubt {
+	if o := redeemed[0].Outcome; o.CheckID != paid.ID || o.KeyID != "key_1" || redeemed[0].PolicyID != "refunds" ||
+		redeemed[1].Outcome.Status != spend.InDoubt {
 		t.Errorf("redeemed: %+v, %+v", redeemed[0], redeemed[1])
 	}
 	news("at last")
 	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 25 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
-		elsewhere := []audit.EventType{audit.EventBudgetExhausted, audit.EventPolicyForced, audit.EventDraftApproved} // in budgetsExhaust and changesForced
+		// in budgetsExhaust and changesForced
+		elsewhere := []audit.EventType{audit.EventBudgetExhausted, audit.EventPolicyForced, audit.EventDraftApproved}
 		for _, of := range audit.EventTypes() {
 			if !slices.Contains(typesOf(all), string(of)) && !slices.Contains(elsewhere, of) {
 				t.Errorf("no event of type %s: make one happen here", of)
@@ -145,26 +148,30 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 	e := news("an escalation", audit.EventViolationRecorded, audit.EventApprovalRequested)[1]
 	approval := mustBe(t, s, asked, audit.ApprovalPending)
 	want := audit.ApprovalEvent{
-		ID: asked.ID, Check: asked, ActionHash: asked.Approval.ActionHash, Required: 2, CreatedAt: approval.CreatedAt, ExpiresAt: approval.ExpiresAt, UseWithin: time.Hour,
+		ID: asked.ID, Check: asked, ActionHash: asked.Approval.ActionHash, Required: 2, CreatedAt: approval.CreatedAt,
+		ExpiresAt: approval.ExpiresAt, UseWithin: time.Hour,
 	}
 	if !reflect.DeepEqual(*e.Approval, want) || !e.At.Equal(approval.CreatedAt) || e.AgentID != "agent-1" || e.PolicyID != "refunds" {
 		t.Errorf("requested: %+v, want %+v", *e.Approval, want)
 	}
 	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
 	first := news("an approval of two", audit.EventApprovalDecided)[0]
-	if d := first.Approval.Decision; d == nil || !reflect.DeepEqual(*d, mustBe(t, s, asked, audit.ApprovalPending).Decisions[0]) || !first.At.Equal(d.At) || first.AgentID != "agent-1" {
+	if d := first.Approval.Decision; d == nil || !reflect.DeepEqual(*d, mustBe(t, s, asked, audit.ApprovalPending).Decisions[0]) ||
+		!first.At.Equal(d.At) || first.AgentID != "agent-1" {
 		t.Errorf("decided: %+v", first.Approval)
 	}
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionRecorded)
 	mustDecide(t, s, decision(asked, "cleo", true), audit.DecisionReplayed)
 	e = news("the second", audit.EventApprovalDecided, audit.EventApprovalApproved)[1]
 	decided := mustBe(t, s, asked, audit.ApprovalApproved)
-	if d := e.Approval.Decision; d == nil || !reflect.DeepEqual(*d, decided.Decisions[1]) || !e.Approval.UseBy().Equal(decided.UseBy()) || !e.At.Equal(d.At) || !e.Approval.UsedBy.IsZero() {
+	if d := e.Approval.Decision; d == nil || !reflect.DeepEqual(*d, decided.Decisions[1]) || !e.Approval.UseBy().Equal(decided.UseBy()) ||
+		!e.At.Equal(d.At) || !e.Approval.UsedBy.IsZero() {
 		t.Errorf("approved: %+v, want %+v", e.Approval, decided)
 	}
 	use := using(f, asked)
 	mustCommit(t, s, use)
-	if e = news("a use", audit.EventApprovalUsed)[0]; e.Approval.UsedBy != use.ID || e.Approval.ID != asked.ID || !e.At.Equal(use.Timestamp()) {
+	if e = news("a use", audit.EventApprovalUsed)[0]; e.Approval.UsedBy != use.ID || e.Approval.ID != asked.ID ||
+		!e.At.Equal(use.Timestamp()) {
 		t.Errorf("used: %+v", e.Approval)
 	}
 	// An event says what was the case then.
@@ -205,8 +212,8 @@ func outcomeEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ...
 	events := news("a pending release", audit.EventOutcomeReported, audit.EventOutcomeReleasePending)
 	want := *pending
 	want.Check = nil
-	if !reflect.DeepEqual(*events[1].Outcome, want) || !events[0].At.Equal(pending.ID.Time()) || events[0].AgentID != "agent-1" || events[0].PolicyID != "refunds" ||
-		events[0].ID == events[1].ID {
+	if !reflect.DeepEqual(*events[1].Outcome, want) || !events[0].At.Equal(pending.ID.Time()) || events[0].AgentID != "agent-1" ||
+		events[0].PolicyID != "refunds" || events[0].ID == events[1].ID {
 		t.Errorf("pending: %+v, want %+v", events[1].Outcome, want)
 	}
 	mustReport(t, s, moved(report(f, checks[1], 1, spend.Executed, true), "999", true))

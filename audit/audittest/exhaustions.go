@@ -19,7 +19,8 @@ func budgetsExhaust(t *testing.T, s Subject) {
 			t.Fatalf("%s: %d budgets are exhausted, want %d", when, len(events), len(want))
 		}
 		for i := range want {
-			if e := events[i].Exhaustion; e.Counter != want[i].Counter || e.RuleID != want[i].RuleID || e.Subject != want[i].Subject || e.PolicyID != "refunds" {
+			if e := events[i].Exhaustion; e.Counter != want[i].Counter || e.RuleID != want[i].RuleID || e.Subject != want[i].Subject ||
+				e.PolicyID != "refunds" {
 				t.Errorf("%s: %+v, want %+v", when, e, want[i])
 			}
 		}
@@ -35,8 +36,8 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, charged(newCheck(f), day("100")), charged(newCheck(f), day("300")))
 	e := news("exactly the limit", day("0"))[0]
 	want := audit.Exhaustion{
-		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, Subject: `["agent-1"]`, AgentID: "agent-1",
-		Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Usage: usage(day("0"), "1000", 3).Usage,
+		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, Subject: `["agent-1"]`,
+		AgentID: "agent-1", Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Usage: usage(day("0"), "1000", 3).Usage,
 	}
 	if !reflect.DeepEqual(*e.Exhaustion, want) || e.AgentID != "agent-1" || e.At.Sub(now()).Abs() > clockTolerance {
 		t.Errorf("exhausted: %+v, want %+v", *e.Exhaustion, want)

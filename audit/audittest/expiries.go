@@ -97,7 +97,8 @@ func mustRecordExpiries(t *testing.T, s Subject, was map[spend.ID]string) {
 			Was        string `json:"was"`
 		}
 		err = errors.Join(err, json.Unmarshal([]byte(c.Details), &details))
-		if err != nil || was[id] != details.Was || details.ActionHash != hex.EncodeToString(c.Hash[:]) || c.By != audit.Expirer() || c.By.Kind() != "system" {
+		if err != nil || was[id] != details.Was || details.ActionHash != hex.EncodeToString(c.Hash[:]) || c.By != audit.Expirer() ||
+			c.By.Kind() != "system" {
 			t.Errorf("recorded %+v, %v", c, err)
 		}
 		delete(was, id)

@@ -29,12 +29,28 @@ func keyGrants(t *testing.T, s Subject) {
 	}{
 		{spend.GrantsChange{}, func(*spend.Grants) {}},
 		{spend.GrantsChange{Grants: scopes, Named: []string{"scopes", "role"}}, func(g *spend.Grants) { g.Role, g.Scopes = "", scopes.Scopes }},
-		{spend.GrantsChange{Grants: spend.Grants{Role: spend.Full}, Named: []string{"scopes", "role"}}, func(g *spend.Grants) { g.Role, g.Scopes = spend.Full, 0 }},
-		{spend.GrantsChange{Grants: spend.Grants{PolicyIDs: []string{"c"}}, Named: []string{"policy_ids"}}, func(g *spend.Grants) { g.PolicyIDs = []string{"c"} }},
+		{
+			spend.GrantsChange{Grants: spend.Grants{Role: spend.Full}, Named: []string{"scopes", "role"}}, func(g *spend.Grants) {
+				g.Role, g.Scopes = spend.Full, 0
+			},
+		},
+		{
+			spend.GrantsChange{
+				Grants: spend.Grants{PolicyIDs: []string{"c"}}, Named: []string{"policy_ids"},
+			}, func(g *spend.Grants) { g.PolicyIDs = []string{"c"} },
+		},
 		{spend.GrantsChange{Named: []string{"policy_ids"}}, func(g *spend.Grants) { g.PolicyIDs = nil }},
 		{spend.GrantsChange{Named: []string{"agent_ids", "owner"}}, func(g *spend.Grants) { g.AgentIDs, g.Owner = nil, "" }},
-		{spend.GrantsChange{Grants: spend.Grants{Principal: "p", Owner: "o"}, Named: []string{"principal", "owner"}}, func(g *spend.Grants) { g.Principal, g.Owner = "p", "o" }},
-		{spend.GrantsChange{Grants: spend.Grants{Groups: []string{"b", "ゼロ"}}, Named: []string{"groups"}}, func(g *spend.Grants) { g.Groups = []string{"b", "ゼロ"} }},
+		{
+			spend.GrantsChange{Grants: spend.Grants{Principal: "p", Owner: "o"}, Named: []string{"principal", "owner"}}, func(g *spend.Grants) {
+				g.Principal, g.Owner = "p", "o"
+			},
+		},
+		{
+			spend.GrantsChange{
+				Grants: spend.Grants{Groups: []string{"b", "ゼロ"}}, Named: []string{"groups"},
+			}, func(g *spend.Grants) { g.Groups = []string{"b", "ゼロ"} },
+		},
 		{spend.GrantsChange{Named: []string{"expires_at"}}, func(g *spend.Grants) { g.ExpiresAt = time.Time{} }},
 		{spend.GrantsChange{Named: []string{"role", "scopes", "principal", "owner", "groups"}}, func(g *spend.Grants) { *g = spend.Grants{} }},
 	} {

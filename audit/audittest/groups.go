@@ -64,7 +64,8 @@ func (m members) by(asked *spend.Check, name string, approves bool) audit.Decisi
 func approvalGroups(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{
-		"sue": {"support"}, "sam": {"SUPPORT"}, "fay": {"finance"}, "ben": {"support", "finance", "legal"}, "bea": {"finance", "support"}, "max": {"sales"}, "ned": nil,
+		"sue": {"support"}, "sam": {"SUPPORT"}, "fay": {"finance"}, "ben": {"support", "finance", "legal"}, "bea": {"finance", "support"},
+		"max": {"sales"}, "ned": nil,
 	})
 	both := []spend.GroupRequired{one("Support"), one("finance")}
 	for _, c := range []struct {
@@ -96,7 +97,8 @@ func approvalGroups(t *testing.T, s Subject) {
 				want = audit.ApprovalApproved
 			}
 			a := mustBe(t, s, asked, want)
-			if lacks := a.Missing(); lacks.People() != c.left[i] || a.Decisions[i].Completes != (c.left[i] == 0) || !slices.Equal(a.Decisions[i].Groups, m.keys[name].Grants.Groups) {
+			if lacks := a.Missing(); lacks.People() != c.left[i] || a.Decisions[i].Completes != (c.left[i] == 0) ||
+				!slices.Equal(a.Decisions[i].Groups, m.keys[name].Grants.Groups) {
 				t.Errorf("%v by %v: after %d decisions %d are missing: %+v", c.from, c.by, i+1, lacks.People(), a.Decisions[i])
 			}
 			if c.left[i] > 0 {
@@ -164,7 +166,8 @@ func approvalGroupsRace(t *testing.T, s Subject) {
 				switch outcome, err := s.Decide(t.Context(), m.by(asked, name, true)); {
 				case err != nil:
 					t.Error(err)
-				case outcome != audit.DecisionRecorded && outcome != audit.DecisionOutcome(audit.ApprovalApproved) && (outcome != audit.DecisionNoGroup || name != "ben"):
+				case outcome != audit.DecisionRecorded && outcome != audit.DecisionOutcome(audit.ApprovalApproved) &&
+					(outcome != audit.DecisionNoGroup || name != "ben"):
 					t.Errorf("%s: %s", name, outcome)
 				}
 			})
@@ -204,12 +207,16 @@ func approvalExcludesAuthor(t *testing.T, s Subject) {
 		return c
 	}
 	own := ask(2, true)
-	rotated := map[string]spend.Grants{"same principal": {Principal: "anita"}, "same owner": {Principal: "x", Owner: "Risk Team"}, "the owner": {Principal: "risk team"}}
+	rotated := map[string]spend.Grants{
+		"same principal": {Principal: "anita"}, "same owner": {Principal: "x", Owner: "Risk Team"}, "the owner": {Principal: "risk team"},
+	}
 	for name, g := range rotated {
 		m.keys[name] = m.key(t, g)
 	}
 	m.keys["the key"] = author
-	change := audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Principal: "anna", Owner: "nobody"}, Named: []string{"principal", "owner"}}}
+	change := audit.KeyChange{Grants: spend.GrantsChange{
+		Grants: spend.Grants{Principal: "anna", Owner: "nobody"}, Named: []string{"principal", "owner"},
+	}}
 	if _, err := s.UpdateKey(t.Context(), actor(), author.ID, change); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +259,8 @@ func approvalAuthorRace(t *testing.T, s Subject) {
 			}
 		})
 		wg.Go(func() {
-			if outcome, err := s.Decide(t.Context(), m.by(asked, "bob", true)); err != nil || outcome != audit.DecisionRecorded && outcome != audit.DecisionAuthor {
+			if outcome, err := s.Decide(t.Context(), m.by(asked, "bob", true)); err != nil ||
+				outcome != audit.DecisionRecorded && outcome != audit.DecisionAuthor {
 				t.Error(outcome, err)
 			}
 		})

@@ -159,7 +159,8 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, hidden)
 	mustCommit(t, s, hiding, refused)
 
-	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at, spend.Block)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at,
+		spend.Block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,8 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, waiting)
 	mustCommit(t, s, blocksLater)
 	unblocked, err := s.LivePasses(t.Context(), []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}, at, spend.Escalate)
-	if err != nil || len(unblocked) != 2 || unblocked[waiting.Fingerprint] != livePass(waiting) || unblocked[hidden.Fingerprint] != livePass(hidden) {
+	if err != nil || len(unblocked) != 2 || unblocked[waiting.Fingerprint] != livePass(waiting) ||
+		unblocked[hidden.Fingerprint] != livePass(hidden) {
 		t.Errorf("allowed or escalated: got %+v, %v; want %+v and %+v", unblocked, err, livePass(waiting), livePass(hidden))
 	}
 	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, at, spend.Allow)

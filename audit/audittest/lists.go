@@ -44,7 +44,8 @@ func checkListing(t *testing.T, s Subject) {
 			escalated(c)
 		}
 		c.ID = spend.NewID(start.Add(time.Duration(i/2)*time.Millisecond + time.Duration(i/20)*36*time.Hour)) // over some days
-		c.Action.AgentID, c.Action.PolicyID, c.KeyID = [...]string{"agent-0", hostile, "agent-2"}[i%3], fmt.Sprintf("policy-%d", i%4), fmt.Sprintf("key_%d", i%5)
+		c.Action.AgentID, c.Action.PolicyID, c.KeyID = [...]string{"agent-0", hostile, "agent-2"}[i%3], fmt.Sprintf("policy-%d", i%4),
+			fmt.Sprintf("key_%d", i%5)
 		if i%2 == 0 {
 			c.Principal = fmt.Sprintf("principal-%d", i%5)
 		}
@@ -75,8 +76,12 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 	for _, agent := range []string{"", hostile, "nobody"} {
 		for _, policy := range []string{"", "policy-3"} {
 			for _, effect := range []*spend.Effect{nil, new(spend.Allow), new(spend.Escalate), new(spend.Block)} {
-				for _, span := range [][2]time.Time{{}, {first.Add(4 * time.Millisecond)}, {{}, middle}, {first.Add(time.Millisecond), middle}, {middle, middle}} {
-					for _, sight := range []audit.Bounds{{}, {PolicyIDs: []string{"policy-0", "policy-3"}}, {AgentIDs: []string{hostile}}, {Principal: "principal-2"}, {Principal: "key_3"}} {
+				for _, span := range [][2]time.Time{
+					{}, {first.Add(4 * time.Millisecond)}, {{}, middle}, {first.Add(time.Millisecond), middle}, {middle, middle},
+				} {
+					for _, sight := range []audit.Bounds{
+						{}, {PolicyIDs: []string{"policy-0", "policy-3"}}, {AgentIDs: []string{hostile}}, {Principal: "principal-2"}, {Principal: "key_3"},
+					} {
 						all = append(all, audit.CheckQuery{AgentID: agent, PolicyID: policy, Effect: effect, From: span[0], Until: span[1], Bounds: sight})
 					}
 				}

@@ -19,8 +19,8 @@ import (
 // report is an outcome of the check, by a key that may release or may not.
 func report(f spend.Fence, of *spend.Check, number int, status spend.Status, mayRelease bool) *spend.Outcome {
 	o := &spend.Outcome{
-		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: number, Number: number, Status: status, KeyID: "key_0", RequestID: "req_0123456789ab",
-		Fence: f, Check: of,
+		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: number, Number: number, Status: status, KeyID: "key_0",
+		RequestID: "req_0123456789ab", Fence: f, Check: of,
 	}
 	if status == spend.Executed {
 		o.Amount = of.Action.Amount
@@ -120,7 +120,9 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	mustReport(t, s, report(f, checks[0], 1, spend.Voided, true), report(f, checks[1], 1, spend.Failed, false),
 		moved(report(f, checks[2], 1, spend.Executed, false), "1000", false), report(f, checks[3], 1, spend.Executed, false))
 	mustRefuseReport(t, s, []*spend.Check{charged(newCheck(f), charge("day", `["0"]`, "100"))},
-		[]*spend.Outcome{report(f, checks[0], 1, spend.Voided, true), report(f, checks[4], 1, spend.Voided, true), report(f, checks[1], 1, spend.Voided, true)},
+		[]*spend.Outcome{
+			report(f, checks[0], 1, spend.Voided, true), report(f, checks[4], 1, spend.Voided, true), report(f, checks[1], 1, spend.Voided, true),
+		},
 		checks[0], checks[1])
 	for _, refused := range []*spend.Outcome{
 		report(f, checks[0], 2, spend.Executed, false), report(f, checks[3], 2, spend.Voided, false), // by who may not release
@@ -132,7 +134,8 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	mustUse(t, s, checks[0].Charges[0], "0", 0)
 	mustUse(t, s, checks[4].Charges[0], "100", 1)
 	mustReport(t, s, report(f, checks[1], 2, spend.Voided, true), report(f, checks[2], 2, spend.Executed, true))
-	mustRefuseReport(t, s, nil, []*spend.Outcome{report(f, checks[1], 2, spend.Voided, true), report(f, checks[2], 3, spend.Voided, true)}, checks[1])
+	mustRefuseReport(t, s, nil, []*spend.Outcome{report(f, checks[1], 2, spend.Voided, true), report(f, checks[2], 3, spend.Voided, true)},
+		checks[1])
 	mustUse(t, s, checks[1].Charges[0], "0", 0)
 	mustUse(t, s, checks[2].Charges[0], "100", 1)
 
@@ -201,7 +204,8 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 	used("627.4", 5)
 	mustReport(t, s, report(f, checks[3], 1, spend.Executed, true), report(f, checks[4], 1, spend.Failed, false))
 	used("627.4", 5)
-	mustReport(t, s, moved(report(f, checks[4], 2, spend.Executed, true), "1125.5", true), moved(report(f, checks[5], 1, spend.Executed, false), "1000", false))
+	mustReport(t, s, moved(report(f, checks[4], 2, spend.Executed, true), "1125.5", true),
+		moved(report(f, checks[5], 1, spend.Executed, false), "1000", false))
 	used("1627.4", 5)
 	mustExceed(t, s, []*spend.Check{charged(newCheck(f), charge("day", `["agent-1"]`, "0"))}, usage(day, "1627.4", 5))
 
@@ -220,7 +224,8 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 func outcomesRace(t *testing.T, s Subject) {
 	const nodes, checks = 3, 24
 	budgets := func(i int) []spend.Charge {
-		own, shared, rolling := charge("own", fmt.Sprintf(`["%d"]`, i%3), "1"), charge("shared", "[]", "1"), charge("rolling", fmt.Sprintf(`["%d"]`, i%2), "1")
+		own, shared, rolling := charge("own", fmt.Sprintf(`["%d"]`, i%3), "1"), charge("shared", "[]", "1"),
+			charge("rolling", fmt.Sprintf(`["%d"]`, i%2), "1")
 		rolling.Counter.BucketMS = 1000
 		charges := []spend.Charge{own, shared, rolling}
 		for n := range charges {
@@ -296,7 +301,9 @@ func releasedPasses(t *testing.T, s Subject) {
 		t.Errorf("states %v, %v; want %v", states, err, want)
 	}
 	at := now().UnixMilli()
-	live, err := s.LivePasses(t.Context(), []spend.Hash{older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint}, at, spend.Block)
+	live, err := s.LivePasses(t.Context(), []spend.Hash{
+		older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint,
+	}, at, spend.Block)
 	page, pageErr := s.PagePasses(t.Context(), spend.ID{}, at, 100)
 	if err = errors.Join(err, pageErr); err != nil || len(live) != 4 || len(page) != 4 {
 		t.Errorf("live %v, in pages %v, %v", live, page, err)

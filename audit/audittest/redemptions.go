@@ -15,7 +15,8 @@ import (
 // redemption is the first step of a check.
 func redemption(f spend.Fence, of *spend.Check) *spend.Outcome {
 	return &spend.Outcome{
-		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1", Principal: "psp",
+		ID: spend.NewOutcomeID(now()), CheckID: of.ID, Step: 1, Status: spend.Redeemed, Release: spend.ReleaseNone, KeyID: "key_1",
+		Principal: "psp",
 		RequestID: "req_0123456789ab", Fence: f, Check: of, RedeemBy: now().Add(time.Minute), Replay: spend.RedemptionReplay("key_1", "k"),
 	}
 }
@@ -46,8 +47,10 @@ func redemptionsAreSteps(t *testing.T, s Subject) {
 	skips := step(f, checks[0], 2, spend.Voided)
 	skips.Number = 2
 	for _, refused := range []*spend.Outcome{
-		redemption(f, checks[0]), redemption(f, checks[1]), step(f, checks[0], 2, spend.Redeemed), step(f, checks[1], 2, spend.Redeemed), late, another,
-		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), skips, step(f, checks[1], 2, spend.InDoubt), step(f, checks[2], 1, spend.InDoubt),
+		redemption(f, checks[0]), redemption(f, checks[1]), step(f, checks[0], 2, spend.Redeemed), step(f, checks[1], 2, spend.Redeemed), late,
+		another,
+		step(f, checks[0], 1, spend.Voided), step(f, checks[0], 3, spend.Voided), skips, step(f, checks[1], 2, spend.InDoubt),
+		step(f, checks[2], 1, spend.InDoubt),
 	} {
 		mustRefuseReport(t, s, nil, []*spend.Outcome{refused}, refused.Check)
 	}
@@ -89,7 +92,8 @@ func redemptionsTogether(t *testing.T, s Subject) {
 	mustReport(t, s, redemption(f, open), redemption(f, due), redemption(f, closed), report(f, settled, 1, spend.Failed, true))
 	redeemed := redemption(f, under)
 	redeemed.Once = spend.OnceHash("", "order 1")
-	mustReport(t, s, step(f, due, 2, spend.InDoubt), step(f, closed, 2, spend.Voided), report(f, plain, 1, spend.Voided, true), redeemed, redemption(f, last),
+	mustReport(t, s, step(f, due, 2, spend.InDoubt), step(f, closed, 2, spend.Voided), report(f, plain, 1, spend.Voided, true), redeemed,
+		redemption(f, last),
 		report(f, settled, 2, spend.Voided, true))
 	if d, err := s.Doubts(t.Context(), 9); err != nil || d.InDoubt != 1 || len(d.Due) != 0 {
 		t.Errorf("%+v, %v", d, err)

@@ -41,7 +41,9 @@ func (c *change) put(policyID string) *audit.Draft {
 
 func (c *change) approve(d *audit.Draft, name string, want audit.DecisionOutcome, drop ...string) {
 	c.t.Helper()
-	got, err := c.m.s.ApproveDraft(c.t.Context(), audit.DraftApprovalRequest{PolicyID: d.PolicyID, Hash: d.Hash, Note: "by " + name, Drop: drop, By: c.by(name)})
+	got, err := c.m.s.ApproveDraft(c.t.Context(), audit.DraftApprovalRequest{
+		PolicyID: d.PolicyID, Hash: d.Hash, Note: "by " + name, Drop: drop, By: c.by(name),
+	})
 	if must(c.t, err); got != want {
 		c.t.Errorf("%s approves %s: %q, want %q", name, d.PolicyID, got, want)
 	}
@@ -50,7 +52,9 @@ func (c *change) approve(d *audit.Draft, name string, want audit.DecisionOutcome
 // promote promotes over a version, and says whether people are missing.
 func (c *change) promote(d *audit.Draft, by audit.Actor, version int, refused bool, drop ...string) {
 	c.t.Helper()
-	_, err := c.m.s.PromoteDraft(c.t.Context(), by, audit.Promotion{PolicyID: d.PolicyID, Generation: d.Generation, Version: version, Budgets: audit.NewBudgets{Drop: drop}}, epochStart)
+	_, err := c.m.s.PromoteDraft(c.t.Context(), by, audit.Promotion{
+		PolicyID: d.PolicyID, Generation: d.Generation, Version: version, Budgets: audit.NewBudgets{Drop: drop},
+	}, epochStart)
 	asks, is := errors.AsType[*audit.ChangeNeedsApprovalError](err)
 	if is != refused || err != nil && !is || is && (asks.PolicyID != d.PolicyID || asks.Version != version) {
 		c.t.Errorf("promotion of %s: %v, want it refused: %t", d.PolicyID, err, refused)
@@ -74,7 +78,8 @@ func (c *change) grant(name string, g spend.Grants, named ...string) {
 func newChange(t *testing.T, s Subject) *change {
 	c := &change{t: t, m: members{s, make(map[string]*audit.Key)}}
 	for name, g := range map[string]spend.Grants{
-		"ann": {}, "bob": {}, "cleo": {Groups: []string{"Risk"}}, "dan": {Groups: []string{"risk", "legal"}}, "eve": {}, "eve2": {Principal: "Eve bis", Owner: "Eve GmbH"},
+		"ann": {}, "bob": {}, "cleo": {Groups: []string{"Risk"}}, "dan": {Groups: []string{"risk", "legal"}}, "eve": {},
+		"eve2": {Principal: "Eve bis", Owner: "Eve GmbH"},
 	} {
 		if g.Role, g.Principal = spend.Approver, name; name == "eve" || name == "eve2" {
 			g.Owner = "eve gmbh"
@@ -106,7 +111,8 @@ func changesByTwo(t *testing.T, s Subject) {
 	c.approve(d, "bob", audit.DecisionReplayed)
 	c.missing(d, 0)
 	r, err := s.Review(ctx, d.PolicyID)
-	if must(t, err); len(r.Approvals) != 1 || r.Version != 1 || r.Draft.Hash != d.Hash || r.Approvals[0].Note != "by bob" || r.Approvals[0].By.Principal != "bob" || r.Approvals[0].At.IsZero() {
+	if must(t, err); len(r.Approvals) != 1 || r.Version != 1 || r.Draft.Hash != d.Hash || r.Approvals[0].Note != "by bob" ||
+		r.Approvals[0].By.Principal != "bob" || r.Approvals[0].At.IsZero() {
 		t.Errorf("the review is %+v", r)
 	}
 
@@ -169,13 +175,15 @@ func changesForced(t *testing.T, s Subject) {
 			t.Errorf("forced by %+v", changes[i])
 		}
 	}
-	want := "policy.created 1, policy.draft_put 0, policy.draft_approved 1, policy.created 2, policy.forced 2, policy.draft_promoted 0, policy.created 3, policy.forced 3, " +
+	want := "policy.created 1, policy.draft_put 0, policy.draft_approved 1, policy.created 2, policy.forced 2, policy.draft_promoted 0, " +
+		"policy.created 3, policy.forced 3, " +
 		"policy.created 4, policy.draft_put 0, policy.draft_approved 4, policy.draft_promoted 0, policy.created 5"
 	if got := strings.Join(kinds, ", "); got != want {
 		t.Errorf("recorded %s\nwant %s", got, want)
 	}
 	page, err := s.Events(ctx, audit.EventQuery{Limit: 100, Types: []audit.EventType{audit.EventPolicyForced, audit.EventDraftApproved}})
-	if must(t, err); len(page.Events) != 4 || page.Events[0].PolicyID != d.PolicyID || page.Events[1].Type != audit.EventPolicyForced || page.Events[1].Change.Version != 2 {
+	if must(t, err); len(page.Events) != 4 || page.Events[0].PolicyID != d.PolicyID || page.Events[1].Type != audit.EventPolicyForced ||
+		page.Events[1].Change.Version != 2 {
 		t.Errorf("%d events: %+v", len(page.Events), page.Events)
 	}
 }
@@ -278,7 +286,8 @@ func changesRace(t *testing.T, s Subject) {
 				return
 			}
 			must(t, err)
-			_, err = s.PromoteDraft(ctx, c.by("ann"), audit.Promotion{PolicyID: d.PolicyID, Generation: r.Draft.Generation, Version: r.Version}, epochStart)
+			_, err = s.PromoteDraft(ctx, c.by("ann"), audit.Promotion{PolicyID: d.PolicyID, Generation: r.Draft.Generation, Version: r.Version},
+				epochStart)
 			if err != nil && !errors.Is(err, audit.ErrNotFound) && !isRefusal(err) {
 				t.Error(err)
 			}

@@ -12,8 +12,11 @@ import (
 func newSession(token, principal string) *audit.Session {
 	time.Sleep(time.Microsecond) // as newKey
 	return &audit.Session{
-		ID: spend.NewID(now()), TokenHash: spend.HashKey(token), Subject: audit.Subject{Issuer: "https://id.example", Subject: principal, Session: "at " + token},
-		Name: "Ana", Email: "ana@example.com", Grants: spend.Grants{Role: spend.Approver, Principal: principal, PolicyIDs: []string{"p"}, Groups: []string{"finance"}},
+		ID: spend.NewID(now()), TokenHash: spend.HashKey(token),
+		Subject: audit.Subject{Issuer: "https://id.example", Subject: principal, Session: "at " + token},
+		Name:    "Ana", Email: "ana@example.com", Grants: spend.Grants{
+			Role: spend.Approver, Principal: principal, PolicyIDs: []string{"p"}, Groups: []string{"finance"},
+		},
 		For: time.Hour, Idle: time.Minute,
 	}
 }
@@ -90,7 +93,10 @@ func sessionsEndTogether(t *testing.T, s Subject) {
 		}
 	}
 	logout := func(jti, subject, session string) (int, error) {
-		return s.EndLoggedOut(ctx, audit.Logout{Subject: audit.Subject{Issuer: "https://id.example", Subject: subject, Session: session}, Token: spend.HashKey(jti), Request: spend.NewID(now())})
+		return s.EndLoggedOut(ctx, audit.Logout{
+			Subject: audit.Subject{Issuer: "https://id.example", Subject: subject, Session: session}, Token: spend.HashKey(jti),
+			Request: spend.NewID(now()),
+		})
 	}
 	create("a1", "a2", "b1", "c1", "c2", "c3x")
 	if n, err := s.EndSessions(ctx, "id:a"); err != nil || n != 2 {

@@ -125,7 +125,8 @@ func (h *history) compareCounts(t *testing.T, s Subject, round int) {
 		want := make(audit.Tally)
 		for _, c := range h.all {
 			a, at := &c.Action, c.ID.Time()
-			if !at.Before(q.From) && at.Before(q.Until) && maySee(&q.Bounds, c) && (q.PolicyID == "" || q.PolicyID == a.PolicyID) && (q.AgentID == "" || q.AgentID == a.AgentID) {
+			if !at.Before(q.From) && at.Before(q.Until) && maySee(&q.Bounds, c) && (q.PolicyID == "" || q.PolicyID == a.PolicyID) &&
+				(q.AgentID == "" || q.AgentID == a.AgentID) {
 				want.Add(a.PolicyID, c.ID, c.Decision.Effect)
 			}
 		}

@@ -98,7 +98,8 @@ func (h *history) query() audit.ViolationQuery {
 	q.Effect = spend.Effect(h.IntN(3))
 	instant := func() time.Time {
 		if h.IntN(2) == 0 && len(h.all) > 0 {
-			return h.all[h.IntN(len(h.all))].ID.Time().Add(time.Duration(h.IntN(3)-1)*time.Millisecond + time.Duration(h.IntN(2))*700*time.Microsecond)
+			return h.all[h.IntN(len(h.all))].ID.Time().
+				Add(time.Duration(h.IntN(3)-1)*time.Millisecond + time.Duration(h.IntN(2))*700*time.Microsecond)
 		}
 		return h.at.Add(-time.Duration(h.IntN(int(80 * time.Hour))))
 	}

@@ -154,7 +154,8 @@ func webhookLeases(t *testing.T, s Subject) {
 	if taken := mustLease(t, s, b); !slices.Equal(taken, []spend.ID{second.ID}) {
 		t.Errorf("the other node took %x, want what nobody holds and is active", taken)
 	}
-	if leases, err := s.LeaseWebhooks(ctx, b, []spend.ID{second.ID}, longLease); err != nil || leases.Active != 2 || leases.Disabled != 1 || len(leases.Taken) > 0 {
+	if leases, err := s.LeaseWebhooks(ctx, b, []spend.ID{second.ID}, longLease); err != nil || leases.Active != 2 || leases.Disabled != 1 ||
+		len(leases.Taken) > 0 {
 		t.Errorf("got %+v, %v", leases, err)
 	}
 	if taken := mustLease(t, s, a); !slices.Equal(taken, []spend.ID{first.ID}) {

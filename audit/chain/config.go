@@ -12,7 +12,10 @@ import (
 // PolicyColumns are the columns of a policy in the order in which its row is
 // encoded.
 func PolicyColumns() []string {
-	return []string{"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem", "changes"}
+	return []string{
+		"policy_id", "version", "name", "description", "rules", "metadata", "created_at", "updated_at", "generation", "budgets", "redeem",
+		"changes",
+	}
 }
 
 // DraftColumns are the columns of a policy's draft, or of its end, in the order in which

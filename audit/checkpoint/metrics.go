@@ -20,7 +20,8 @@ func (m *writerMetrics) register(registerer prometheus.Registerer) {
 	})
 	m.truncated = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "checkpoint", Name: "truncated_chains",
-		Help: "Chains that end earlier than in the last checkpoint, also of an earlier process: batches of the trail are gone, and nothing more is signed.",
+		Help: "Chains that end earlier than in the last checkpoint, also of an earlier process: batches of the trail are gone, " +
+			"and nothing more is signed.",
 	})
 	last := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "spendgate", Subsystem: "checkpoint", Name: "last_success_timestamp_seconds",

@@ -49,7 +49,8 @@ func (s *state) apply(text []byte) error {
 	return nil
 }
 
-var errAltered = errors.New("the file of checkpoints is not as it was signed, or is of another key: keep it, verify the trail with it, and begin another")
+var errAltered = errors.New("the file of checkpoints is not as it was signed, or is of another key: keep it, verify the trail with it, " +
+	"and begin another")
 
 // check fails unless the state is the one that was signed.
 func (s *state) check(key PublicKey) error {

@@ -42,7 +42,9 @@ func finishExceeded(batch []*Entry, usages []audit.CounterUsage) (rest, later []
 	for i, e := range batch {
 		switch {
 		case exceeded[i] == nil:
-		case slices.ContainsFunc(exceeded[i], func(u audit.CounterUsage) bool { return taken[u.ID] || u.BucketMS > 0 && first[u.ID] < u.StartMS }):
+		case slices.ContainsFunc(exceeded[i], func(u audit.CounterUsage) bool {
+			return taken[u.ID] || u.BucketMS > 0 && first[u.ID] < u.StartMS
+		}):
 			later = append(later, e)
 		default:
 			e.finish(&audit.ExceededError{Usages: exceeded[i]})

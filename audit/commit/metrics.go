@@ -61,7 +61,9 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 
 // failureKinds are the values of the kind label; they exist from the start so
 // that an alert on their increase sees the first.
-var failureKinds = [...]string{"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken", "reported", "exceeded", "unapproved"}
+var failureKinds = [...]string{
+	"unavailable", "unknown", "row", "stale_epoch", "fenced", "forked", "key_taken", "reported", "exceeded", "unapproved",
+}
 
 func (m *writerMetrics) commit(size int, took time.Duration, err error) {
 	m.batchSize.Observe(float64(size))

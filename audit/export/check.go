@@ -59,7 +59,8 @@ func Check(ctx context.Context, file io.Reader, m *Manifest, o Options, found fu
 		found("manifest: its counts are not those of the record up to its heads: " + firstDifference(text, m.Text()))
 	}
 	if made.later > 0 && m.To != nil {
-		found(fmt.Sprintf("%d checks of the range are behind the heads of the manifest: recorded after the file was made, or left out of it", made.later))
+		found(fmt.Sprintf("%d checks of the range are behind the heads of the manifest: recorded after the file was made, or left out of it",
+			made.later))
 	}
 	return made.later, nil
 }

@@ -17,7 +17,8 @@ const (
 	approvalState   = "SELECT a.id, s.status, a.created_at, a.expires_at, s.approved_at, s.used_by "
 	selectApprovals = approvalState + "FROM approvals AS a, LATERAL state_of_approval(a) AS s "
 	// What is pending or approved has a deadline, and is found without reading others.
-	selectOpenApprovals = approvalState + "FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s "
+	selectOpenApprovals = approvalState +
+		"FROM approval_deadlines AS d JOIN approvals AS a ON a.id = d.approval_id, LATERAL state_of_approval(a) AS s "
 )
 
 // Approvals implements audit.Approvals.
@@ -97,7 +98,8 @@ func (s *Store) approvals(ctx context.Context, query string, args ...any) ([]*au
 }
 
 // decisionColumns are what the record of changes has of a decision.
-const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details::jsonb ->> 'owner', ''),
+const decisionColumns = `kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''),
+	coalesce(details::jsonb ->> 'owner', ''),
 	coalesce(details::jsonb ->> 'note', ''), at, details::jsonb -> 'groups', coalesce((details::jsonb ->> 'completes')::boolean, false),
 	coalesce(details::jsonb ->> 'name', ''), coalesce(details::jsonb ->> 'email', '')`
 
@@ -132,7 +134,8 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
 		JOIN changes AS c ON c.subject = w.policy_id AND c.version = w.version AND c.kind = 'policy.created' AND c.key_id IS NOT NULL
 		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k
-			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`, policies, versions)
+			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`,
+		policies, versions)
 	if err != nil || len(written) == 0 {
 		return err
 	}
@@ -185,7 +188,8 @@ func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyPar
 	all, err := collect(ctx, s, "cannot read who stands behind keys", func(row pgx.CollectableRow) (p keyParty, err error) {
 		err = row.Scan(uuid(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner, &p.groups)
 		return p, err
-	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', ''), grants -> 'groups'
+	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', ''),
+		grants -> 'groups'
 		FROM keys WHERE id = ANY ($1::uuid[])`, uuids(ids))
 	for _, p := range all {
 		found[p.KeyID] = p
@@ -256,8 +260,10 @@ func (s *Store) Decide(ctx context.Context, d audit.DecisionRequest) (outcome au
 			}
 			groups = string(text)
 		}
-		err = s.control(ctx, "cannot record a decision", []any{&outcome}, byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, $10, $11, ", d.By,
-			d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), orNull(d.Name), orNull(d.Email), len(a.Decisions), string(generations)))
+		err = s.control(ctx, "cannot record a decision", []any{&outcome},
+			byActor("SELECT decide_approval($1, decode($2, 'hex'), $3, $4, $5, $6, $7, $8, $9, $10, $11, ", d.By,
+				d.ApprovalID[:], d.ActionHash[:], d.Approves, orNull(d.Owner), groups, d.Completes, orNull(d.Note), orNull(d.Name), orNull(d.Email),
+				len(a.Decisions), string(generations)))
 		if err != nil || outcome != decisionStale {
 			return outcome, err
 		}

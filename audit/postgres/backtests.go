@@ -17,7 +17,8 @@ func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 		done, err := db.Exec(ctx, `INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at)
 			SELECT $1, $2, nullif($3::integer, 0), nullif($4::text, ''), $5, $6, $7, $8, $9, $10
 			WHERE (SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')) < $11 OR EXISTS (SELECT FROM backtests WHERE id = $1)
-			ON CONFLICT (id) DO UPDATE SET id = excluded.id`, [16]byte(b.ID), b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded, b.KeyID, b.Principal,
+			ON CONFLICT (id) DO UPDATE SET id = excluded.id`, [16]byte(b.ID), b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(),
+			b.Recorded, b.KeyID, b.Principal,
 			b.CreatedAt, audit.MaxBacktests)
 		if err == nil && done.RowsAffected() == 0 {
 			return audit.ErrBacktestsFull
@@ -27,7 +28,8 @@ func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 }
 
 const (
-	listedBacktest = `b.id, b.policy_id, coalesce(b.version, 0), b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status, b.created_at, b.started_at,
+	listedBacktest = `b.id, b.policy_id, coalesce(b.version, 0), b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status,
+		b.created_at, b.started_at,
 		b.ended_at, b.attempts, b.checks, coalesce(b.reached_ms, 0), coalesce(b.error, '')`
 	selectBacktest = "SELECT " + listedBacktest + ", coalesce(b.rules, ''), coalesce(b.report, '') FROM backtests AS b "
 )
@@ -79,7 +81,8 @@ func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page 
 func (s *Store) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
 	const doing = "cannot cancel a backtest"
 	err := s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		_, err := db.Exec(ctx, `UPDATE backtests SET status = 'canceled', ended_at = date_trunc('milliseconds', clock_timestamp()), holder = NULL, held_until = NULL
+		_, err := db.Exec(ctx, `UPDATE backtests SET status = 'canceled', ended_at = date_trunc('milliseconds', clock_timestamp()),
+			holder = NULL, held_until = NULL
 			WHERE id = $1 AND status IN ('queued', 'running')`, [16]byte(id))
 		return err
 	})
@@ -99,8 +102,10 @@ func (s *Store) BacktestFlips(ctx context.Context, id spend.ID, behind, limit in
 
 // leaseBacktest takes the oldest. Who comes second waits for the first, and finds that it
 // is held.
-const leaseBacktest = `UPDATE backtests AS b SET status = 'running', holder = $1, held_until = clock_timestamp() + $2 * interval '1 millisecond',
-		attempts = b.attempts + 1, started_at = coalesce(b.started_at, date_trunc('milliseconds', clock_timestamp())), checks = 0, reached_ms = NULL
+const leaseBacktest = `UPDATE backtests AS b SET status = 'running', holder = $1,
+	held_until = clock_timestamp() + $2 * interval '1 millisecond',
+		attempts = b.attempts + 1, started_at = coalesce(b.started_at, date_trunc('milliseconds', clock_timestamp())), checks = 0,
+		reached_ms = NULL
 	WHERE b.id = (SELECT o.id FROM backtests AS o WHERE o.status IN ('queued', 'running') ORDER BY o.id LIMIT 1)
 		AND b.status IN ('queued', 'running') AND (b.held_until IS NULL OR b.held_until <= clock_timestamp())
 		AND NOT EXISTS (SELECT FROM backtests AS r WHERE r.status = 'running' AND r.held_until > clock_timestamp())
@@ -111,7 +116,8 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 	err = s.read(ctx, "cannot take a backtest", func(ctx context.Context, db *pgx.Conn) error { // an attempt may be counted twice
 		taken = nil
 		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			rows, _ := tx.Query(ctx, leaseBacktest+listedBacktest+", coalesce(b.rules, ''), ''", [16]byte(holder), lease.Milliseconds()) // its error is that of the rows
+			// its error is that of the rows
+			rows, _ := tx.Query(ctx, leaseBacktest+listedBacktest+", coalesce(b.rules, ''), ''", [16]byte(holder), lease.Milliseconds())
 			found, err := pgx.CollectRows(rows, scanBacktest)
 			if err != nil || len(found) == 0 {
 				return err
@@ -130,12 +136,14 @@ const heldBacktest = " WHERE id = $2 AND holder = $1 AND status = 'running' AND 
 // HoldBacktest implements audit.Backtests.
 func (s *Store) HoldBacktest(ctx context.Context, holder, id spend.ID, p audit.BacktestProgress, lease time.Duration) error {
 	return s.changeBacktest(ctx, "cannot hold a backtest", func(ctx context.Context, tx pgx.Tx) (int64, error) {
-		done, err := tx.Exec(ctx, "UPDATE backtests SET held_until = clock_timestamp() + $3 * interval '1 millisecond', checks = $4::bigint, reached_ms = nullif($5::bigint, 0)"+heldBacktest,
+		done, err := tx.Exec(ctx, "UPDATE backtests SET held_until = clock_timestamp() + $3 * interval '1 millisecond', checks = $4::bigint, "+
+			"reached_ms = nullif($5::bigint, 0)"+heldBacktest,
 			[16]byte(holder), [16]byte(id), lease.Milliseconds(), p.Checks, unixMilli(p.Reached))
 		if err != nil || done.RowsAffected() == 0 || len(p.Flips) == 0 {
 			return done.RowsAffected(), err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO backtest_flips (backtest_id, n, flip) SELECT $1, $2 + f.n, f.flip FROM unnest($3::text[]) WITH ORDINALITY AS f (flip, n)
+		_, err = tx.Exec(ctx, `INSERT INTO backtest_flips (backtest_id, n, flip) SELECT $1, $2 + f.n, f.flip
+			FROM unnest($3::text[]) WITH ORDINALITY AS f (flip, n)
 			ON CONFLICT DO NOTHING`, [16]byte(id), p.Behind, p.Flips)
 		return 1, err
 	})
@@ -175,7 +183,8 @@ func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.
 // ReleaseBacktest implements audit.Backtests.
 func (s *Store) ReleaseBacktest(ctx context.Context, holder spend.ID) error {
 	return s.read(ctx, "cannot release a backtest", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		_, err := db.Exec(ctx, "UPDATE backtests SET holder = NULL, held_until = NULL, attempts = attempts - 1 WHERE holder = $1 AND status = 'running'", [16]byte(holder))
+		_, err := db.Exec(ctx, "UPDATE backtests SET holder = NULL, held_until = NULL, attempts = attempts - 1 WHERE holder = $1 "+
+			"AND status = 'running'", [16]byte(holder))
 		return err
 	})
 }

@@ -26,7 +26,8 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		return u, err
 	}, `SELECT coalesce(sum(b.used), 0)::text, coalesce(sum(b.count), 0)::bigint
 		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS c (id, start, bucket, place)
-		LEFT JOIN budget_counters AS b ON b.counter_id = c.id AND b.start_ms >= greatest(c.start - $4 * c.bucket, 0) AND (c.bucket > 0 OR b.start_ms = c.start)
+		LEFT JOIN budget_counters AS b ON b.counter_id = c.id AND b.start_ms >= greatest(c.start - $4 * c.bucket, 0)
+		AND (c.bucket > 0 OR b.start_ms = c.start)
 		GROUP BY c.place ORDER BY c.place`, ids, starts, buckets, int64(spend.RollingBuckets))
 }
 

@@ -13,7 +13,8 @@ import (
 func byActor(call string, by audit.Actor, args ...any) textStatement {
 	n := len(args)
 	call += fmt.Sprintf("ROW($%d, $%d, $%d, $%d, $%d, $%d)::actor)", n+1, n+2, n+3, n+4, n+5, n+6)
-	return textCall(call, append(args, by.Kind(), orNull(by.KeyID), orNull(by.Principal), orNull(by.Credential), orNull(by.RequestID), orNull(by.Address))...)
+	return textCall(call, append(args, by.Kind(), orNull(by.KeyID), orNull(by.Principal), orNull(by.Credential), orNull(by.RequestID),
+		orNull(by.Address))...)
 }
 
 const changeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''),

@@ -64,7 +64,8 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 
 // onlyPrimaryKey keeps the planner, which may know nothing yet of the newest
 // partitions, from reading whole ones.
-const onlyPrimaryKey = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
+const onlyPrimaryKey = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), " +
+	"set_config('enable_sort', 'off', true)"
 
 // listingStarts prepares a transaction for a listing and splits its range of IDs
 // where partitions begin: it returns the starts of the parts, the last first.
@@ -136,5 +137,6 @@ func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (
 // reached, and selects the oldest, or the end of the range when there is none.
 func examinedQuery(examine int) string {
 	return `SELECT count(*), coalesce(min(check_id::text COLLATE "C")::uuid, $2) FROM
-		(SELECT check_id FROM checks WHERE check_id >= $1 AND check_id < $2 ORDER BY check_id DESC LIMIT ` + strconv.Itoa(examine) + ") AS examined"
+		(SELECT check_id FROM checks WHERE check_id >= $1 AND check_id < $2 ORDER BY check_id DESC LIMIT ` + strconv.Itoa(examine) +
+		") AS examined"
 }

@@ -158,7 +158,8 @@ func appendID(b []byte, c *spend.Check) []byte { return append(b, c.ID[:]...) }
 // approvals and the hashes of the actions; and whether some check asks for one.
 func (p *parameters) approvals(checks []*spend.Check) {
 	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, appendID)
-	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
+	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval,
+		func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
 	array(p, pgtype.ByteaOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte {
 		hash := spend.ActionHash(c)
 		return append(b, hash[:]...)

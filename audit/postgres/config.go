@@ -16,9 +16,12 @@ import (
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	var createdMS int64
-	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), []any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
-		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by, p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
-			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note, orNull(by.AuthorText())))
+	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID),
+		[]any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
+		byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by, p.PolicyID, p.Name, p.Description,
+			p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
+			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note,
+			orNull(by.AuthorText())))
 	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
 		asks.PolicyID = p.PolicyID
 	}
@@ -33,7 +36,8 @@ const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::
 // keyTargets are what keyColumns are scanned into.
 func keyTargets(k *audit.Key) []any {
 	return []any{
-		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt), parse(&k.Grants, spend.ParseGrants),
+		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt),
+		parse(&k.Grants, spend.ParseGrants),
 	}
 }
 
@@ -79,7 +83,8 @@ func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (keys 
 	if total, err = one(ctx, s, "cannot count keys", pgx.RowTo[int64], "SELECT count(*) FROM keys"); err != nil {
 		return nil, false, 0, err
 	}
-	keys, err = collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2", [16]byte(before), limit+1)
+	keys, err = collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2",
+		[16]byte(before), limit+1)
 	keys, more = audit.Cut(keys, limit)
 	return keys, more, total, err
 }
@@ -92,7 +97,8 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 // selectChanges reads the generation, the policies and the keys: one statement,
 // so that they are of one moment, and one round trip, which a distant database
 // must answer before checks are refused. Rows are told apart by their kind.
-const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text FROM config
+const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
+	FROM config
 	UNION ALL SELECT 'p', 0, NULL::uuid, NULL::bytea, policy_id, 0, false, NULL::timestamptz, NULL::timestamptz, NULL::text
 		FROM (SELECT policy_id FROM policies WHERE generation > $1 UNION SELECT policy_id FROM drafts WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + ` FROM keys WHERE generation > $1`

@@ -56,7 +56,8 @@ func openDays(ctx context.Context, url string) (*days, error) {
 
 func (d *days) owned(ctx context.Context) error {
 	var owner bool
-	err := d.conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass("+ownSchema+"'checks')").Scan(&owner)
+	err := d.conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass("+ownSchema+"'checks')").
+		Scan(&owner)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return errors.New("there is no table checks in the first schema of the search_path: is this the database of spendgate?")
@@ -128,7 +129,8 @@ func (d *days) before(ctx context.Context, date time.Time) ([]day, error) {
 // unpartitioned reports whether the default partition has checks from before a
 // date.
 func (d *days) unpartitioned(ctx context.Context, date time.Time) (found bool, err error) {
-	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).Scan(&found)
+	err = d.conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM checks_default WHERE check_id < $1)", [16]byte(audit.FirstID(date.UnixMilli()))).
+		Scan(&found)
 	if err != nil {
 		err = fmt.Errorf("cannot look at the default partition: %w", err)
 	}
@@ -217,7 +219,8 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
 			return fmt.Errorf("cannot detach %s: %w", name, err)
 		case attempt == detachAttempts:
-			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", name, d.holders(ctx))
+			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump or a report; run it again later (%s)", name,
+				d.holders(ctx))
 		}
 		select {
 		case <-time.After(detachPause):
@@ -229,8 +232,10 @@ func (d *days) patiently(ctx context.Context, name, statement string, args ...an
 
 // holders names the sessions that have had checks for long.
 func (d *days) holders(ctx context.Context) string {
-	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?')) FROM pg_locks AS l
-		JOIN pg_stat_activity AS a USING (pid) WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`) // its error is that of the rows
+	rows, _ := d.conn.Query(ctx, `SELECT DISTINCT format('session %s of %s', l.pid, coalesce(usename, '?'))
+		FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+		WHERE l.relation = 'checks'::regclass AND l.granted AND l.pid <> pg_backend_pid() LIMIT 5`)
+	// the error of Query is the one of the rows
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(names) == 0 {
 		return "they cannot be named"

@@ -42,7 +42,8 @@ type Detached struct {
 // ErrStillNeeded says that a promise needs a day that was to be detached.
 var ErrStillNeeded = errors.New("still needed")
 
-var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, SpendgateDefaultPartitionOccupied, says how to give them days of their own")
+var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, " +
+	"SpendgateDefaultPartitionOccupied, says how to give them days of their own")
 
 // Detach archives days of checks and takes their partitions out, oldest first:
 // each is closed, written to its archive, and the archive is compared with the

@@ -156,7 +156,8 @@ func (d *days) months(ctx context.Context, before time.Time) (all []month, err e
 	end := audit.FirstID(time.Date(before.Year(), before.Month(), 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 	for from := (spend.ID{}); ; {
 		var first spend.ID
-		err := d.conn.QueryRow(ctx, "SELECT id FROM violations WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 1", [16]byte(from), [16]byte(end)).Scan(uuid(&first))
+		err := d.conn.QueryRow(ctx, "SELECT id FROM violations WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 1", [16]byte(from), [16]byte(end)).
+			Scan(uuid(&first))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return all, nil
 		}
@@ -185,7 +186,8 @@ func (d *days) withoutChecks(ctx context.Context, m month) error {
 	}
 	for _, one := range all {
 		if one.attached {
-			return fmt.Errorf("the checks of %s are %w here: detach days before %s first, without --violations", one.name(), ErrStillNeeded, m.end().Format(time.DateOnly))
+			return fmt.Errorf("the checks of %s are %w here: detach days before %s first, without --violations", one.name(), ErrStillNeeded,
+				m.end().Format(time.DateOnly))
 		}
 	}
 	unpartitioned, err := d.unpartitioned(ctx, m.end())

@@ -17,8 +17,10 @@ import (
 
 // PutDraft implements audit.Drafts.
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
-	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), []any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
-		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ", by, d.PolicyID, d.Name, d.Description, d.Rules, d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
+	err := s.control(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID),
+		[]any{&d.Generation, &d.BaseVersion, hexColumn(&d.Hash)},
+		byActor("SELECT * FROM put_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ", by, d.PolicyID, d.Name, d.Description, d.Rules,
+			d.Metadata, orNull(d.Redeem.Text()), orNull(d.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, d.Note, orNull(by.AuthorText())))
 	if err == nil {
 		d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
@@ -54,7 +56,8 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		seen.Missing = r.Missing(p.Budgets.Drop).People()
 		return s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets), &forced},
 			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
-				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note, orNull(by.AuthorText())))
+				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note,
+				orNull(by.AuthorText())))
 	})
 	if asks, ok := errors.AsType[*audit.ChangeNeedsApprovalError](err); ok {
 		asks.PolicyID = p.PolicyID
@@ -67,17 +70,20 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		return nil, err
 	}
 	return &audit.Policy{
-		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes,
+		PolicyID: p.PolicyID, Version: version, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
+		Changes:   d.Changes,
 		CreatedAt: fromMilli(createdMS), UpdatedAt: fromMilli(now.UnixMilli()), Budgets: budgets, Note: p.Note, Forced: forced,
 	}, nil
 }
 
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, coalesce(d.changes, ''), c.hash,
+const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem,
+	coalesce(d.changes, ''), c.hash,
 	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details::jsonb ->> 'note', '')
 	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation`
 
 func scanDraft(row pgx.CollectableRow) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, bytea(&d.Hash),
+	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, utc(&d.MadeAt),
+		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, bytea(&d.Hash),
 		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
 	return d, err
 }
@@ -115,7 +121,8 @@ func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit
 	var times []int64
 	// Not tried again: it may have been carried out.
 	err = s.readOnce(ctx, func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, "SELECT repeats, used, counts FROM judge_draft($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13::text[]::numeric[],$14::text[]::numeric[],$15,$16)",
+		return db.QueryRow(ctx, "SELECT repeats, used, counts FROM "+
+			"judge_draft($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13::text[]::numeric[],$14::text[]::numeric[],$15,$16)",
 			t.Draft, [16]byte(t.Check), t.Fingerprint[:], t.Check.Time().UnixMilli(), t.Looks, t.UntilMS, t.Leaves, t.Takes,
 			counters, starts, buckets, ends, amounts, limits, counts, t.Blocks).Scan(uuid(&taken.Repeats), &used, &times)
 	})
@@ -137,6 +144,7 @@ func (s *Store) JudgeDraft(ctx context.Context, t *audit.DraftTake) (taken audit
 func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
 	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
 	return collect(ctx, s, "cannot read what a draft judged", scanCheck, "SELECT "+columnList(chain.CheckColumns())+
-		" FROM checks WHERE policy_id = $1 AND check_id >= $2 AND check_id < $3 AND shadow IS NOT NULL AND (shadow::jsonb ->> 'draft')::bigint = $4 ORDER BY check_id DESC LIMIT $5",
+		" FROM checks WHERE policy_id = $1 AND check_id >= $2 AND check_id < $3 AND shadow IS NOT NULL "+
+		"AND (shadow::jsonb ->> 'draft')::bigint = $4 ORDER BY check_id DESC LIMIT $5",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, q.PolicyID, [16]byte(low), [16]byte(before), q.Draft, q.Limit)
 }

@@ -134,7 +134,8 @@ func (e *noRoomError) exceeded(changes []audit.CounterChange) error {
 		if err = errors.Join(err, usedErr, countErr); err != nil || place < 1 || place > len(changes) {
 			return fmt.Errorf("cannot read the budgets that have no room %q: %w", e.detail, audit.ErrUnavailable)
 		}
-		exceeded.Usages = append(exceeded.Usages, audit.CounterUsage{Counter: changes[place-1].Counter, Usage: spend.Usage{Used: used, Count: count}})
+		exceeded.Usages = append(exceeded.Usages,
+			audit.CounterUsage{Counter: changes[place-1].Counter, Usage: spend.Usage{Used: used, Count: count}})
 	}
 	return exceeded
 }

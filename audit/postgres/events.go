@@ -26,7 +26,8 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 		for {
 			// A page that is full without them waits for no other numbers.
 			var complete bool
-			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events WHERE sequence > $2 ORDER BY sequence OFFSET $3 LIMIT 1)`,
+			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events WHERE sequence > $2
+				ORDER BY sequence OFFSET $3 LIMIT 1)`,
 				sequencedAtOnce, q.After, q.Examine()-1).Scan(&complete)
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
@@ -101,7 +102,8 @@ func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Viola
 
 // OutcomesOf implements audit.EventSources.
 func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+
+		" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
 }
 
@@ -114,7 +116,8 @@ func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exha
 }
 
 func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
-	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject, &e.AgentID,
+	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since,
+		&e.Subject, &e.AgentID,
 		&e.Limited, parse(&e.Limit, spend.ParseAmount), &e.Counted, &e.MaxCount, parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }

@@ -13,7 +13,8 @@ import (
 const lastBatches = `WITH RECURSIVE chains AS (
 		(SELECT chain_id FROM batches ORDER BY chain_id LIMIT 1)
 		UNION ALL
-		SELECT (SELECT b.chain_id FROM batches AS b WHERE b.chain_id > c.chain_id ORDER BY b.chain_id LIMIT 1) FROM chains AS c WHERE c.chain_id IS NOT NULL)
+		SELECT (SELECT b.chain_id FROM batches AS b WHERE b.chain_id > c.chain_id ORDER BY b.chain_id LIMIT 1) FROM chains AS c
+		WHERE c.chain_id IS NOT NULL)
 	SELECT c.chain_id, last.seq, last.head FROM chains AS c CROSS JOIN LATERAL (
 		SELECT seq, head FROM batches AS b WHERE b.chain_id = c.chain_id ORDER BY seq DESC LIMIT 1) AS last`
 

@@ -35,7 +35,8 @@ func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 		end = last
 	}
 	return "SELECT " + passHistory + ", policy_id = $3, " + strings.Join(own, ", ") +
-		" FROM checks WHERE check_id > $1 AND check_id < $2 ORDER BY check_id LIMIT $4", []any{[16]byte(q.After), [16]byte(end), q.PolicyID, q.Limit}
+			" FROM checks WHERE check_id > $1 AND check_id < $2 ORDER BY check_id LIMIT $4",
+		[]any{[16]byte(q.After), [16]byte(end), q.PolicyID, q.Limit}
 }
 
 // PageHistory implements audit.History. A page of which nothing is left before the
@@ -137,7 +138,8 @@ func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found [
 }
 
 // selectHistoryOutcomes leaves out reports that change nothing.
-const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id <= $2 AND (release = 'd' OR excess = 'e' OR number > 1) ORDER BY check_id, number"
+const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id <= $2 AND (release = 'd' OR excess = 'e' OR number > 1) " +
+	"ORDER BY check_id, number"
 
 func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
 	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.OutcomeColumns())+selectHistoryOutcomes,
@@ -150,6 +152,7 @@ func (s *Store) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.A
 	return collect(ctx, s, "cannot read which days are archived", func(row pgx.CollectableRow) (d audit.ArchivedDay, err error) {
 		err = row.Scan(utc(&d.Day), &d.Rows, bytea(&d.Manifest))
 		return d, err
-	}, "SELECT day::timestamp AT TIME ZONE 'UTC', rows, manifest_sha256 FROM archived_days WHERE day BETWEEN $1::date AND $2::date ORDER BY day",
+	}, "SELECT day::timestamp AT TIME ZONE 'UTC', rows, manifest_sha256 FROM archived_days WHERE day BETWEEN $1::date AND $2::date "+
+		"ORDER BY day",
 		from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly))
 }

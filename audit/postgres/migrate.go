@@ -121,7 +121,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // what it did is committed
 	for i := 1; ; i++ {
-		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
+		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted},
+			func(tx pgx.Tx) error { return runMigrations(ctx, tx, texts) })
 		switch {
 		case err == nil:
 			return makeTodaysPartition(ctx, conn, time.Now())

@@ -33,7 +33,8 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 		err = row.Scan(uuid(&id), &allowed, &asks, &back, &overdue)
 		states[id] = audit.PassStateOf(allowed, asks, back, overdue)
 		return struct{}{}, err
-	}, "SELECT c.check_id, c.decision = 'a', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`, CASE WHEN c.approval IS NOT NULL THEN EXISTS (
+	}, "SELECT c.check_id, c.decision = 'a', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
+		CASE WHEN c.approval IS NOT NULL THEN EXISTS (
 			SELECT FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= clock_timestamp()) ELSE false END
 		FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])`, uuids(ids))
 	return states, err
@@ -44,7 +45,8 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	if len(checkIDs) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, step",
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.OutcomeColumns())+
+		" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, step",
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
 }
 

@@ -11,7 +11,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets::text, coalesce(redeem, ''), coalesce(changes, '')"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets::text, " +
+	"coalesce(redeem, ''), coalesce(changes, '')"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
@@ -24,7 +25,8 @@ func scanPolicy(row pgx.CollectableRow) (audit.Policy, error) { return scanPolic
 // scanPolicyAnd reads policyColumns and what comes after them.
 func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err error) {
 	err = row.Scan(append([]any{
-		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt), parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
+		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt),
+		parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
 	}, rest...)...)
 	return p, err
 }
@@ -33,7 +35,8 @@ func scanPolicyAnd(row pgx.CollectableRow, rest ...any) (p audit.Policy, err err
 func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
 	const doing, within = "cannot list policies", " AND ($1::text[] IS NULL OR policy_id = ANY ($1))"
 	// Each has one version 1.
-	if page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM policies WHERE version = 1"+within, q.PolicyIDs); err != nil {
+	if page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM policies WHERE version = 1"+within,
+		q.PolicyIDs); err != nil {
 		return page, err
 	}
 	err = s.readPolicies(ctx, doing, &page, q.Limit, "policy_id",
@@ -44,7 +47,8 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1", q.PolicyID)
+	page.Total, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1",
+		q.PolicyID)
 	if err != nil {
 		return page, err
 	}
@@ -66,13 +70,16 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 // readPolicies reads the first policies that a query selects, in an order. The
 // sizes of texts are known without reading them, and those that a page has no
 // room for are not read.
-func (s *Store) readPolicies(ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any) (err error) {
+func (s *Store) readPolicies(
+	ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any,
+) (err error) {
 	const size = "(octet_length(rules) + octet_length(metadata))"
 	found := 0
 	page.Policies, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (audit.Policy, error) {
 		return scanPolicyAnd(row, &found)
 	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER (ORDER BY "+order+") - "+size+
-		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+") AS selected USING (policy_id, version)) AS sized"+
+		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+
+		") AS selected USING (policy_id, version)) AS sized"+
 		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit), args...)
 	page.More = len(page.Policies) < found
 	return err

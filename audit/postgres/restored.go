@@ -41,7 +41,8 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 	var nodes int
 	names := []string{applicationName, conn.Config().RuntimeParams["application_name"]} // theirs, if the URL is
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name = ANY ($1) AND application_name <> '' AND pid <> pg_backend_pid()`, names).Scan(&nodes)
+		WHERE datname = current_database() AND application_name = ANY ($1) AND application_name <> '' AND pid <> pg_backend_pid()`, names).
+		Scan(&nodes)
 	switch {
 	case err != nil:
 		return r, fmt.Errorf("cannot look for nodes: %w", err)
@@ -49,7 +50,8 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
 	err = conn.QueryRow(ctx, `SELECT count(*) FROM webhooks AS w,
-		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, 'audit restored', NULL, NULL, NULL)::actor) WHERE w.active`).Scan(&r.Webhooks)
+		LATERAL update_webhook(w.id, NULL, NULL, false, NULL, 0, ROW('system', NULL, 'audit restored', NULL, NULL, NULL)::actor) WHERE w.active`).
+		Scan(&r.Webhooks)
 	if err != nil {
 		return r, fmt.Errorf("cannot disable the webhooks: %w", err)
 	}
@@ -61,7 +63,8 @@ func BeginRestored(ctx context.Context, url string) (r Restored, err error) {
 		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)
 	}
 	// Violations are counted by numbers of transactions, which are this server's own.
-	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() WHERE cluster <> system_identifier"); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT recount_violations() FROM violation_count_state, pg_control_system() "+
+		"WHERE cluster <> system_identifier"); err != nil {
 		return r, fmt.Errorf("cannot have the violations counted anew: %w", err)
 	}
 	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))

@@ -62,7 +62,8 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 	if d.Author.KeyID != "" {
 		if r.Author, err = one(ctx, s, doing, func(row pgx.CollectableRow) (p audit.Party, err error) {
 			return p, row.Scan(&p.KeyID, &p.Principal, &p.Owner)
-		}, `SELECT c.key_id, coalesce(c.principal, ''), coalesce(c.details::jsonb ->> 'owner', (SELECT k.details::jsonb ->> 'owner' FROM changes AS k
+		}, `SELECT c.key_id, coalesce(c.principal, ''),
+			coalesce(c.details::jsonb ->> 'owner', (SELECT k.details::jsonb ->> 'owner' FROM changes AS k
 				WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
 			FROM changes AS c WHERE c.seq = $1`, d.Generation); err != nil {
 			return nil, nil, err
@@ -152,7 +153,8 @@ func (s *Store) ApproveDraft(ctx context.Context, a audit.DraftApprovalRequest) 
 			return outcome, nil
 		}
 		err = s.control(ctx, fmt.Sprintf("cannot approve the draft of policy %q", a.PolicyID), []any{&outcome},
-			byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, a.PolicyID, r.Draft.Generation, r.Version, seen.text(), a.Details(r.Draft.Generation)))
+			byActor("SELECT approve_draft($1, $2, $3, $4, $5, ", a.By, a.PolicyID, r.Draft.Generation, r.Version, seen.text(),
+				a.Details(r.Draft.Generation)))
 		if err != nil || outcome != decisionStale {
 			return outcome, err
 		}

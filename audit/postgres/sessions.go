@@ -40,7 +40,8 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 					created_at, last_used_at, expires_at)
 				SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, now.at, now.at, now.at + $11 * interval '1 millisecond'
 				FROM (SELECT date_trunc('milliseconds', clock_timestamp()) AS at) AS now ON CONFLICT (id) DO NOTHING`,
-				[16]byte(n.ID), n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Grants.Principal, n.Name, n.Email, n.Grants.Text(),
+				[16]byte(n.ID), n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Grants.Principal, n.Name, n.Email,
+				n.Grants.Text(),
 				n.Idle.Milliseconds(), n.For.Milliseconds())
 			return err
 		})
@@ -53,7 +54,8 @@ func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Sessio
 	found, err := one(ctx, s, doing, func(row pgx.CollectableRow) (u used, err error) {
 		u.Session, err = scanSession(&afterwards{row, []any{&u.due}})
 		return u, err
-	}, "SELECT "+sessionColumns+", s.last_used_at <= clock_timestamp() - $2 * interval '1 millisecond' FROM sessions AS s WHERE s.token_hash = $1 AND "+inForce,
+	}, "SELECT "+sessionColumns+", s.last_used_at <= clock_timestamp() - $2 * interval '1 millisecond' FROM sessions AS s "+
+		"WHERE s.token_hash = $1 AND "+inForce,
 		token[:], audit.SessionNoted.Milliseconds())
 	if err != nil || !found.due {
 		return orNil(found.Session, err)
@@ -84,7 +86,8 @@ func (a *afterwards) Scan(targets ...any) error {
 
 // ListSessions implements audit.Sessions.
 func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (page []audit.Session, more bool, err error) {
-	page, err = collect(ctx, s, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions AS s WHERE s.id < $1 AND "+inForce+" ORDER BY s.id DESC LIMIT $2",
+	page, err = collect(ctx, s, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions AS s WHERE s.id < $1 AND "+
+		inForce+" ORDER BY s.id DESC LIMIT $2",
 		[16]byte(cmp.Or(before, audit.MaxID())), limit+1)
 	page, more = audit.Cut(page, limit)
 	return page, more, err

@@ -155,11 +155,12 @@ func (s *Snapshot) Steps(ctx context.Context, r verify.Range, each func([]byte) 
 
 // OutcomesOf returns the outcomes of a check, in the order of their numbers.
 func (s *Snapshot) OutcomesOf(ctx context.Context, check spend.ID) (all []*spend.Outcome, err error) {
-	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY step", func(row []byte) error {
-		o, err := chain.ParseOutcome(bytes.Clone(row))
-		all = append(all, o)
-		return err
-	})
+	err = s.copy(ctx, s.read, "outcomes", chain.OutcomeColumns(), "WHERE check_id = '"+check.Text("")+"' ORDER BY step",
+		func(row []byte) error {
+			o, err := chain.ParseOutcome(bytes.Clone(row))
+			all = append(all, o)
+			return err
+		})
 	return all, err
 }
 
@@ -189,7 +190,8 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 	o.Days = make(map[verify.Day]bool)
 	err = s.readChecks(ctx, "what there is", func(ctx context.Context, tx pgx.Tx) error {
 		var low, high spend.ID
-		err := tx.QueryRow(ctx, s.in(`SELECT min(low::text COLLATE "C")::uuid, max(high::text COLLATE "C")::uuid, coalesce(sum(entries), 0)::bigint FROM (
+		err := tx.QueryRow(ctx, s.in(`SELECT min(low::text COLLATE "C")::uuid, max(high::text COLLATE "C")::uuid,
+			coalesce(sum(entries), 0)::bigint FROM (
 			SELECT (SELECT check_id FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id LIMIT 1) AS low,
 				(SELECT check_id FROM {schema}.checks WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1) AS high, 0 AS entries
 			UNION ALL SELECT (SELECT id FROM {schema}.violations WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 1),
@@ -300,8 +302,8 @@ func (s *Snapshot) Totals(ctx context.Context) (t verify.Totals, err error) {
 		if err := tx.Conn().PgConn().Exec(ctx, noIndex).Close(); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations), (SELECT count(*) FROM {schema}.outcomes),
-			(SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
+		return tx.QueryRow(ctx, s.in(`SELECT (SELECT count(*) FROM {schema}.checks), (SELECT count(*) FROM {schema}.violations),
+			(SELECT count(*) FROM {schema}.outcomes), (SELECT count(*) FROM {schema}.batches), (SELECT count(*) FROM {schema}.policies),
 			(SELECT count(*) FROM {schema}.keys), (SELECT count(*) FROM {schema}.changes), (SELECT count(*) FROM {schema}.events),
 			(SELECT count(*) FROM {schema}.idempotency_keys), (SELECT count(*) FROM {schema}.redemption_keys),
 			(SELECT count(*) FROM {schema}.redemptions_open)`)).

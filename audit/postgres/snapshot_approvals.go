@@ -12,7 +12,9 @@ import (
 )
 
 func approvalColumns() []string {
-	return []string{"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash", "policy_id", "agent_id", "principal", "owner"}
+	return []string{
+		"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash", "policy_id", "agent_id", "principal", "owner",
+	}
 }
 
 // Approvals implements verify.Evidence.
@@ -23,12 +25,13 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 		}
 		var a verify.Approval
 		into := []any{
-			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash), &a.PolicyID, &a.AgentID, &a.Principal, &a.Owner,
-			uuid(&a.UsedBy), &a.Deadline,
+			uuid(&a.ID), &a.Made, &a.CreatedAt, &a.ExpiresAt, &a.UseWithinMS, &a.Required, &a.ByGroups, bytea(&a.ActionHash), &a.PolicyID,
+			&a.AgentID, &a.Principal, &a.Owner, uuid(&a.UsedBy), &a.Deadline,
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
-				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, coalesce(a.by_groups, false), a.action_hash, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
+				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, coalesce(a.by_groups, false), a.action_hash,
+				coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
 				coalesce(a.principal, ''), coalesce(a.owner, ''), u.check_id, d.at
 				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
 				LEFT JOIN {schema}.approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) ORDER BY 1`))
@@ -43,10 +46,13 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	var now time.Time
 	var within int64
 	var byGroups bool
-	err := s.one(ctx, what, []any{&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired},
+	err := s.one(ctx, what, []any{
+		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, &byGroups, uuid(&a.UsedBy), &a.Expired,
+	},
 		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, a.by_groups, u.check_id,
 			EXISTS (SELECT FROM {schema}.changes WHERE subject = $2 AND kind = 'approval.expired')
-		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id), id.Text(spend.PrefixApproval))
+		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id),
+		id.Text(spend.PrefixApproval))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +63,8 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 			d = audit.Decision{} // whose groups are the one's before otherwise
 			return nil
 		}, s.in("SELECT "+decisionColumns+`
-			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`), id.Text(spend.PrefixApproval))
+			FROM {schema}.changes WHERE subject = $1 AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`),
+			id.Text(spend.PrefixApproval))
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +85,9 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 		subjects[i] = id.Text(spend.PrefixApproval)
 	}
 	return s.read(ctx, "the decisions about approvals", func(ctx context.Context, tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, s.in("SELECT "+changeColumns+" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects) // its error is that of the rows
+		// its error is that of the rows
+		rows, _ := tx.Query(ctx, s.in("SELECT "+changeColumns+
+			" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects)
 		changes, err := pgx.CollectRows(rows, scanChange)
 		for i := range changes {
 			if err := each(changes[i]); err != nil {

@@ -90,8 +90,10 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 				heads[p] = spend.Hash(head)
 			}
 			return nil
-		}, s.in(`SELECT p.chain_id, p.seq, b.head, (SELECT latest.seq FROM {schema}.batches AS latest WHERE latest.chain_id = p.chain_id ORDER BY latest.seq DESC LIMIT 1)
-			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq) LEFT JOIN {schema}.batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`),
+		}, s.in(`SELECT p.chain_id, p.seq, b.head, (
+				SELECT latest.seq FROM {schema}.batches AS latest WHERE latest.chain_id = p.chain_id ORDER BY latest.seq DESC LIMIT 1)
+			FROM unnest($1::uuid[], $2::bigint[]) AS p (chain_id, seq)
+			LEFT JOIN {schema}.batches AS b ON b.chain_id = p.chain_id AND b.seq = p.seq`),
 			chains, seqs)
 	})
 	return heads, latest, err
@@ -104,7 +106,9 @@ func (s *Snapshot) Changes(ctx context.Context, each func(verify.Change) error) 
 		if fields, err = chain.ParseFields(fields[:0], row); err != nil {
 			return err
 		}
-		c := verify.Change{Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: int(integer(fields[3]))}
+		c := verify.Change{
+			Seq: integer(fields[0]), Kind: audit.ChangeKind(fields[1]), Subject: string(fields[2]), Version: int(integer(fields[3])),
+		}
 		c.At, _ = chain.Time(fields[10]) // a column of that type
 		head := fields[13]
 		_ = bytea(&c.Hash).ScanBytes(fields[12]) // never fails

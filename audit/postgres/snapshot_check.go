@@ -15,8 +15,10 @@ import (
 // Policy is a version of a policy, or audit.ErrNotFound.
 func (s *Snapshot) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
 	p := &audit.Policy{PolicyID: policyID, Version: version}
-	err := s.one(ctx, fmt.Sprintf("policy %q", policyID), []any{&p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt)},
-		"SELECT name, description, rules, metadata, created_at, updated_at FROM {schema}.policies WHERE policy_id = $1 AND version = $2", policyID, version)
+	err := s.one(ctx, fmt.Sprintf("policy %q", policyID),
+		[]any{&p.Name, &p.Description, &p.Rules, &p.Metadata, utc(&p.CreatedAt), utc(&p.UpdatedAt)},
+		"SELECT name, description, rules, metadata, created_at, updated_at FROM {schema}.policies WHERE policy_id = $1 AND version = $2",
+		policyID, version)
 	if err != nil {
 		return nil, err
 	}

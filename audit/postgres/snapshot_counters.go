@@ -19,9 +19,12 @@ func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error
 			return err
 		}
 		var c verify.Counter
-		return stream(ctx, tx, []any{uuid(&c.ID), &c.StartMS, &c.BucketMS, &c.EndMS, &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID, &c.Subject},
+		return stream(ctx, tx, []any{
+			uuid(&c.ID), &c.StartMS, &c.BucketMS, &c.EndMS, &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID, &c.Subject,
+		},
 			func() error { return each(c) },
-			s.in(`SELECT counter_id, start_ms, coalesce(bucket_ms, -1), coalesce(end_ms, 0), coalesce(count, -1), coalesce(since, -1), coalesce(used::text, 'null'),
+			s.in(`SELECT counter_id, start_ms, coalesce(bucket_ms, -1), coalesce(end_ms, 0), coalesce(count, -1), coalesce(since, -1),
+				coalesce(used::text, 'null'),
 				coalesce(policy_id, ''), coalesce(rule_id, ''), coalesce(subject, '') FROM {schema}.budget_counters ORDER BY counter_id, start_ms`))
 	})
 }
@@ -40,7 +43,9 @@ func (s *Snapshot) Principals(ctx context.Context, each func(verify.CounterPrinc
 func (s *Snapshot) Exhaustions(ctx context.Context, each func(verify.Exhaustion) error) error {
 	return s.read(ctx, "the exhaustions of budgets", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Exhaustion
-		return stream(ctx, tx, []any{uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject}, func() error { return each(e) },
-			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM {schema}.budget_exhaustions ORDER BY counter_id, start_ms`))
+		return stream(ctx, tx, []any{uuid(&e.Counter.ID), &e.StartMS, uuid(&e.ID), &e.At, &e.PolicyID, &e.RuleID, &e.Since, &e.Subject},
+			func() error { return each(e) },
+			s.in(`SELECT counter_id, start_ms, id, at, policy_id, rule_id, since, subject FROM {schema}.budget_exhaustions
+				ORDER BY counter_id, start_ms`))
 	})
 }

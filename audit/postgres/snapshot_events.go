@@ -22,7 +22,8 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 					WHEN 'approval.approved' THEN CASE WHEN a.by_groups THEN c.details::jsonb -> 'completes' = 'true'
 						ELSE a.required = (SELECT count(*) FROM {schema}.changes AS d
 							WHERE d.subject = c.subject AND d.kind = 'approval.approved' AND d.seq <= c.seq) END
-					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed') END)) AS n (type, occurred)
+					ELSE c.kind IN ('approval.denied', 'approval.expired', 'policy.created', 'policy.forced', 'policy.draft_approved', 'key.created',
+					'key.changed') END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
@@ -52,7 +53,8 @@ const strayEvents = `WITH state AS MATERIALIZED (SELECT below, pending FROM {sch
 
 const (
 	monthID     = `(lpad(to_hex((extract(epoch FROM m.month::timestamp) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
-	nextMonthID = `(lpad(to_hex((extract(epoch FROM m.month::timestamp + interval '1 month') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
+	nextMonthID = `(lpad(to_hex((extract(epoch FROM m.month::timestamp + interval '1 month') * 1000)::bigint), 12, '0') || repeat('0', ` +
+		`20))::uuid`
 )
 
 // hiddenSources are those whose transaction has not begun, so that no event would
@@ -64,7 +66,8 @@ const hiddenSources = `SELECT h.source, h.type::text
 		UNION ALL SELECT id, 'b' FROM {schema}.budget_exhaustions WHERE xid >= next
 		UNION ALL SELECT id, 'v' FROM {schema}.violations WHERE xid >= next
 		UNION ALL SELECT id, 'r' FROM {schema}.approvals WHERE xid >= next
-		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' ELSE 'o' END FROM {schema}.outcomes WHERE xid >= next) AS h (source, type)
+		UNION ALL SELECT outcome_id, CASE status WHEN 'r' THEN 'm'::"char" WHEN 'd' THEN 'n' ELSE 'o' END FROM {schema}.outcomes
+		WHERE xid >= next) AS h (source, type)
 	WHERE s.cluster = c.system_identifier`
 
 // eventType returns the type of a letter, or the letter that names none.
@@ -98,7 +101,8 @@ func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err
 func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
 	return s.read(ctx, "the events", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Event
-		return stream(ctx, tx, []any{&e.Sequence, parse(&e.Type, eventType), uuid(&e.Source), &e.At, uuid(&e.Used)}, func() error { return each(e) },
+		return stream(ctx, tx, []any{&e.Sequence, parse(&e.Type, eventType), uuid(&e.Source), &e.At, uuid(&e.Used)},
+			func() error { return each(e) },
 			s.in(`SELECT e.sequence, e.type::text, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
 				LEFT JOIN {schema}.changes AS c ON e.type IN (`+lettersOf(audit.SourceChange)+`) AND lpad(to_hex(c.seq), 32, '0')::uuid = e.source
 				LEFT JOIN {schema}.budget_exhaustions AS b ON e.type IN (`+lettersOf(audit.SourceExhaustion)+`) AND b.id = e.source
@@ -111,7 +115,8 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 func (s *Snapshot) StrayEvents(ctx context.Context, each func(verify.StrayEvent) error) error {
 	return s.readChecks(ctx, "the events and their sources", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.StrayEvent
-		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due}, func() error { return each(e) }, s.in(strayEvents))
+		err := stream(ctx, tx, []any{&e.Sequence, uuid(&e.Source), parse(&e.Type, eventType), &e.Numbered, &e.Due},
+			func() error { return each(e) }, s.in(strayEvents))
 		if err != nil {
 			return err
 		}

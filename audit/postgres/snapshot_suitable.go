@@ -62,10 +62,12 @@ func verifiedTables() map[string]verified {
 			"generation": "bigint", "base_version": "integer", "made_at": "timestamp with time zone",
 		}, []string{"policy_id", "generation"}},
 		"outcomes": {chain.OutcomeColumns(), map[string]string{
-			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "step": "smallint", "number": "smallint", "status": `"char"`, "release": `"char"`,
-			"excess": `"char"`, "amount": "numeric", "may_release": "boolean", "replay": "bytea", "once": "bytea",
+			"outcome_id": "uuid", "check_id": "uuid", "node": "uuid", "epoch": "uuid", "step": "smallint", "number": "smallint", "status": `"char"`,
+			"release": `"char"`, "excess": `"char"`, "amount": "numeric", "may_release": "boolean", "replay": "bytea", "once": "bytea",
 		}, []string{"outcome_id", "check_id", "step", "number"}},
-		"redemption_keys": {[]string{"key_hash", "check_id"}, map[string]string{"key_hash": "bytea", "check_id": "uuid"}, []string{"key_hash", "check_id"}},
+		"redemption_keys": {
+			[]string{"key_hash", "check_id"}, map[string]string{"key_hash": "bytea", "check_id": "uuid"}, []string{"key_hash", "check_id"},
+		},
 		"redemptions_open": {[]string{"check_id", "redeemed_at", "doubted_at"}, map[string]string{
 			"check_id": "uuid", "redeemed_at": "timestamp with time zone", "doubted_at": "timestamp with time zone",
 		}, []string{"check_id", "redeemed_at"}},
@@ -90,7 +92,9 @@ func verifiedTables() map[string]verified {
 			"id": "uuid", "created_at": "timestamp with time zone", "expires_at": "timestamp with time zone", "use_within_ms": "bigint",
 			"required": "integer", "by_groups": "boolean", "action_hash": "bytea",
 		}, []string{"id", "created_at", "expires_at", "use_within_ms", "required", "by_groups", "action_hash"}},
-		"approval_uses": {[]string{"approval_id", "check_id"}, map[string]string{"approval_id": "uuid", "check_id": "uuid"}, []string{"approval_id", "check_id"}},
+		"approval_uses": {
+			[]string{"approval_id", "check_id"}, map[string]string{"approval_id": "uuid", "check_id": "uuid"}, []string{"approval_id", "check_id"},
+		},
 		"archived_days": {days, map[string]string{
 			"day": "date", "rows": "bigint", "manifest_sha256": "bytea", "archived_at": "timestamp with time zone",
 		}, days},
@@ -141,7 +145,8 @@ func suitable(ctx context.Context, tx pgx.Tx, schema string) error {
 		var unlike string
 		err := tx.QueryRow(ctx, describe, table, schema).Scan(&columns, &nullable, &unlike)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("there is no table %s in schema %s: is this the database of spendgate, and did `spendgate migrate` bring it up to date?", table, schema)
+			return fmt.Errorf("there is no table %s in schema %s: is this the database of spendgate, "+
+				"and did `spendgate migrate` bring it up to date?", table, schema)
 		}
 		if err != nil {
 			return err
@@ -179,7 +184,8 @@ func unchangedCatalogue(ctx context.Context, tx pgx.Tx) error {
 		UNION ALL SELECT 'cast from ' || format_type(castsource, NULL) || ' to ' || format_type(casttarget, NULL)
 			FROM pg_cast WHERE oid >= 16384::oid AND castsource < 16384::oid AND casttarget < 16384::oid
 		UNION ALL SELECT 'operator family ' || f.opfname::text FROM pg_amop AS o JOIN pg_opfamily AS f ON f.oid = o.amopfamily
-			WHERE o.oid >= 16384::oid AND f.oid < 16384::oid AND o.amoplefttype < 16384::oid AND o.amoprighttype < 16384::oid) AS changed`).Scan(&added)
+			WHERE o.oid >= 16384::oid AND f.oid < 16384::oid AND o.amoplefttype < 16384::oid AND o.amoprighttype < 16384::oid) AS changed`).
+		Scan(&added)
 	if err != nil {
 		return err
 	}
@@ -225,5 +231,6 @@ func partitionBound(name string) string {
 		h := id.Text("")
 		return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 	}
-	return fmt.Sprintf("FOR VALUES FROM ('%s') TO ('%s')", text(audit.FirstID(day.UnixMilli())), text(audit.FirstID(day.AddDate(0, 0, 1).UnixMilli())))
+	return fmt.Sprintf("FOR VALUES FROM ('%s') TO ('%s')", text(audit.FirstID(day.UnixMilli())),
+		text(audit.FirstID(day.AddDate(0, 0, 1).UnixMilli())))
 }

@@ -81,7 +81,8 @@ func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []a
 
 // selectCountState reads what is counted: nothing in another cluster, where the numbers
 // of transactions mean nothing.
-const selectCountState = `SELECT below::text, pending::text, cluster = (SELECT system_identifier FROM pg_control_system()) FROM check_count_state`
+const selectCountState = `SELECT below::text, pending::text, cluster = (SELECT system_identifier FROM pg_control_system())
+	FROM check_count_state`
 
 func sumCounts(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) ([]audit.CheckCount, error) {
 	var below, pending string
@@ -114,7 +115,8 @@ func countsQuery(q *audit.CountQuery, below, pending string, here bool) (string,
 		text.add("SELECT minute, allows, escalations, blocks FROM check_counts WHERE policy_id = ANY (").arg(counted)
 		text.add(")")
 		text.minutes("minute", q)
-		text.add(" UNION ALL SELECT c.minute, c.allows, c.escalations, c.blocks FROM (SELECT counts FROM batches WHERE xid > '0' AND xid >= ").arg(below)
+		text.add(" UNION ALL SELECT c.minute, c.allows, c.escalations, c.blocks FROM (SELECT counts FROM batches WHERE xid > '0' AND xid >= ").
+			arg(below)
 		text.add("::xid8 UNION ALL SELECT counts FROM batches WHERE xid > '0' AND xid = ANY (").arg(pending)
 		text.add("::xid8[])")
 	} else {
@@ -167,7 +169,9 @@ func countOneByOne(ctx context.Context, tx pgx.Tx, q *audit.CountQuery) (counts 
 
 // tallySome adds up the checks of a range, newest first, and reports whether there are
 // more than are left to be looked at.
-func tallySome(ctx context.Context, tx pgx.Tx, q *audit.CountQuery, tally audit.Tally, low, end spend.ID, left *int) (many bool, err error) {
+func tallySome(
+	ctx context.Context, tx pgx.Tx, q *audit.CountQuery, tally audit.Tally, low, end spend.ID, left *int,
+) (many bool, err error) {
 	var text query
 	text.add("SELECT check_id, policy_id, decision, check_id >= ").arg([16]byte(low))
 	text.is("agent_id", q.AgentID)

@@ -72,7 +72,8 @@ func (s *Store) registerPools(registerer prometheus.Registerer) {
 		register(name, "connections_in_use", "Connections to the database in use, by pool.", inUse)
 		register(name, "connections_limit", "How many may be in use at once; who needs more waits.", limit)
 	}
-	pool("reads", func() float64 { return float64(s.reads.Stat().AcquiredConns()) }, func() float64 { return float64(s.reads.Stat().MaxConns()) })
+	pool("reads", func() float64 { return float64(s.reads.Stat().AcquiredConns()) },
+		func() float64 { return float64(s.reads.Stat().MaxConns()) })
 	for name, p := range map[string]*sessions{"commits": s.writers, "control": s.controls} {
 		pool(name, func() float64 { return float64(cap(p.idle) - len(p.idle)) }, func() float64 { return float64(cap(p.idle)) })
 	}

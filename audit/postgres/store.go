@@ -129,7 +129,8 @@ func (s *Store) register(registerer prometheus.Registerer) {
 	}
 	s.registerPools(registerer)
 	gauge := func(name, help string, value func() float64) {
-		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Subsystem: "audit", Name: name, Help: help}, value))
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Subsystem: "audit", Name: name, Help: help},
+			value))
 	}
 	gauge("partitions_until_timestamp_seconds", "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
 		func() float64 { return float64(s.partitionsUntil.Load()) })
@@ -140,7 +141,8 @@ func (s *Store) register(registerer prometheus.Registerer) {
 			}
 			return 0
 		})
-	gauge("violations_counted_timestamp_seconds", "When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
+	gauge("violations_counted_timestamp_seconds",
+		"When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
 		func() float64 { return float64(s.countedAt.Load()) })
 }
 

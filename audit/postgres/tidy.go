@@ -116,9 +116,12 @@ const (
 	// deleteDeliveries removes attempts that are not listed any more.
 	deleteDeliveries = "DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries WHERE id < $2 ORDER BY id LIMIT $1)"
 	// What ended long ago is no longer counted; what is of a draft that ended goes whole.
-	ofEndedDraft        = " OR NOT EXISTS (SELECT FROM drafts AS d WHERE d.generation = t.draft AND EXISTS (SELECT FROM current_draft(d.policy_id) AS c WHERE c.generation = t.draft))"
-	deleteDraftCounters = "DELETE FROM draft_counters WHERE (draft, counter_id, start_ms) IN (SELECT draft, counter_id, start_ms FROM draft_counters AS t WHERE end_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
-	deleteDraftPasses   = "DELETE FROM draft_passes WHERE (draft, fingerprint) IN (SELECT draft, fingerprint FROM draft_passes AS t WHERE until_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
+	ofEndedDraft = " OR NOT EXISTS (SELECT FROM drafts AS d WHERE d.generation = t.draft " +
+		"AND EXISTS (SELECT FROM current_draft(d.policy_id) AS c WHERE c.generation = t.draft))"
+	deleteDraftCounters = "DELETE FROM draft_counters WHERE (draft, counter_id, start_ms) IN (SELECT draft, counter_id, start_ms " +
+		"FROM draft_counters AS t WHERE end_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
+	deleteDraftPasses = "DELETE FROM draft_passes WHERE (draft, fingerprint) IN (SELECT draft, fingerprint FROM draft_passes AS t " +
+		"WHERE until_ms <= $2::bigint - 3600000" + ofEndedDraft + " LIMIT $1)"
 
 	deleteBacktests = "DELETE FROM backtests WHERE id IN (SELECT id FROM backtests WHERE id < $2 ORDER BY id LIMIT $1)"
 	deleteSessions  = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id < $2 ORDER BY id LIMIT $1)"

@@ -63,7 +63,9 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(
+	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+) (map[spend.Hash]audit.LivePass, error) {
 	latest := make(map[spend.Hash]audit.LivePass, len(fingerprints))
 	if len(fingerprints) == 0 {
 		return latest, nil

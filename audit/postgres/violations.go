@@ -98,14 +98,17 @@ type counted struct {
 }
 
 // A transaction's number means nothing in another cluster.
-const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL AND cluster = (SELECT system_identifier FROM pg_control_system()),
-	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= greatest($2, kept.low) ORDER BY start_id LIMIT 1), last.start_id, last.max_id, kept.low
+const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL
+	AND cluster = (SELECT system_identifier FROM pg_control_system()),
+	(SELECT start_id FROM violation_counts WHERE agent_id = $1 AND start_id >= greatest($2, kept.low) ORDER BY start_id LIMIT 1),
+	last.start_id, last.max_id, kept.low
 	FROM violation_count_state CROSS JOIN (SELECT violations_from() AS low OFFSET 0) AS kept LEFT JOIN LATERAL
 		(SELECT start_id, max_id FROM violation_counts WHERE agent_id = $1 AND start_id <= $3 ORDER BY start_id DESC LIMIT 1) AS last ON true`
 
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
 	var first, last, high pgtype.UUID
-	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high, uuid(&c.from))
+	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high,
+		uuid(&c.from))
 	c.first, c.last = first.Bytes, last.Bytes
 	// The last count lies wholly before the end: between the two there is
 	// nothing of an agent that was frequent until then, but much of others.
@@ -182,7 +185,8 @@ func (s selection) countEach(q *query, low, end spend.ID) {
 // keeps the planner from another index than that of transactions, which it
 // might choose by outdated statistics.
 func (s selection) countNew(q *query, c counted, condition, transactions, end string) {
-	q.add("(SELECT count(*) FROM (SELECT id, agent_id, action_type, decision FROM violations WHERE xid > '0' AND " + condition).arg(transactions)
+	q.add("(SELECT count(*) FROM (SELECT id, agent_id, action_type, decision FROM violations WHERE xid > '0' AND " + condition).
+		arg(transactions)
 	q.add(end + " OFFSET 0) AS new WHERE id >= ").arg([16]byte(c.first))
 	q.add(" AND id < ").arg([16]byte(c.last))
 	s.filter(q)

@@ -14,8 +14,9 @@ import (
 
 // CreateWebhook implements audit.Webhooks.
 func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
-	err := s.control(ctx, "cannot create webhook "+w.ID.Text(spend.PrefixWebhook), nil, byActor("SELECT create_webhook($1, $2, $3, $4, $5, $6, $7, $8, ", by,
-		w.ID[:], w.URL, audit.EventTypesText(w.EventTypes), w.Active, string(secret), w.CreatedAt.UnixMilli(), cursor, audit.MaxWebhooks))
+	err := s.control(ctx, "cannot create webhook "+w.ID.Text(spend.PrefixWebhook), nil,
+		byActor("SELECT create_webhook($1, $2, $3, $4, $5, $6, $7, $8, ", by,
+			w.ID[:], w.URL, audit.EventTypesText(w.EventTypes), w.Active, string(secret), w.CreatedAt.UnixMilli(), cursor, audit.MaxWebhooks))
 	if err == nil {
 		w.SecretSum = secret.Sum()
 	}
@@ -71,14 +72,18 @@ func (s *Store) ListWebhooks(ctx context.Context) ([]audit.Webhook, error) {
 }
 
 // LeaseWebhooks implements audit.Webhooks.
-func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+func (s *Store) LeaseWebhooks(
+	ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration,
+) (leases audit.WebhookLeases, err error) {
 	err = s.read(ctx, "cannot take webhooks", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
 		leases = audit.WebhookLeases{}
-		err := db.QueryRow(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").Scan(&leases.Active, &leases.Disabled)
+		err := db.QueryRow(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").
+			Scan(&leases.Active, &leases.Disabled)
 		if err != nil {
 			return err
 		}
-		err = db.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM webhook_retries AS r JOIN webhooks AS w ON w.id = r.webhook_id WHERE w.active LIMIT $1) AS waiting`,
+		err = db.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM webhook_retries AS r JOIN webhooks AS w ON w.id = r.webhook_id WHERE w.active
+			LIMIT $1) AS waiting`,
 			audit.MaxWaiting).Scan(&leases.Waiting)
 		if err != nil {
 			return err
@@ -104,11 +109,16 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 const dueFirst = "FROM webhook_retries AS r WHERE r.webhook_id = $2 ORDER BY r.due_at, r.sequence LIMIT $6"
 
 // HoldWebhook implements audit.Webhooks.
-func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+func (s *Store) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (*audit.WebhookTask, error) {
 	return orNil(one(ctx, s, "cannot hold a webhook", scanTask, `WITH held AS (
-			UPDATE webhook_states AS s SET held_until = clock_timestamp() + $4 * interval '1 millisecond', cursor = CASE w.event_types WHEN $5 THEN greatest(s.cursor, $3) ELSE s.cursor END
-			FROM webhooks AS w WHERE s.webhook_id = $2 AND w.id = $2 AND w.active AND s.holder = $1 AND s.held_until > clock_timestamp() RETURNING s.*)
-		SELECT `+webhookColumns+`, h.secret, coalesce(h.previous_secret, ''), clock_timestamp(), h.previous_until, h.cursor, h.failures, h.resume_at,
+			UPDATE webhook_states AS s SET held_until = clock_timestamp() + $4 * interval '1 millisecond', cursor = CASE w.event_types
+			WHEN $5 THEN greatest(s.cursor, $3) ELSE s.cursor END
+			FROM webhooks AS w WHERE s.webhook_id = $2 AND w.id = $2 AND w.active AND s.holder = $1 AND s.held_until > clock_timestamp()
+			RETURNING s.*)
+		SELECT `+webhookColumns+`, h.secret, coalesce(h.previous_secret, ''), clock_timestamp(), h.previous_until, h.cursor, h.failures,
+			h.resume_at,
 			ARRAY(SELECT r.sequence `+dueFirst+`), ARRAY(SELECT r.attempts `+dueFirst+`), ARRAY(SELECT r.due_at `+dueFirst+`),
 			(SELECT min(o.since) FROM webhook_retries AS o WHERE o.webhook_id = $2)
 		FROM held AS h JOIN webhooks AS w ON w.id = h.webhook_id`,
@@ -121,7 +131,8 @@ func scanTask(row pgx.CollectableRow) (t audit.WebhookTask, err error) {
 	var sequences []int64
 	var attempts []int
 	var due []time.Time
-	err = row.Scan(append(webhookTargets(&t.Webhook), &secret, &previous, utc(&t.Now), utc(&previousUntil), &t.Cursor, &t.Failures, utc(&t.ResumeAt),
+	err = row.Scan(append(webhookTargets(&t.Webhook), &secret, &previous, utc(&t.Now), utc(&previousUntil), &t.Cursor, &t.Failures,
+		utc(&t.ResumeAt),
 		&sequences, &attempts, &due, utc(&t.OldestAt))...)
 	t.Secrets = []audit.Secret{audit.Secret(secret)}
 	if previousUntil.After(t.Now) {
@@ -163,7 +174,8 @@ func (s *Store) ReleaseWebhooks(ctx context.Context, holder spend.ID) error {
 	})
 }
 
-const selectDeliveries = "SELECT id, webhook_id, sequence, event_id, event_type, attempt, duration_ms, status_code, error, next_at FROM webhook_deliveries "
+const selectDeliveries = "SELECT id, webhook_id, sequence, event_id, event_type, attempt, duration_ms, status_code, error, next_at " +
+	"FROM webhook_deliveries "
 
 // Deliveries implements audit.Webhooks.
 func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []audit.Delivery, more bool, err error) {
@@ -173,14 +185,16 @@ func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []a
 		failed = " AND error <> ''"
 	}
 	page, err = collect(ctx, s, "cannot list deliveries", scanDelivery,
-		selectDeliveries+"WHERE webhook_id = $1 AND id < $2"+failed+" ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before), q.Limit+1)
+		selectDeliveries+"WHERE webhook_id = $1 AND id < $2"+failed+" ORDER BY id DESC LIMIT $3", [16]byte(q.WebhookID), [16]byte(q.Before),
+		q.Limit+1)
 	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
 
 func scanDelivery(row pgx.CollectableRow) (d audit.Delivery, err error) {
 	var ms int64
-	err = row.Scan(uuid(&d.ID), uuid(&d.WebhookID), &d.Sequence, uuid(&d.EventID), &d.EventType, &d.Attempt, &ms, &d.StatusCode, &d.Error, utc(&d.NextAt))
+	err = row.Scan(uuid(&d.ID), uuid(&d.WebhookID), &d.Sequence, uuid(&d.EventID), &d.EventType, &d.Attempt, &ms, &d.StatusCode, &d.Error,
+		utc(&d.NextAt))
 	d.Duration = time.Duration(ms) * time.Millisecond
 	return d, err
 }
@@ -200,14 +214,16 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
 	const doing = "cannot have a webhook tried"
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error { // may be repeated, as a reading may
-		done, err := db.Exec(ctx, "UPDATE webhook_states SET failures = 0, resume_at = least(resume_at, clock_timestamp()) WHERE webhook_id = $1", [16]byte(id))
+		done, err := db.Exec(ctx, "UPDATE webhook_states SET failures = 0, resume_at = least(resume_at, clock_timestamp()) WHERE webhook_id = $1",
+			[16]byte(id))
 		if err != nil {
 			return err
 		}
 		if done.RowsAffected() == 0 {
 			return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
 		}
-		_, err = db.Exec(ctx, "UPDATE webhook_retries SET due_at = clock_timestamp() WHERE webhook_id = $1 AND due_at > clock_timestamp()", [16]byte(id))
+		_, err = db.Exec(ctx, "UPDATE webhook_retries SET due_at = clock_timestamp() WHERE webhook_id = $1 AND due_at > clock_timestamp()",
+			[16]byte(id))
 		if err != nil {
 			return err
 		}

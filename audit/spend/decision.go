@@ -94,7 +94,8 @@ const (
 // Known reports whether a check may have the reason.
 func (r Reason) Known() bool {
 	switch r {
-	case ReasonMaxAmount, ReasonCurrencyNotCovered, ReasonRefundAge, ReasonBlockedCategory, ReasonVendorNotOnAllowlist, ReasonBlockedPaymentRail,
+	case ReasonMaxAmount, ReasonCurrencyNotCovered, ReasonRefundAge, ReasonBlockedCategory, ReasonVendorNotOnAllowlist,
+		ReasonBlockedPaymentRail,
 		ReasonDiscountCap, ReasonBlockedGeography, ReasonTimeRestriction, ReasonDuplicate, ReasonEscalationThreshold, ReasonRequiredContextMissed,
 		ReasonBudgetExceeded, ReasonCountLimitExceeded:
 		return true

@@ -85,10 +85,12 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 		return nil, err
 	}
 	for _, a := range all {
-		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?", a.Check.ID[:]); err != nil {
+		if a.Check, err = one(ctx, from, doing, scanCheck, "SELECT "+checkColumns()+" FROM checks WHERE check_id = ?",
+			a.Check.ID[:]); err != nil {
 			return nil, err
 		}
-		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''), coalesce(principal, ''), coalesce(details ->> 'owner', ''),
+		a.Decisions, err = collect(ctx, from, doing, scanDecision, `SELECT kind = 'approval.approved', coalesce(key_id, ''),
+			coalesce(principal, ''), coalesce(details ->> 'owner', ''),
 				coalesce(details ->> 'note', ''), at, coalesce(details -> 'groups', ''), coalesce(details ->> 'completes', false),
 				coalesce(details ->> 'name', ''), coalesce(details ->> 'email', '')
 			FROM changes WHERE subject = ? AND kind IN ('approval.approved', 'approval.denied') ORDER BY seq`, a.Check.ID.Text(spend.PrefixApproval))
@@ -179,7 +181,8 @@ func approvalOf(tx *sql.Tx, id spend.ID) (*audit.Approval, error) {
 }
 
 func scanDecision(row scanner) (d audit.Decision, err error) {
-	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes, &d.Name, &d.Email)
+	err = row.Scan(&d.Approves, &d.KeyID, &d.Principal, &d.Owner, &d.Note, (*millis)(&d.At), parse(&d.Groups, parseGroups), &d.Completes,
+		&d.Name, &d.Email)
 	return d, err
 }
 
@@ -286,7 +289,8 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 		}
 		err = s.write(ctx, doing, func(tx *sql.Tx) error {
 			now := time.Now()
-			expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines WHERE at <= ? ORDER BY at LIMIT ?)", now.UnixMilli(), expiredAtOnce)
+			expired, err := approvals(ctx, tx, "WHERE a.id IN (SELECT approval_id FROM approval_deadlines WHERE at <= ? ORDER BY at LIMIT ?)",
+				now.UnixMilli(), expiredAtOnce)
 			if err != nil {
 				return err
 			}

@@ -22,14 +22,16 @@ func (s *Store) CreateBacktest(ctx context.Context, b *audit.Backtest) error {
 			return audit.ErrBacktestsFull
 		}
 		_, err := tx.Exec(`INSERT INTO backtests (id, policy_id, version, rules, from_ms, to_ms, recorded, key_id, principal, created_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded, b.KeyID, b.Principal,
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, b.ID[:], b.PolicyID, b.Version, b.Rules, b.From.UnixMilli(), b.To.UnixMilli(), b.Recorded,
+			b.KeyID, b.Principal,
 			b.CreatedAt.UnixMilli())
 		return err
 	})
 }
 
 const (
-	listedBacktest = `b.id, b.policy_id, b.version, b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status, b.created_at, b.started_at, b.ended_at,
+	listedBacktest = `b.id, b.policy_id, b.version, b.from_ms, b.to_ms, b.recorded, b.key_id, b.principal, b.status, b.created_at,
+		b.started_at, b.ended_at,
 		b.attempts, b.checks, b.reached_ms, b.error`
 	selectBacktest = "SELECT " + listedBacktest + ", b.rules, b.report FROM backtests AS b "
 )
@@ -37,8 +39,8 @@ const (
 // backtestTargets are what listedBacktest is scanned into.
 func backtestTargets(b *audit.Backtest) []any {
 	return []any{
-		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status, (*millis)(&b.CreatedAt),
-		(*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error,
+		blob(b.ID[:]), &b.PolicyID, &b.Version, (*millis)(&b.From), (*millis)(&b.To), &b.Recorded, &b.KeyID, &b.Principal, &b.Status,
+		(*millis)(&b.CreatedAt), (*millis)(&b.StartedAt), (*millis)(&b.EndedAt), &b.Attempts, &b.Checks, (*millis)(&b.Reached), &b.Error,
 	}
 }
 
@@ -73,7 +75,8 @@ func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page 
 // CancelBacktest implements audit.Backtests.
 func (s *Store) CancelBacktest(ctx context.Context, id spend.ID) (*audit.Backtest, error) {
 	err := s.write(ctx, "cannot cancel a backtest", func(tx *sql.Tx) error {
-		_, err := tx.Exec("UPDATE backtests SET status = 'canceled', ended_at = ?, holder = NULL, held_until = 0 WHERE id = ? AND status IN ('queued', 'running')",
+		_, err := tx.Exec("UPDATE backtests SET status = 'canceled', ended_at = ?, holder = NULL, held_until = 0 WHERE id = ? "+
+			"AND status IN ('queued', 'running')",
 			time.Now().UnixMilli(), id[:])
 		return err
 	})
@@ -94,7 +97,8 @@ func (s *Store) BacktestFlips(ctx context.Context, id spend.ID, behind, limit in
 // LeaseBacktest implements audit.Backtests.
 func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (taken *audit.Backtest, err error) {
 	var open int
-	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')").Scan(&open); err != nil || open == 0 {
+	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM backtests WHERE status IN ('queued', 'running')").Scan(&open); err != nil ||
+		open == 0 {
 		return nil, orUnavailable("cannot look for backtests", err)
 	}
 	err = s.write(ctx, "cannot take a backtest", func(tx *sql.Tx) error {
@@ -103,7 +107,8 @@ func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.D
 				started_at = coalesce(started_at, ?3), checks = 0, reached_ms = NULL
 			WHERE id = (SELECT id FROM backtests WHERE status IN ('queued', 'running') ORDER BY id LIMIT 1) AND held_until <= ?3
 				AND NOT EXISTS (SELECT 1 FROM backtests WHERE status = 'running' AND held_until > ?3)
-			RETURNING id, policy_id, version, from_ms, to_ms, recorded, key_id, principal, status, created_at, started_at, ended_at, attempts, checks, reached_ms,
+			RETURNING id, policy_id, version, from_ms, to_ms, recorded, key_id, principal, status, created_at, started_at, ended_at, attempts,
+			checks, reached_ms,
 				error, rules, report`, holder[:], now.Add(lease).UnixMilli(), now.UnixMilli()))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -161,7 +166,8 @@ func changed(result sql.Result, err error) error {
 func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.BacktestEnd) error {
 	return s.write(ctx, "cannot end a backtest", func(tx *sql.Tx) error {
 		now := time.Now().UnixMilli()
-		return changed(tx.Exec("UPDATE backtests SET status = ?, error = ?, report = ?, checks = ?, ended_at = ?, holder = NULL, held_until = 0"+heldBacktest,
+		return changed(tx.Exec("UPDATE backtests SET status = ?, error = ?, report = ?, checks = ?, ended_at = ?, holder = NULL, held_until = 0"+
+			heldBacktest,
 			string(end.Status), end.Error, end.Report, end.Checks, now, id[:], holder[:], now))
 	})
 }
@@ -169,7 +175,8 @@ func (s *Store) EndBacktest(ctx context.Context, holder, id spend.ID, end audit.
 // ReleaseBacktest implements audit.Backtests.
 func (s *Store) ReleaseBacktest(ctx context.Context, holder spend.ID) error {
 	return s.write(ctx, "cannot release a backtest", func(tx *sql.Tx) error {
-		_, err := tx.Exec("UPDATE backtests SET holder = NULL, held_until = 0, attempts = attempts - 1 WHERE holder = ? AND status = 'running'", holder[:])
+		_, err := tx.Exec("UPDATE backtests SET holder = NULL, held_until = 0, attempts = attempts - 1 WHERE holder = ? AND status = 'running'",
+			holder[:])
 		return err
 	})
 }

@@ -131,7 +131,8 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 // CountersMet implements audit.Budgets.
 func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
 	return collect(ctx, s.reader, "cannot read whose counters are met", scanID,
-		"SELECT counter_id FROM budget_principals WHERE counter_id IN ("+marks(len(counters))+") AND principal = ?", append(idArgs(counters), principal)...)
+		"SELECT counter_id FROM budget_principals WHERE counter_id IN ("+marks(len(counters))+") AND principal = ?",
+		append(idArgs(counters), principal)...)
 }
 
 // ListCounters implements audit.Budgets.

@@ -27,7 +27,8 @@ func record(tx *sql.Tx, c audit.Change) error {
 }
 
 // readChangeColumns are those of scanChange.
-const readChangeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''),
+const readChangeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''),
+	coalesce(credential, ''),
 	coalesce(request_id, ''), coalesce(address, ''), at, details, hash, head`
 
 // Changes implements audit.Changes.

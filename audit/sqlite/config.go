@@ -44,7 +44,9 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 
 // createPolicy adds a version, whatever the one before asks of people; forced is nil
 // unless an admin makes it against that.
-func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time) (*audit.Policy, error) {
+func createPolicy(
+	tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudgets, forced *audit.Forcing, now time.Time,
+) (*audit.Policy, error) {
 	stored := *p
 	stored.Forced = forced != nil
 	generation, err := raise(tx)
@@ -64,7 +66,8 @@ func createPolicy(tx *sql.Tx, by audit.Actor, p *audit.Policy, b audit.NewBudget
 	if stored.Budgets, err = countSince(tx, &stored, b); err != nil {
 		return nil, err
 	}
-	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation, budgets, redeem, changes)
+	_, err = tx.Exec(`INSERT INTO policies (policy_id, version, name, description, rules, metadata, created_at, updated_at, generation,
+		budgets, redeem, changes)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.PolicyID, stored.Version, p.Name, p.Description, p.Rules, p.Metadata,
 		created.Int64, now.UnixMilli(), generation, orNull(audit.BudgetsText(stored.Budgets)), orNull(p.Redeem.Text()), orNull(p.Changes))
 	if err != nil {
@@ -195,6 +198,7 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
-	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string], "SELECT policy_id FROM policies WHERE generation > ?1 UNION SELECT policy_id FROM drafts WHERE generation > ?1", since)
+	changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],
+		"SELECT policy_id FROM policies WHERE generation > ?1 UNION SELECT policy_id FROM drafts WHERE generation > ?1", since)
 	return changes, err
 }

@@ -43,7 +43,8 @@ func recordDraft(tx *sql.Tx, d *audit.Draft, kind audit.ChangeKind, by audit.Act
 	}
 	d.MadeAt, d.Author = fromMilli(now.UnixMilli()), by
 	_, err = tx.Exec("INSERT INTO drafts ("+draftColumns+") VALUES ("+marks(10)+")",
-		d.PolicyID, d.Generation, d.BaseVersion, d.Name, d.Description, d.Rules, d.Metadata, now.UnixMilli(), orNull(d.Redeem.Text()), orNull(d.Changes))
+		d.PolicyID, d.Generation, d.BaseVersion, d.Name, d.Description, d.Rules, d.Metadata, now.UnixMilli(), orNull(d.Redeem.Text()),
+		orNull(d.Changes))
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,8 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 			return err
 		}
 		made, err = createPolicy(tx, by, &audit.Policy{
-			PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem, Changes: d.Changes, Note: p.Note,
+			PolicyID: p.PolicyID, Name: d.Name, Description: d.Description, Rules: d.Rules, Metadata: d.Metadata, Redeem: d.Redeem,
+			Changes: d.Changes, Note: p.Note,
 		}, p.Budgets, forced, now)
 		return err
 	})
@@ -98,13 +100,15 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	return made, nil
 }
 
-const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem, coalesce(d.changes, ''), c.hash,
+const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d.description, d.rules, d.metadata, d.made_at, d.redeem,
+	coalesce(d.changes, ''), c.hash,
 	coalesce(c.key_id, ''), coalesce(c.principal, ''), coalesce(c.credential, ''), coalesce(c.details ->> 'note', '')
 	FROM drafts AS d JOIN changes AS c ON c.seq = d.generation WHERE d.policy_id = ? ORDER BY d.generation DESC LIMIT 1`
 
 // readDraft reads selectDraft. It fails with sql.ErrNoRows when the draft has ended, too.
 func readDraft(row scanner) (d audit.Draft, err error) {
-	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt), parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, blob(d.Hash[:]),
+	err = row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, (*millis)(&d.MadeAt),
+		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, blob(d.Hash[:]),
 		&d.Author.KeyID, &d.Author.Principal, &d.Author.Credential, &d.Note)
 	if err == nil && d.Rules == audit.DraftEnded {
 		err = sql.ErrNoRows
@@ -145,7 +149,8 @@ func judgeDraft(tx *sql.Tx, t *audit.DraftTake) (taken audit.DraftTaken, err err
 	if t.Looks {
 		sure := audit.FirstID(at - audit.SurePassMS)
 		err = tx.QueryRow(`SELECT check_id FROM draft_passes AS p WHERE draft = ?1 AND fingerprint = ?2 AND until_ms > ?3
-			AND (check_id < ?4 OR EXISTS (SELECT 1 FROM checks AS c WHERE c.check_id = p.check_id))`, t.Draft, t.Fingerprint[:], at, sure[:]).Scan(blob(taken.Repeats[:]))
+			AND (check_id < ?4 OR EXISTS (SELECT 1 FROM checks AS c WHERE c.check_id = p.check_id))`, t.Draft, t.Fingerprint[:], at, sure[:]).
+			Scan(blob(taken.Repeats[:]))
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return taken, err
 		}
@@ -198,7 +203,8 @@ func takeDraft(tx *sql.Tx, draft int64, c *spend.Charge) error {
 		return err
 	}
 	u = u.Plus(c)
-	_, err = tx.Exec("INSERT OR REPLACE INTO draft_counters (draft, counter_id, start_ms, end_ms, used, count) VALUES (?, ?, ?, nullif(?, 0), ?, ?)",
+	_, err = tx.Exec("INSERT OR REPLACE INTO draft_counters (draft, counter_id, start_ms, end_ms, used, count) "+
+		"VALUES (?, ?, ?, nullif(?, 0), ?, ?)",
 		draft, c.Counter.ID[:], c.Counter.StartMS, c.EndMS, u.Used.String(), u.Count)
 	return err
 }
@@ -207,6 +213,7 @@ func takeDraft(tx *sql.Tx, draft int64, c *spend.Charge) error {
 func (s *Store) Shadowed(ctx context.Context, q audit.ShadowQuery) ([]*spend.Check, error) {
 	low, before := audit.FirstID(q.Since.UnixMilli()), cmp.Or(q.Before, audit.MaxID())
 	return collect(ctx, s.reader, "cannot read what a draft judged", scanCheck, "SELECT "+checkColumns()+
-		" FROM checks WHERE policy_id = ? AND check_id >= ? AND check_id < ? AND shadow IS NOT NULL AND shadow ->> 'draft' = ? ORDER BY check_id DESC LIMIT ?",
+		" FROM checks WHERE policy_id = ? AND check_id >= ? AND check_id < ? AND shadow IS NOT NULL AND shadow ->> 'draft' = ? "+
+		"ORDER BY check_id DESC LIMIT ?",
 		q.PolicyID, low[:], before[:], q.Draft, q.Limit)
 }

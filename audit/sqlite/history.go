@@ -41,7 +41,8 @@ func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) ([]*spen
 
 func historyOutcomes(ctx context.Context, from querier, first, last spend.ID) ([]*spend.Outcome, error) {
 	return collect(ctx, from, "cannot read the history of outcomes", scanOutcome, "SELECT "+outcomeColumns()+` FROM outcomes
-		WHERE check_id >= ? AND check_id <= ? AND (release = 'done' OR excess = 'exceeded' OR number > 1) ORDER BY check_id, number`, first[:], last[:])
+		WHERE check_id >= ? AND check_id <= ? AND (release = 'done' OR excess = 'exceeded' OR number > 1) ORDER BY check_id, number`, first[:],
+		last[:])
 }
 
 // ArchivedDays implements audit.History: an embedded store archives nothing.

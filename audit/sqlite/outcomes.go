@@ -39,14 +39,16 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome) error {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 			continue
 		}
-		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18
+		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+			?14, ?15, ?16, ?17, ?18
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
 				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
 					ELSE EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5 - 1 AND CASE ?7
 						WHEN 'redeemed' THEN false
 						WHEN 'in_doubt' THEN status = 'redeemed'
 						ELSE number = ?6 - 1 AND (?6 = 1 OR ?16) END) END`,
-			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release), orNull(string(o.Excess)), amount,
+			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
+			orNull(string(o.Excess)), amount,
 			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay), hashOrNull(o.Once))
 		if err != nil {
 			return err
@@ -89,8 +91,10 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 // scanOutcome reads outcomeColumns.
 func scanOutcome(row scanner) (*spend.Outcome, error) {
 	o := new(spend.Outcome)
-	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status), (*string)(&o.Release),
-		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID, &o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]))
+	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status),
+		(*string)(&o.Release),
+		(*text)(&o.Excess), amountOrNull(&o.Amount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID,
+		&o.MayRelease, blob(o.Replay[:]), blob(o.Once[:]))
 	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}

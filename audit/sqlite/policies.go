@@ -9,7 +9,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets, redeem, coalesce(changes, '')"
+const policyColumns = "policy_id, version, name, description, rules, metadata, created_at, updated_at, budgets, redeem, " +
+	"coalesce(changes, '')"
 
 // Policy implements audit.Policies.
 func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audit.Policy, error) {
@@ -34,7 +35,8 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 	var w where
 	w.within(audit.Bounds{PolicyIDs: q.PolicyIDs})
 	// Each has one version 1.
-	if page.Total, err = one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...); err != nil {
+	if page.Total, err = one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text,
+		w.args...); err != nil {
 		return page, err
 	}
 	w.and("policy_id > ?", q.After)
@@ -46,7 +48,8 @@ func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page aud
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	page.Total, err = one(ctx, s.reader, doing, scalar[int64], "SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", q.PolicyID)
+	page.Total, err = one(ctx, s.reader, doing, scalar[int64],
+		"SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", q.PolicyID)
 	if err != nil {
 		return page, err
 	}
@@ -66,13 +69,16 @@ func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page 
 }
 
 // readPolicies reads the first policies that a query selects, in an order.
-func (s *Store) readPolicies(ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any) (err error) {
+func (s *Store) readPolicies(
+	ctx context.Context, doing string, page *audit.PolicyPage, limit int, order, selected string, args ...any,
+) (err error) {
 	const size = "(octet_length(rules) + octet_length(metadata))"
 	found := 0
 	page.Policies, err = collect(ctx, s.reader, doing, func(row scanner) (audit.Policy, error) {
 		return scanPolicyAnd(row, &found)
 	}, "SELECT "+policyColumns+", found FROM (SELECT policies.*, count(*) OVER () AS found, sum("+size+") OVER (ORDER BY "+order+") - "+size+
-		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+") AS selected USING (policy_id, version)) AS sized"+
+		" AS earlier FROM policies JOIN ("+selected+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit+1)+
+		") AS selected USING (policy_id, version)) AS sized"+
 		" WHERE earlier < "+strconv.Itoa(audit.MaxPageBytes)+" ORDER BY "+order+" LIMIT "+strconv.Itoa(limit), args...)
 	page.More = len(page.Policies) < found
 	return err

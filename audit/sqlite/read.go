@@ -22,7 +22,9 @@ type querier interface {
 }
 
 // collect reads all rows of a query.
-func collect[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+func collect[T any](
+	ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any,
+) ([]T, error) {
 	rows, err := from.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, unavailable(doing, err)

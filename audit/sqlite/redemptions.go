@@ -52,7 +52,8 @@ func (s *Store) RedeemedUnder(ctx context.Context, once spend.Hash) (spend.ID, e
 // Doubts implements audit.Redemptions.
 func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
 	const doing = "cannot look for redeemed checks without an outcome"
-	d.Due, err = collect(ctx, s.reader, doing, scanID, "SELECT check_id FROM redemptions_open WHERE doubted_at IS NULL AND redeemed_at <= ? ORDER BY redeemed_at LIMIT ?",
+	d.Due, err = collect(ctx, s.reader, doing, scanID,
+		"SELECT check_id FROM redemptions_open WHERE doubted_at IS NULL AND redeemed_at <= ? ORDER BY redeemed_at LIMIT ?",
 		time.Now().Add(-spend.DoubtAfter).UnixMilli(), limit)
 	if err != nil {
 		return d, err

@@ -93,7 +93,8 @@ func storable(check spend.ID, texts ...string) error {
 func scanCheck(row scanner) (*spend.Check, error) {
 	c, format := new(spend.Check), 0
 	a, d := &c.Action, &c.Decision
-	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS), &d.PolicyVersion, &c.LatencyMS, &format,
+	err := row.Scan(blob(c.ID[:]), blob(c.Fence.Node[:]), blob(c.Fence.Epoch[:]), (*integer)(&c.Pass.ClaimedMS), (*integer)(&c.Pass.UntilMS),
+		&d.PolicyVersion, &c.LatencyMS, &format,
 		parsed(func(text string) error {
 			a.Type, _ = spend.ParseActionType(text) // null is Unspecified
 			return nil
@@ -124,7 +125,9 @@ func parseMetadata(text string) (m spend.Metadata, err error) {
 
 // scanViolation reads violationColumns.
 func scanViolation(row scanner) (v audit.Violation, err error) {
-	err = row.Scan(blob(v.ID[:]), &v.AgentID, &v.PolicyID, &v.PolicyVersion, known(&v.ActionType, spend.ParseActionType), parse(&v.Amount, spend.ParseAmount),
-		&v.Currency, &v.Counterparty, known(&v.Effect, spend.ParseEffect), &v.RuleID, &v.RuleDescription, known(&v.Confidence, spend.ParseConfidence), &v.LatencyMS)
+	err = row.Scan(blob(v.ID[:]), &v.AgentID, &v.PolicyID, &v.PolicyVersion, known(&v.ActionType, spend.ParseActionType),
+		parse(&v.Amount, spend.ParseAmount),
+		&v.Currency, &v.Counterparty, known(&v.Effect, spend.ParseEffect), &v.RuleID, &v.RuleDescription,
+		known(&v.Confidence, spend.ParseConfidence), &v.LatencyMS)
 	return v, err
 }

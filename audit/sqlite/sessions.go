@@ -32,8 +32,10 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 		if _, err := tx.Exec(endSessions+"principal = ?2 AND grants <> ?3", now, n.Grants.Principal, grants); err != nil {
 			return err
 		}
-		_, err := tx.Exec(`INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms, created_at, last_used_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, n.ID[:], n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session, n.Grants.Principal,
+		_, err := tx.Exec(`INSERT INTO sessions (id, token_hash, issuer, subject, provider_sid, principal, name, email, grants, idle_ms,
+			created_at, last_used_at, expires_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, n.ID[:], n.TokenHash[:], n.Subject.Issuer, n.Subject.Subject, n.Subject.Session,
+			n.Grants.Principal,
 			n.Name, n.Email, grants, n.Idle.Milliseconds(), now, now, now+n.For.Milliseconds())
 		return err
 	})
@@ -42,7 +44,8 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 // UseSession implements audit.Sessions.
 func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Session, error) {
 	now := time.Now().UnixMilli()
-	found, err := one(ctx, s.reader, "cannot read a session", scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE token_hash = ?2 AND "+inForce, now, token[:])
+	found, err := one(ctx, s.reader, "cannot read a session", scanSession, "SELECT "+sessionColumns+
+		" FROM sessions WHERE token_hash = ?2 AND "+inForce, now, token[:])
 	if err != nil || found.LastUsedAt.UnixMilli() > now-audit.SessionNoted.Milliseconds() {
 		return orNil(found, err)
 	}
@@ -56,7 +59,8 @@ func (s *Store) UseSession(ctx context.Context, token spend.Hash) (*audit.Sessio
 // ListSessions implements audit.Sessions.
 func (s *Store) ListSessions(ctx context.Context, before spend.ID, limit int) (page []audit.Session, more bool, err error) {
 	from := cmp.Or(before, audit.MaxID())
-	page, err = collect(ctx, s.reader, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE id < ?2 AND "+inForce+" ORDER BY id DESC LIMIT ?3",
+	page, err = collect(ctx, s.reader, "cannot list sessions", scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE id < ?2 AND "+
+		inForce+" ORDER BY id DESC LIMIT ?3",
 		time.Now().UnixMilli(), from[:], limit+1)
 	page, more = audit.Cut(page, limit)
 	return page, more, err
@@ -101,7 +105,8 @@ func (s *Store) EndLoggedOut(ctx context.Context, l audit.Logout) (ended int, er
 		if replayed = err == nil && first == 0; err != nil || replayed {
 			return err
 		}
-		ended, err = rows(tx.Exec(endSessions+`issuer = ?2 AND (?3 = '' OR subject = ?3) AND (?4 = '' OR provider_sid = ?4 OR ?3 <> '' AND provider_sid = '')`,
+		ended, err = rows(tx.Exec(endSessions+
+			`issuer = ?2 AND (?3 = '' OR subject = ?3) AND (?4 = '' OR provider_sid = ?4 OR ?3 <> '' AND provider_sid = '')`,
 			time.Now().UnixMilli(), l.Issuer, l.Subject.Subject, l.Session))
 		return err
 	})

@@ -108,12 +108,14 @@ func (s *Snapshot) byID(ctx context.Context, table string, columns []string, for
 func (s *Snapshot) Counters(ctx context.Context, each func(verify.Counter) error) error {
 	return s.stream(ctx, "the counters of budgets", func(row scanner) error {
 		var c verify.Counter
-		err := row.Scan(blob(c.ID[:]), &c.StartMS, &c.BucketMS, (*integer)(&c.EndMS), &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID, &c.Subject)
+		err := row.Scan(blob(c.ID[:]), &c.StartMS, &c.BucketMS, (*integer)(&c.EndMS), &c.Count, &c.Since, &c.Used, &c.PolicyID, &c.RuleID,
+			&c.Subject)
 		if err != nil {
 			return err
 		}
 		return each(c)
-	}, `SELECT counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject FROM budget_counters ORDER BY counter_id, start_ms`)
+	}, `SELECT counter_id, start_ms, bucket_ms, end_ms, count, since, used, policy_id, rule_id, subject FROM budget_counters
+		ORDER BY counter_id, start_ms`)
 }
 
 // Principals implements verify.Evidence. They are sorted here: SQLite has no SHA-256.
@@ -181,7 +183,8 @@ func schemaOf(ctx context.Context, from querier) ([]verify.SchemaObject, error) 
 		o.Definition = strings.TrimSpace(remarks.ReplaceAllString(o.Definition, " "))
 		o.Definition = strings.Join(strings.Fields(o.Definition), " ")
 		return o, err
-	}, "SELECT type || ' ' || name || ' on ' || tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+	}, "SELECT type || ' ' || name || ' on ' || tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL "+
+		"AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
 	slices.SortFunc(all, func(a, b verify.SchemaObject) int { return cmp.Compare(a.Name, b.Name) })
 	return all, err
 }

@@ -17,7 +17,8 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 		var deadline *int64
 		var asked, owner *string
 		c := spend.Check{}
-		err := row.Scan(blob(a.ID[:]), &a.Made, (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), &a.PolicyID, &a.AgentID, &a.Principal, blob(a.UsedBy[:]), &deadline, &asked, &owner)
+		err := row.Scan(blob(a.ID[:]), &a.Made, (*millis)(&a.CreatedAt), (*millis)(&a.ExpiresAt), &a.PolicyID, &a.AgentID, &a.Principal,
+			blob(a.UsedBy[:]), &deadline, &asked, &owner)
 		if err != nil {
 			return err
 		}
@@ -34,7 +35,8 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.Approval) err
 			a.Deadline = new(fromMilli(*deadline))
 		}
 		return each(a)
-	}, `SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, a.created_at, a.expires_at, coalesce(a.policy_id, ''), coalesce(a.agent_id, ''), coalesce(a.principal, ''),
+	}, `SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, a.created_at, a.expires_at, coalesce(a.policy_id, ''),
+		coalesce(a.agent_id, ''), coalesce(a.principal, ''),
 			u.check_id, d.at, c.approval, c.owner
 		FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id
 		LEFT JOIN approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) LEFT JOIN checks AS c ON c.check_id = a.id ORDER BY 1`)
@@ -81,13 +83,18 @@ func typesOf(source audit.EventSource) string {
 const strayEvents = `WITH due (source, type, policy_id, agent_id) AS (
 		SELECT id, 'violation.recorded', policy_id, agent_id FROM violations
 		UNION ALL SELECT id, 'approval.requested', policy_id, agent_id FROM approvals
-		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
-		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt' ELSE 'outcome.reported' END,
+		UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id FROM approval_uses AS u
+		JOIN approvals AS a ON a.id = u.approval_id
+		UNION ALL SELECT o.outcome_id, CASE o.status WHEN 'redeemed' THEN 'check.redeemed' WHEN 'in_doubt' THEN 'check.in_doubt'
+		ELSE 'outcome.reported' END,
 			k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id
-		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
-		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id FROM outcomes AS o JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
+		UNION ALL SELECT o.outcome_id, 'outcome.release_pending', k.policy_id, k.agent_id FROM outcomes AS o
+		JOIN checks AS k ON k.check_id = o.check_id WHERE o.release = 'pending'
+		UNION ALL SELECT o.outcome_id, 'outcome.exceeded', k.policy_id, k.agent_id FROM outcomes AS o
+		JOIN checks AS k ON k.check_id = o.check_id WHERE o.excess <> 'unapproved'
 		UNION ALL SELECT id, 'budget.exhausted', policy_id, agent_id FROM budget_exhaustions
-		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'), iif(kind LIKE 'policy.%', subject, NULL), NULL
+		UNION ALL SELECT unhex(format('%032x', seq)), iif(kind LIKE 'policy.%', kind, 'key.changed'),
+		iif(kind LIKE 'policy.%', subject, NULL), NULL
 			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'key.created', 'key.changed')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')

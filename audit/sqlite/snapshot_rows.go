@@ -138,12 +138,14 @@ func encodable(value any) any {
 // Rows implements verify.Evidence.
 func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) error) error {
 	fields := chain.CheckFields()
-	return s.encoded(ctx, "checks", chain.CheckColumns(), formsOf(fields[:]), "WHERE check_id BETWEEN ? AND ? ORDER BY check_id", each, r.Low[:], r.High[:])
+	return s.encoded(ctx, "checks", chain.CheckColumns(), formsOf(fields[:]), "WHERE check_id BETWEEN ? AND ? ORDER BY check_id", each,
+		r.Low[:], r.High[:])
 }
 
 // Violations implements verify.Evidence.
 func (s *Snapshot) Violations(ctx context.Context, r verify.Range, each func([]byte) error) error {
-	return s.encoded(ctx, "violations", chain.ViolationColumns(), formsOf(chain.ViolationFields()), "WHERE id BETWEEN ? AND ? ORDER BY id", each, r.Low[:], r.High[:])
+	return s.encoded(ctx, "violations", chain.ViolationColumns(), formsOf(chain.ViolationFields()), "WHERE id BETWEEN ? AND ? ORDER BY id",
+		each, r.Low[:], r.High[:])
 }
 
 // Outcomes implements verify.Evidence.

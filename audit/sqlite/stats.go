@@ -21,7 +21,8 @@ const (
 // CountChecks implements audit.Store.
 func (s *Store) CountChecks(ctx context.Context) error {
 	for {
-		waiting, err := one(ctx, s.reader, "cannot count checks", scalar[bool], "SELECT EXISTS (SELECT 1 FROM checks WHERE rowid > ("+selectCounted+"))")
+		waiting, err := one(ctx, s.reader, "cannot count checks", scalar[bool], "SELECT EXISTS (SELECT 1 FROM checks WHERE rowid > ("+
+			selectCounted+"))")
 		if err != nil || !waiting {
 			return err
 		}
@@ -77,7 +78,8 @@ func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.Ch
 	w := where{text: " WHERE check_id >= ? AND check_id < ?", args: []any{low[:], end[:]}}
 	tally := make(audit.Tally)
 	if q.OneByOne() {
-		examined, err := one(ctx, tx, doing, scalar[int], "SELECT count(*) FROM (SELECT 1 FROM checks"+w.text+" LIMIT ?)", append(w.args, q.Examine+1)...)
+		examined, err := one(ctx, tx, doing, scalar[int], "SELECT count(*) FROM (SELECT 1 FROM checks"+w.text+" LIMIT ?)",
+			append(w.args, q.Examine+1)...)
 		if err != nil {
 			return nil, err
 		}

@@ -163,8 +163,10 @@ func makeImmutable(tx *sql.Tx) error {
 		"violations":         "id = NEW.id OR rowid = NEW.rowid",
 	} {
 		refuse := " ON " + table + " BEGIN SELECT RAISE(ABORT, '" + table + " are immutable'); END;"
-		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + "CREATE TRIGGER " + table + "_delete BEFORE DELETE" + refuse +
-			"CREATE TRIGGER " + table + "_replace BEFORE INSERT" + strings.Replace(refuse, " BEGIN", " WHEN EXISTS (SELECT 1 FROM "+table+" WHERE "+same+") BEGIN", 1))
+		_, err := tx.Exec("CREATE TRIGGER " + table + "_update BEFORE UPDATE" + refuse + "CREATE TRIGGER " + table + "_delete BEFORE DELETE" +
+			refuse +
+			"CREATE TRIGGER " + table + "_replace BEFORE INSERT" + strings.Replace(refuse, " BEGIN", " WHEN EXISTS (SELECT 1 FROM "+table+" WHERE "+
+			same+") BEGIN", 1))
 		if err != nil {
 			return err
 		}

@@ -174,10 +174,14 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision"
 
 // LivePasses implements audit.Trail.
-func (s *Store) LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error) {
+func (s *Store) LivePasses(
+	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+) (map[spend.Hash]audit.LivePass, error) {
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
 		"SELECT "+passColumns+" FROM checks AS c WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+` AND (decision = 'allow' OR ? AND decision = 'escalate' OR ?) ORDER BY check_id`, append(hashArgs(fingerprints), nowMS, upTo >= spend.Escalate, upTo >= spend.Block)...)
+			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+
+			` AND (decision = 'allow' OR ? AND decision = 'escalate' OR ?) ORDER BY check_id`,
+		append(hashArgs(fingerprints), nowMS, upTo >= spend.Escalate, upTo >= spend.Block)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
@@ -215,7 +219,8 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 		w.and("decision = ?", q.Effect.String())
 	}
 	w.within(q.Bounds)
-	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.text, w.args...); err != nil {
+	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.text,
+		w.args...); err != nil {
 		return page, err
 	}
 	if !q.Before.IsZero() {

@@ -31,12 +31,14 @@ func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webh
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO webhooks (id, url, event_types, active, secret_sha256, created_at, generation) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		_, err = tx.Exec("INSERT INTO webhooks (id, url, event_types, active, secret_sha256, created_at, generation) "+
+			"VALUES (?, ?, ?, ?, ?, ?, ?)",
 			w.ID[:], w.URL, audit.EventTypesText(w.EventTypes), w.Active, stored.SecretSum[:], w.CreatedAt.UnixMilli(), generation)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO webhook_states (webhook_id, secret, cursor, resume_at) VALUES (?, ?, ?, ?)", w.ID[:], string(secret), cursor, time.Now().UnixMilli())
+		_, err = tx.Exec("INSERT INTO webhook_states (webhook_id, secret, cursor, resume_at) VALUES (?, ?, ?, ?)", w.ID[:], string(secret),
+			cursor, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -123,9 +125,12 @@ func webhookTargets(w *audit.Webhook) []any {
 }
 
 // LeaseWebhooks implements audit.Webhooks.
-func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration) (leases audit.WebhookLeases, err error) {
+func (s *Store) LeaseWebhooks(
+	ctx context.Context, holder spend.ID, serving []spend.ID, lease time.Duration,
+) (leases audit.WebhookLeases, err error) {
 	const doing = "cannot take webhooks"
-	err = s.reader.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").Scan(&leases.Active, &leases.Disabled)
+	err = s.reader.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE active), count(*) FILTER (WHERE NOT active) FROM webhooks").
+		Scan(&leases.Active, &leases.Disabled)
 	if err != nil {
 		return leases, unavailable(doing, err)
 	}
@@ -135,7 +140,8 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 		return leases, err
 	}
 	leases.Waiting, err = one(ctx, s.reader, doing, scalar[int],
-		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) LIMIT ?)", audit.MaxWaiting)
+		"SELECT count(*) FROM (SELECT 1 FROM webhook_retries WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) LIMIT ?)",
+		audit.MaxWaiting)
 	if err != nil {
 		return leases, err
 	}
@@ -154,7 +160,9 @@ func (s *Store) LeaseWebhooks(ctx context.Context, holder spend.ID, serving []sp
 }
 
 // HoldWebhook implements audit.Webhooks.
-func (s *Store) HoldWebhook(ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration) (*audit.WebhookTask, error) {
+func (s *Store) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (*audit.WebhookTask, error) {
 	var t audit.WebhookTask
 	err := s.write(ctx, "cannot hold a webhook", func(tx *sql.Tx) error {
 		now := time.Now()
@@ -186,10 +194,12 @@ func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err 
 	if previousUntil.UnixMilli() > now.UnixMilli() {
 		t.Secrets = append(t.Secrets, audit.Secret(previous))
 	}
-	t.Retries, err = collect(context.Background(), tx, "cannot read what is to be tried again", func(row scanner) (r audit.WebhookRetry, err error) {
-		err = row.Scan(&r.Sequence, &r.Attempts, (*millis)(&r.DueAt))
-		return r, err
-	}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at, sequence LIMIT ?", id[:], audit.MaxInFlight)
+	t.Retries, err = collect(context.Background(), tx, "cannot read what is to be tried again",
+		func(row scanner) (r audit.WebhookRetry, err error) {
+			err = row.Scan(&r.Sequence, &r.Attempts, (*millis)(&r.DueAt))
+			return r, err
+		}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? ORDER BY due_at, sequence LIMIT ?", id[:],
+		audit.MaxInFlight)
 	return t, err
 }
 
@@ -206,7 +216,8 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 		if r.RetryIn > 0 {
 			next = now.Add(r.RetryIn).UnixMilli()
 		}
-		_, err = tx.Exec("INSERT INTO webhook_deliveries ("+deliveryColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", r.ID[:], r.WebhookID[:], r.Sequence, r.EventID[:],
+		_, err = tx.Exec("INSERT INTO webhook_deliveries ("+deliveryColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", r.ID[:], r.WebhookID[:],
+			r.Sequence, r.EventID[:],
 			string(r.EventType), r.Attempt, r.Duration.Milliseconds(), r.StatusCode, r.Error, next)
 		if err != nil {
 			return err
@@ -231,14 +242,16 @@ func (s *Store) RecordDelivery(ctx context.Context, holder spend.ID, r audit.Del
 func noteRetry(tx *sql.Tx, r *audit.DeliveryResult, next any) (err error) {
 	switch {
 	case r.Retry == nil && next != nil:
-		_, err = tx.Exec("INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		_, err = tx.Exec("INSERT INTO webhook_retries (webhook_id, sequence, attempts, since, due_at) VALUES (?, ?, ?, ?, ?) "+
+			"ON CONFLICT DO NOTHING",
 			r.WebhookID[:], r.Sequence, r.Attempt, r.EventAt.UnixMilli(), next)
 	case r.Retry == nil:
 	case next != nil:
 		_, err = tx.Exec("UPDATE webhook_retries SET attempts = ?, due_at = ? WHERE webhook_id = ? AND sequence = ? AND due_at = ?",
 			r.Attempt, next, r.WebhookID[:], r.Sequence, r.Retry.DueAt.UnixMilli())
 	default:
-		_, err = tx.Exec("DELETE FROM webhook_retries WHERE webhook_id = ? AND sequence = ? AND due_at = ?", r.WebhookID[:], r.Sequence, r.Retry.DueAt.UnixMilli())
+		_, err = tx.Exec("DELETE FROM webhook_retries WHERE webhook_id = ? AND sequence = ? AND due_at = ?", r.WebhookID[:], r.Sequence,
+			r.Retry.DueAt.UnixMilli())
 	}
 	return err
 }
@@ -269,7 +282,8 @@ func (s *Store) Deliveries(ctx context.Context, q audit.DeliveryQuery) (page []a
 
 func scanDelivery(row scanner) (d audit.Delivery, err error) {
 	var ms int64
-	err = row.Scan(blob(d.ID[:]), blob(d.WebhookID[:]), &d.Sequence, blob(d.EventID[:]), &d.EventType, &d.Attempt, &ms, &d.StatusCode, &d.Error, (*millis)(&d.NextAt))
+	err = row.Scan(blob(d.ID[:]), blob(d.WebhookID[:]), &d.Sequence, blob(d.EventID[:]), &d.EventType, &d.Attempt, &ms, &d.StatusCode,
+		&d.Error, (*millis)(&d.NextAt))
 	d.Duration = time.Duration(ms) * time.Millisecond
 	return d, err
 }
@@ -278,7 +292,8 @@ func scanDelivery(row scanner) (d audit.Delivery, err error) {
 func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.ID) (*audit.Delivery, error) {
 	var d audit.Delivery
 	err := s.write(ctx, "cannot replay a delivery", func(tx *sql.Tx) (err error) {
-		d, err = scanDelivery(tx.QueryRow("SELECT "+deliveryColumns+" FROM webhook_deliveries WHERE id = ? AND webhook_id IN (SELECT id FROM webhooks WHERE id = ?)", deliveryID[:], webhookID[:]))
+		d, err = scanDelivery(tx.QueryRow("SELECT "+deliveryColumns+
+			" FROM webhook_deliveries WHERE id = ? AND webhook_id IN (SELECT id FROM webhooks WHERE id = ?)", deliveryID[:], webhookID[:]))
 		if err != nil {
 			return err
 		}
@@ -293,7 +308,8 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 func (s *Store) RetryWebhook(ctx context.Context, id spend.ID) (waiting int, err error) {
 	err = s.write(ctx, "cannot have a webhook tried", func(tx *sql.Tx) error {
 		now := time.Now().UnixMilli()
-		_, err := scanID(tx.QueryRow("UPDATE webhook_states SET failures = 0, resume_at = min(resume_at, ?) WHERE webhook_id = ? RETURNING webhook_id", now, id[:]))
+		_, err := scanID(tx.QueryRow(
+			"UPDATE webhook_states SET failures = 0, resume_at = min(resume_at, ?) WHERE webhook_id = ? RETURNING webhook_id", now, id[:]))
 		if err != nil {
 			return err
 		}

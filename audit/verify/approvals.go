@@ -114,7 +114,8 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 		if intact {
 			a := Approval{
 				ExpiresAt: time.Time{}.Add(c.Approval.Expires), UseWithinMS: c.Approval.UseWithin.Milliseconds(), Required: int64(c.Approval.Required),
-				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID, Principal: c.PrincipalName(), Owner: c.Owner,
+				ByGroups: c.Approval.From != nil, ActionHash: c.Approval.ActionHash, PolicyID: c.Action.PolicyID, AgentID: c.Action.AgentID,
+				Principal: c.PrincipalName(), Owner: c.Owner,
 			}
 			asked = asking{a.terms(), c.KeyID, c.Approval, PolicyVersion{c.Action.PolicyID, c.Decision.PolicyVersion}}
 		}
@@ -236,7 +237,8 @@ func (v *verifier) approval(a *Approval) {
 	case asked && said.terms != a.terms():
 		v.tally.find(Altered, approvalName(a.ID), "its check asks for something else")
 	case a.CreatedAt.Sub(a.ID.Time()).Abs() > lateCommit:
-		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt), stamp(a.ID.Time()))
+		v.tally.find(Altered, approvalName(a.ID), "it was made at %s, and its check at %s, or a clock was off", stamp(a.CreatedAt),
+			stamp(a.ID.Time()))
 	}
 	r := v.rule(a, said, rulings)
 	v.uses(a, uses, r)
@@ -342,7 +344,8 @@ func (v *verifier) uses(a *Approval, uses []use, r ruled) {
 		case r.ended != "":
 			v.tally.find(Inserted, name, "%s was allowed with it, and it is %s", used, r.ended)
 		case at.Before(r.approvedAt.Add(-lateCommit)), at.After(r.useBy(a).Add(lateCommit)):
-			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s", used, stamp(r.approvedAt), stamp(r.useBy(a)))
+			v.tally.find(Inserted, name, "%s was allowed with it, and it was approved at %s, for use by %s", used, stamp(r.approvedAt),
+				stamp(r.useBy(a)))
 		}
 	}
 }

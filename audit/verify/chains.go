@@ -122,8 +122,9 @@ func (w *chainWalk) late(seq int64, entries []chain.Entry) {
 		if !w.all.Holds(e.ID) {
 			continue
 		}
-		w.tally.find(kind, entryName(e.ID), "it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
-			"its commit was held up that long, or its node's clock was behind", stamp(lacking), batchName(w.chainID, seq))
+		w.tally.find(kind, entryName(e.ID),
+			"it is older than the checkpoint of %s, which does not have %s that lists it: it was inserted afterwards, "+
+				"its commit was held up that long, or its node's clock was behind", stamp(lacking), batchName(w.chainID, seq))
 	}
 }
 

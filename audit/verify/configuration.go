@@ -14,7 +14,10 @@ import (
 // configuration compares all policies and keys with the chain of changes,
 // whatever the range: there are few.
 func (v *verifier) configuration(ctx context.Context) error {
-	w := changeWalk{verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded), webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets), reviews: newReviews()}
+	w := changeWalk{
+		verifier: v, policies: make(map[PolicyVersion]recorded), drafts: make(map[int64]draftRecord), keys: make(map[string]recorded),
+		webhooks: make(map[string]recorded), previous: []spend.Hash{{}}, budgets: make(map[string]versionBudgets), reviews: newReviews(),
+	}
 	if err := v.o.Evidence.Changes(ctx, w.change); err != nil {
 		return err
 	}

@@ -105,21 +105,25 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	}
 	v.tally.counters++
 	if day, unread := v.tally.unreadIn(c.StartMS, end); unread {
-		v.tally.find(Unchecked, counterName(stored), "it holds %s of %d checks%s, and the archive of %s is not at hand, or not as it was", c.Used, c.Count, windowText(c.StartMS, end), day)
+		v.tally.find(Unchecked, counterName(stored), "it holds %s of %d checks%s, and the archive of %s is not at hand, or not as it was", c.Used,
+			c.Count, windowText(c.StartMS, end), day)
 		return
 	}
 	used, err := spend.ParseTotal(c.Used)
 	switch {
 	case recorded == nil && (err != nil || !used.IsZero() || c.Count != 0):
-		v.tally.find(Inserted, counterName(stored), "it holds %s of %d checks%s, and no recorded check took from it", c.Used, c.Count, windowText(c.StartMS, end))
+		v.tally.find(Inserted, counterName(stored), "it holds %s of %d checks%s, and no recorded check took from it", c.Used, c.Count,
+			windowText(c.StartMS, end))
 	case recorded == nil:
 	case err != nil || used != recorded.used || c.Count != recorded.Count:
 		v.tally.find(Altered, counterName(recorded), "it holds %s of %d checks%s; the recorded checks took %s, %d of them",
 			c.Used, c.Count, windowText(c.StartMS, end), recorded.used, recorded.Count)
 	case counterName(stored) != counterName(recorded) || c.BucketMS != recorded.BucketMS:
-		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored), c.BucketMS, recorded.BucketMS)
+		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored),
+			c.BucketMS, recorded.BucketMS)
 	case recorded.EndMS == 0 && c.EndMS != 0 || c.EndMS != 0 && c.EndMS < recorded.EndMS:
-		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS), stampMS(recorded.EndMS))
+		v.tally.find(Altered, counterName(recorded), "it may be removed from %s on; the recorded checks have %s", stampMS(c.EndMS),
+			stampMS(recorded.EndMS))
 	}
 }
 
@@ -159,7 +163,8 @@ func (t *tally) unreadIn(startMS, endMS int64) (Day, bool) {
 }
 
 func counterName(c *counted) string {
-	return fmt.Sprintf("counter of budget %q of policy %q since version %d for %s, start_ms %d", c.RuleID, c.PolicyID, c.Since, c.Subject, c.StartMS)
+	return fmt.Sprintf("counter of budget %q of policy %q since version %d for %s, start_ms %d", c.RuleID, c.PolicyID, c.Since, c.Subject,
+		c.StartMS)
 }
 
 // windowText returns a text like " from 2026-11-22T00:00:00.000Z to 2026-11-23T00:00:00.000Z".

@@ -66,7 +66,8 @@ func (v *verifier) events(ctx context.Context) error {
 	case err != nil:
 		return err
 	case state.Rows != 1 || state.Last < walk.last:
-		v.tally.find(Altered, "table event_state", "it has %d rows, and %d as the greatest number; there is event %d", state.Rows, state.Last, walk.last)
+		v.tally.find(Altered, "table event_state", "it has %d rows, and %d as the greatest number; there is event %d", state.Rows, state.Last,
+			walk.last)
 	default:
 		walk.gap(state.Last + 1)
 	}
@@ -130,7 +131,8 @@ func (w *eventWalk) event(e Event) error {
 	}
 	// One that is out of order is named once: what comes after it is held to it.
 	if at.Before(w.latest.Add(-lateCommit)) {
-		w.tally.find(Altered, eventName(e.Sequence), "it is of %s, and one of %s has a number below it; or a commit was held up, or a clock was off", stamp(at), stamp(w.latest))
+		w.tally.find(Altered, eventName(e.Sequence),
+			"it is of %s, and one of %s has a number below it; or a commit was held up, or a clock was off", stamp(at), stamp(w.latest))
 		w.latest = at
 	}
 	if at.After(w.latest) {

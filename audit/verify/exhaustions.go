@@ -160,7 +160,8 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 			recorded.advance()
 		}
 		if spend.CounterID(e.PolicyID, e.RuleID, e.Since, e.Subject) != e.Counter.ID || e.At.UnixMilli() < e.StartMS-lateCommit.Milliseconds() {
-			v.tally.find(Altered, exhaustionName(e.ID), "it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, or before its window",
+			v.tally.find(Altered, exhaustionName(e.ID),
+				"it is noted as of budget %q of policy %q since version %d for %s, at %s, which is another counter, or before its window",
 				e.RuleID, e.PolicyID, e.Since, e.Subject, stamp(e.At))
 		}
 		return recorded.err

@@ -255,7 +255,8 @@ func (v *verifier) keyRow(row *IdempotencyKey, newest spend.ID) {
 	switch {
 	case row.Check == newest:
 		if row.Expires.Sub(newest.Time().Add(keptKeys)).Abs() > lateCommit {
-			v.tally.find(Altered, keyOf(newest), "it expires at %s, and the check is of %s; or a clock was off", stamp(row.Expires), stamp(newest.Time()))
+			v.tally.find(Altered, keyOf(newest), "it expires at %s, and the check is of %s; or a clock was off", stamp(row.Expires),
+				stamp(newest.Time()))
 		}
 	case !newest.IsZero() && v.holds(newest):
 		v.tally.find(Altered, keyOf(newest), "it is noted as that of %s", checkName(row.Check))

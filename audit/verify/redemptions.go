@@ -186,7 +186,8 @@ func (s *slice) open(c *course, noted map[spend.ID]OpenRedemption) {
 		found.suspect(c.check, Inserted, name, "the check was not redeemed, or has an outcome")
 	case due && !is:
 		found.suspect(c.check, Removed, name, "%s has it", outcomeName(c.redeemed.ID))
-	case due && ((row.Doubted != nil) != (c.doubt != nil) || apart(row.Redeemed, c.redeemed) || c.doubt != nil && apart(*row.Doubted, c.doubt)):
+	case due && ((row.Doubted != nil) != (c.doubt != nil) || apart(row.Redeemed, c.redeemed) ||
+		c.doubt != nil && apart(*row.Doubted, c.doubt)):
 		found.suspect(c.check, Altered, name, "it is noted otherwise than its steps have it, or a commit was held up, or a clock was off")
 	}
 }
@@ -218,7 +219,9 @@ func (s *slice) held(c course) {
 	case is && by.ID.Time().After(c.check.Time().Add(terms.Within()+lateCommit)):
 		s.stray(by, "it was older than its policy allows")
 	case c.other != nil:
-		asked := audit.Party{KeyID: string(s.fields[chain.FieldKeyID]), Principal: string(s.fields[chain.FieldPrincipal]), Owner: string(s.fields[chain.FieldOwner])}
+		asked := audit.Party{
+			KeyID: string(s.fields[chain.FieldKeyID]), Principal: string(s.fields[chain.FieldPrincipal]), Owner: string(s.fields[chain.FieldOwner]),
+		}
 		if asked.Shares(audit.Party{KeyID: c.other.KeyID, Principal: c.other.Reporter()}) {
 			s.stray(c.other, "by who asked for it, and did not redeem it")
 		}

@@ -112,7 +112,8 @@ func (w *changeWalk) consented(p PolicyVersion, changes string) error {
 		}
 	}
 	if made.draft == 0 || len(people) < before.asked.Required {
-		w.tally.find(Altered, policyName(p), "the version before asks %d people about it, of whom %d approved, and nobody forced it", before.asked.Required, len(people))
+		w.tally.find(Altered, policyName(p), "the version before asks %d people about it, of whom %d approved, and nobody forced it",
+			before.asked.Required, len(people))
 	}
 	return nil
 }

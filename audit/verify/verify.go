@@ -43,7 +43,10 @@ type Checkpoints struct {
 // Verify compares everything in the range with what it was recorded with. An
 // error means that it could not be done; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
-	v := &verifier{o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit), approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)}}
+	v := &verifier{
+		o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), limits: make(map[budgetSince]limit),
+		approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)},
+	}
 	if v.o.Workers <= 0 {
 		v.o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -65,7 +68,9 @@ func Verify(ctx context.Context, o Options) (Summary, error) {
 	for day, count := range v.tally.gone {
 		v.tally.find(Removed, "day "+day.String(), "its partition is not there; batches list %d checks of it", count)
 	}
-	for _, compare := range []func(context.Context) error{v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals} {
+	for _, compare := range []func(context.Context) error{
+		v.counters, v.principals, v.exhaustions, v.compareApprovals, v.idempotencyKeys, v.redemptions, v.events, v.schema, v.totals,
+	} {
 		if err == nil {
 			err = compare(ctx)
 		}
@@ -143,11 +148,13 @@ func (v *verifier) totals(ctx context.Context) error {
 	}
 	for chainID, end := range v.known.chains() {
 		if met := v.walked[chainID]; met < end {
-			t.find(Unchecked, chainName(chainID), "its batches were met up to number %d only; a checkpoint has it end at batch %d, which is there", met, end)
+			t.find(Unchecked, chainName(chainID), "its batches were met up to number %d only; a checkpoint has it end at batch %d, which is there",
+				met, end)
 		}
 	}
 	if chained, listed := t.chained.Load(), t.entries.Load(); chained != listed {
-		t.find(Unchecked, "batches", "%d entries were met along the chains, %d of them by their time: rows are hidden from one of the two", chained, listed)
+		t.find(Unchecked, "batches", "%d entries were met along the chains, %d of them by their time: rows are hidden from one of the two",
+			chained, listed)
 	}
 	held, err := v.o.Evidence.Totals(ctx)
 	if err != nil {
@@ -170,7 +177,8 @@ func (v *verifier) totals(ctx context.Context) error {
 		{"redemptions_open", t.openRedemptions.Load(), held.OpenRedemptions},
 	} {
 		if table.met != table.held {
-			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held, table.met)
+			t.find(Unchecked, "table "+table.name, "it holds %d rows, and %d were met: an index lacks rows, or rows are hidden", table.held,
+				table.met)
 		}
 	}
 	return nil

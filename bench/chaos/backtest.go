@@ -24,7 +24,8 @@ type period struct {
 // be of the one before: flips tell by which version they were judged.
 const periodsSQL = `SELECT policy_id, version, created, until FROM (
 	SELECT *, row_number() OVER (PARTITION BY policy_id ORDER BY until - created DESC) AS nth FROM (
-		SELECT policy_id, version, updated_at AS created, lead(updated_at, 1, now()) OVER (PARTITION BY policy_id ORDER BY version) AS until FROM policies
+		SELECT policy_id, version, updated_at AS created, lead(updated_at, 1, now()) OVER (PARTITION BY policy_id ORDER BY version) AS until
+		FROM policies
 	) AS p
 ) AS p WHERE nth <= 2`
 

@@ -47,7 +47,8 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Violations, err = query(ctx, s, violationsSQL, pgx.RowToStructByPos[judge.Violation]); err != nil {
 		return err
 	}
-	h.Counters, err = query(ctx, s, "SELECT policy_id, rule_id, subject, start_ms, used::text, count FROM budget_counters WHERE start_ms >= 0", pgx.RowToStructByPos[judge.Counter])
+	h.Counters, err = query(ctx, s, "SELECT policy_id, rule_id, subject, start_ms, used::text, count FROM budget_counters WHERE start_ms >= 0",
+		pgx.RowToStructByPos[judge.Counter])
 	if err != nil {
 		return err
 	}
@@ -57,11 +58,14 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Redemptions, err = query(ctx, s, redemptionsSQL, pgx.RowToStructByPos[judge.Redemption]); err != nil {
 		return err
 	}
-	h.Decisions, err = query(ctx, s, "SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')", pgx.RowToStructByPos[judge.Decision])
+	h.Decisions, err = query(ctx, s,
+		"SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')",
+		pgx.RowToStructByPos[judge.Decision])
 	if err != nil {
 		return err
 	}
-	h.Uses, err = query(ctx, s, "SELECT 'apr_' || replace(approval_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', '') FROM approval_uses",
+	h.Uses, err = query(ctx, s, "SELECT 'apr_' || replace(approval_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', '') "+
+		"FROM approval_uses",
 		pgx.RowToStructByPos[judge.Use])
 	if err != nil {
 		return err
@@ -93,7 +97,8 @@ const (
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, number,
-	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes WHERE number > 0 ORDER BY check_id, number`
+	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes WHERE number > 0
+	ORDER BY check_id, number`
 
 	redemptionsSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id, encode(once, 'hex')

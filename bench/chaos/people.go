@@ -22,7 +22,8 @@ func (a *agent) insistOn(rng *rand.Rand, l outgoing) fleet.Answer {
 	for {
 		l.via = rng.IntN(nodeCount + 1)
 		answer := a.send(l)
-		if answer.Status != 0 && answer.Status < 500 || !pause(a.w.grace, 20*time.Millisecond+time.Duration(rng.Int64N(int64(150*time.Millisecond)))) {
+		if answer.Status != 0 && answer.Status < 500 ||
+			!pause(a.w.grace, 20*time.Millisecond+time.Duration(rng.Int64N(int64(150*time.Millisecond)))) {
 			return answer
 		}
 	}
@@ -72,7 +73,9 @@ func (a *agent) report() {
 			said = a.outcome()
 			said["supersedes"] = 1 + a.rng.IntN(3)
 		}
-		reports[i] = outgoing{kind: judge.Report, key: key, method: http.MethodPost, path: "/v1/checks/" + c.id + "/outcome", subject: c.id, body: said}
+		reports[i] = outgoing{
+			kind: judge.Report, key: key, method: http.MethodPost, path: "/v1/checks/" + c.id + "/outcome", subject: c.id, body: said,
+		}
 	}
 	a.atOnce(reports)
 	if c.action.IdempotencyKey == "" {
@@ -118,7 +121,9 @@ func (a *agent) askPeople() {
 	var known struct {
 		ActionHash string `json:"action_hash"`
 	}
-	answer := a.insistOn(a.rng, outgoing{kind: judge.Approval, key: a.w.approvers[0], method: http.MethodGet, path: "/v1/approvals/" + id, subject: id})
+	answer := a.insistOn(a.rng, outgoing{
+		kind: judge.Approval, key: a.w.approvers[0], method: http.MethodGet, path: "/v1/approvals/" + id, subject: id,
+	})
 	if json.Unmarshal(answer.Body, &known) != nil || known.ActionHash == "" {
 		return
 	}

@@ -52,7 +52,8 @@ func report(w io.Writer, h *judge.History, findings []judge.Finding) error {
 		var events []event
 		for _, id := range f.Ops[:min(len(f.Ops), mostOps)] {
 			o := ops[id]
-			events = append(events, event{o.Sent, fmt.Sprintf("  %9.3f - %9.3f  %s by %s through %s: %s\n%25s%d %s%s", o.Sent.Seconds(), o.Done.Seconds(),
+			events = append(events, event{o.Sent, fmt.Sprintf("  %9.3f - %9.3f  %s by %s through %s: %s\n%25s%d %s%s", o.Sent.Seconds(),
+				o.Done.Seconds(),
 				o.Kind, o.Agent, o.Via, o.Request, "", o.Status, cut(o.Answer+o.Error), map[bool]string{true: " (replayed)"}[o.Replayed])})
 		}
 		for _, x := range h.Faults {

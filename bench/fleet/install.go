@@ -46,7 +46,8 @@ func Install(ctx context.Context, log io.Writer, packages ...string) error {
 	for _, command := range [][]string{
 		{"apt-get", "update", "-q"},
 		// RUNLEVEL=1 keeps the packages from starting servers of their own.
-		append([]string{"env", "RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-q", "-y", "--no-install-recommends"}, missing...),
+		append([]string{"env", "RUNLEVEL=1", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-q", "-y", "--no-install-recommends"},
+			missing...),
 	} {
 		command = append(slices.Clone(as), command...)
 		if output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {

@@ -295,7 +295,8 @@ func (l *Local) migrate(ctx context.Context, isNew bool) error {
 			}
 		}
 	}
-	code, output, err := Run(ctx, l.binary, l.Dir, Settings{"DATABASE_URL_FILE": l.path("owner.url")}, "migrate", "--service", names["service"])
+	code, output, err := Run(ctx, l.binary, l.Dir, Settings{"DATABASE_URL_FILE": l.path("owner.url")}, "migrate", "--service",
+		names["service"])
 	if err == nil && code != 0 {
 		err = fmt.Errorf("cannot migrate: exit code %d\n%s", code, output)
 	}

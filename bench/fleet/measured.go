@@ -42,7 +42,8 @@ func (f *Fleet) End() error {
 // Written returns how much the server has written so far, in bytes: to its log,
 // and what the database takes up in tables and indexes.
 func (p *Postgres) Written(ctx context.Context) (wal, stored int64, err error) {
-	err = p.Pool.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, pg_database_size(current_database())`).Scan(&wal, &stored)
+	err = p.Pool.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint, pg_database_size(current_database())`).
+		Scan(&wal, &stored)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot ask PostgreSQL what it wrote: %w", err)
 	}
@@ -75,7 +76,8 @@ func (p *Postgres) Missing(ctx context.Context, ids []string) (missing int, err 
 	const atOnce = 5000
 	for some := range slices.Chunk(ids, atOnce) {
 		var n int
-		err := p.Pool.QueryRow(ctx, `SELECT count(*) FROM unnest($1::uuid[]) AS id WHERE NOT EXISTS (SELECT FROM checks WHERE check_id = id)`, some).Scan(&n)
+		err := p.Pool.QueryRow(ctx, `SELECT count(*) FROM unnest($1::uuid[]) AS id WHERE NOT EXISTS (SELECT FROM checks WHERE check_id = id)`,
+			some).Scan(&n)
 		if err != nil {
 			return 0, fmt.Errorf("cannot look for recorded checks: %w", err)
 		}

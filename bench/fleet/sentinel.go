@@ -69,7 +69,8 @@ func (s *Sentinel) start(ctx context.Context, dir string) error {
 		s.Watchers = append(s.Watchers, r)
 		addrs = append(addrs, r.Addr)
 	}
-	s.URL = fmt.Sprintf("redis://default:%s@%s/0?master=%s&sentinel_password=%s", password, strings.Join(addrs, ","), sentinelMaster, sentinelPassword)
+	s.URL = fmt.Sprintf("redis://default:%s@%s/0?master=%s&sentinel_password=%s", password, strings.Join(addrs, ","), sentinelMaster,
+		sentinelPassword)
 	if err := startAll(ctx, s.Servers); err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ func anyOf(servers ...*Postgres) string {
 	for i, p := range servers {
 		hosts[i] = loopback(p.Port)
 	}
-	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].Password, strings.Join(hosts, ","))
+	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable&target_session_attrs=read-write", servers[0].Password,
+		strings.Join(hosts, ","))
 }
 
 // Follow makes a server that does not run a synchronous standby of another,

@@ -191,7 +191,9 @@ func withServers(ctx context.Context, args []string) (code int, err error) {
 }
 
 // provide starts a server and sets a variable to its URL, unless it is set.
-func provide(ctx context.Context, variable, pkg string, start func() (url string, end func() error, err error)) (end func() error, err error) {
+func provide(
+	ctx context.Context, variable, pkg string, start func() (url string, end func() error, err error),
+) (end func() error, err error) {
 	if os.Getenv(variable) != "" {
 		return func() error { return nil }, nil
 	}

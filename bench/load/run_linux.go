@@ -63,7 +63,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 
 // measure samples the processes over the measured time, or until the workers
 // are done before.
-func measure(ctx context.Context, c clock, processes []Process, done <-chan struct{}) (cost map[string]time.Duration, took time.Duration, err error) {
+func measure(ctx context.Context, c clock, processes []Process, done <-chan struct{}) (
+	cost map[string]time.Duration, took time.Duration, err error,
+) {
 	wait := func(until time.Duration) {
 		select {
 		case <-time.After(time.Until(c.start) + until):

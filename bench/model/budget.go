@@ -116,7 +116,8 @@ func (x *explorer) passJudged(t *state, i int) {
 func (x *explorer) appendPass(t *state, i int, v verdict) {
 	a := &t.attempts[i]
 	f := &a.fingerprint
-	x.append(t, i, row{check: f.value.check, since: f.value.since, until: f.until, version: a.version, verdict: v, uses: x.Checks[i].Uses && v == allowed})
+	x.append(t, i, row{check: f.value.check, since: f.value.since, until: f.until, version: a.version, verdict: v, uses: x.Checks[i].Uses &&
+		v == allowed})
 }
 
 // readCounters: a counter is remembered as exhausted. What was read decides a

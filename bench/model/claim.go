@@ -243,7 +243,12 @@ func (x *explorer) claimFingerprint(t *state, i int) {
 	x.lose(t, i)
 	if late.budgets.lateSets > 0 {
 		late.budgets.lateSets--
-		c := deferred{deferredLateSet, late.nodes[x.node(i)].hot, a.fence.epoch, false, uint8(x.Checks[i].Fingerprint), a.fingerprint.value, value{}, a.fingerprint.until}
+		c := deferred{
+			deferredLateSet, late.nodes[x.node(i)].hot, a.fence.epoch, false, uint8(x.Checks[i].Fingerprint),
+			a.fingerprint.value,
+			value{},
+			a.fingerprint.until,
+		}
 		if x.queue(&late, c) {
 			x.fail(&late, i)
 			x.emitFault(&late, "SET f times out, to be carried out later", i)

@@ -246,7 +246,9 @@ func (x *explorer) abandon(s *state, i int) {
 	t.budgets.deadlines--
 	a.settling = true
 	if a.fingerprint.mine && !x.Checks[i].Key {
-		c := deferred{kind: deferredMarkOrphan, node: uint8(x.node(i)), epoch: a.fence.epoch, fp: uint8(x.Checks[i].Fingerprint), mine: a.fingerprint.value}
+		c := deferred{
+			kind: deferredMarkOrphan, node: uint8(x.node(i)), epoch: a.fence.epoch, fp: uint8(x.Checks[i].Fingerprint), mine: a.fingerprint.value,
+		}
 		if !x.queue(&t, c) {
 			return
 		}
@@ -389,6 +391,8 @@ func (x *explorer) deferredOf(s *state) {
 		default:
 			*f = slot{}
 		}
-		x.emitStep(&t, step{text: [...]string{"", "release", "restore", "markOrphan", "a late SET"}[c.kind] + " is carried out:", who: int(c.node), found: c.mine})
+		x.emitStep(&t, step{
+			text: [...]string{"", "release", "restore", "markOrphan", "a late SET"}[c.kind] + " is carried out:", who: int(c.node), found: c.mine,
+		})
 	}
 }

@@ -67,7 +67,8 @@ func (x *explorer) brokenBy(s *state, r row) string {
 		window = tick(x.Checks[owner].Window)
 	}
 	for _, other := range s.rows {
-		if other.check == 0 || other.of != 0 || other.released() || other.leavesNone() || other.check == r.check || x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
+		if other.check == 0 || other.of != 0 || other.released() || other.leavesNone() || other.check == r.check ||
+			x.fingerprintOf(other.check) != x.fingerprintOf(r.check) {
 			continue
 		}
 		if x.asked(&other) && x.approvalStatus(s) == approvalExpired {

@@ -110,7 +110,8 @@ func (x *explorer) lookToRedeem(t *state, i int, r *row, k known) (string, bool)
 func (x *explorer) lookToDoubt(t *state, i int, r *row, k known) (string, bool) {
 	c := &x.Checks[i]
 	switch {
-	case c.System && k.redeemed != nil && !x.due(t, r) && !x.is(DoubtAtOnce), k.redeemed == nil, k.reported, k.doubt, !c.System && k.redeemed.Principal != c.Principal && !x.is(DoubtOfAnother):
+	case c.System && k.redeemed != nil && !x.due(t, r) && !x.is(DoubtAtOnce), k.redeemed == nil, k.reported, k.doubt, !c.System &&
+		k.redeemed.Principal != c.Principal && !x.is(DoubtOfAnother):
 		x.endStep(t, i, answeredRefused, r)
 		return "Doubt: there is nothing to say", false
 	}
@@ -221,7 +222,8 @@ func (x *explorer) brokenCourse(s *state) string {
 func (x *explorer) lastingKeyIsLost(s *state) bool {
 	r := s.row(s.once)
 	for i, c := range x.Checks {
-		if pc := s.attempts[i].pc; c.Redeems > 0 && c.Once > 0 && (r.hasStep(i) || s.attempts[i].target == s.once && pc != pcEnd && pc != pcDead) {
+		if pc := s.attempts[i].pc; c.Redeems > 0 && c.Once > 0 &&
+			(r.hasStep(i) || s.attempts[i].target == s.once && pc != pcEnd && pc != pcDead) {
 			return false
 		}
 	}

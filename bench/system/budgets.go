@@ -50,7 +50,8 @@ func (b *bench) runBudgets(ctx context.Context) (err error) {
 	if err := load.WriteSummaries(b.Out, report.Summary); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(b.Out, "\none counter: %.1f checks a commit; it differs from the record by %s\n", report.Sharing.Commit, report.Lost); err != nil {
+	if _, err := fmt.Fprintf(b.Out, "\none counter: %.1f checks a commit; it differs from the record by %s\n", report.Sharing.Commit,
+		report.Lost); err != nil {
 		return err
 	}
 	return b.keep("budgets", report)
@@ -84,7 +85,9 @@ func (b *bench) judgedBy(connections int, policy func(own int) int) load.Options
 func only(policy int) func(int) int { return func(int) int { return policy } }
 
 // rounds alternates runs and summarises each beside the first.
-func (b *bench) rounds(ctx context.Context, report *budgetsReport, names []string, run func(context.Context, string) (load.Result, error)) error {
+func (b *bench) rounds(
+	ctx context.Context, report *budgetsReport, names []string, run func(context.Context, string) (load.Result, error),
+) error {
 	results := make([][]load.Result, len(names))
 	for range b.Rounds {
 		for i, name := range names {

@@ -14,7 +14,8 @@ const agents = 100_000
 func generated(n int) time.Time { return time.Unix(1_780_000_000+int64(n), 0) }
 
 // columns are those that commit_checks fills.
-const columns = "id, policy_version, latency_ms, action_type, decision, confidence, amount, currency, agent_id, policy_id, counterparty, rule_id, rule_description, key_id"
+const columns = "id, policy_version, latency_ms, action_type, decision, confidence, amount, currency, agent_id, policy_id, " +
+	"counterparty, rule_id, rule_description, key_id"
 
 // violationsFrom returns the rows of violations from $1 to before $2.
 var violationsFrom = fmt.Sprintf(`SELECT (left(first_id((1780000000 + i) * 1000)::text, 24) || substr(md5(i::text), 1, 12))::uuid, 3, 2,

@@ -40,7 +40,8 @@ func printTable(out io.Writer, path string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\nto write a violation: %.1f us and %.0f bytes; with the primary key and an index of agents alone %.1f us and %.0f bytes\n",
+	_, err = fmt.Fprintf(out, "\nto write a violation: %.1f us and %.0f bytes; with the primary key and an index of agents alone %.1f us "+
+		"and %.0f bytes\n",
 		r.Write.AllUS, r.Write.AllBytes, r.Write.FewUS, r.Write.FewBytes)
 	return err
 }

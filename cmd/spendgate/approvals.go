@@ -29,7 +29,8 @@ func approvalsCommand() command {
 			{name: "show", args: "APPROVAL_ID", summary: "print an approval and its action", setup: approvalsShow, details: approvalsNeed},
 			{
 				name: "approve", args: "[APPROVAL_ID]", summary: "approve exactly the action that is shown", setup: approvalsApprove,
-				details: approvalsNeed + "\nShows the action, asks, and sends its action_hash: what is approved is what was shown, once. Who asked, or runs\n" +
+				details: approvalsNeed + "\nShows the action, asks, and sends its action_hash: what is approved is what was shown, once. Who asked, " +
+					"or runs\n" +
 					"the agent that asked, does not decide.",
 			},
 			{

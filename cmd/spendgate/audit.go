@@ -30,7 +30,8 @@ func auditCommand() command {
 			{
 				name: "verify", summary: "recompute the trail's hash chains and name what is not as it was", setup: auditVerify,
 				details: "Reads one moment of the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, while nodes go\n" +
-					"on writing. Names on standard output, a line each, what was altered, removed or inserted, and what cannot be checked. Fails if there is any.\n" +
+					"on writing. Names on standard output, a line each, what was altered, removed or inserted, " +
+					"and what cannot be checked. Fails if there is any.\n" +
 					"Only with --checkpoint it can show that the end of a chain, or all of one, is missing: it says up to when it vouches.",
 			},
 			{
@@ -66,7 +67,9 @@ func auditKeygen(_ context.Context, p process) error {
 
 // newCheckpoints makes the writer of checkpoints, nil when the settings want
 // none.
-func newCheckpoints(c config.Config, store *postgres.Store, registerer prometheus.Registerer, log *slog.Logger) (*checkpoint.Writer, error) {
+func newCheckpoints(
+	c config.Config, store *postgres.Store, registerer prometheus.Registerer, log *slog.Logger,
+) (*checkpoint.Writer, error) {
 	if c.Checkpoints.Key == "" {
 		return nil, nil
 	}

@@ -31,7 +31,8 @@ func auditDetach(flags *flag.FlagSet) action {
 	dir := flags.String("to", "", "write the archives to `DIR`, which must be there (required)")
 	violations := flags.Bool("violations", false, "take out months of violations, instead of days of checks")
 	dryRun := flags.Bool("dry-run", false, "tell what would be done")
-	drop := flags.Bool("drop", false, "drop the tables of detached days, instead of leaving them for you to drop; delete the rows of detached months")
+	drop := flags.Bool("drop", false,
+		"drop the tables of detached days, instead of leaving them for you to drop; delete the rows of detached months")
 	return func(ctx context.Context, p process, _ []string) error {
 		if *before == "" || *dir == "" {
 			return usageError{text: "needs --before DATE and --to DIR"}

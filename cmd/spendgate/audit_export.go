@@ -38,7 +38,8 @@ func auditExportCommand() command {
 		name: "export", summary: "write the recorded checks as a file for auditors, or check such a file", setup: auditExport,
 		details: "A line for each check with its decision, version, rules, approvers, outcome, redemption and batch, in the order of\n" +
 			"time, as of one moment of the database of SPENDGATE_DATABASE_URL, or with --data-dir of a single node. The manifest, in\n" +
-			"FILE.manifest.json or on standard error, has the counts, the SHA-256 of the file and the heads of the hash chains. Fails, having written both, if archived\n" +
+			"FILE.manifest.json or on standard error, has the counts, the SHA-256 of the file and the heads of the hash chains. Fails, " +
+			"having written both, if archived\n" +
 			"days are absent or the record is not as it was written.\n\n" +
 			"With --check it compares a file with its manifest, and both with the record, and with checkpoints.",
 	}

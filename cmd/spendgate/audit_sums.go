@@ -82,7 +82,8 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 			start = s.WindowStart.UTC().Format(time.RFC3339)
 		}
 		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, money(s.Amount.String()), money(s.Approved.String()), start, window, limits, state)
+			s.Day, printable(s.PolicyID), budget, per, printable(s.AgentID), s.Checks, money(s.Amount.String()), money(s.Approved.String()), start,
+			window, limits, state)
 		return err
 	})
 	return errors.Join(table.Flush(), err)

@@ -82,14 +82,17 @@ func (v verification) extent(s verify.Summary) string {
 		return acknowledged + ": no check was recorded there"
 	}
 	if s.Checkpoints == 0 {
-		return fmt.Sprintf("%s as far as it can be told: what is there, up to the check of %s, is as it was recorded. Without a checkpoint nothing tells whether more was",
+		return fmt.Sprintf("%s as far as it can be told: what is there, up to the check of %s, "+
+			"is as it was recorded. Without a checkpoint nothing tells whether more was",
 			acknowledged, stamp(s.LastCheck))
 	}
 	if !s.LastCheck.After(s.LastCheckpoint) {
-		return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. Whether more was recorded later does not show",
+		return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. "+
+			"Whether more was recorded later does not show",
 			acknowledged, stamp(s.LastCheckpoint))
 	}
-	return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. What is there from later, up to the check of %s, is too; "+
+	return fmt.Sprintf("%s up to the checkpoint of %s: everything until then is as it was recorded. What is there from later, "+
+		"up to the check of %s, is too; "+
 		"whether more was recorded later does not show", acknowledged, stamp(s.LastCheckpoint), stamp(s.LastCheck))
 }
 
@@ -135,7 +138,8 @@ func writeMetrics(path string, s verify.Summary, failed error, now time.Time) er
 	if !s.LastCheckpoint.IsZero() {
 		checkpoint = float64(s.LastCheckpoint.Unix())
 	}
-	gauge("checkpoint_timestamp_seconds", "Up to when the last run could vouch for the trail, as Unix time: the last checkpoint; 0 without any.", checkpoint)
+	gauge("checkpoint_timestamp_seconds",
+		"Up to when the last run could vouch for the trail, as Unix time: the last checkpoint; 0 without any.", checkpoint)
 	findings := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: metricsNamespace, Name: "findings", Help: "What the last run found, by kind.",
 	}, []string{"kind"})

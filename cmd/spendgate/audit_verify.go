@@ -33,7 +33,8 @@ func auditVerify(flags *flag.FlagSet) action {
 	v := verification{to: timeFlag{last: true}}
 	flags.Var(&v.from, "from", "only checks from this `TIME` on, a date or RFC 3339")
 	flags.Var(&v.to, "to", "only checks up to this `TIME`; of a date all of the day")
-	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each", eachNotEmpty(&v.files))
+	flags.Func("checkpoint", "hold the chains to this `FILE` of signed checkpoints, or to all .jsonl in a folder; once for each",
+		eachNotEmpty(&v.files))
 	flags.StringVar(&v.key, "public-key", "", "the `KEY` that verifies the checkpoints; else that of SPENDGATE_CHECKPOINT_KEY")
 	flags.StringVar(&v.archives, "archive", "", "the archives of what was detached are in `DIR`")
 	flags.StringVar(&v.dataDir, "data-dir", "", "verify the record of the single node whose SPENDGATE_DATA_DIR is `DIR`, which may be running")

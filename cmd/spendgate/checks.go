@@ -26,7 +26,8 @@ func checksList(flags *flag.FlagSet) action {
 	var q client.CheckQuery
 	flags.StringVar(&q.AgentID, "agent-id", "", "only of the agent `ID`")
 	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
-	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate", func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
+	flags.Func("decision", "only those that are `DECISION`: allow, block or escalate",
+		func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
 	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
 	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")
@@ -49,8 +50,10 @@ func writeChecks(w io.Writer, all []client.CheckRecord) error {
 	fmt.Fprintln(out, "CHECK ID\tTIME\tDECISION\tOUTCOME\tAGENT\tACTION\tAMOUNT\tCOUNTERPARTY\tPOLICY\tREASON")
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c.Outcome), printable(c.Action.AgentID),
-			printable(string(c.Action.ActionType)), c.Action.Amount, printable(c.Action.Currency), printable(c.Action.Counterparty), printable(c.Action.PolicyID),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%s\n", printable(c.CheckID), c.Timestamp, c.Decision, outcomeText(c.Outcome),
+			printable(c.Action.AgentID),
+			printable(string(c.Action.ActionType)), c.Action.Amount, printable(c.Action.Currency), printable(c.Action.Counterparty),
+			printable(c.Action.PolicyID),
 			printable(cmp.Or(c.ReasonCode, "-")))
 	}
 	return out.Flush()

@@ -46,7 +46,8 @@ func newSignIn(o *config.OIDC) (*signin.SignIn, error) {
 		return nil, fmt.Errorf("SPENDGATE_OIDC_ROLES: %w", err)
 	}
 	return signin.New(signin.Options{
-		Label: o.Label, Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: string(o.ClientSecret), RedirectURL: o.RedirectURL, Roles: roles, Now: time.Now,
+		Label: o.Label, Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: string(o.ClientSecret), RedirectURL: o.RedirectURL, Roles: roles,
+		Now: time.Now,
 	}), nil
 }
 

@@ -150,7 +150,8 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return strings.TrimSpace(string(content)), err
 	}
-	if key, _, err = n.authorizer.CreateKey(ctx, audit.Actor{Principal: "spendgate dev"}, hotpath.NewKey{Name: "sample", RateLimitRPM: sampleKeyRPM}); err != nil {
+	if key, _, err = n.authorizer.CreateKey(ctx, audit.Actor{Principal: "spendgate dev"},
+		hotpath.NewKey{Name: "sample", RateLimitRPM: sampleKeyRPM}); err != nil {
 		return "", err
 	}
 	api, err := newClient(client.Options{BaseURL: baseURL(n.listener.Addr()), APIKey: key})

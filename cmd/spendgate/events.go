@@ -87,7 +87,8 @@ func eventText(data json.RawMessage) string {
 	}
 	var texts []string
 	for _, name := range []string{
-		"approval_id", "violation_id", "outcome_id", "check_id", "key_id", "policy_id", "agent_id", "decision", "status", "rule_id", "violated_rule_id",
+		"approval_id", "violation_id", "outcome_id", "check_id", "key_id", "policy_id", "agent_id", "decision", "status", "rule_id",
+		"violated_rule_id",
 	} {
 		if text, ok := said[name].(string); ok {
 			texts = append(texts, name+"="+printable(text))

@@ -20,7 +20,8 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 	flags.Func("scope", "instead of a role, a `SCOPE` that the key has, such as checks:read; once for each", eachNotEmpty(&g.Scopes))
 	flags.Func("policy-id", "bind the key to the policy `ID`; once for each", eachNotEmpty(&g.PolicyIDs))
 	flags.Func("agent-id", "bind the key to the agent `ID`; once for each", eachNotEmpty(&g.AgentIDs))
-	flags.Func("principal", "who stands behind the key, as `TEXT`: keys may share one; unless given, a new key of role agent has its owner, else its name, any other its own id", notEmpty(&g.Principal))
+	flags.Func("principal", "who stands behind the key, as `TEXT`: keys may share one; unless given, "+
+		"a new key of role agent has its owner, else its name, any other its own id", notEmpty(&g.Principal))
 	flags.Func("owner", "the person or team that runs the agent, as `TEXT`", notEmpty(&g.Owner))
 	flags.Func("group", "a `GROUP` of the person who decides with the key; once for each", eachNotEmpty(&g.Groups))
 	flags.Func("expires-at", "the `TIME` from which the key is refused, such as 2030-01-31T12:00:00Z", func(text string) error {
@@ -35,7 +36,9 @@ func grantFlags(flags *flag.FlagSet, g *client.Grants) {
 
 // clearable are the members that a change of a key can take away. A role and
 // scopes can only replace each other.
-var clearable = [...]string{spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt}
+var clearable = [...]string{
+	spend.MemberPolicyIDs, spend.MemberAgentIDs, spend.MemberPrincipal, spend.MemberOwner, spend.MemberGroups, spend.MemberExpiresAt,
+}
 
 // clearFlag declares the flag of what to take away from a key.
 func clearFlag(flags *flag.FlagSet, to *[]string) {

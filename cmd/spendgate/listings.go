@@ -89,7 +89,8 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if b.ResetsAt != nil {
 			resets = b.ResetsAt.String()
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%d\t%s\t%s\n", printable(b.PolicyID), printable(b.RuleID), printable(of), printable(window), b.Used,
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %s\t%s\t%s\t%d\t%s\t%s\n", printable(b.PolicyID), printable(b.RuleID), printable(of),
+			printable(window), b.Used,
 			printable(cmp.Or(b.Currency, "-")), limit, left, b.Count, most, resets)
 	}
 	return out.Flush()
@@ -117,7 +118,8 @@ func writeWebhooks(w io.Writer, all []client.Webhook) error {
 	out := newTable(w)
 	fmt.Fprintln(out, "WEBHOOK ID\tSTATUS\tCREATED\tURL\tEVENTS")
 	for _, h := range all {
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", printable(h.WebhookID), printable(h.Status), h.CreatedAt, printable(h.URL), listText(h.EventTypes))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", printable(h.WebhookID), printable(h.Status), h.CreatedAt, printable(h.URL),
+			listText(h.EventTypes))
 	}
 	return out.Flush()
 }

@@ -112,7 +112,8 @@ func newNode(c config.Config, b backends, log *slog.Logger) (*node, error) {
 		n.recording = &recording{failures: n.writer.Failures, forget: n.writer.ForgetFailures, recorded: n.recordedSince, rehearse: b.rehearse}
 	}
 	n.authorizer = hotpath.New(hotpath.Components{
-		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now, PrivateWebhooks: c.PrivateWebhooks,
+		Guard: n.guard, Writer: n.writer, Store: b.store, Logger: log, Registerer: b.ops.registry, Now: time.Now,
+		PrivateWebhooks: c.PrivateWebhooks,
 	})
 	n.api = httpapi.New(httpapi.Options{
 		Authorizer: n.authorizer, Full: n.writer.Full, Store: b.store, AdminKeys: adminKeys(c), TrustedProxies: c.TrustedProxies,
@@ -300,7 +301,9 @@ func (n *node) startTasks(c config.Config) {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stopTasks = stop
 	n.deliver(ctx, c)
-	backtests := job.New(job.Options{Store: n.store, Archives: c.ArchiveDir, Busy: func() bool { return n.writer.InFlight() > 0 }, Logger: n.log})
+	backtests := job.New(job.Options{
+		Store: n.store, Archives: c.ArchiveDir, Busy: func() bool { return n.writer.InFlight() > 0 }, Logger: n.log,
+	})
 	n.tasks.Go(func() { backtests.Run(ctx) })
 	if n.checkpoints != nil {
 		n.tasks.Go(func() { n.checkpoints.Run(ctx, c.Checkpoints.Interval) })
@@ -340,7 +343,8 @@ func (n *node) startTasks(c config.Config) {
 func (n *node) deliver(ctx context.Context, c config.Config) {
 	everything := hotpath.AccessOf(&audit.Key{})
 	worker := webhook.New(webhook.Options{
-		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, InFlight: c.WebhooksInFlight, Logger: n.log, Registerer: n.ops.registry,
+		Store: n.store, Encode: httpapi.AppendEvent, PrivateAddresses: c.PrivateWebhooks, InFlight: c.WebhooksInFlight, Logger: n.log,
+		Registerer: n.ops.registry,
 		Events: func(ctx context.Context, q audit.EventQuery) (audit.EventPage, error) {
 			return n.authorizer.Events(ctx, everything, q)
 		},

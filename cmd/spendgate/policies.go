@@ -25,8 +25,8 @@ func policiesCommand() command {
 				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write.\n" +
 					"All files are read before the first policy is stored. Amounts keep their digits.\n" +
 					"A policy that is on the server as it is in the file makes no new version; one without policy_id always does.\n" +
-					"What a server adds to a policy (version, created_at, updated_at, author) is not sent. A version that would empty budgets in use is\n" +
-					"refused, unless --drop-budget names each; what is used is printed.\n" +
+					"What a server adds to a policy (version, created_at, updated_at, author) is not sent. " +
+					"A version that would empty budgets in use is\nrefused, unless --drop-budget names each; what is used is printed.\n" +
 					"When the command returns, every node judges by the new versions.",
 			},
 			{
@@ -40,24 +40,28 @@ func policiesCommand() command {
 			},
 			{
 				name: "lint", summary: "name everything wrong with policies in files, by file and line", setup: policiesLint,
-				details: policiesOffline + "\nFaults are what the API would refuse. Warnings are what is legal and probably not meant, such as a rule that\n" +
+				details: policiesOffline +
+					"\nFaults are what the API would refuse. Warnings are what is legal and probably not meant, such as a rule that\n" +
 					"is never reported because of another, or that an agent avoids by leaving a field out.\n" +
 					"The exit code is 1 when there are faults; with --strict warnings count, too.",
 			},
 			{
 				name: "test", args: "CASES...", summary: "judge actions by policies in files, and compare the decisions", setup: policiesTest,
-				details: policiesOffline + "\nCASES are files or folders as those of -f; deploy/policies/cases has examples. Every case is judged by itself, at\n" +
+				details: policiesOffline +
+					"\nCASES are files or folders as those of -f; deploy/policies/cases has examples. Every case is judged by itself, at\n" +
 					"its time, as if nothing had been checked before. The exit code is 1 when a case is decided otherwise.",
 			},
 			{
-				name: "backtest", summary: "replay what was recorded by a policy in a file, and name what it would decide otherwise", setup: policiesBacktest,
+				name: "backtest", summary: "replay what was recorded by a policy in a file, and name what it would decide otherwise",
+				setup: policiesBacktest,
 				details: policiesNeed + "\nThe key needs the scope backtests:write, and checks:read to see the actions.\n" +
 					"Prints what was covered first; checks that cannot be replayed exactly are skipped and counted. The exit code is 2 when there is\n" +
 					"no result, and 3 with --fail-on-looser when a check that was blocked or escalated would be allowed, for pull requests.",
 			},
 			{
 				name: "rollback", args: "POLICY_ID --to N", summary: "store a new version that says what version N says", setup: policiesRollback,
-				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, as diff does; nothing is stored when nothing would.\n" +
+				details: policiesNeed + "\nThe key needs the scopes policies:read and policies:write. Prints what changes, " +
+					"as diff does; nothing is stored when nothing would.\n" +
 					"Budgets go on counting as under any new version: --drop-budget is as that of apply.",
 			},
 			policiesDraftCommand(),
@@ -106,7 +110,8 @@ func readPolicies(p process, path string) ([]policyfile.Policy, error) {
 	for i, policy := range policies {
 		sent, dropped := policy.WithoutReadOnly()
 		if policies[i] = sent; dropped != nil {
-			if _, err := fmt.Fprintf(p.stderr, "%s: not sent, since only the server says them: %s\n", policy.Source, strings.Join(dropped, ", ")); err != nil {
+			if _, err := fmt.Fprintf(p.stderr, "%s: not sent, since only the server says them: %s\n", policy.Source,
+				strings.Join(dropped, ", ")); err != nil {
 				return nil, err
 			}
 		}

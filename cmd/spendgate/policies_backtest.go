@@ -31,7 +31,8 @@ func policiesBacktest(flags *flag.FlagSet) action {
 	ask := client.NewBacktest{}
 	flags.StringVar(&ask.From, "from", "", "replay checks from this `TIME` or date on (required)")
 	flags.StringVar(&ask.To, "to", "", "replay checks up to this `TIME` or date (required)")
-	flags.StringVar(&ask.State, "state", "", "whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
+	flags.StringVar(&ask.State, "state", "",
+		"whose decisions fill windows and budgets: `STATE` is counterfactual (the file's, the default) or recorded")
 	asJSON := flags.Bool("json", false, "print the backtest and its report as JSON")
 	failOnLooser := flags.Bool("fail-on-looser", false, "exit with 3 when a check that was blocked or escalated would be allowed")
 	shadow := flags.Bool("shadow", false, "replay by the draft that the policy of the file has on the server, instead of the file's rules")
@@ -89,7 +90,8 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 	const width = 30
 	b, err := api.AwaitBacktest(ctx, made.BacktestID, func(b *client.Backtest) {
 		done := int(b.Progress.Fraction * width)
-		fmt.Fprintf(p.stderr, "\r%-9s [%s%s] %d checks ", b.Status, strings.Repeat("#", done), strings.Repeat(".", width-done), b.Progress.Checks) //nolint:errcheck // only progress
+		bar := strings.Repeat("#", done) + strings.Repeat(".", width-done)
+		fmt.Fprintf(p.stderr, "\r%-9s [%s] %d checks ", b.Status, bar, b.Progress.Checks) //nolint:errcheck // only progress
 	})
 	fmt.Fprintln(p.stderr) //nolint:errcheck // as above
 	switch {
@@ -107,7 +109,8 @@ func runBacktest(ctx context.Context, p process, api *client.Client, ask client.
 // printBacktest prints coverage first, then the matrix, what fired, budgets and flips.
 func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *client.Backtest) error {
 	r, out := b.Report, newTable(w)
-	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To, r.Coverage.Compared)
+	fmt.Fprintf(out, "%d checks of %s from %s to %s, %d compared\n", r.Coverage.Checks, printable(b.PolicyID), b.From, b.To,
+		r.Coverage.Compared)
 	printComparison(out, r)
 	return printFlips(ctx, out, api, b)
 }
@@ -137,18 +140,21 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 		fmt.Fprintln(out, "\nRULE\tBLOCKED\tWOULD BLOCK\tESCALATED\tWOULD ESCALATE")
 	}
 	for _, f := range r.Rules {
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\n", printable(f.RuleID), f.Recorded.Block, f.Candidate.Block, f.Recorded.Escalate, f.Candidate.Escalate)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\n", printable(f.RuleID), f.Recorded.Block, f.Candidate.Block, f.Recorded.Escalate,
+			f.Candidate.Escalate)
 	}
 	for _, budget := range r.Budgets {
 		if budget.Used != nil && budget.Limit != nil {
-			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit, printable(budget.Currency))
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %s %s\n", printable(budget.RuleID), budget.Used.Value, budget.Limit,
+				printable(budget.Currency))
 		}
 	}
 	noun := "flips"
 	if r.Flips.Total == 1 {
 		noun = "flip"
 	}
-	fmt.Fprintf(out, "\n%d %s: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, noun, r.Flips.Stricter, r.Flips.Looser, r.Flips.ToAllow)
+	fmt.Fprintf(out, "\n%d %s: %d stricter, %d looser, %d of them to allow\n", r.Flips.Total, noun, r.Flips.Stricter, r.Flips.Looser,
+		r.Flips.ToAllow)
 }
 
 func printFlips(ctx context.Context, out *tabwriter.Writer, api *client.Client, b *client.Backtest) error {

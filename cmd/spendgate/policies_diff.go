@@ -139,7 +139,8 @@ func onServer(ctx context.Context, api *client.Client, policy policyfile.Policy)
 		return nil, nil
 	}
 	current, err := api.Policy(ctx, id, 0)
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound && refused.Code == client.CodePolicyNotFound {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound &&
+		refused.Code == client.CodePolicyNotFound {
 		return nil, nil
 	}
 	return current, err

@@ -21,12 +21,14 @@ func policiesDraftCommand() command {
 			},
 			{name: "get", args: "POLICY_ID", summary: "print the draft of a policy as JSON", setup: policiesDraftGet, details: policiesNeed},
 			{
-				name: "show", args: "POLICY_ID", summary: "show what the draft changes, who has approved it, and who is missing", setup: policiesDraftShow,
+				name: "show", args: "POLICY_ID", summary: "show what the draft changes, who has approved it, and who is missing",
+				setup:   policiesDraftShow,
 				details: policiesNeed + "\nThe key needs the scope policies:read.",
 			},
 			{
 				name: "approve", args: "POLICY_ID", summary: "approve exactly the draft that is shown as the next version", setup: policiesDraftApprove,
-				details: policiesNeed + "\nThe key is a person's: role approver, and not of who put the draft. Shows the draft as show does, asks, and sends its hash: a draft\n" +
+				details: policiesNeed + "\nThe key is a person's: role approver, and not of who put the draft. Shows the draft as show does, asks, " +
+					"and sends its hash: a draft\n" +
 					"that is put afterwards was approved by nobody. Only policies whose version in force has changes ask people.",
 			},
 			{
@@ -35,8 +37,10 @@ func policiesDraftCommand() command {
 			},
 			{name: "delete", args: "POLICY_ID", summary: "end the draft of a policy", setup: policiesDraftDelete, details: policiesNeed},
 			{
-				name: "promote", args: "POLICY_ID --if-match N", summary: "make the draft the next version, if version N is in force", setup: policiesDraftPromote,
-				details: policiesNeed + "\nThe key needs the scope policies:write. A version that would empty budgets in use is refused, unless --drop-budget names each.\n" +
+				name: "promote", args: "POLICY_ID --if-match N", summary: "make the draft the next version, if version N is in force",
+				setup: policiesDraftPromote,
+				details: policiesNeed + "\nThe key needs the scope policies:write. A version that would empty budgets in use is refused, " +
+					"unless --drop-budget names each.\n" +
 					"Where the version in force asks people, so many must have approved the draft, with the same --drop-budget.",
 			},
 		},
@@ -117,7 +121,8 @@ func policiesDraftReport(flags *flag.FlagSet) action {
 			return writeJSON(p.stdout, r.Body)
 		}
 		out := newTable(p.stdout)
-		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, printable(r.PolicyID), r.Since, r.Report.Coverage.Compared)
+		fmt.Fprintf(out, "%d checks of %s since %s, %d compared\n", r.Report.Coverage.Checks, printable(r.PolicyID), r.Since,
+			r.Report.Coverage.Compared)
 		if !r.Complete {
 			fmt.Fprintln(out, "only the newest checks: there are more")
 		}
@@ -168,7 +173,10 @@ const flipHeader = "CHECK\tRECORDED\tRULE\tWOULD BE\tRULE\tAMOUNT\tCOUNTERPARTY"
 
 // printFlip prints a row below flipHeader.
 func printFlip(out interface{ Write([]byte) (int, error) }, f *client.Flip) {
-	cells := []string{f.CheckID, f.Recorded.Decision.String(), cmp.Or(f.Recorded.RuleID, "-"), f.Candidate.Decision.String(), cmp.Or(f.Candidate.RuleID, "-"), "-", "-"}
+	cells := []string{
+		f.CheckID, f.Recorded.Decision.String(), cmp.Or(f.Recorded.RuleID, "-"), f.Candidate.Decision.String(), cmp.Or(f.Candidate.RuleID, "-"),
+		"-", "-",
+	}
 	if f.Action != nil {
 		cells[5], cells[6] = f.Action.Amount.String()+" "+f.Action.Currency, f.Action.Counterparty
 	}

@@ -128,7 +128,8 @@ func showDraft(ctx context.Context, w io.Writer, api *client.Client, d *client.D
 // whatIsNext says what a draft lacks, or how it becomes the next version.
 func whatIsNext(d *client.Draft) string {
 	if d.Missing > 0 {
-		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required, d.PolicyID)
+		return fmt.Sprintf("%d of %d are missing: somebody else than the author, spendgate policies draft approve %s", d.Missing, d.Required,
+			d.PolicyID)
 	}
 	return fmt.Sprintf("spendgate policies draft promote %s --if-match %d", d.PolicyID, cmp.Or(d.PolicyVersion, d.BaseVersion))
 }
@@ -139,6 +140,7 @@ func byDraft(err error, policyID, version string) error {
 	if !ok || refused.Code != client.CodeChangeNeedsApproval {
 		return err
 	}
-	return fmt.Errorf("%w; instead: spendgate policies draft put -f FILE, then somebody else: spendgate policies draft approve %s, then: spendgate policies draft promote %s --if-match %s",
+	return fmt.Errorf("%w; instead: spendgate policies draft put -f FILE, then somebody else: spendgate policies draft approve %s, "+
+		"then: spendgate policies draft promote %s --if-match %s",
 		err, printable(policyID), printable(policyID), version)
 }

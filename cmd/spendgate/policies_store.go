@@ -91,7 +91,9 @@ func (s *storing) store(ctx context.Context, p process, api *client.Client, curr
 }
 
 // dropping prints which budgets end with the policy, and has those dropped that may be.
-func (s *storing) dropping(ctx context.Context, p process, api *client.Client, current *client.Policy, policy policyfile.Policy) (policyfile.Policy, error) {
+func (s *storing) dropping(
+	ctx context.Context, p process, api *client.Client, current *client.Policy, policy policyfile.Policy,
+) (policyfile.Policy, error) {
 	lines, err := emptied(ctx, api, current, policy.Body)
 	if err != nil {
 		return policy, err

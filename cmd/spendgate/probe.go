@@ -124,7 +124,8 @@ func (p prober) once(ctx context.Context) probed {
 	case err != nil:
 		found.result = probeRefused
 	case !r.Allowed() || r.Replayed:
-		found.result, found.err = probeUnexpected, fmt.Errorf("the answer is %s (%s), replayed: %v, and should be a first allow", r.Decision, printable(r.Message), r.Replayed)
+		found.result, found.err = probeUnexpected, fmt.Errorf("the answer is %s (%s), replayed: %v, and should be a first allow", r.Decision,
+			printable(r.Message), r.Replayed)
 	default:
 		found.result, found.checkID = probeAllowed, r.CheckID
 	}
@@ -145,7 +146,8 @@ func newProbeMetrics(registry prometheus.Registerer) *probeMetrics {
 			Namespace: "spendgate", Name: "probe_success", Help: "1 when the last probe was allowed, else 0.",
 		}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "spendgate", Name: "probe_last_success_timestamp_seconds", Help: "When the last probe that was allowed ended; 0 before the first.",
+			Namespace: "spendgate", Name: "probe_last_success_timestamp_seconds",
+			Help: "When the last probe that was allowed ended; 0 before the first.",
 		}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "spendgate", Name: "probe_duration_seconds", Help: "From sending a probe to its end, however it ended.",

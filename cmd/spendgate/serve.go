@@ -232,7 +232,8 @@ func migrateCommand(flags *flag.FlagSet) action {
 // will migrate it tries neither.
 func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status *audit.Status) error {
 	if status.StandbysMissing > 0 {
-		return fmt.Errorf("store: commits would wait for a standby that is not connected (%s): start it, or take it out of synchronous_standby_names",
+		return fmt.Errorf("store: commits would wait for a standby that is not connected (%s): start it, "+
+			"or take it out of synchronous_standby_names",
 			status.Durability)
 	}
 	migrated, err := postgres.Migrated(ctx, string(c.DatabaseURL))
@@ -251,7 +252,8 @@ func tryUse(ctx context.Context, c config.Config, store *postgres.Store, status 
 // vet fails where Redis has other windows than this deployment's nodes work with.
 func vet(ctx context.Context, c config.Config, store *postgres.Store) error {
 	g := guard.New(guard.Options{
-		Redis: redisOptions(c.Redis), KeyPrefix: c.RedisKeyPrefix, Store: store, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Redis: redisOptions(c.Redis), KeyPrefix: c.RedisKeyPrefix, Store: store, Logger: slog.New(slog.DiscardHandler),
+		Registerer: prometheus.NewRegistry(),
 	})
 	if err := errors.Join(g.Vet(ctx), g.Close()); err != nil {
 		return fmt.Errorf("redis: %w", err)

@@ -45,7 +45,8 @@ func writeSessions(w io.Writer, all []client.Session) error {
 	fmt.Fprintln(out, "SESSION ID\tPRINCIPAL\tNAME\tE-MAIL\tMAY\tGROUPS\tSINCE\tLAST USED\tENDS")
 	for i := range all {
 		s := &all[i]
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.SessionID), printable(s.Principal), printable(s.Name), printable(cmp.Or(s.Email, "-")),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.SessionID), printable(s.Principal), printable(s.Name),
+			printable(cmp.Or(s.Email, "-")),
 			printable(cmp.Or(s.Role, strings.Join(s.Scopes, ","))), listText(s.Groups), s.CreatedAt, s.LastUsedAt, s.EndsAt)
 	}
 	return out.Flush()

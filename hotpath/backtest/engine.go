@@ -16,7 +16,8 @@ import (
 const MaxHeld = 1_000_000
 
 // ErrTooLarge ends a replay whose windows hold more than MaxHeld.
-var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, or shorter windows")
+var ErrTooLarge = errors.New("the duplicate windows and budgets of that time hold more than a backtest remembers: take a shorter time, " +
+	"or shorter windows")
 
 // Why a check is not compared.
 const (

@@ -38,7 +38,9 @@ func (e *Engine) judge(side int, p *policy.Program, c *spend.Check, lift []spend
 }
 
 // byRules evaluates rules and budgets once.
-func (e *Engine) byRules(j *judgement, side int, p *policy.Program, c *spend.Check, r spend.Resolution, lift []spend.EscalatedRule) (policy.Finding, map[int]spend.Usage) {
+func (e *Engine) byRules(
+	j *judgement, side int, p *policy.Program, c *spend.Check, r spend.Resolution, lift []spend.EscalatedRule,
+) (policy.Finding, map[int]spend.Usage) {
 	j.charges = nil
 	found := p.EvaluateLifting(&c.Action, r, c.ID.Time(), lift)
 	if !p.HasBudgets() || found.Effect == spend.Block {

@@ -155,7 +155,8 @@ func (q ApprovalQuery) request(cursor string) request {
 		waitingFor = "me"
 	}
 	return get("/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "waiting_for": waitingFor, "limit": optionalInt(q.Limit), "cursor": cursor,
+		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "waiting_for": waitingFor, "limit": optionalInt(q.Limit),
+		"cursor": cursor,
 	})
 }
 
@@ -190,7 +191,9 @@ func (c *Client) decide(ctx context.Context, approvalID, decision, actionHash, n
 		Note       string `json:"note,omitempty"`
 	}{actionHash, note}
 	// The same decision again replays.
-	return fetch[Approval](ctx, c, request{method: http.MethodPost, path: approvalPath(approvalID) + decision, content: body, repeatable: true})
+	return fetch[Approval](ctx, c, request{
+		method: http.MethodPost, path: approvalPath(approvalID) + decision, content: body, repeatable: true,
+	})
 }
 
 func approvalPath(approvalID string) string { return "/v1/approvals/" + url.PathEscape(approvalID) }

@@ -182,7 +182,9 @@ type BacktestQuery struct {
 // last that it yields.
 func (c *Client) AllBacktests(ctx context.Context, q BacktestQuery) iter.Seq2[Backtest, error] {
 	return pages[Backtest](ctx, c, q.Cursor, func(cursor string) request {
-		return get("/v1/backtests", map[string]string{"policy_id": q.PolicyID, "status": q.Status, "limit": optionalInt(q.Limit), "cursor": cursor})
+		return get("/v1/backtests", map[string]string{
+			"policy_id": q.PolicyID, "status": q.Status, "limit": optionalInt(q.Limit), "cursor": cursor,
+		})
 	})
 }
 

@@ -26,7 +26,8 @@ func (o CheckOutcome) Reported() bool { return o != CheckOutcome{} }
 func (o CheckOutcome) nextStep() string {
 	switch o.Status {
 	case string(spend.Executed):
-		return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, with another idempotency_key."
+		return "Do not carry the action out: that was done under this check. If another one is meant, it is a new check, " +
+			"with another idempotency_key."
 	case UnknownOutcome:
 		return "Do not carry the action out: something was reported of this check, and this program cannot tell what."
 	}

@@ -135,7 +135,8 @@ func (c *Client) ReportInDoubt(ctx context.Context, checkID, note string) (*Reco
 		Note string `json:"note,omitempty"`
 	}{note}
 	return fetch[RecordedRedemption](ctx, c, request{
-		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: content, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
+		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: content, status: http.StatusCreated, again: http.StatusOK,
+		repeatable: true,
 	})
 }
 

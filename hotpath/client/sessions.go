@@ -32,6 +32,8 @@ func (c *Client) AllSessions(ctx context.Context) iter.Seq2[Session, error] {
 // EndSession ends a session, on every node when it returns without an error. It needs the
 // admin key, and is not repeated when it may have been done.
 func (c *Client) EndSession(ctx context.Context, sessionID string) error {
-	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(sessionID), status: http.StatusNoContent, admin: true})
+	_, _, err := c.send(ctx, request{
+		method: http.MethodDelete, path: "/v1/sessions/" + url.PathEscape(sessionID), status: http.StatusNoContent, admin: true,
+	})
 	return err
 }

@@ -14,7 +14,8 @@ import (
 
 // ErrOtherRedis says that other nodes record checks in an epoch which this node's Redis
 // does not know: they have another Redis.
-var ErrOtherRedis = errors.New("other nodes record checks in an epoch that this redis does not know: they use another redis, give this node theirs")
+var ErrOtherRedis = errors.New(
+	"other nodes record checks in an epoch that this redis does not know: they use another redis, give this node theirs")
 
 const (
 	// contestPause is longer than nodes take to notice that Redis lost its windows, and

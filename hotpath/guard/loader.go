@@ -107,7 +107,9 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 // loadPasses writes recorded passes under names that are free. It returns those
 // whose name a claim without record holds: such a claim may yet be released,
 // and then the name must not be free.
-func (g *Guard) loadPasses(ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass) (contested []audit.LivePass, err error) {
+func (g *Guard) loadPasses(
+	ctx context.Context, server *redis.Client, m marker, passes []audit.LivePass,
+) (contested []audit.LivePass, err error) {
 	pipe := server.Pipeline()
 	pipe.PExpire(ctx, g.redis.Key(loaderName(m.epoch)), loaderLease)
 	now := g.redis.Earliest()
@@ -152,7 +154,9 @@ func passHolder(p audit.LivePass) holder {
 // resolveContested reports whether the value that holds the name of a live pass
 // will not be released any more, and is no older pass: it is recorded, or the
 // pass took its place.
-func (g *Guard) resolveContested(ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time) (bool, error) {
+func (g *Guard) resolveContested(
+	ctx context.Context, server *redis.Client, m marker, p audit.LivePass, value string, now time.Time,
+) (bool, error) {
 	h, err := parseHolder(value)
 	if err != nil {
 		return false, err

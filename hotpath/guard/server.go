@@ -104,6 +104,7 @@ func (g *Guard) endEpoch(m marker) {
 		_, err := g.swapMarker(ctx, server, now.String(), "")
 		return err
 	})
-	g.log.Error("a name in redis holds what no node writes; who can write there? A new epoch begins, and duplicates are looked up in the store",
+	g.log.Error("a name in redis holds what no node writes; who can write there? A new epoch begins, "+
+		"and duplicates are looked up in the store",
 		"epoch", m.epoch.Text(""), "error", err)
 }

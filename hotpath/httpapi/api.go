@@ -31,12 +31,17 @@ type authorizer interface {
 	Report(ctx context.Context, r hotpath.Request, check *spend.Check, report hotpath.Report) (o *spend.Outcome, replayed bool, err error)
 	Redeem(ctx context.Context, r hotpath.Request, check *spend.Check, asked hotpath.Redemption) (o *spend.Outcome, replayed bool, err error)
 	Doubt(ctx context.Context, r hotpath.Request, check *spend.Check, note string) (course spend.Course, replayed bool, err error)
-	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int, err error)
-	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval, waited bool, err error)
-	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool, err error)
-	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool, err error)
+	Simulate(ctx context.Context, r hotpath.Request, policyID string, actions []*spend.Action) (checks []*spend.Check, policyVersion int,
+		err error)
+	AwaitApproval(ctx context.Context, c hotpath.Access, id spend.ID, wait time.Duration, stop <-chan struct{}) (found *audit.Approval,
+		waited bool, err error)
+	DecideApproval(ctx context.Context, c hotpath.Access, by audit.Actor, d audit.DecisionRequest) (decided *audit.Approval, replayed bool,
+		err error)
+	ApprovalsWaitingFor(ctx context.Context, access hotpath.Access, q audit.ApprovalQuery) (page []*audit.Approval, next spend.ID, more bool,
+		err error)
 	BudgetsLeft(ctx context.Context, approval *audit.Approval) ([]hotpath.BudgetLeft, error)
-	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage, waited bool, err error)
+	AwaitEvents(ctx context.Context, c hotpath.Access, q audit.EventQuery, wait time.Duration, stop <-chan struct{}) (page audit.EventPage,
+		waited bool, err error)
 	EventsFrom(ctx context.Context, from time.Time) (after int64, err error)
 	Budgets(ctx context.Context, c hotpath.Access, q hotpath.BudgetQuery) (page []hotpath.BudgetCounter, more bool, asOf time.Time, err error)
 	CreatePolicy(ctx context.Context, c hotpath.Access, by audit.Actor, p *audit.Policy, drop []string, faults spend.Faults) error

@@ -105,7 +105,8 @@ func successor(id spend.ID) spend.ID {
 func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
-	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key", "approval_id",
+	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key",
+		"approval_id",
 		"decision", "outcome", "from", "to", "before", "limit", "cursor")
 	q.queryAction(values, &faults)
 	if s, given := values["decision"]; given {

@@ -39,7 +39,10 @@ func (a *API) putDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	d := &audit.Draft{PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Changes: p.Changes, Note: p.Note}
+	d := &audit.Draft{
+		PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Changes: p.Changes,
+		Note: p.Note,
+	}
 	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, faults); err != nil {
 		return err
 	}

@@ -82,31 +82,60 @@ var refusals = [...]struct {
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
 	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
-	{audit.ErrPoliciesFull, &refusal{422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be"}},
+	{audit.ErrPoliciesFull, &refusal{
+		422, codeValidation, "rules have no room: the policies of this deployment are as large together as its operator lets them be",
+	}},
 	{audit.ErrWebhooksFull, &refusal{422, codeValidation, "url has no room: there are 100 webhooks, which is the most; DELETE one first"}},
-	{audit.ErrBacktestsFull, &refusal{409, "backtests_full", "100 backtests wait or run, which is the most; cancel one, or wait for one to end"}},
+	{audit.ErrBacktestsFull, &refusal{
+		409, "backtests_full", "100 backtests wait or run, which is the most; cancel one, or wait for one to end",
+	}},
 	{hotpath.ErrBacktestEnded, &refusal{409, "backtest_ended", "the backtest has ended: there is nothing to cancel"}},
-	{audit.ErrTooMany, &refusal{422, codeValidation, "from must be nearer to to: of agents and principals, a range of at most 100000 checks is counted, whosever they are"}},
-	{audit.ErrArchived, &refusal{422, codeValidation, "from must be later: checks of the range are archived, and of agents and principals only what is not is counted"}},
+	{audit.ErrTooMany, &refusal{
+		422, codeValidation, "from must be nearer to to: of agents and principals, a range of at most 100000 checks is counted, " +
+			"whosever they are",
+	}},
+	{audit.ErrArchived, &refusal{
+		422, codeValidation, "from must be later: checks of the range are archived, and of agents and principals only what is not is counted",
+	}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or not in that version"}},
 	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.ErrOwnRequest, &refusal{409, "approval_own_request", "who asked for an approval does not decide it, nor whoever runs the agent"}},
-	{hotpath.ErrApprovedAlready, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver"}},
-	{hotpath.ErrNoGroup, &refusal{403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded"}},
-	{hotpath.ErrAuthorExcluded, &refusal{403, codeNotAnApprover, "who wrote the version that escalated does not decide what it asks; nothing is recorded"}},
-	{hotpath.ErrOtherDraft, &refusal{409, "draft_hash_mismatch", "the policy's draft is another than that of draft_hash: read it with GET .../draft, and approve what it says now"}},
-	{hotpath.ErrNotAsked, &refusal{409, "change_needs_no_approval", "the version in force asks nobody before it changes: it has no changes; nothing is recorded"}},
-	{hotpath.ErrDraftAuthor, &refusal{403, codeNotAnApprover, "who put the draft does not approve it, nor whoever stands or stood behind the same key; nothing is recorded"}},
-	{hotpath.ErrNoGroupOfDraft, &refusal{403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded"}},
-	{hotpath.ErrDraftApproved, &refusal{409, "approval_already_decided", "a key of the same owner or principal has approved the draft: that is one approver"}},
+	{hotpath.ErrApprovedAlready, &refusal{
+		409, "approval_already_decided", "a key of the same owner or principal has approved: that is one approver",
+	}},
+	{hotpath.ErrNoGroup, &refusal{
+		403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded",
+	}},
+	{hotpath.ErrAuthorExcluded, &refusal{
+		403, codeNotAnApprover, "who wrote the version that escalated does not decide what it asks; nothing is recorded",
+	}},
+	{hotpath.ErrOtherDraft, &refusal{
+		409, "draft_hash_mismatch", "the policy's draft is another than that of draft_hash: read it with GET .../draft, " +
+			"and approve what it says now",
+	}},
+	{hotpath.ErrNotAsked, &refusal{
+		409, "change_needs_no_approval", "the version in force asks nobody before it changes: it has no changes; nothing is recorded",
+	}},
+	{hotpath.ErrDraftAuthor, &refusal{
+		403, codeNotAnApprover, "who put the draft does not approve it, nor whoever stands or stood behind the same key; nothing is recorded",
+	}},
+	{hotpath.ErrNoGroupOfDraft, &refusal{
+		403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded",
+	}},
+	{hotpath.ErrDraftApproved, &refusal{
+		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: that is one approver",
+	}},
 	{hotpath.ErrOtherPrincipal, &refusal{
 		409, "approval_mismatch",
-		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, or ask anew",
+		"the action is the same, but the principal differs: the approval is for that of the key which asked; use a key of that principal, " +
+			"or ask anew",
 	}},
 	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
 	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
-	{hotpath.ErrCheckReleased, &refusal{409, "check_released", "an outcome of the check was reported, which closes its redemption: check the action again"}},
+	{hotpath.ErrCheckReleased, &refusal{
+		409, "check_released", "an outcome of the check was reported, which closes its redemption: check the action again",
+	}},
 	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},

@@ -55,7 +55,8 @@ func parseIdempotencyKey(value string) (key, problem string) {
 	if !ok {
 		return value, ""
 	}
-	const form = `must be a string of RFC 8941 if it begins with a quotation mark: ASCII, only " and \ behind a \, and nothing after the closing mark`
+	const form = `must be a string of RFC 8941 if it begins with a quotation mark: ASCII, only " and \ behind a \, ` +
+		`and nothing after the closing mark`
 	var b strings.Builder
 	for i := 0; i < len(quoted); i++ {
 		c := quoted[i]

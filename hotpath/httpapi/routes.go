@@ -87,7 +87,8 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
 	a.at(r, "/v1/sessions", endpoint{method: "GET", serve: a.getSessions, admin: true})
 	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: a.deleteSession, admin: true})
-	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, admin: true}, endpoint{method: "POST", serve: a.postWebhook, admin: true})
+	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, admin: true},
+		endpoint{method: "POST", serve: a.postWebhook, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, admin: true},
 		endpoint{method: "GET", serve: a.getWebhook, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, admin: true})

@@ -15,7 +15,10 @@ import (
 const sessionCookie = "__Host-spendgate"
 
 var (
-	errForeign         = &refusal{403, codeForbidden, "a write with a session must come from this origin: it needs Sec-Fetch-Site: same-origin or the Origin of the console"}
+	errForeign = &refusal{
+		403, codeForbidden, "a write with a session must come from this origin: it needs Sec-Fetch-Site: same-origin or the Origin of the " +
+			"console",
+	}
 	errSessionNotFound = &refusal{404, "session_not_found", "there is no such session in force"}
 )
 

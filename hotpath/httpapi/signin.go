@@ -137,7 +137,8 @@ func (a *API) endSignIn(x *exchange) error {
 func (a *API) failPage(x *exchange, err error) error {
 	a.fail(x, err)
 	if x.refusal.status < 500 {
-		a.log.Warn("sign-in failed", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+		a.log.Warn("sign-in failed", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)),
+			slog.String("error", err.Error()))
 	}
 	secureConsole(x)
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
@@ -164,7 +165,8 @@ func (a *API) signOut(x *exchange) error {
 // logout takes a provider's logout token (OpenID Connect Back-Channel Logout 1.0).
 func (a *API) logout(x *exchange) error {
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	if kind, _, _ := strings.Cut(string(x.ctx.Request.Header.ContentType()), ";"); strings.TrimSpace(kind) != "application/x-www-form-urlencoded" {
+	if kind, _, _ := strings.Cut(string(x.ctx.Request.Header.ContentType()), ";"); strings.TrimSpace(kind) !=
+		"application/x-www-form-urlencoded" {
 		return errForm
 	}
 	form, err := url.ParseQuery(string(x.body))
@@ -177,7 +179,8 @@ func (a *API) logout(x *exchange) error {
 	}
 	if err != nil {
 		if refusalOf(err).status < 500 {
-			a.log.Warn("logout token refused", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)), slog.String("error", err.Error()))
+			a.log.Warn("logout token refused", slog.String("request_id", x.id), slog.String("client", a.clientAddress(x)),
+				slog.String("error", err.Error()))
 		}
 		return err
 	}

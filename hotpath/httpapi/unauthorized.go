@@ -28,7 +28,9 @@ const (
 	keySession
 )
 
-var unauthorizedReasons = [...]string{keyMissing: "missing", keyUnknown: "unknown", keyInactive: "inactive", keyAdmin: "admin", keySession: "session"}
+var unauthorizedReasons = [...]string{
+	keyMissing: "missing", keyUnknown: "unknown", keyInactive: "inactive", keyAdmin: "admin", keySession: "session",
+}
 
 // noteUnauthorized counts a 401 and returns the attributes that its line of the
 // log has besides the usual ones. Such lines are one a second for each reason,

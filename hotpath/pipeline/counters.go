@@ -218,7 +218,8 @@ func endWindow(key string) deferred {
 // by now: a counter below the truth would admit too many.
 const resetScript = `local value = redis.pcall('GET', KEYS[1])
 if value == false then return 0 end
-if type(value) == 'string' and #value <= 15 and string.match(value, '^%d+$') and redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[1]) then return 0 end
+if type(value) == 'string' and #value <= 15 and string.match(value, '^%d+$') and
+  redis.call('PTTL', KEYS[1]) <= tonumber(ARGV[1]) then return 0 end
 return redis.call('DEL', KEYS[1])`
 
 // resetCounter opens a new window in place of a counter that is spoilt.
@@ -232,7 +233,8 @@ func resetCounter(key string) deferred {
 
 // refundScript takes refused requests off the window they were counted in, and
 // off no later one: a counter below the truth would admit too many.
-const refundScript = `if redis.call('PEXPIRETIME', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DECRBY', KEYS[1], ARGV[2]) end return 0`
+const refundScript = `if redis.call('PEXPIRETIME', KEYS[1]) == tonumber(ARGV[1]) then return redis.call('DECRBY', KEYS[1], ` +
+	`ARGV[2]) end return 0`
 
 // refund takes a refused request off its window. It is sent once (F25).
 func refund(key string, place ratelimit.Place) deferred {

@@ -18,13 +18,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "spendgate", Subsystem: "redis", Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "spendgate", Subsystem: "redis", Name: name, Help: help, Buckets: buckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "spendgate", Subsystem: "redis", Name: name, Help: help, Buckets: buckets,
+		})
 	}
 	m := &metrics{
 		batchSize: histogram("batch_size", "Requests that shared one Redis round trip.", prometheus.ExponentialBuckets(1, 2, 11)),
 		seconds:   histogram("round_trip_seconds", "Time of one Redis round trip.", prometheus.ExponentialBuckets(0.0001, 2, 15)),
-		errors:    counter("round_trip_errors_total", "Redis round trips that failed: those of checks, which were refused, and those of deferred commands, which are sent again."),
-		dropped:   counter("deferred_dropped_total", "Deferred commands (releases and refunds) given up while Redis was away."),
+		errors: counter("round_trip_errors_total",
+			"Redis round trips that failed: those of checks, which were refused, and those of deferred commands, which are sent again."),
+		dropped: counter("deferred_dropped_total", "Deferred commands (releases and refunds) given up while Redis was away."),
 	}
 	reg.MustRegister(m.batchSize, m.seconds, m.errors, m.dropped)
 	return m

@@ -177,7 +177,9 @@ func (p *Program) Blocking(charges []spend.Charge) []bool {
 // Asks returns what an action that was escalated asks of people: all rules that
 // escalate it, the budgets without room among them, must ask for an approval; the
 // most people, of each group and of any, and the shortest times hold (S42, S79). It is nil when one does not ask.
-func (p *Program) Asks(a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage) *spend.Approval {
+func (p *Program) Asks(
+	a *spend.Action, r spend.Resolution, now time.Time, charges []spend.Charge, exceeded map[int]spend.Usage,
+) *spend.Approval {
 	type escalation struct {
 		rule  *rule
 		place [2]int // in the policy's order: budgets come before the rule of their number

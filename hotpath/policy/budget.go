@@ -237,7 +237,9 @@ func (p *Program) Exceeded(f Finding, r spend.Resolution, charges []spend.Charge
 
 // EvaluateBudgets completes a finding that does not block by the budgets, given what
 // was taken from the counters that the action's charges are of (S38).
-func (p *Program) EvaluateBudgets(f Finding, a *spend.Action, r spend.Resolution, charges []spend.Charge, usages map[spend.Counter]spend.Usage) Finding {
+func (p *Program) EvaluateBudgets(
+	f Finding, a *spend.Action, r spend.Resolution, charges []spend.Charge, usages map[spend.Counter]spend.Usage,
+) Finding {
 	if uncovered, ok := p.Uncovered(f, a, r); ok {
 		return uncovered
 	}

@@ -38,12 +38,37 @@ type Parameter struct {
 // ruleTypes are the eleven rule types.
 var ruleTypes = [...]RuleType{
 	{"max_amount", maxAmountParameters, []string{"amount"}, spend.Block, everyType, compileMaxAmount, ""},
-	{"refund_age_limit", refundAgeLimitParameters, []string{"metadata.days_since_purchase"}, spend.Block, 1 << spend.Refund, compileRefundAgeLimit, ""},
-	{"blocked_categories", blockedCategoriesParameters, []string{"metadata.category"}, spend.Block, everyType, compileBlockedCategories, "Blocks some categories"},
-	{"vendor_allowlist", vendorAllowlistParameters, []string{"counterparty"}, spend.Block, 1 << spend.Spend, compileVendorAllowlist, "Blocks spends to any but the approved vendors"},
-	{"blocked_payment_rails", blockedPaymentRailsParameters, []string{"payment_method"}, spend.Block, everyType, compileBlockedPaymentRails, "Blocks some payment methods"},
+	{
+		"refund_age_limit", refundAgeLimitParameters,
+		[]string{"metadata.days_since_purchase"},
+		spend.Block, 1 << spend.Refund,
+		compileRefundAgeLimit, "",
+	},
+	{
+		"blocked_categories", blockedCategoriesParameters,
+		[]string{"metadata.category"},
+		spend.Block, everyType,
+		compileBlockedCategories, "Blocks some categories",
+	},
+	{
+		"vendor_allowlist", vendorAllowlistParameters,
+		[]string{"counterparty"},
+		spend.Block, 1 << spend.Spend,
+		compileVendorAllowlist, "Blocks spends to any but the approved vendors",
+	},
+	{
+		"blocked_payment_rails", blockedPaymentRailsParameters,
+		[]string{"payment_method"},
+		spend.Block, everyType,
+		compileBlockedPaymentRails, "Blocks some payment methods",
+	},
 	{"discount_cap", discountCapParameters, []string{"metadata.discount_percent"}, spend.Block, 1 << spend.Discount, compileDiscountCap, ""},
-	{"geography_block", geographyBlockParameters, []string{"metadata.country"}, spend.Block, everyType, compileGeographyBlock, "Blocks actions in some countries"},
+	{
+		"geography_block", geographyBlockParameters,
+		[]string{"metadata.country"},
+		spend.Block, everyType,
+		compileGeographyBlock, "Blocks actions in some countries",
+	},
 	{"time_restriction", timeRestrictionParameters, []string{"timestamp"}, spend.Block, everyType, compileTimeRestriction, ""},
 	{duplicateGuard, duplicateGuardParameters, nil, spend.Block, everyType, compileDuplicateGuard, ""},
 	{"escalate_if", escalateIfParameters, []string{"amount", "action_type"}, spend.Escalate, everyType, compileEscalateIf, ""},
@@ -88,10 +113,13 @@ const paramOnMissing = "on_missing"
 
 var (
 	onMissingParameter = Parameter{
-		Name: paramOnMissing, Names: []string{"block", "escalate", "skip"}, Text: "what to do when the field that it reads is absent; skip if left out",
+		Name: paramOnMissing, Names: []string{"block", "escalate", "skip"},
+		Text: "what to do when the field that it reads is absent; skip if left out",
 	}
 	approvalParameter = Parameter{
-		Name: "approval", Text: `{"required": 1, "expires_minutes": 1440, "use_within_minutes": 60}, of which {} is short: people approve what it escalates in the service; instead of required, "from": [{"group": "finance", "required": 1}] asks people of groups, and "exclude_author": true whoever did not write the version`,
+		Name: "approval", Text: `{"required": 1, "expires_minutes": 1440, "use_within_minutes": 60}, ` +
+			`of which {} is short: people approve what it escalates in the service; instead of required, "from": [{"group": "finance", ` +
+			`"required": 1}] asks people of groups, and "exclude_author": true whoever did not write the version`,
 	}
 )
 

@@ -30,7 +30,10 @@ type budget struct {
 var budgetParameters = []Parameter{
 	{Name: "limit", Example: "1000", Text: "the most that may be allowed in a window, with its currency"},
 	{Name: "currency", Example: `"USD"`, Text: "count only actions in it; required with limit"},
-	{Name: "max_count", Max: 1_000_000_000, Example: "50", Text: "the most actions that may be allowed in a window; limit or max_count is required"},
+	{
+		Name: "max_count", Max: 1_000_000_000, Example: "50",
+		Text: "the most actions that may be allowed in a window; limit or max_count is required",
+	},
 	{Name: "per", Names: dimensionNames[:], Example: `["agent_id"]`, Text: "what to count apart; all together if left out"},
 	{Name: "window", Names: unitNames[:], Example: `"day"`, Text: "the calendar window; this or rolling_minutes is required"},
 	{Name: "rolling_minutes", Min: 1, Max: 31 * 24 * 60, Text: "the length of a rolling window"},

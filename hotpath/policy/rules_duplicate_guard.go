@@ -12,7 +12,10 @@ const duplicateGuard = "duplicate_guard"
 
 var duplicateGuardParameters = []Parameter{
 	{Name: "window_minutes", Required: true, Min: 1, Max: 7 * 24 * 60, Example: "60", Text: "for how long an identical action is a duplicate"},
-	{Name: "after_block", Names: []string{"duplicate", "judge_again"}, Text: "what an action identical to a blocked one is; duplicate if left out"},
+	{
+		Name: "after_block", Names: []string{"duplicate", "judge_again"},
+		Text: "what an action identical to a blocked one is; duplicate if left out",
+	},
 }
 
 // guard holds the policy's settings of the duplicate guard, which is always on.

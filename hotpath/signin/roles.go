@@ -69,7 +69,11 @@ func (r *Role) check() error {
 		name   string
 		values []string
 		most   int
-	}{{spend.MemberPolicyIDs, r.PolicyIDs, spend.MaxBindings}, {spend.MemberAgentIDs, r.AgentIDs, spend.MaxBindings}, {spend.MemberGroups, r.Groups, spend.MaxGroups}} {
+	}{
+		{spend.MemberPolicyIDs, r.PolicyIDs, spend.MaxBindings},
+		{spend.MemberAgentIDs, r.AgentIDs, spend.MaxBindings},
+		{spend.MemberGroups, r.Groups, spend.MaxGroups},
+	} {
 		if list.values == nil {
 			continue
 		}

@@ -80,7 +80,8 @@ func New(o Options) *SignIn {
 	}
 	return &SignIn{
 		// Of the secret that all nodes have: a browser may come back to another one.
-		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce), tokens: make(chan struct{}, atOnce),
+		Options: o, key: sign([]byte(o.ClientSecret), []byte("spendgate sign-in attempt 1\n"+o.ClientID)), places: make(chan struct{}, atOnce),
+		tokens: make(chan struct{}, atOnce),
 		client: &http.Client{
 			Transport: bounded{o.Transport}, Timeout: askWithin,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -96,10 +96,12 @@ func (s *SignIn) checkTimes(token *oidc.IDToken) error {
 func (s *SignIn) sessionOf(c *claims) (*audit.Session, error) {
 	principal := s.Label + ":" + c.Subject
 	if spend.Blank(c.Subject) || c.Subject != clean(c.Subject, maxPersonText) || utf8.RuneCountInString(principal) > spend.MaxPrincipal {
-		return nil, fmt.Errorf("%w: its sub makes no principal: it must be printable, and have at most %d characters with %q before it", ErrToken, spend.MaxPrincipal, s.Label+":")
+		return nil, fmt.Errorf("%w: its sub makes no principal: it must be printable, and have at most %d characters with %q before it", ErrToken,
+			spend.MaxPrincipal, s.Label+":")
 	}
 	session := &audit.Session{
-		Subject: audit.Subject{Issuer: s.Issuer, Subject: c.Subject, Session: c.Session}, Name: clean(c.Name, maxPersonText), Email: clean(c.Email, maxEmail),
+		Subject: audit.Subject{Issuer: s.Issuer, Subject: c.Subject, Session: c.Session}, Name: clean(c.Name, maxPersonText),
+		Email: clean(c.Email, maxEmail),
 	}
 	if session.Name == "" {
 		session.Name = clean(c.Username, maxPersonText)

@@ -34,7 +34,9 @@ const (
 
 // attempt sends an event and notes in r what came of it. gone is that the receiver
 // wants no more, aborted that the node stopped meanwhile.
-func (e *endpoint) attempt(stop context.Context, task *audit.WebhookTask, event *audit.Event, r *audit.DeliveryResult) (gone, aborted bool) {
+func (e *endpoint) attempt(
+	stop context.Context, task *audit.WebhookTask, event *audit.Event, r *audit.DeliveryResult,
+) (gone, aborted bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
 	defer context.AfterFunc(stop, func() { time.AfterFunc(finishIn, cancel) })()

@@ -337,7 +337,8 @@ func (e *endpoint) report(r *audit.DeliveryResult, gone bool) {
 		result = "failed"
 	}
 	e.metrics.deliveries.WithLabelValues(result).Inc()
-	e.Logger.Log(context.Background(), level, "webhook "+result, "webhook_id", e.id.Text(spend.PrefixWebhook), "event_id", r.EventID.Text(spend.PrefixEvent),
+	e.Logger.Log(context.Background(), level, "webhook "+result, "webhook_id", e.id.Text(spend.PrefixWebhook), "event_id",
+		r.EventID.Text(spend.PrefixEvent),
 		"attempt", r.Attempt, "status_code", r.StatusCode, "error", r.Error)
 }
 
@@ -345,7 +346,8 @@ func (e *endpoint) report(r *audit.DeliveryResult, gone bool) {
 // that of Standard Webhooks.
 func schedule() []time.Duration {
 	return []time.Duration{
-		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+		5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour,
+		24 * time.Hour,
 	}
 }
 

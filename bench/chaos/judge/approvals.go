@@ -129,7 +129,8 @@ func (e *evidence) approvalsAreTold() {
 		switch used := regexp.MustCompile(`chk_[0-9a-f]{32}`).FindString(c.Answer); {
 		case asked == nil:
 			e.find("G13", "a use of an approval that nobody asked for was refused as such: "+c.Answer, c)
-		case c.code() == "approval_already_used" && (e.rows[used] == nil || deref(e.rows[used].ApprovalID) != id || e.rows[used].Decision != "allow"):
+		case c.code() == "approval_already_used" &&
+			(e.rows[used] == nil || deref(e.rows[used].ApprovalID) != id || e.rows[used].Decision != "allow"):
 			e.find("G13", id+" was not used as told: "+c.Answer, c)
 		case c.code() == "approval_not_approved" && !denied && len(people) >= asked.Asks:
 			e.find("G13", id+" was approved, and its use refused: "+c.Answer, c)

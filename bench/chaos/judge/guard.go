@@ -67,7 +67,8 @@ func (e *evidence) duplicatesAreOf() {
 		r := &e.Rows[i]
 		id, duplicate := r.duplicateOf()
 		if (duplicate || r.exceeded()) == r.passed() {
-			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t), as a duplicate (%t) and as exceeded (%t)", r.CheckID, r.passed(), duplicate, r.exceeded()), r)
+			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t), as a duplicate (%t) and as exceeded (%t)", r.CheckID, r.passed(), duplicate,
+				r.exceeded()), r)
 			continue
 		}
 		if !duplicate {

@@ -66,7 +66,8 @@ func (e *evidence) redemptionsAreSteps() {
 	for id, c := range e.courses {
 		for _, o := range e.outcomes[id] {
 			if c.redeemed != nil && o.KeyID != c.redeemed.KeyID && (o.Number == 1 && c.doubt == nil || !e.releases(o)) {
-				e.findings = append(e.findings, Finding{Rule: "G14", Text: fmt.Sprintf("%s is redeemed by %s, and reported by %s", id, c.redeemed.KeyID, o.KeyID)})
+				e.findings = append(e.findings,
+					Finding{Rule: "G14", Text: fmt.Sprintf("%s is redeemed by %s, and reported by %s", id, c.redeemed.KeyID, o.KeyID)})
 			}
 		}
 	}
@@ -132,7 +133,8 @@ func (e *evidence) wronglyRefused(r redemption, told []redemption) string {
 	case "check_already_redeemed":
 		c := e.courses[r.Subject]
 		own := slices.ContainsFunc(told, func(o redemption) bool {
-			return o.Key == r.Key && o.IdempotencyKey == r.IdempotencyKey && r.IdempotencyKey != "" && o.Done < r.Sent && string(o.Request) == string(r.Request)
+			return o.Key == r.Key && o.IdempotencyKey == r.IdempotencyKey && r.IdempotencyKey != "" && o.Done < r.Sent &&
+				string(o.Request) == string(r.Request)
 		})
 		switch {
 		case !e.redeemedBefore(r.Subject, r.Done):

@@ -69,7 +69,8 @@ func (s *stage) play(ctx context.Context) error {
 	s.say("more than the policy allows:")
 	err = errors.Join(err, s.call(ctx, agent, "charge-2", 90_000, "refused"))
 	s.say("what people have to approve:")
-	err = errors.Join(err, s.call(ctx, agent, "charge-3", 30_000, "pending"), s.approve(ctx), s.call(ctx, agent, "charge-3", 30_000, "executed"))
+	err = errors.Join(err, s.call(ctx, agent, "charge-3", 30_000, "pending"), s.approve(ctx),
+		s.call(ctx, agent, "charge-3", 30_000, "executed"))
 	s.say("the gateway is killed while the provider pays:")
 	time.AfterFunc(providerTakes/2, kill)
 	_, lost := agent.CallTool(ctx, refund("charge-4", 1_000))
@@ -111,8 +112,14 @@ func (s *stage) prepare(ctx context.Context) error {
 	_, err = s.author.CreatePolicy(ctx, client.NewPolicy{
 		PolicyID: "demo-refunds", Name: "Refunds", Redeem: "required",
 		Rules: []client.Rule{
-			{RuleID: "cap", RuleType: "max_amount", Description: "no refund above 500 USD", Parameters: json.RawMessage(`{"limit":500,"currency":"USD"}`)},
-			{RuleID: "ask", RuleType: "escalate_if", Description: "people approve above 200", Parameters: json.RawMessage(`{"amount_above":200,"approval":{}}`)},
+			{
+				RuleID: "cap", RuleType: "max_amount", Description: "no refund above 500 USD",
+				Parameters: json.RawMessage(`{"limit":500,"currency":"USD"}`),
+			},
+			{
+				RuleID: "ask", RuleType: "escalate_if", Description: "people approve above 200",
+				Parameters: json.RawMessage(`{"amount_above":200,"approval":{}}`),
+			},
 		},
 	})
 	if err != nil {
@@ -230,21 +237,22 @@ func provide(ledger string) error {
 	schema := map[string]any{"type": "object", "properties": map[string]any{
 		"charge": map[string]any{"type": "string"}, "amount": map[string]any{"type": "integer"},
 	}, "required": []string{"charge", "amount"}}
-	server.AddTool(&sdk.Tool{Name: "refund", InputSchema: schema}, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		var asked struct{ Charge string }
-		if err := json.Unmarshal(r.Params.Arguments, &asked); err != nil {
-			return nil, err
-		}
-		file, err := os.OpenFile(ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		_, err = fmt.Fprintln(file, asked.Charge)
-		time.Sleep(providerTakes)
-		return &sdk.CallToolResult{
-			Content:           []sdk.Content{&sdk.TextContent{Text: "refunded"}},
-			StructuredContent: map[string]any{"id": "re-" + asked.Charge},
-		}, errors.Join(err, file.Close())
-	})
+	server.AddTool(&sdk.Tool{Name: "refund", InputSchema: schema},
+		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			var asked struct{ Charge string }
+			if err := json.Unmarshal(r.Params.Arguments, &asked); err != nil {
+				return nil, err
+			}
+			file, err := os.OpenFile(ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			_, err = fmt.Fprintln(file, asked.Charge)
+			time.Sleep(providerTakes)
+			return &sdk.CallToolResult{
+				Content:           []sdk.Content{&sdk.TextContent{Text: "refunded"}},
+				StructuredContent: map[string]any{"id": "re-" + asked.Charge},
+			}, errors.Join(err, file.Close())
+		})
 	return server.Run(context.Background(), &sdk.StdioTransport{})
 }

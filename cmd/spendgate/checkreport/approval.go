@@ -37,7 +37,8 @@ func (r *Report) writeApproval(p *printer) {
 	p.line("status", string(a.Status))
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		p.line(decisionOf(d), fmt.Sprintf("%s%s%s, with %s, at %s", printable(d.Principal), nameOf(d), groupsOf(d), printable(d.KeyID), d.At.Format(timeForm)))
+		p.line(decisionOf(d), fmt.Sprintf("%s%s%s, with %s, at %s", printable(d.Principal), nameOf(d), groupsOf(d), printable(d.KeyID),
+			d.At.Format(timeForm)))
 		if d.Note != "" {
 			p.text("note", d.Note)
 		}
@@ -131,7 +132,9 @@ func (r *Report) approvalDocument() *approvalJSON {
 	}
 	for i := range a.Decisions {
 		d := &a.Decisions[i]
-		doc.Decisions = append(doc.Decisions, decisionJSON{d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups, d.Name, d.Email})
+		doc.Decisions = append(doc.Decisions, decisionJSON{
+			d.Principal, d.KeyID, decisionOf(d), optional(d.Note), form(d.At), d.Groups, d.Name, d.Email,
+		})
 	}
 	return doc
 }

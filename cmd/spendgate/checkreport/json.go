@@ -83,8 +83,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		},
 		Duplicate: optional(duplicateOf(d)), Approval: r.approvalDocument(),
 		Record: recordJSON{
-			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner), Namespace: optional(c.Namespace),
-			RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
+			KeyID: c.KeyID, KeyName: optional(r.KeyName), Principal: optional(c.Principal), Owner: optional(c.Owner),
+			Namespace: optional(c.Namespace), RequestID: c.RequestID, Fingerprint: hexOf(c.Fingerprint), RequestSHA: hexOf(c.RequestSHA),
 			Node: c.Fence.Node.Text(""), Epoch: c.Fence.Epoch.Text(""), Source: r.Source,
 		},
 		Chain: chainJSON{Holds: r.Chain.Holds, State: r.Chain.State},

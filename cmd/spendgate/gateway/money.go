@@ -250,7 +250,8 @@ func (c *mappedCall) carryOut(check *client.Result, again bool) result {
 		return c.inDoubt(check, a)
 	case a.isError:
 		c.report(check.CheckID, client.OutcomeReport{Status: outcomeFailed, Note: cmp.Or(a.problem, "the server said that it failed")})
-		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+check.CheckID)
+		r := c.said(check, stateError, "Error, which counts as not carried out: "+cmp.Or(a.problem, "the server says so")+"\nCheck: "+
+			check.CheckID)
 		r.server = flagged(a.result)
 		return r
 	}

@@ -74,8 +74,10 @@ func verdictOf(r *client.Result, replayed bool) *verdict {
 		Replayed: replayed, Redeemed: r.Redemption.Redeemed(), nextStep: r.NextStep,
 	}
 	if v.Proceed && replayed {
-		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID + ", its idempotency key there, " +
-			"or look into your notes. If it was, report it as executed. Only if it was not, carry out exactly this action, once, with that idempotency key."
+		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID +
+			", its idempotency key there, " +
+			"or look into your notes. If it was, report it as executed. Only if it was not, carry out exactly this action, once, " +
+			"with that idempotency key."
 	}
 	return v
 }
@@ -124,13 +126,15 @@ func (v *verdict) words(r *client.Result) string {
 		text += "\n" + r.Message
 	}
 	if r.ViolatedRuleID != "" {
-		text += fmt.Sprintf("\nRule: %s (%s), policy version %d. Reason: %s.", r.ViolatedRuleID, r.ViolatedRuleDescription, r.PolicyVersion, r.ReasonCode)
+		text += fmt.Sprintf("\nRule: %s (%s), policy version %d. Reason: %s.", r.ViolatedRuleID, r.ViolatedRuleDescription, r.PolicyVersion,
+			r.ReasonCode)
 	}
 	if v.nextStep != "" {
 		text += "\nNext step: " + v.nextStep
 	}
 	if r.ApprovalID != "" && v.Outcome == nil {
-		text += "\nApproval: " + r.ApprovalID + " is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
+		text += "\nApproval: " + r.ApprovalID +
+			" is pending. Pending is not approved: do not carry the action out. Call wait_for_approval with it; " +
 			"once it is approved, call check_financial_action again with exactly the same values and approval_id " + r.ApprovalID + "."
 	}
 	text += "\nCheck: " + r.CheckID

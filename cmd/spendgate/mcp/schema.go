@@ -209,7 +209,8 @@ func reportSchema() *jsonschema.Schema {
 func outcomeSchema() *jsonschema.Schema {
 	s := outputSchema[client.Outcome]()
 	describe(s, map[string]string{
-		"report": "The number of this report, from 1.", "status": "What was reported.", "principal": "Who reported.", "key_id": "With which API key.", "note": "What was said of it. Null if nothing was.",
+		"report": "The number of this report, from 1.", "status": "What was reported.", "principal": "Who reported.",
+		"key_id": "With which API key.", "note": "What was said of it. Null if nothing was.",
 	})
 	return s
 }

@@ -48,7 +48,8 @@ permits nothing: ask check_financial_action about the action itself.`
 const simulateDescription = `Judge up to 100 actions by a policy without recording anything: to plan, to compare alternatives, or to try a new policy. A
 simulated "allow" is no permission: before acting, call check_financial_action. Without an API key it is a demo of up to 10 actions.`
 
-const listDescription = `List checks that were blocked or escalated, newest first: to review what agents were refused and why. All filters are optional.`
+const listDescription = `List checks that were blocked or escalated, newest first: to review what agents were refused and why. ` +
+	`All filters are optional.`
 
 const reportDescription = `Report what became of an action that check_financial_action allowed: "executed" when the money moved, "failed" when it did
 not, "voided" when it was taken back. Call it once for each allowed check, with its check_id and the truth. It permits nothing.`
@@ -75,7 +76,8 @@ func actionTexts() map[string]string {
 		"payment_method":     "How it is paid, for example card, ach, wire or crypto. Give it whenever you know it: rules may need it.",
 		"merchant_or_vendor": "The merchant or vendor, if it is another than the counterparty.",
 		"reason_text":        "Why, in plain words. Required if action_type is left out.",
-		"idempotency_key": "Names this one action, for example order-1001-refund. With the same key the same request gets the first answer again, for 24 hours. " +
+		"idempotency_key": "Names this one action, for example order-1001-refund. With the same key the same request gets the first answer " +
+			"again, for 24 hours. " +
 			"If you leave it out, one is made, and kept when you repeat a call that failed.",
 		"approval_id": "Only to use an approval: the approval_id of the escalation, once people approved it. All else must be as it was then.",
 		"metadata":    "Facts that rules read, and any others. Give those you know, truthfully: a rule may block an action that lacks them.",
@@ -175,9 +177,10 @@ func waitTexts() map[string]string {
 
 func outputTexts() map[string]string {
 	texts := map[string]string{
-		"check_id":                  "Names the check in the record.",
-		"decision":                  "allow, block or escalate.",
-		"confidence":                "How sure the premises are: low or medium when the action type was taken from reason_text or facts were missing.",
+		"check_id": "Names the check in the record.",
+		"decision": "allow, block or escalate.",
+		"confidence": "How sure the premises are: low or medium when the action type was taken from reason_text or facts were " +
+			"missing.",
 		"reason_code":               "A label for the reason. Null on allow.",
 		"message":                   "What was found, with figures.",
 		"violated_rule_id":          "The rule that fired. Null on allow.",
@@ -221,7 +224,8 @@ func outputTexts() map[string]string {
 
 		"reference": "The payment system's name for it. Null if none was given.",
 		"release":   "none: there is nothing to give back. pending: a system that may release has to report, too. done: given back.",
-		"flags":     "exceeded or exceeded_pending if more was moved than was allowed; unapproved if the check was escalated and approved elsewhere.",
+		"flags": "exceeded or exceeded_pending if more was moved than was allowed; " +
+			"unapproved if the check was escalated and approved elsewhere.",
 	}
 	maps.Copy(texts, approvalTexts())
 	return texts
@@ -265,8 +269,9 @@ func approvalTexts() map[string]string {
 // checkedTexts returns the descriptions that differ for the answer of a check.
 func checkedTexts() map[string]string {
 	return map[string]string{
-		"proceed":         "true: carry out exactly this action, once. false: do not.",
-		"outcome":         "What was reported of this check: executed, failed or voided; unknown if that cannot be understood. Null if nothing was.",
+		"proceed": "true: carry out exactly this action, once. false: do not.",
+		"outcome": "What was reported of this check: executed, failed or voided; " +
+			"unknown if that cannot be understood. Null if nothing was.",
 		"redeemed":        "Whether somebody redeemed the check to carry the action out. It is not to be carried out by anybody else.",
 		"release_pending": "Whether what it took from budgets is still taken, although it was reported.",
 		"replayed":        "Whether an earlier call was answered so: the action may have been carried out since.",

@@ -45,16 +45,16 @@ func (s *Server) tools() []tool {
 			onError: "There is no decision. Do not carry the action out.",
 		},
 		{
-			name: createPolicy, title: "Create a policy or its next version", description: createDescription, scope: spend.PoliciesWrite, destroys: true,
-			input: policySchema(), output: outputSchema[client.Policy](), run: s.createPolicy,
+			name: createPolicy, title: "Create a policy or its next version", description: createDescription, scope: spend.PoliciesWrite,
+			destroys: true, input: policySchema(), output: outputSchema[client.Policy](), run: s.createPolicy,
 		},
 		{
 			name: getPolicy, title: "Read a policy", description: getDescription, scope: spend.PoliciesRead, reads: true,
 			input: getSchema(), output: outputSchema[client.Policy](), run: s.getPolicy,
 		},
 		{
-			name: simulateActions, title: "Simulate actions", description: simulateDescription, scope: spend.PoliciesRead, reads: true, keyless: true,
-			input: simulateSchema(), output: simulatedSchema(), run: s.simulate,
+			name: simulateActions, title: "Simulate actions", description: simulateDescription, scope: spend.PoliciesRead, reads: true,
+			keyless: true, input: simulateSchema(), output: simulatedSchema(), run: s.simulate,
 		},
 		{
 			name: listViolations, title: "List violations", description: listDescription, scope: spend.ChecksRead, reads: true,
@@ -115,7 +115,8 @@ func (s *Server) simulate(ctx context.Context, arguments []byte) (*sdk.CallToolR
 	}
 	sum := result.Summary
 	text := fmt.Sprintf("Simulated %d actions against policy %s, version %d: %d would be allowed, %d blocked, %d escalated. "+
-		"Nothing was recorded, and nothing is permitted by this.", sum.Total, result.PolicyID, result.PolicyVersion, sum.Allowed, sum.Blocked, sum.Escalated)
+		"Nothing was recorded, and nothing is permitted by this.", sum.Total, result.PolicyID, result.PolicyVersion, sum.Allowed, sum.Blocked,
+		sum.Escalated)
 	return answer(text, result.Body), nil
 }
 

@@ -154,8 +154,10 @@ func TestApproveInTheChat(t *testing.T) {
 // A key is one person's: the record says who decided.
 func TestPeopleShareNoKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "people.json")
-	for name, text := range map[string]string{file: `[{"user_id":"ann","channel":"@ann","key_file":"a"},{"user_id":"bob","channel":"@bob","key_file":"b"}]`,
-		filepath.Join(filepath.Dir(file), "a"): "svc_live_same", filepath.Join(filepath.Dir(file), "b"): "svc_live_same\n"} {
+	for name, text := range map[string]string{
+		file:                                   `[{"user_id":"ann","channel":"@ann","key_file":"a"},{"user_id":"bob","channel":"@bob","key_file":"b"}]`,
+		filepath.Join(filepath.Dir(file), "a"): "svc_live_same", filepath.Join(filepath.Dir(file), "b"): "svc_live_same\n",
+	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

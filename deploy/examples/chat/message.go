@@ -44,8 +44,11 @@ func message(a *client.Approval, rules []client.Rule) (string, error) {
 		return "", err
 	}
 	for _, field := range []struct{ name, value string }{
-		{"To", a.Action.Counterparty}, {"Agent", a.Action.AgentID}, {"Paid by", a.Action.PaymentMethod},
-		{"Merchant or vendor", a.Action.MerchantOrVendor}, {"Metadata", metadata},
+		{"To", a.Action.Counterparty},
+		{"Agent", a.Action.AgentID},
+		{"Paid by", a.Action.PaymentMethod},
+		{"Merchant or vendor", a.Action.MerchantOrVendor},
+		{"Metadata", metadata},
 	} {
 		if utf8.RuneCountInString(field.value) > maxShown {
 			return "", errTooLong
