@@ -20,11 +20,14 @@ func (t Total) Plus(u Total) Total {
 	return Total{hi, lo}
 }
 
-// Minus returns t less u; not ok when that is negative.
+// Minus returns t less u; 0, and not ok, when that is negative.
 func (t Total) Minus(u Total) (left Total, ok bool) {
 	lo, borrow := bits.Sub64(t.lo, u.lo, 0)
 	hi, borrow := bits.Sub64(t.hi, u.hi, borrow)
-	return Total{hi, lo}, borrow == 0
+	if borrow != 0 {
+		return Total{}, false
+	}
+	return Total{hi, lo}, true
 }
 
 // Cmp returns -1, 0 or +1 as t is less than, equal to or greater than u.

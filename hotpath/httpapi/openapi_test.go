@@ -117,6 +117,18 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	if documented := schemas["ReasonCode"].Value.Enum; !slices.Equal(documented, reasons) {
 		t.Errorf("ReasonCode is %s, want %s", documented, reasons)
 	}
+	// So has the console, whose filters offer them.
+	for file, names := range map[string][]any{"events.js": types, "checks.js": reasons} {
+		page, err := os.ReadFile("../console/assets/pages/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(page), fmt.Sprintf("%q", name)) {
+				t.Errorf("%s of the console does not offer %s", file, name)
+			}
+		}
+	}
 }
 
 // The document is plain YAML 1.2, which every parser reads alike, and /openapi.json
@@ -434,6 +446,14 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":87,`) {
 		t.Error(left)
 	}
+	// More may be approved than is left: nothing is left then.
+	more := "/v1/approvals/" + field(t, d.send("POST", "/v1/checks", strings.Replace(check("95"), `"p"`, `"e"`, 1), 200, true), "approval_id")
+	all := `{"action_hash":"` + field(t, d.send("GET", more, "", 200, true), "action_hash") + `"}`
+	d.send("POST", more+"/approve", all, 200, true, person)
+	if left := d.send("GET", "/v1/approvals/"+other, "", 200, true, person); !strings.Contains(left, `"remaining":100,"remaining_count":null,"remaining_after_approved":0,`) {
+		t.Error(left)
+	}
+	d.send("POST", more+"/deny", all, 200, true, person)
 	if answer := d.send("POST", "/v1/checks", use, 200, true); field(t, answer, "decision") != "allow" ||
 		!strings.HasSuffix(field(t, answer, "message"), ", version 1; people approved what version 1 escalated by ask") {
 		t.Error(answer)

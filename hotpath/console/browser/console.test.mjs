@@ -64,6 +64,7 @@ test("from an escalate to its allow, on a phone", async () => {
   await ann.getByText(`customer-${last - 1}`).first().click();
   await ann.waitForSelector("text=A person looks");
   assert.equal(await ann.locator(".amount.large").textContent(), "300.5 USD");
+  assert.match(await ann.locator(".left li").textContent(), /^day 5000 USD after what is approved already/);
   await ann.fill(".note", "Seen the photographs");
   await armed(ann, "approve").click();
   await ann.waitForURL(new RegExp(second.approval_id)); // the next one is under the thumb
@@ -202,6 +203,32 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await page.waitForSelector("text=cap: limit was 500 and is 200");
   await page.context().close();
   await reader.context().close();
+});
+
+test("what there is to see of a day: how long checks take, whom rules ask, events of any type", async () => {
+  const page = await open((await person("nora", { role: undefined, scopes: ["checks:read", "policies:read", "events:read"] })).api_key, { viewport: phone });
+  await ask({ counterparty: "c".repeat(255) });
+  await show(page, "#/overview");
+  assert.match(await page.locator("p:has-text('Of the newest')").textContent(), /^Of the newest \d+ checks half took .+ ms, 95 % .+ ms, the slowest .+ ms\.$/);
+  await show(page, "#/policies/asked");
+  await page.waitForSelector("text=asks a person above 200");
+  await show(page, "#/events");
+  await page.waitForSelector("[aria-label=Events] li");
+  await page.selectOption("select >> nth=1", "1 hour");
+  await page.waitForURL(/last=1\+hour/);
+  await page.selectOption("select >> nth=0", "check.in_doubt");
+  await page.waitForSelector("text=No events since then.");
+  await page.context().close();
+});
+
+test("who decides sees all of what the action names", async () => {
+  const asked = await ask({ counterparty: `${"c".repeat(250)}-end` });
+  const page = await open((await person("olga")).api_key, { viewport: phone });
+  await show(page, `#/approvals/${asked.approval_id}`);
+  const named = page.locator(".ask .theirs");
+  await named.waitFor();
+  assert.ok(await named.evaluate((e) => e.scrollHeight <= e.clientHeight + 2), "it is cut");
+  await page.context().close();
 });
 
 test("ten thousand checks", async () => {

@@ -6,7 +6,8 @@ import { ruleWords } from "./words.js";
 export function differences(from, to) {
   const found = [];
   for (const name of ["name", "description"]) {
-    if (from[name] !== to[name]) found.push(`${name}: “${from[name] ?? ""}” is “${to[name] ?? ""}”`);
+    const text = (p) => (p[name] ? `“${p[name]}”` : "absent");
+    if (text(from) !== text(to)) found.push(`${name} was ${text(from)} and is ${text(to)}`);
   }
   const before = new Map(from.rules.map((r) => [r.rule_id, r]));
   const after = new Set(to.rules.map((r) => r.rule_id));

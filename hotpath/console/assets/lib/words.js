@@ -26,6 +26,9 @@ export function span(milliseconds) {
 
 export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
+// took returns a duration that the API has rounded down to whole milliseconds.
+export const took = (ms) => (ms === 0 ? "under 1 ms" : `${ms} ms`);
+
 const list = (values) => (values ?? []).join(", ");
 const money = (amount, currency) => [exact(amount), currency].filter(Boolean).join(" ");
 
@@ -42,15 +45,22 @@ export function ruleWords(rule) {
     case "geography_block": return `blocks the countries ${list(p.blocked_countries)}`;
     case "time_restriction": return `blocks outside of ${[list(p.allowed_days), p.allowed_hours_utc && `${p.allowed_hours_utc} UTC`].filter(Boolean).join(", ")}`;
     case "duplicate_guard": return `blocks the same action within ${p.window_minutes} min`;
-    case "escalate_if": return `asks people above ${exact(p.amount_above)}${p.action_types ? ` for ${list(p.action_types)}` : ""}`;
+    case "escalate_if": return `${asks(p)} above ${exact(p.amount_above)}${p.action_types ? ` for ${list(p.action_types)}` : ""}`;
     case "budget": return budgetWords(p);
     default: return rule.rule_type;
   }
+}
+
+// asks says whom a rule asks that escalates; without an approval it asks nobody of this service.
+function asks({ approval }) {
+  if (!approval) return "escalates, without an approval,";
+  if (!approval.from) return `asks ${approval.required > 1 ? `${approval.required} people` : "a person"}`;
+  return `asks ${approval.from.map((g) => `${g.required ?? 1} of ${g.group}`).join(" and ")}`;
 }
 
 function budgetWords(p) {
   const most = [p.limit !== undefined && p.limit !== null && money(p.limit, p.currency), p.max_count !== undefined && p.max_count !== null && plural(p.max_count, "action")];
   const window = p.window === "lifetime" ? "ever" : p.window ? `a ${p.window}` : `in ${p.rolling_minutes} min`;
   const per = p.per?.length ? ` per ${p.per.join(" and ").replaceAll("_id", "").replaceAll("_", " ")}` : "";
-  return `${p.on_exceed === "escalate" ? "asks people" : "blocks"} beyond ${most.filter(Boolean).join(" or ")} ${window}${per}`;
+  return `${p.on_exceed === "escalate" ? asks(p) : "blocks"} beyond ${most.filter(Boolean).join(" or ")} ${window}${per}`;
 }

@@ -108,8 +108,7 @@ function Left({ a }) {
     .map((part, i) => html`${i > 0 && " and "}${part}`);
   return html`
     <section><h2>What budgets have left</h2>
-      <ul class="left">${a.remaining.map((r) => html`<li><code>${r.rule_id}</code>
-        <span>${some(r.remaining_after_approved, r.remaining_count_after_approved)} after what is approved already</span>
+      <ul class="left">${a.remaining.map((r) => html`<li><code>${r.rule_id}</code> <span>${some(r.remaining_after_approved, r.remaining_count_after_approved)} after what is approved already</span>
         <span class="hint">${some(r.remaining, r.remaining_count)} before that</span></li>`)}</ul>
     </section>`;
 }

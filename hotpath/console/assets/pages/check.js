@@ -5,7 +5,7 @@ import { print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad } from "../lib/load.js";
-import { ruleWords } from "../lib/words.js";
+import { ruleWords, took } from "../lib/words.js";
 import { Amount, Badge, Facts, Failure, Head, ID, Linked, Loading, Theirs, Time, Who } from "../lib/parts.js";
 
 // A check's identifier begins with its millisecond: by that its record is found.
@@ -50,7 +50,7 @@ export function Check({ id }) {
         ["Check", html`<${ID} id=${c.check_id} />`],
         ["Confidence", c.confidence],
         ["Approval", c.approval_id && may("approvals:read") && html`<a href=${link("approvals", c.approval_id, { show: "all" })}><${ID} id=${c.approval_id} /></a>`],
-        ["Took", `${c.latency_ms} ms`],
+        ["Took", took(c.latency_ms)],
         ["The agent was told", c.next_step && html`<${Linked} text=${c.next_step} />`],
       ]} /></section>
       <${Outcome} c=${c} />

@@ -36,8 +36,9 @@ export function Draft({ id }) {
     <section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>
     <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
     ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
+    ${report && html`<${Report} report=${report.report} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} />`}
-    ${report && html`<${Report} report=${report.report} /><section><h2>Flips, the newest first</h2>
+    ${report && html`<section><h2>Flips, the newest first</h2>
       <${Pages} list=${{ pages: [report.flips], next: null, loading: false, error: null, total: report.report.flips.total }} label="Flips" row=${flipRow} empty=${html`<${NoFlips} />`} /></section>`}`;
 }
 

@@ -7,22 +7,26 @@ import { useLoad } from "../lib/load.js";
 import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.expired", "approval.used",
-  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "policy.created", "key.changed"];
+  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "policy.created", "policy.forced", "policy.draft_approved", "key.changed", "check.redeemed", "check.in_doubt"];
 
-const startOf = () => new Date(Date.now() - 86400e3).toISOString();
+const lengths = { "1 hour": 3600e3, "1 day": 86400e3, "7 days": 7 * 86400e3 };
 
 export function Events({ route }) {
   const { type, from } = route.query;
+  const last = lengths[route.query.last] ? route.query.last : "1 day";
+  const show = (values) => go(link("events", "", { type, last, ...values }));
   return html`
     <${Head} title="Events" />
-    <div class="filterbar"><label class="field inline"><span class="label">Type</span><select onChange=${(e) => go(link("events", "", { from, type: e.currentTarget.value }))}>
-      <option value="">any</option>${eventTypes.map((t) => html`<option selected=${t === type}>${t}</option>`)}</select></label></div>
-    <${Feed} key=${`${type}${from}`} type=${type} from=${from} />`;
+    <div class="filterbar"><label class="field inline"><span class="label">Type</span><select onChange=${(e) => show({ from, type: e.currentTarget.value })}>
+      <option value="">any</option>${eventTypes.map((t) => html`<option selected=${t === type}>${t}</option>`)}</select></label>
+      <label class="field inline"><span class="label">The last</span><select onChange=${(e) => show({ last: e.currentTarget.value })}>
+      ${Object.keys(lengths).map((l) => html`<option selected=${l === last}>${l}</option>`)}</select></label></div>
+    <${Feed} key=${`${type}${from}${last}`} type=${type} from=${from} length=${lengths[last]} />`;
 }
 
-function Feed({ type, from }) {
+function Feed({ type, from, length }) {
   const [state, setState] = useState({ events: [], after: undefined, more: true, error: null, loading: false });
-  const [begin] = useState(() => from || startOf());
+  const [begin] = useState(() => from || new Date(Date.now() - length).toISOString());
   const read = async () => {
     setState((s) => ({ ...s, loading: true, error: null }));
     try {
@@ -36,7 +40,7 @@ function Feed({ type, from }) {
   return html`
     <p class="hint">Since ${html`<${Time} at=${begin} />`}, the oldest first.</p>
     <ul class="rows" aria-label="Events">${state.events.map((e) => html`<li key=${e.id}><details class="event"><summary><span>${e.type}</span> <span class="hint">${e.data.policy_id ?? e.data.key_id ?? ""} · ${e.timestamp.slice(11, 19)} UTC · ${e.sequence}</span></summary><pre class="json">${print(e.data)}</pre></details></li>`)}</ul>
-    ${state.events.length === 0 && !state.loading && !state.error && !state.more && html`<${Empty} title="No events of the last day.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`}
+    ${state.events.length === 0 && !state.loading && !state.error && !state.more && html`<${Empty} title="No events since then.">What happens appears here: violations, approvals, outcomes, budgets that are used up, changes.<//>`}
     <${Failure} error=${state.error} />
     ${state.loading ? html`<${Loading} />` : html`<p class="more"><button onClick=${read}>${state.more ? "Show more" : "Look for newer ones"}</button></p>`}`;
 }

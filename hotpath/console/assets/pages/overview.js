@@ -4,9 +4,9 @@ import { get } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { useLoad } from "../lib/load.js";
-import { plural } from "../lib/words.js";
+import { plural, took as inWords } from "../lib/words.js";
 import { Chart } from "../lib/chart.js";
-import { Empty, Failure, Head, Loading } from "../lib/parts.js";
+import { Empty, Failure, Head, Loading, Time } from "../lib/parts.js";
 import { Counter, share } from "./budgets.js";
 
 const ranges = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
@@ -26,7 +26,22 @@ export function Overview({ route, waiting }) {
       ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
       ${stats.data ? html`<${Chart} stats=${stats.data} />` : stats.loading && html`<${Loading} />`}
     </section>
+    <${Latency} />
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
+}
+
+// Latency says how long the newest checks took, by what is on record with each of them.
+function Latency() {
+  const { data, error } = useLoad((signal) => get("/v1/checks", { query: { limit: 100 }, signal }), [], 30000);
+  const took = (data?.data ?? []).map((c) => c.latency_ms).sort((a, b) => a - b);
+  const within = (share) => inWords(took[Math.ceil(took.length * share) - 1]);
+  return html`
+    <section><h2>How long checks take</h2>
+      <${Failure} error=${error} />
+      ${data && took.length === 0 && html`<p class="hint">No check was recorded yet.</p>`}
+      ${took.length > 0 && html`<p>Of the newest ${plural(took.length, "check")} half took ${within(0.5)}, 95 % ${within(0.95)}, the slowest ${within(1)}.</p>
+        <p class="hint">In the node, from the first byte read to the decision; since <${Time} at=${data.data.at(-1).timestamp} />.</p>`}
+    </section>`;
 }
 
 // Near lists the counters that are used for the most part, of the first policies.

@@ -18,9 +18,9 @@ export function Report({ report }) {
       ["Days not at hand", coverage.missing_days.join(", ")],
       ["Warmed up from", coverage.warm_up && html`<${Time} at=${coverage.warm_up.from} />, by ${plural(coverage.warm_up.checks, "check")}`],
     ]} /></section>
-    <section><h2>Decisions</h2><div class="wide-table" tabindex="0" role="region" aria-label="Decisions"><table>
-      <caption class="sr">Rows: as recorded. Columns: as they would be.</caption>
-      <thead><tr><th scope="col">Recorded</th>${decisions.map((d) => html`<th scope="col" class="number">would ${d}</th>`)}</tr></thead>
+    <section><h2>Decisions</h2><div class="wide-table" tabindex="0" role="region" aria-label="Decisions"><table class="matrix">
+      <caption class="hint">Rows: as recorded. Columns: as they would be.</caption>
+      <thead><tr><th scope="col"><span class="sr">Recorded</span></th>${decisions.map((d) => html`<th scope="col"><${Badge} of=${d} /></th>`)}</tr></thead>
       <tbody>${decisions.map((from) => html`<tr><th scope="row"><${Badge} of=${from} /></th>${decisions.map((to) => html`<${Cell} of=${report.matrix[from][to]} flip=${from !== to} />`)}</tr>`)}</tbody>
     </table></div></section>
     ${report.rules.length > 0 && html`<section><h2>Rules</h2><div class="wide-table" tabindex="0" role="region" aria-label="Rules"><table>
