@@ -124,7 +124,7 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if !strings.Contains(string(page), fmt.Sprintf("%q", name)) {
+			if !strings.Contains(string(page), `"`+name.(string)+`"`) {
 				t.Errorf("%s of the console does not offer %s", file, name)
 			}
 		}
