@@ -305,7 +305,7 @@ func TestOtherRedis(t *testing.T) {
 		f.check(0, refundOf(t, "1", "first"))
 		work()
 		err := late.guard.Vet(t.Context())
-		if !errors.Is(err, guard.ErrOtherRedis) || !strings.Contains(err.Error(), "chk_") {
+		if !errors.Is(err, guard.ErrOtherRedis) || !strings.Contains(err.Error(), "chk_") || !strings.Contains(err.Error(), " of node "+f.nodes[0].guard.Node().Text("")+")") {
 			t.Errorf("beside a fleet at work: %v", err)
 		}
 		if err := at.guard.Vet(t.Context()); err != nil {
@@ -321,6 +321,31 @@ func TestOtherRedis(t *testing.T) {
 		working.Wait()
 		if err := late.guard.Vet(t.Context()); err != nil {
 			t.Errorf("beside a fleet at rest: %v", err)
+		}
+	})
+}
+
+// Nodes on two Redis name each other: the one that takes the epoch in its log, the one
+// that lost it in the error of its checks, until it takes it back.
+func TestNodesOnTwoRedisNameEachOther(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		if f.inProcess {
+			t.Skip("no other node can use it")
+		}
+		f.check(0, refundOf(t, "1", "first"))
+		log := new(lockedBuffer)
+		f.prefix, f.log = "elsewhere:", log
+		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
+		if o := f.check(1, refundOf(t, "1", "second")); o.err != nil {
+			t.Fatal(o)
+		}
+		names := func(i int) string { return f.nodes[i].guard.Node().Text("") }
+		if want := " node=" + names(1) + " last_check_of_node=" + names(0); !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, log)
+		}
+		o := f.check(0, refundOf(t, "1", "third"))
+		if want := "the last check is of node " + names(1); o.err == nil || !strings.Contains(o.err.Error(), want) {
+			t.Errorf("no %q in %v", want, o.err)
 		}
 	})
 }

@@ -219,15 +219,15 @@ func message(call *ast.CallExpr) (text string) {
 	if at < 0 || at >= len(call.Args) {
 		return ""
 	}
-	ast.Inspect(call.Args[at], func(n ast.Node) bool { // of a sum the only text, perhaps behind a name
+	ast.Inspect(call.Args[at], func(n ast.Node) bool { // of a sum its texts, without names
 		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if line, err := strconv.Unquote(literal.Value); err == nil {
-				text = strings.TrimSpace(line)
+				text += line
 			}
 		}
 		return true
 	})
-	return text
+	return strings.TrimSpace(text)
 }
 
 // called returns the name of what a call calls, and of what it is a method.

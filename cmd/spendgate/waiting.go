@@ -6,10 +6,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit"
 )
 
-// expireApprovals registers how long an approval has been pending, and returns what
-// finds that out when it records which have expired.
+const (
+	// pendingCounted bounds what is read to count the approvals that are pending.
+	pendingCounted = 1000
+	// countPendingEvery is how often they are counted, about as often as metrics are read.
+	countPendingEvery = 15 * time.Second
+)
+
+// expireApprovals registers how many approvals are pending and how long one has been, and
+// returns what finds that out when it records which have expired.
 func (n *node) expireApprovals() func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
 	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -21,10 +30,29 @@ func (n *node) expireApprovals() func(context.Context) error {
 		}
 		return 0
 	}))
+	pending := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "spendgate", Name: "approvals_pending", Help: "Approvals that wait for people, counted up to 1000.",
+	})
+	n.ops.registry.MustRegister(pending)
+	var counted time.Time
 	return func(ctx context.Context) error {
 		since, err := n.store.ExpireApprovals(ctx)
+		if err != nil {
+			return err
+		}
+		oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
+		if oldest.Load() == 0 {
+			counted = time.Time{}
+			pending.Set(0)
+			return nil
+		}
+		if time.Since(counted) < countPendingEvery {
+			return nil
+		}
+		counted = time.Now()
+		page, _, err := n.store.ListApprovals(ctx, audit.ApprovalQuery{Status: audit.ApprovalPending, Limit: pendingCounted})
 		if err == nil {
-			oldest.Store(max(since.UnixMilli(), 0)) // the zero time is before 1970
+			pending.Set(float64(len(page)))
 		}
 		return err
 	}

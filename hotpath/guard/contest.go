@@ -40,14 +40,14 @@ func (g *Guard) Vet(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case known || time.Since(newest.Time()) > contestRecent:
+		case known || time.Since(newest.id.Time()) > contestRecent:
 			return nil
-		case look == 2 && newest != before:
-			return fmt.Errorf("%w (the newest is %s)", ErrOtherRedis, newest.Text(spend.PrefixCheck))
+		case look == 2 && newest.id != before:
+			return fmt.Errorf("%w (the newest is %s of node %s)", ErrOtherRedis, newest.id.Text(spend.PrefixCheck), newest.node.Text(""))
 		case look == 2:
 			return nil
 		}
-		before = newest
+		before = newest.id
 		select {
 		case <-time.After(contestPause):
 		case <-ctx.Done():
@@ -57,15 +57,23 @@ func (g *Guard) Vet(ctx context.Context) error {
 	return nil
 }
 
-// lookAtRecord returns the newest check, zero if there is none, and then whether Redis
-// knows the epoch in which checks are recorded.
-func (g *Guard) lookAtRecord(ctx context.Context) (newest spend.ID, known bool, err error) {
+// recorded is the newest check of the record, zero if there is none.
+type recorded struct{ id, node spend.ID }
+
+func (g *Guard) newest(ctx context.Context) (r recorded, err error) {
 	page, err := g.store.ListChecks(ctx, audit.CheckQuery{Limit: 1, Examine: 2})
+	if err == nil && len(page.Checks) > 0 {
+		r = recorded{page.Checks[0].ID, page.Checks[0].Fence.Node}
+	}
+	return r, err
+}
+
+// lookAtRecord returns the newest check, and then whether Redis knows the epoch in which
+// checks are recorded.
+func (g *Guard) lookAtRecord(ctx context.Context) (newest recorded, known bool, err error) {
+	newest, err = g.newest(ctx)
 	if err != nil {
 		return newest, false, err
-	}
-	if len(page.Checks) > 0 {
-		newest = page.Checks[0].ID
 	}
 	var w windowsOf
 	err = g.redis.OnMaster(ctx, func(server *redis.Client) (err error) {
@@ -77,4 +85,14 @@ func (g *Guard) lookAtRecord(ctx context.Context) (newest spend.ID, known bool, 
 	}
 	epoch, err := g.store.Epoch(ctx)
 	return newest, w.marker.epoch == epoch, err
+}
+
+// rival names, for people, the node that recorded last, which may be one on another
+// Redis; this one, or none, is not said.
+func (g *Guard) rival(ctx context.Context) string {
+	r, err := g.newest(ctx)
+	if err != nil || r.node.IsZero() || r.node == g.Node() {
+		return "unknown"
+	}
+	return r.node.Text("")
 }

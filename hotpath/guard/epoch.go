@@ -131,9 +131,11 @@ func (g *Guard) enterEpoch(ctx context.Context, server *redis.Client, last *disa
 			*last = seen
 			return false, nil
 		}
-		lost := found.epoch.IsZero() || found.epoch == epoch // emptied, or a promoted replica
-		if !lost && found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
-			return false, errSuperseded
+		if found.epoch.IsZero() || found.epoch == epoch { // emptied, or a promoted replica
+			return g.beginEpoch(ctx, server, epoch, w)
+		}
+		if found.sameWindows(*g.windows.Load()) && !g.superseded.persists(epoch) {
+			return false, fmt.Errorf("%w: %s; the last check is of node %s", errSuperseded, epoch.Text(""), g.rival(ctx))
 		}
 		return g.beginEpoch(ctx, server, epoch, w)
 	}
@@ -195,13 +197,15 @@ func (g *Guard) beginEpoch(ctx context.Context, server *redis.Client, seen spend
 	if swapped, err := g.swapMarker(ctx, server, w.text, next.String()); err != nil || !swapped {
 		return false, err
 	}
-	level := slog.LevelWarn
+	g.enter(next)
+	level, rival := slog.LevelWarn, ""
 	if g.embedded {
 		level = slog.LevelInfo // every start of an in-process Redis
+	} else {
+		rival = g.rival(ctx) // on another Redis, if somebody confused two
 	}
 	g.log.Log(ctx, level, "a new epoch began: redis' windows were lost, or new; duplicates are looked up in the store until they are loaded",
-		"epoch", next.epoch.Text(""))
-	g.enter(next)
+		"epoch", next.epoch.Text(""), "node", g.Node().Text(""), "last_check_of_node", rival)
 	g.metrics.epochs.WithLabelValues("started").Inc()
 	return true, nil
 }
